@@ -1,0 +1,32 @@
+# One target per folder: sluice_folder(queue SOURCES ... TESTS ... USES base plan LINKS OpenSSL::SSL)
+#   SOURCES     the .cc files of the library sluice_<name>, alias sluice::<name>
+#   TESTS       the *_test.cc files, built into one program sluice_<name>_test
+#   USES        folders of ours it stands on
+#   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
+#   TEST_LINKS  what only the tests need
+# A folder may lie inside another (fabric/tcp is named fabric_tcp).
+function(sluice_folder name)
+  cmake_parse_arguments(arg "" "" "SOURCES;TESTS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
+  set(target sluice_${name})
+  list(TRANSFORM arg_USES PREPEND sluice_)
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    target_link_libraries(${target} PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} $<BUILD_INTERFACE:sluice_options>)
+    set(scope PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE ${arg_USES} ${arg_LINKS_PUBLIC} ${arg_LINKS})
+    set(scope INTERFACE)
+  endif()
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(${target} ${scope}
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  add_library(sluice::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_FOLDERS ${target})
+  if(SLUICE_TESTS AND arg_TESTS)
+    add_executable(${target}_test ${arg_TESTS})
+    target_link_libraries(${target}_test PRIVATE ${target} sluice_options GTest::gmock GTest::gtest_main ${arg_TEST_LINKS})
+    gtest_discover_tests(${target}_test TEST_PREFIX ${name}. PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 60)
+  endif()
+endfunction()

@@ -1,0 +1,162 @@
+#include <sluice/base/config.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/text.h>
+
+namespace sluice::base {
+namespace {
+
+constexpr std::string_view kPrefix = "SLUICE_";
+
+Status checkValue(const Option& option, std::string_view text) {
+  switch (option.kind) {
+    case Kind::kText: return ok();
+    case Kind::kInteger: return parseInteger(text).status();
+    case Kind::kNumber: return parseNumber(text).status();
+    case Kind::kSwitch: return parseSwitch(text).status();
+    case Kind::kDuration: return parseDuration(text).status();
+    case Kind::kBytes: return parseBytes(text).status();
+    case Kind::kRate: return parseRate(text).status();
+    case Kind::kChoice: {
+      const auto choices = split(option.choices, '|');
+      if (std::ranges::find(choices, text) != choices.end()) return ok();
+      return {Code::kInvalidArgument, fmt::format("'{}' is not one of {}", text, option.choices)};
+    }
+  }
+  return ok();
+}
+
+std::string unknownName(std::string_view what, std::string_view written,
+                        std::span<const std::string_view> known) {
+  const auto guess = nearest(written, known);
+  if (guess.empty()) {
+    return fmt::format("unknown {} '{}'; 'sluice config show' lists all", what, written);
+  }
+  return fmt::format("unknown {} '{}'; did you mean '{}'?", what, written, guess);
+}
+
+}  // namespace
+
+std::string_view name(Source source) {
+  switch (source) {
+    case Source::kDefault: return "default";
+    case Source::kFile: return "file";
+    case Source::kEnvironment: return "environment";
+    case Source::kFlag: return "flag";
+  }
+  return "?";
+}
+
+Config::Config() {
+  for (const Option* option : allOptions())
+    values_[option] = {std::string(option->fallback), Source::kDefault, ""};
+}
+
+Result<Config> Config::read(const Values& flags, const Values& environment) {
+  Config config;
+  std::vector<std::string> environmentNames;
+  for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
+  const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
+
+  // The file comes first, since the others override it; which file it is, a flag or a variable says.
+  const auto configFlag = flags.find(option::kConfig.name);
+  const auto configVariable = environment.find(environmentName(option::kConfig));
+  if (configFlag != flags.end()) {
+    SLUICE_RETURN_IF_ERROR(config.readFile(configFlag->second));
+  } else if (configVariable != environment.end()) {
+    SLUICE_RETURN_IF_ERROR(config.readFile(configVariable->second));
+  }
+
+  for (const auto& [variable, text] : environment) {
+    if (!variable.starts_with(kPrefix)) continue;
+    const auto found = std::ranges::find(knownNames, variable);
+    if (found == knownNames.end()) {
+      config.warnings_.push_back(unknownName("variable", variable, knownNames));
+      continue;
+    }
+    const Option& option = *allOptions()[found - knownNames.begin()];
+    SLUICE_RETURN_IF_ERROR(config.set(option, text, Source::kEnvironment, variable));
+  }
+
+  for (const auto& [flag, text] : flags) {
+    const Option* option = findOption(flag);
+    SLUICE_CHECK(option != nullptr, flag);  // flags are made from the options
+    SLUICE_RETURN_IF_ERROR(config.set(*option, text, Source::kFlag, "--" + flag));
+  }
+  return config;
+}
+
+Status Config::readFile(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return fromErrno(fmt::format("cannot read the configuration file {}", path));
+  const auto json =
+      nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (!json.is_object()) {
+    return {Code::kInvalidArgument,
+            fmt::format("{} is not a JSON object of options, like {{\"log\": \"debug\"}}", path)};
+  }
+  std::vector<std::string_view> names;
+  for (const Option* option : allOptions()) names.push_back(option->name);
+  for (const auto& [key, entry] : json.items()) {
+    const Option* option = findOption(key);
+    if (option == nullptr)
+      return {Code::kInvalidArgument, fmt::format("{}: {}", path, unknownName("option", key, names))};
+    const std::string text = entry.is_string() ? entry.get<std::string>() : entry.dump();
+    SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
+  }
+  return ok();
+}
+
+Status Config::set(const Option& option, std::string_view text, Source source, std::string origin) {
+  if (const Status checked = checkValue(option, text); !checked.isOk()) {
+    return checked.withContext(origin.empty() ? std::string(option.name) : origin);
+  }
+  values_.at(&option) = {std::string(text), source, std::move(origin)};
+  return ok();
+}
+
+const Config::Value& Config::value(const Option& option) const {
+  return values_.at(&option);
+}
+
+const std::string& Config::text(const Option& option) const {
+  SLUICE_CHECK(option.kind == Kind::kText || option.kind == Kind::kChoice, option.name);
+  return value(option).text;
+}
+int64_t Config::integer(const Option& option) const {
+  return parseInteger(value(option).text).value();
+}
+double Config::number(const Option& option) const {
+  return parseNumber(value(option).text).value();
+}
+bool Config::isOn(const Option& option) const {
+  return parseSwitch(value(option).text).value();
+}
+Duration Config::duration(const Option& option) const {
+  return parseDuration(value(option).text).value();
+}
+uint64_t Config::bytes(const Option& option) const {
+  return parseBytes(value(option).text).value();
+}
+Rate Config::rate(const Option& option) const {
+  return parseRate(value(option).text).value();
+}
+
+Config::Values processEnvironment() {
+  Config::Values values;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const auto equals = text.find('=');
+    if (equals != std::string_view::npos) values.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return values;
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,71 @@
+// The values of all options (options.h) and where each came from. The one reader of flags, SLUICE_* variables
+// and the configuration file. What is written nearer wins: flag, then variable, then file, then default.
+//
+// Values are checked when they are read, so getting one cannot fail.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/options.h>
+#include <sluice/base/status.h>
+#include <sluice/base/units.h>
+
+namespace sluice::base {
+
+enum class Source { kDefault, kFile, kEnvironment, kFlag };
+std::string_view name(Source source);
+
+class Config final {
+ public:
+  using Values = std::map<std::string, std::string, std::less<>>;
+
+  struct Value {
+    std::string text;
+    Source source = Source::kDefault;
+    std::string origin;  // "SLUICE_LOG", "--log", "sluice.json", or empty for a default
+  };
+
+  Config();  // every option at its default
+
+  // `flags` maps option names to what was written; `environment` is the process's ("NAME" -> value), of which
+  // only SLUICE_* is looked at. The file is the one named by the option `config`, if any.
+  static Result<Config> read(const Values& flags, const Values& environment);
+
+  // REQUIRES, for each: the option is of that kind.
+  const std::string& text(const Option& option) const;  // kText, kChoice
+  int64_t integer(const Option& option) const;
+  double number(const Option& option) const;
+  bool isOn(const Option& option) const;
+  Duration duration(const Option& option) const;
+  uint64_t bytes(const Option& option) const;
+  Rate rate(const Option& option) const;
+
+  const Value& value(const Option& option) const;
+
+  // Changes one value, as a program that embeds sluice does. Checked like all others.
+  Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
+             std::string origin = {});
+
+  // One line for each SLUICE_ variable that no option has, with the nearest name that exists.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  Status readFile(const std::string& path);
+
+  std::map<const Option*, Value> values_;
+  std::vector<std::string> warnings_;
+};
+
+// This process's environment, for Config::read.
+Config::Values processEnvironment();
+
+}  // namespace sluice::base
+
+namespace sluice {
+using base::Config;
+}  // namespace sluice

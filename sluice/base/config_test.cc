@@ -1,0 +1,79 @@
+#include <sluice/base/config.h>
+
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace sluice::base {
+namespace {
+
+std::string writeFile(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(Config, WithNothingSaidEveryValueIsItsValidDefault) {
+  const Config config = Config::read({}, {{"PATH", "/bin"}}).value();
+  for (const Option* option : allOptions()) {
+    EXPECT_EQ(config.value(*option).text, option->fallback);
+    EXPECT_EQ(config.value(*option).source, Source::kDefault);
+    Config copy;
+    EXPECT_TRUE(copy.set(*option, option->fallback).isOk()) << option->name;
+    EXPECT_FALSE(option->help.empty()) << option->name;
+  }
+  EXPECT_TRUE(config.warnings().empty());
+}
+
+TEST(Config, NearerWins) {
+  const std::string path = writeFile("nearer.json", R"({"log": "trace"})");
+  const auto logOf = [](const Config& config) { return config.value(option::kLog); };
+
+  const Config file = Config::read({{"config", path}}, {}).value();
+  EXPECT_EQ(logOf(file).text, "trace");
+  EXPECT_EQ(logOf(file).source, Source::kFile);
+  EXPECT_EQ(logOf(file).origin, path);
+
+  const Config::Values environment{{"SLUICE_CONFIG", path}, {"SLUICE_LOG", "warn"}};
+  const Config variable = Config::read({}, environment).value();
+  EXPECT_EQ(logOf(variable).text, "warn");
+  EXPECT_EQ(logOf(variable).origin, "SLUICE_LOG");
+
+  const Config flag = Config::read({{"log", "error"}}, environment).value();
+  EXPECT_EQ(logOf(flag).text, "error");
+  EXPECT_EQ(logOf(flag).source, Source::kFlag);
+  EXPECT_EQ(logOf(flag).origin, "--log");
+}
+
+TEST(Config, AnUnknownVariableIsAnsweredWithTheNearestName) {
+  const Config config = Config::read({}, {{"SLUICE_LGO", "info"}, {"SLUICE_XYZZY_PLUGH", "1"}}).value();
+  ASSERT_EQ(config.warnings().size(), 2U);
+  EXPECT_EQ(config.warnings()[0], "unknown variable 'SLUICE_LGO'; did you mean 'SLUICE_LOG'?");
+  EXPECT_EQ(config.warnings()[1], "unknown variable 'SLUICE_XYZZY_PLUGH'; 'sluice config show' lists all");
+}
+
+TEST(Config, MistakesInAFileAreOneLineThatNamesIt) {
+  const auto errorOf = [](const std::string& path) {
+    return Config::read({{"config", path}}, {}).status().message();
+  };
+  const std::string typo = writeFile("typo.json", R"({"lgo": "info"})");
+  EXPECT_EQ(errorOf(typo), typo + ": unknown option 'lgo'; did you mean 'log'?");
+  const std::string broken = writeFile("broken.json", "log: info");
+  EXPECT_EQ(errorOf(broken), broken + R"( is not a JSON object of options, like {"log": "debug"})");
+  EXPECT_NE(errorOf("/nowhere/x.json").find("No such file"), std::string::npos);
+}
+
+TEST(Options, NamesAreUniqueAndMapToVariables) {
+  std::set<std::string_view> names;
+  for (const Option* option : allOptions()) {
+    EXPECT_TRUE(names.insert(option->name).second) << option->name;
+    EXPECT_EQ(findOption(option->name), option);
+  }
+  EXPECT_EQ(environmentName(Option{"stall-after", Kind::kDuration, "10s", ""}), "SLUICE_STALL_AFTER");
+  EXPECT_EQ(findOption("nothing"), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::base

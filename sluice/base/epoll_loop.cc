@@ -1,0 +1,166 @@
+#include <sluice/base/epoll_loop.h>
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <future>
+#include <string>
+
+#include <sluice/base/check.h>
+
+namespace sluice::base {
+namespace {
+
+const RealClock kRealClock;
+
+// epoll carries the fd and the generation of its watch, so that a late event for a closed descriptor is
+// told from one for a new descriptor of the same number.
+uint64_t packKey(int fd, uint64_t generation) {
+  return generation << 32 | static_cast<uint32_t>(fd);
+}
+int fdOf(uint64_t key) {
+  return static_cast<int>(key & 0xffffffff);
+}
+uint32_t generationOf(uint64_t key) {
+  return static_cast<uint32_t>(key >> 32);
+}
+
+}  // namespace
+
+EpollLoop::EpollLoop() : EpollLoop(kRealClock) {}
+
+EpollLoop::EpollLoop(const Clock& clock)
+    : clock_(clock),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      wakeUp_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  SLUICE_CHECK(epoll_.valid() && wakeUp_.valid(), errno);
+  watch(wakeUp_.get(), EPOLLIN, [this](uint32_t) {
+    uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wakeUp_.get(), &count, sizeof count);
+  });
+}
+
+EpollLoop::~EpollLoop() {
+  SLUICE_CHECK(thread_.load() == std::thread::id{} || inLoop());
+}
+
+void EpollLoop::post(Task task) {
+  const bool wasEmpty = inbox_.with([&](Inbox& inbox) {
+    if (inbox.closed) return false;  // `task` is destroyed unrun, outside the lock, when post returns
+    inbox.tasks.push_back(std::move(task));
+    return inbox.tasks.size() == 1;
+  });
+  // Only the first task of a batch has to wake the loop: it takes all of them.
+  if (wasEmpty && !inLoop()) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto wrote = ::write(wakeUp_.get(), &one, sizeof one);
+  }
+}
+
+TimerId EpollLoop::after(Duration delay, Task task) {
+  SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
+  return timers_.add(now() + delay, std::move(task));
+}
+
+void EpollLoop::cancel(TimerId timer) {
+  SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
+  timers_.cancel(timer);
+}
+
+bool EpollLoop::inLoop() const {
+  return thread_.load() == std::this_thread::get_id();
+}
+
+void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
+  SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
+  const auto found = watches_.find(fd);
+  const bool isNew = found == watches_.end();
+  const uint64_t generation = isNew ? nextGeneration_++ : found->second->generation;
+  watches_[fd] = std::make_shared<Watch>(Watch{std::move(handler), generation});
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = packKey(fd, generation);
+  SLUICE_CHECK(::epoll_ctl(epoll_.get(), isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0, fd, errno);
+}
+
+void EpollLoop::unwatch(int fd) {
+  SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
+  if (watches_.erase(fd) == 0) return;
+  SLUICE_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0, fd, errno);
+}
+
+void EpollLoop::run() {
+  SLUICE_CHECK(thread_.load() == std::thread::id{});
+  thread_ = std::this_thread::get_id();
+  std::array<epoll_event, 64> ready{};
+  while (true) {
+    runPosted();
+    runDueTimers();
+    if (stopping_) break;
+    const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), waitMilliseconds());
+    SLUICE_CHECK(count >= 0 || errno == EINTR, errno);
+    for (int i = 0; i < std::max(count, 0); ++i) {
+      const auto found = watches_.find(fdOf(ready[i].data.u64));
+      if (found == watches_.end()) continue;
+      if (static_cast<uint32_t>(found->second->generation) != generationOf(ready[i].data.u64)) continue;
+      const std::shared_ptr<Watch> keep = found->second;  // the handler may unwatch itself
+      keep->handler(ready[i].events);
+    }
+  }
+  // What was posted before stop() still runs; what comes later is destroyed.
+  runPosted();
+  auto unrun = inbox_.with([](Inbox& inbox) {
+    inbox.closed = true;
+    return std::exchange(inbox.tasks, {});
+  });
+  unrun.clear();
+  thread_ = std::thread::id{};
+}
+
+void EpollLoop::stop() {
+  stopping_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto wrote = ::write(wakeUp_.get(), &one, sizeof one);
+}
+
+void EpollLoop::runPosted() {
+  // One batch: a task that posts again waits its turn behind sockets and timers.
+  auto batch = inbox_.with([](Inbox& inbox) { return std::exchange(inbox.tasks, {}); });
+  for (auto& task : batch) {
+    task();
+    task = nullptr;  // what it holds is released now, not after the batch
+  }
+}
+
+void EpollLoop::runDueTimers() {
+  const TimePoint batchTime = now();  // a timer of no delay that re-arms itself must not starve the sockets
+  while (auto task = timers_.takeDue(batchTime)) (*task)();
+}
+
+int EpollLoop::waitMilliseconds() const {
+  if (inbox_.with([](const Inbox& inbox) { return !inbox.tasks.empty(); })) return 0;
+  const auto due = timers_.nextDue();
+  if (!due) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+}
+
+LoopThread::LoopThread(std::string_view threadName) {
+  thread_ = std::thread([this] { loop_.run(); });
+  pthread_setname_np(thread_.native_handle(), std::string(threadName.substr(0, 15)).c_str());
+  // The loop must have its thread before anybody asks inLoop().
+  std::promise<void> running;
+  loop_.post([&] { running.set_value(); });
+  running.get_future().wait();
+}
+
+LoopThread::~LoopThread() {
+  loop_.stop();
+  thread_.join();
+}
+
+}  // namespace sluice::base

@@ -1,0 +1,91 @@
+// The real loop: waits for file descriptors, timers and posted tasks with epoll. It never polls: with
+// nothing to do it sleeps in the kernel.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include <sluice/base/fd.h>
+#include <sluice/base/loop.h>
+#include <sluice/base/mutex.h>
+#include <sluice/base/timers.h>
+
+namespace sluice::base {
+
+// Called with the epoll events (EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP) that are ready.
+using FdHandler = std::function<void(uint32_t events)>;
+
+class EpollLoop final : public Loop {
+ public:
+  // REQUIRES: `clock` outlives the loop and moves like the steady clock (epoll waits in real time).
+  explicit EpollLoop(const Clock& clock);
+  EpollLoop();
+  ~EpollLoop() override;
+  EpollLoop(const EpollLoop&) = delete;
+  EpollLoop& operator=(const EpollLoop&) = delete;
+
+  void post(Task task) override;
+  TimerId after(Duration delay, Task task) override;
+  void cancel(TimerId timer) override;
+  bool inLoop() const override;
+  const Clock& clock() const override { return clock_; }
+
+  // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only, or before
+  // run(). The handler may unwatch any fd, its own too. REQUIRES: unwatch(fd) before close(fd).
+  void watch(int fd, uint32_t events, FdHandler handler);
+  void unwatch(int fd);
+
+  // Becomes the loop's thread until stop(). Tasks posted before stop() was called still run.
+  void run();
+
+  // Ends run() after the tasks that are posted already. Any thread; final.
+  void stop();
+
+ private:
+  void runPosted();
+  void runDueTimers();
+  int waitMilliseconds() const;
+
+  struct Watch {
+    FdHandler handler;
+    uint64_t generation;  // tells an event for a closed fd from one for its successor of the same number
+  };
+  struct Inbox {
+    std::vector<Task> tasks;
+    bool closed = false;
+  };
+
+  const Clock& clock_;
+  const Fd epoll_;
+  const Fd wakeUp_;  // eventfd: written by post() and stop()
+
+  // Any thread.
+  Guarded<Inbox> inbox_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::thread::id> thread_{};
+
+  // Loop thread only.
+  Timers timers_;
+  std::unordered_map<int, std::shared_ptr<Watch>> watches_;
+  uint64_t nextGeneration_ = 1;
+};
+
+// A thread that runs an EpollLoop from construction to destruction.
+class LoopThread final {
+ public:
+  explicit LoopThread(std::string_view threadName);
+  ~LoopThread();
+  LoopThread(const LoopThread&) = delete;
+  LoopThread& operator=(const LoopThread&) = delete;
+
+  EpollLoop& loop() { return loop_; }
+
+ private:
+  EpollLoop loop_;
+  std::thread thread_;
+};
+
+}  // namespace sluice::base

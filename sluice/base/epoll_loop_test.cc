@@ -1,0 +1,140 @@
+#include <sluice/base/epoll_loop.h>
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <array>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace sluice::base {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::pair<Fd, Fd> makePipe() {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(::pipe(ends.data()), 0);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+TEST(EpollLoop, RunsTasksOfEveryThreadInTheirOrder) {
+  LoopThread thread("test");
+  std::vector<std::vector<int>> seen(4);
+  std::vector<std::thread> posters;
+  for (int poster = 0; poster < 4; ++poster) {
+    posters.emplace_back([&, poster] {
+      for (int i = 0; i < 1000; ++i) {
+        thread.loop().post([&, poster, i] {
+          EXPECT_TRUE(thread.loop().inLoop());
+          seen[poster].push_back(i);
+        });
+      }
+    });
+  }
+  for (auto& poster : posters) poster.join();
+  std::promise<void> done;
+  thread.loop().post([&] { done.set_value(); });
+  done.get_future().wait();
+  EXPECT_FALSE(thread.loop().inLoop());
+  for (const auto& numbers : seen) {
+    ASSERT_EQ(numbers.size(), 1000U);
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(numbers[i], i);
+  }
+}
+
+TEST(EpollLoop, TimersFireNotBeforeTheirTime) {
+  EpollLoop loop;
+  const TimePoint start = loop.now();
+  TimePoint fired;
+  std::string seen;
+  loop.after(20ms, [&] {
+    seen += "b";
+    fired = loop.now();
+    loop.stop();
+  });
+  loop.after(5ms, [&] { seen += "a"; });
+  loop.cancel(loop.after(1ms, [&] { seen += "x"; }));
+  loop.run();
+  EXPECT_EQ(seen, "ab");
+  EXPECT_GE(fired - start, 20ms);
+}
+
+TEST(EpollLoop, WatchesDescriptorsUntilUnwatched) {
+  EpollLoop loop;
+  auto [readEnd, writeEnd] = makePipe();
+  std::string got;
+  loop.watch(readEnd.get(), EPOLLIN, [&](uint32_t events) {
+    EXPECT_TRUE(events & EPOLLIN);
+    char byte = 0;
+    ASSERT_EQ(::read(readEnd.get(), &byte, 1), 1);
+    got += byte;
+    if (byte == 'z') {
+      loop.unwatch(readEnd.get());  // from inside its own handler
+      loop.post([&] { loop.stop(); });
+    }
+  });
+  ASSERT_EQ(::write(writeEnd.get(), "xyz!", 4), 4);
+  loop.run();
+  EXPECT_EQ(got, "xyz");
+}
+
+TEST(EpollLoop, AnEventForADescriptorClosedInTheSameRoundIsNotDelivered) {
+  EpollLoop loop;
+  auto [firstRead, firstWrite] = makePipe();
+  auto [secondRead, secondWrite] = makePipe();
+  int calls = 0;
+  const auto handler = [&](uint32_t) {
+    ++calls;
+    loop.unwatch(firstRead.get());
+    loop.unwatch(secondRead.get());
+    loop.stop();
+  };
+  loop.watch(firstRead.get(), EPOLLIN, handler);
+  loop.watch(secondRead.get(), EPOLLIN, handler);
+  ASSERT_EQ(::write(firstWrite.get(), "a", 1), 1);
+  ASSERT_EQ(::write(secondWrite.get(), "a", 1), 1);
+  loop.run();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(EpollLoop, WhatWasPostedBeforeStopRunsAndWhatComesAfterIsDestroyed) {
+  auto loop = std::make_unique<EpollLoop>();
+  bool ran = false;
+  loop->stop();
+  loop->post([&] { ran = true; });
+  loop->run();
+  EXPECT_TRUE(ran);
+  auto alive = std::make_shared<int>(1);
+  loop->post([alive] { FAIL(); });
+  EXPECT_EQ(alive.use_count(), 1);
+}
+
+TEST(EpollLoop, SleepsWhenThereIsNothingToDo) {
+  LoopThread thread("idle");
+  std::promise<clockid_t> promise;
+  thread.loop().post([&] {
+    clockid_t id{};
+    EXPECT_EQ(pthread_getcpuclockid(pthread_self(), &id), 0);
+    promise.set_value(id);
+  });
+  const clockid_t cpuClock = promise.get_future().get();
+  const auto cpuNow = [&] {
+    timespec t{};
+    EXPECT_EQ(clock_gettime(cpuClock, &t), 0);
+    return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+  };
+  const auto before = cpuNow();
+  std::promise<void> later;
+  thread.loop().post([&] { thread.loop().after(200ms, [&] { later.set_value(); }); });
+  later.get_future().wait();
+  EXPECT_LT(cpuNow() - before, 20ms);
+}
+
+}  // namespace
+}  // namespace sluice::base

@@ -1,0 +1,47 @@
+#include <sluice/base/options.h>
+
+#include <algorithm>
+#include <array>
+
+#include <sluice/base/text.h>
+
+namespace sluice::base {
+namespace {
+
+constexpr std::array kAll{&option::kConfig, &option::kLog};
+
+static_assert(std::ranges::is_sorted(kAll, {}, &Option::name),
+              "keep the list sorted: it is what people read");
+
+}  // namespace
+
+std::span<const Option* const> allOptions() {
+  return kAll;
+}
+
+const Option* findOption(std::string_view name) {
+  const auto found = std::ranges::find(kAll, name, &Option::name);
+  return found == kAll.end() ? nullptr : *found;
+}
+
+std::string environmentName(const Option& option) {
+  std::string name = "SLUICE_" + upper(option.name);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+std::string_view kindName(Kind kind) {
+  switch (kind) {
+    case Kind::kText: return "text";
+    case Kind::kInteger: return "integer";
+    case Kind::kNumber: return "number";
+    case Kind::kSwitch: return "on/off";
+    case Kind::kDuration: return "duration";
+    case Kind::kBytes: return "bytes";
+    case Kind::kRate: return "rate";
+    case Kind::kChoice: return "choice";
+  }
+  return "?";
+}
+
+}  // namespace sluice::base

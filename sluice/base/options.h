@@ -1,0 +1,42 @@
+// Every knob of sluice, declared once: its name, what values it takes, its default and its help text.
+//
+// An option `stall-after` is the flag --stall-after, the variable SLUICE_STALL_AFTER and the key
+// "stall-after" of a configuration file. config.h reads them; docs/configuration.md is generated from this
+// list.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sluice::base {
+
+enum class Kind { kText, kInteger, kNumber, kSwitch, kDuration, kBytes, kRate, kChoice };
+
+struct Option {
+  std::string_view name;
+  Kind kind;
+  std::string_view fallback;      // as a user would write it
+  std::string_view help;          // one line
+  std::string_view choices = {};  // for kChoice: "fifo|priority"
+};
+
+// Add an option here and in kAll in options.cc.
+namespace option {
+inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
+inline constexpr Option kLog{
+    "log", Kind::kText, "info",
+    "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+}  // namespace option
+
+std::span<const Option* const> allOptions();  // sorted by name
+const Option* findOption(std::string_view name);
+
+std::string environmentName(const Option& option);  // "stall-after" -> "SLUICE_STALL_AFTER"
+std::string_view kindName(Kind kind);               // "duration", for help and tables
+
+}  // namespace sluice::base
+
+namespace sluice {
+namespace option = base::option;
+}  // namespace sluice

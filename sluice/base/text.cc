@@ -1,0 +1,74 @@
+#include <sluice/base/text.h>
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+namespace sluice::base {
+namespace {
+
+// Levenshtein: the fewest insertions, deletions and replacements of one character.
+size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row.back();
+}
+
+template <int (*Convert)(int)>
+std::string convert(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(),
+                         [](unsigned char c) { return static_cast<char>(Convert(c)); });
+  return result;
+}
+
+}  // namespace
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r\n";
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+std::string lower(std::string_view text) {
+  return convert<std::tolower>(text);
+}
+std::string upper(std::string_view text) {
+  return convert<std::toupper>(text);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  while (true) {
+    const auto at = text.find(separator);
+    pieces.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return pieces;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
+  // Further off than a third of its letters, a guess would puzzle more than help.
+  size_t best = std::max<size_t>(2, word.size() / 3) + 1;
+  std::string_view found;
+  for (const auto candidate : candidates) {
+    const size_t distance = editDistance(word, candidate);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+}  // namespace sluice::base

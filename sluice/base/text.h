@@ -1,0 +1,19 @@
+// Small things about text that the standard library leaves out.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sluice::base {
+
+std::string_view trim(std::string_view text);
+std::string lower(std::string_view text);
+std::string upper(std::string_view text);
+std::vector<std::string_view> split(std::string_view text, char separator);  // "" gives one empty piece
+
+// The candidate that is fewest edits from `word`; empty if none is near enough to have been meant.
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+}  // namespace sluice::base

@@ -1,0 +1,12 @@
+// The subcommands of `sluice`, one file each.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace sluice::cli {
+
+class Program;
+
+void addConfigCommand(Program& program, CLI::App& root);
+
+}  // namespace sluice::cli

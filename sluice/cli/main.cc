@@ -1,0 +1,8 @@
+#include <sluice/cli/commands.h>
+#include <sluice/cli/program.h>
+
+int main(int argc, char** argv) {
+  sluice::cli::Program program;
+  sluice::cli::addConfigCommand(program, program.root());
+  return program.run(argc, argv);
+}

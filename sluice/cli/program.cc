@@ -1,0 +1,126 @@
+#include <sluice/cli/program.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/base/text.h>
+
+namespace sluice::cli {
+namespace {
+
+int failWith(const Status& status) {
+  fmt::print(stderr, "sluice: {}\n", status.message());
+  return static_cast<int>(exitCodeFor(status.code()));
+}
+
+// The deepest subcommand that was named on the command line.
+const CLI::App* chosenCommand(const CLI::App& root) {
+  const CLI::App* command = &root;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return command;
+}
+
+std::vector<std::string> subcommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+}  // namespace
+
+Program::Program() : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
+  root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
+  root_.set_help_flag("-h,--help", "Show this help and exit");
+  root_.footer(
+      "Examples:\n  sluice lab up --hosts 4 --rate 1gbit\n  sluice config show\n  sluice lab --help\n\n"
+      "A subcommand that is not listed is looked for as a program sluice-NAME on the PATH.\n"
+      "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such command, "
+      "130 interrupted.");
+  addOption(&root_, option::kConfig);
+  addOption(&root_, option::kLog);
+}
+
+CLI::App* Program::addCommand(CLI::App& parent, const std::string& name, const std::string& help,
+                              const std::vector<std::string>& examples) {
+  CLI::App* command = parent.add_subcommand(name, help);
+  std::string footer = "Examples:";
+  for (const auto& example : examples) footer += "\n  " + example;
+  command->footer(footer);
+  return command;
+}
+
+void Program::onRun(CLI::App* command, Run run) {
+  runs_[command] = std::move(run);
+}
+
+void Program::addOption(CLI::App* command, const base::Option& option) {
+  const std::string name(option.name);
+  auto& slot = flags_[name];
+  if (!slot) slot = std::make_unique<std::string>();
+  std::string help(option.help);
+  if (!option.choices.empty()) help += fmt::format(" ({})", option.choices);
+  if (!option.fallback.empty()) help += fmt::format(" [{}]", option.fallback);
+  command->add_option("--" + name, *slot, help)->type_name(std::string(base::kindName(option.kind)));
+}
+
+int Program::run(int argc, char** argv) {
+  // A first word that is no flag and no subcommand may be a program of its own.
+  if (argc > 1 && argv[1][0] != '-') {
+    const auto names = subcommandNames(root_);
+    if (std::ranges::find(names, argv[1]) == names.end()) {
+      runExternalCommand(argv[1], argv + 1);
+      const std::vector<std::string_view> candidates(names.begin(), names.end());
+      const auto guess = base::nearest(argv[1], candidates);
+      fmt::print(
+          stderr, "sluice: no command '{}' and no program sluice-{} on the PATH; {}\n", argv[1], argv[1],
+          guess.empty() ? "'sluice --help' lists the commands" : fmt::format("did you mean '{}'?", guess));
+      return static_cast<int>(ExitCode::kNoCommand);
+    }
+  }
+  try {
+    root_.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return root_.exit(help);  // --help and --version
+  } catch (const CLI::ParseError& error) {
+    const CLI::App* command = chosenCommand(root_);
+    std::string path = command->get_name();
+    for (const CLI::App* up = command->get_parent(); up != nullptr; up = up->get_parent()) {
+      path = up->get_name() + " " + path;
+    }
+    fmt::print(stderr, "sluice: {}; see '{} --help'\n", error.what(), path);
+    return static_cast<int>(ExitCode::kUsage);
+  }
+  const CLI::App* command = chosenCommand(root_);
+  const auto found = runs_.find(command);
+  if (found == runs_.end()) {  // `sluice lab` alone: show what it offers
+    fmt::print("{}", command->help());
+    return static_cast<int>(command == &root_ && argc == 1 ? ExitCode::kOk : ExitCode::kUsage);
+  }
+  return runCommand(found->second);
+}
+
+int Program::runCommand(const Run& run) {
+  Config::Values flags;
+  for (const auto& [name, text] : flags_) {
+    if (!text->empty()) flags[name] = *text;
+  }
+  const auto config = Config::read(flags, base::processEnvironment());
+  if (!config.isOk()) return failWith(config.status());
+  if (const Status status = base::setLogLevels(config->text(option::kLog)); !status.isOk())
+    return failWith(status);
+  for (const auto& warning : config->warnings()) log("config").warn("{}", warning);
+  const Result<int> result = run(*config);
+  return result.isOk() ? *result : failWith(result.status());
+}
+
+void runExternalCommand(const std::string& name, char** argv) {
+  const std::string program = "sluice-" + name;
+  ::execvp(program.c_str(), argv);
+}
+
+}  // namespace sluice::cli

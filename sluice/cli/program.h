@@ -1,0 +1,54 @@
+// The `sluice` program: a tree of subcommands on CLI11, each with help, examples and one way to fail.
+//
+// A subcommand is one file that defines a function `void addXCommand(Program&, CLI::App& parent)`, declared
+// in commands.h and called in main.cc. It declares its flags and sets a callback with Program::onRun.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <sluice/base/config.h>
+#include <sluice/cli/exit_codes.h>
+
+namespace sluice::cli {
+
+// What a subcommand does once its flags are read. It may answer with an exit code of its own (`lab run`
+// returns that of what it ran), or with a Status, which is printed as one line and mapped to an exit code.
+using Run = std::function<Result<int>(const Config& config)>;
+
+class Program final {
+ public:
+  Program();
+
+  CLI::App& root() { return root_; }
+
+  // A subcommand with its help: `examples` is shown under the flags, one command per line.
+  CLI::App* addCommand(CLI::App& parent, const std::string& name, const std::string& help,
+                       const std::vector<std::string>& examples);
+  void onRun(CLI::App* command, Run run);
+
+  // Makes the option a flag of the command: --name VALUE with its help and default.
+  void addOption(CLI::App* command, const base::Option& option);
+
+  int run(int argc, char** argv);
+
+ private:
+  int runCommand(const Run& run);
+
+  CLI::App root_;
+  std::map<const CLI::App*, Run> runs_;
+  // What was written for each option, by option name. Values are filled in by CLI11, so they must not move.
+  std::map<std::string, std::unique_ptr<std::string>> flags_;
+};
+
+// True iff a program `sluice-NAME` is on the PATH; then it replaces this process (as git does) and never
+// returns, unless it cannot be started.
+void runExternalCommand(const std::string& name, char** argv);
+
+}  // namespace sluice::cli
