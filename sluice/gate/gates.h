@@ -1,0 +1,77 @@
+// The worker's gates, one per tensor. A gate closes when backward hands over the tensor's gradient and opens
+// when the result of that step is here; the next forward pass waits at each gate for its own layer only.
+//
+// Thread safety: every method may be called from any thread. The training thread closes and waits, the loop
+// opens and fails.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/mutex.h>
+#include <sluice/base/status.h>
+#include <sluice/plan/ids.h>
+#include <sluice/plan/stage_observer.h>
+
+namespace sluice::gate {
+
+struct WaitOptions {
+  Duration atMost;      // the wait's end: then it returns kTimeout, naming tensor and step
+  Duration stallAfter;  // how long until `onStall` is told, and how often again
+};
+
+class Gates final {
+ public:
+  // A stalled wait has been going on for `waited`. Called without the lock on the waiting thread, so that it
+  // may ask other objects what is missing.
+  using OnStall = std::function<void(TensorId, Step, Duration waited)>;
+
+  // REQUIRES: `observer`, if any, outlives the gates.
+  Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
+        plan::StageObserver* observer = nullptr);
+
+  // The gradient of the tensor's next step is handed over: closes its gate and returns that step. The first
+  // is 0.
+  Step close(TensorId tensor);
+
+  // The result of `step` is here. REQUIRES: it is the step that the gate was closed for.
+  void open(TensorId tensor, Step step);
+
+  // Every wait, now and later, returns `why`. The first error sticks.
+  void fail(const Status& why);
+
+  // Returns when the tensor's gate is open, or why it will not be.
+  Status wait(TensorId tensor);
+
+  // Returns when every gate is open.
+  Status waitAll();
+
+  // The non-blocking form: true iff wait() would return ok at once.
+  bool isOpen(TensorId tensor) const;
+
+  // What is closed now, for reports: "conv1.weight of step 12, fc.bias of step 12 and 30 more".
+  std::string describeClosed() const;
+
+ private:
+  struct Gate {
+    uint64_t closedFor = 0;  // steps handed over
+    uint64_t opened = 0;     // steps whose result is here; the gate is open iff the two are equal
+  };
+  bool isOpenLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
+
+  // Constant after construction.
+  const std::vector<std::string> names_;
+  const WaitOptions options_;
+  const OnStall onStall_;
+  plan::StageObserver* const observer_;
+  const base::RealClock clock_;  // a thread that blocks cannot be stepped by a manual clock
+
+  mutable base::Mutex mutex_;
+  base::Condition changed_;
+  std::vector<Gate> gates_ SLUICE_GUARDED_BY(mutex_);
+  Status error_ SLUICE_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::gate

@@ -1,0 +1,96 @@
+#include <sluice/gate/gates.h>
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+namespace sluice::gate {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr TensorId kConv{0};
+constexpr TensorId kFc{1};
+
+class CountWaits final : public plan::StageObserver {
+ public:
+  void onStage(const plan::StageEvent&) override {}
+  void onWait(const plan::WaitEvent& event) override {
+    EXPECT_LE(event.from, event.to);
+    ++waits;
+  }
+  std::atomic<int> waits{0};
+};
+
+Gates makeGates(
+    WaitOptions options = {1min, 1min}, Gates::OnStall onStall = [](auto...) {},
+    plan::StageObserver* observer = nullptr) {
+  return {{"conv", "fc"}, options, std::move(onStall), observer};
+}
+
+TEST(Gates, StartOpenAndOpenAgainWithTheResultOfTheirStep) {
+  Gates gates = makeGates();
+  EXPECT_TRUE(gates.isOpen(kConv));
+  EXPECT_TRUE(gates.wait(kConv).isOk());
+  for (uint64_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(gates.close(kConv), Step{step});
+    EXPECT_FALSE(gates.isOpen(kConv));
+    EXPECT_TRUE(gates.isOpen(kFc));
+    gates.open(kConv, Step{step});
+    EXPECT_TRUE(gates.wait(kConv).isOk());
+  }
+}
+
+TEST(Gates, AWaitEndsWhenTheGateOpensAndIsObserved) {
+  CountWaits observer;
+  Step step{};
+  Gates* opened = nullptr;
+  // The stall callback runs in the middle of the wait, so the gate is sure to open while somebody waits.
+  Gates gates = makeGates({1min, 1ms}, [&](auto...) { opened->open(kFc, step); }, &observer);
+  opened = &gates;
+  step = gates.close(kFc);
+  EXPECT_TRUE(gates.waitAll().isOk());
+  EXPECT_EQ(observer.waits, 1);
+}
+
+TEST(Gates, AnErrorReachesEveryWaitNamesItAndSticks) {
+  Gates gates = makeGates();
+  (void)gates.close(kConv);
+  std::thread loop([&] { gates.fail({Code::kPeerLost, "rank 2 is gone"}); });
+  EXPECT_EQ(gates.wait(kConv).toString(), "peer lost: waiting for 'conv' of step 0: rank 2 is gone");
+  loop.join();
+  gates.fail({Code::kPeerLost, "an echo"});
+  EXPECT_NE(gates.wait(kConv).message().find("rank 2"), std::string::npos);
+  EXPECT_FALSE(gates.isOpen(kFc));
+}
+
+TEST(Gates, AStallIsToldAndTheWaitHasAnEnd) {
+  std::atomic<int> stalls{0};
+  Gates gates = makeGates({50ms, 10ms}, [&](TensorId tensor, Step step, Duration waited) {
+    EXPECT_EQ(tensor, kConv);
+    EXPECT_EQ(step, Step{0});
+    EXPECT_GE(waited, 10ms);
+    ++stalls;
+  });
+  (void)gates.close(kConv);
+  EXPECT_EQ(gates.wait(kConv).toString(), "timeout: 'conv' of step 0 did not come within 50ms");
+  EXPECT_GE(stalls, 1);
+}
+
+TEST(Gates, SayWhatIsClosed) {
+  Gates gates = makeGates();
+  EXPECT_EQ(gates.describeClosed(), "nothing");
+  (void)gates.close(kConv);
+  (void)gates.close(kFc);
+  EXPECT_EQ(gates.describeClosed(), "'conv' of step 0, 'fc' of step 0");
+}
+
+TEST(GatesDeathTest, ASecondGradientBeforeTheFirstOnesResultIsABug) {
+  Gates gates = makeGates();
+  (void)gates.close(kConv);
+  EXPECT_DEATH((void)gates.close(kConv), "conv");
+}
+
+}  // namespace
+}  // namespace sluice::gate
