@@ -27,3 +27,7 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
+
+# For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, and square roots only if
+# nobody reads errno after them. Neither changes a result.
+set(SLUICE_KERNEL_OPTIONS -fno-math-errno "$<$<NOT:$<CONFIG:Debug>>:-O3>")
