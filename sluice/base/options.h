@@ -19,11 +19,22 @@ struct Option {
   std::string_view fallback;      // as a user would write it
   std::string_view help;          // one line
   std::string_view choices = {};  // for kChoice: "fifo|priority"
+  bool secret = false;            // true iff the value must never be shown or logged
 };
 
 // Add an option here and in kAll in options.cc.
 namespace option {
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
+inline constexpr Option kInsecure{
+    "insecure", Kind::kSwitch, "off",
+    "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};
+inline constexpr Option kJobKey{
+    "job-key",      Kind::kText, "", "The job key itself, 64 hexadecimal digits; prefer job-key-file",
+    /*choices=*/{},
+    /*secret=*/true};
+inline constexpr Option kJobKeyFile{
+    "job-key-file", Kind::kText, "",
+    "Read the job key from this file of mode 0600 (sluice key new makes one)"};
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};

@@ -8,5 +8,6 @@ namespace sluice::cli {
 class Program;
 
 void addConfigCommand(Program& program, CLI::App& root);
+void addKeyCommand(Program& program, CLI::App& root);
 
 }  // namespace sluice::cli

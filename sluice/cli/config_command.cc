@@ -18,7 +18,8 @@ Result<int> show(const Config& config, bool asJson) {
   Table table({"option", "value", "from", "variable", "help"});
   for (const base::Option* option : base::allOptions()) {
     const auto& value = config.value(*option);
-    table.addRow({std::string(option->name), value.text, describeOrigin(value),
+    const bool hidden = option->secret && !value.text.empty();
+    table.addRow({std::string(option->name), hidden ? "(set)" : value.text, describeOrigin(value),
                   base::environmentName(*option), std::string(option->help)});
   }
   table.print(asJson);

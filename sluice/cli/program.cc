@@ -65,6 +65,10 @@ void Program::addOption(CLI::App* command, const base::Option& option) {
   std::string help(option.help);
   if (!option.choices.empty()) help += fmt::format(" ({})", option.choices);
   if (!option.fallback.empty()) help += fmt::format(" [{}]", option.fallback);
+  if (option.kind == base::Kind::kSwitch) {
+    command->add_flag("--" + name, *slot, help);  // --name alone is on; --name=off says the other
+    return;
+  }
   command->add_option("--" + name, *slot, help)->type_name(std::string(base::kindName(option.kind)));
 }
 

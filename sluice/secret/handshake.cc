@@ -1,0 +1,161 @@
+#include <sluice/secret/handshake.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <sluice/secret/sodium.h>
+
+namespace sluice::secret {
+namespace {
+
+// The hello: 0 magic, 8 version, 10 purpose, 12 zero, 16 claim, 32 nonce. Numbers are little-endian.
+constexpr std::string_view kMagic = "sluicehs";
+constexpr uint16_t kVersion = 1;
+constexpr size_t kVersionAt = 8;
+constexpr size_t kPurposeAt = 10;
+constexpr size_t kZeroAt = 12;
+constexpr size_t kClaimAt = 16;
+constexpr size_t kNonceAt = 32;
+
+void put16(std::span<std::byte> to, uint16_t value) {
+  to[0] = static_cast<std::byte>(value & 0xff);
+  to[1] = static_cast<std::byte>(value >> 8);
+}
+uint16_t get16(std::span<const std::byte> from) {
+  return static_cast<uint16_t>(std::to_integer<uint16_t>(from[0]) | std::to_integer<uint16_t>(from[1]) << 8);
+}
+
+Status wrongKey() {
+  return {Code::kPermissionDenied, "it does not hold the same job key (SLUICE_JOB_KEY_FILE)"};
+}
+
+}  // namespace
+
+Handshake Handshake::client(const JobKey& key, Purpose purpose, const Claim& claim) {
+  Handshake shake(Role::kClient, State::kAwaitAnswer, key.derive(purpose), purpose);
+  const std::span hello = std::span(shake.transcript_).first<kHelloBytes>();
+  std::ranges::copy(std::as_bytes(std::span(kMagic)), hello.begin());
+  put16(hello.subspan(kVersionAt), kVersion);
+  put16(hello.subspan(kPurposeAt), static_cast<uint16_t>(purpose));
+  std::ranges::copy(claim, hello.begin() + kClaimAt);
+  fillRandom(hello.subspan(kNonceAt));
+  std::ranges::copy(hello, shake.outgoing_.begin());
+  shake.outgoingBytes_ = kHelloBytes;
+  return shake;
+}
+
+Handshake Handshake::server(const JobKey& key, Purpose purpose) {
+  return {Role::kServer, State::kAwaitHello, key.derive(purpose), purpose};
+}
+
+std::span<const std::byte> Handshake::takeToSend() {
+  return std::span(outgoing_).first(std::exchange(outgoingBytes_, 0));
+}
+
+size_t Handshake::expectedBytes() const {
+  switch (state_) {
+    case State::kAwaitHello: return kHelloBytes;
+    case State::kAwaitAnswer: return kAnswerBytes;
+    case State::kAwaitProof: return kProofBytes;
+    case State::kDone:
+    case State::kFailed: return 0;
+  }
+  return 0;
+}
+
+Status Handshake::received(std::span<const std::byte> message) {
+  SLUICE_CHECK(expectedBytes() > 0 && message.size() == expectedBytes(), message.size(), expectedBytes());
+  Status status;
+  switch (state_) {
+    case State::kAwaitHello: status = receivedHello(message); break;
+    case State::kAwaitAnswer: status = receivedAnswer(message); break;
+    case State::kAwaitProof: status = receivedProof(message); break;
+    case State::kDone:
+    case State::kFailed: break;
+  }
+  if (!status.isOk()) {
+    state_ = State::kFailed;
+    outgoingBytes_ = 0;
+  }
+  return status;
+}
+
+Status Handshake::receivedHello(std::span<const std::byte> message) {
+  const auto magic = std::as_bytes(std::span(kMagic));
+  if (!std::ranges::equal(message.first(kMagic.size()), magic)) {
+    return {Code::kDataLoss, "what came is no sluice handshake"};
+  }
+  if (const uint16_t version = get16(message.subspan(kVersionAt)); version != kVersion) {
+    return {Code::kRefused, fmt::format("it speaks handshake version {}, this side {}; run the same sluice "
+                                        "everywhere",
+                                        version, kVersion)};
+  }
+  if (const uint16_t purpose = get16(message.subspan(kPurposeAt));
+      purpose != static_cast<uint16_t>(purpose_)) {
+    return {Code::kRefused,
+            fmt::format("it asks for purpose {} at a port for {} ({}); check the address it was given",
+                        purpose, static_cast<uint16_t>(purpose_), name(purpose_))};
+  }
+  if (std::ranges::any_of(message.subspan(kZeroAt, kClaimAt - kZeroAt),
+                          [](std::byte b) { return b != std::byte{0}; })) {
+    return {Code::kDataLoss, "a handshake with bits set that must be zero"};
+  }
+  std::ranges::copy(message, transcript_.begin());
+  const std::span nonce = std::span(transcript_).subspan(kHelloBytes);
+  fillRandom(nonce);
+  std::ranges::copy(nonce, outgoing_.begin());
+  std::ranges::copy(hashAs("server proof").bytes(), outgoing_.begin() + kNonceBytes);
+  outgoingBytes_ = kAnswerBytes;
+  state_ = State::kAwaitProof;
+  return base::ok();
+}
+
+Status Handshake::receivedAnswer(std::span<const std::byte> message) {
+  std::ranges::copy(message.first(kNonceBytes), transcript_.begin() + kHelloBytes);
+  if (Key(message.subspan<kNonceBytes, kProofBytes>()) != hashAs("server proof")) return wrongKey();
+  std::ranges::copy(hashAs("client proof").bytes(), outgoing_.begin());
+  outgoingBytes_ = kProofBytes;
+  state_ = State::kDone;
+  return base::ok();
+}
+
+Status Handshake::receivedProof(std::span<const std::byte> message) {
+  if (Key(message.first<kProofBytes>()) != hashAs("client proof")) return wrongKey();
+  state_ = State::kDone;
+  return base::ok();
+}
+
+Claim Handshake::claim() const {
+  SLUICE_CHECK(done());
+  Claim claim;
+  std::ranges::copy_n(transcript_.begin() + kClaimAt, claim.size(), claim.begin());
+  return claim;
+}
+
+SessionKeys Handshake::sessionKeys() const {
+  SLUICE_CHECK(done());
+  Key toServer = hashAs("to server");
+  Key toClient = hashAs("to client");
+  if (role_ == Role::kClient) return {.send = toServer, .receive = toClient};
+  return {.send = toClient, .receive = toServer};
+}
+
+// Labels differ in length, so each is preceded by its length: no two inputs of the hash are ever the same.
+Key Handshake::hashAs(std::string_view label) const {
+  startSodium();
+  crypto_generichash_state hash;
+  crypto_generichash_init(&hash, raw(key_.bytes()), kKeyBytes, kKeyBytes);
+  const auto length = static_cast<unsigned char>(label.size());
+  crypto_generichash_update(&hash, &length, 1);
+  crypto_generichash_update(&hash, raw(std::as_bytes(std::span(label))), label.size());
+  crypto_generichash_update(&hash, raw(std::span(transcript_)), transcript_.size());
+  Key result;
+  crypto_generichash_final(&hash, raw(result.mutableBytes()), kKeyBytes);
+  sodium_memzero(&hash, sizeof hash);
+  return result;
+}
+
+}  // namespace sluice::secret

@@ -1,0 +1,84 @@
+// Two ends of a connection prove to each other that they hold the same key, before either believes anything
+// else the other says. No socket and no clock in here: the owner moves the bytes. One owner; not shared.
+//
+//   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce
+//   answer  server -> client   the server's fresh nonce, and its proof
+//   proof   client -> server   the client's proof
+//
+// A proof is a keyed hash over who speaks (client or server), the hello and both nonces. Nonces are fresh, so
+// a recorded conversation proves nothing later; the role is in the hash, so an end cannot be answered with
+// its own proof. All messages are of fixed size, so no length of a stranger's is ever believed.
+//
+// Both ends then share a pair of session keys, one for each direction, that no other connection has.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include <sluice/base/status.h>
+#include <sluice/secret/job_key.h>
+#include <sluice/secret/key.h>
+
+namespace sluice::secret {
+
+// What the client says about itself (its rank, whom it wants), in 16 bytes that the handshake does not look
+// into but protects.
+using Claim = std::array<std::byte, 16>;
+
+struct SessionKeys {
+  Key send;
+  Key receive;
+};
+
+class Handshake final {
+ public:
+  static constexpr size_t kHelloBytes = 64;
+  static constexpr size_t kAnswerBytes = 64;
+  static constexpr size_t kProofBytes = 32;
+  static constexpr size_t kLargestMessageBytes = 64;
+
+  static Handshake client(const JobKey& key, Purpose purpose, const Claim& claim);
+  static Handshake server(const JobKey& key, Purpose purpose);
+
+  // What is to be sent now, or nothing. Each message is handed out once; valid until the next call.
+  std::span<const std::byte> takeToSend();
+
+  // How long the message is that comes next; 0 when none does.
+  size_t expectedBytes() const;
+
+  // Takes in the message that came. An error is final: close the connection and send nothing.
+  // REQUIRES: message.size() == expectedBytes() > 0
+  Status received(std::span<const std::byte> message);
+
+  // True iff the other end has proved that it holds the key. A client may still have its proof to send.
+  bool done() const { return state_ == State::kDone; }
+
+  // REQUIRES: done()
+  Claim claim() const;
+  SessionKeys sessionKeys() const;
+
+ private:
+  enum class Role { kClient, kServer };
+  enum class State { kAwaitHello, kAwaitAnswer, kAwaitProof, kDone, kFailed };
+  static constexpr size_t kNonceBytes = 32;
+
+  Handshake(Role role, State state, Key key, Purpose purpose)
+      : role_(role), state_(state), purpose_(purpose), key_(std::move(key)) {}
+
+  Status receivedHello(std::span<const std::byte> message);
+  Status receivedAnswer(std::span<const std::byte> message);
+  Status receivedProof(std::span<const std::byte> message);
+  Key hashAs(std::string_view label) const;
+
+  Role role_;
+  State state_;
+  Purpose purpose_;
+  Key key_;
+  // The hello and the server's nonce: all that is not a proof. What the proofs and session keys hang on.
+  std::array<std::byte, kHelloBytes + kNonceBytes> transcript_{};
+  std::array<std::byte, kLargestMessageBytes> outgoing_{};
+  size_t outgoingBytes_ = 0;
+};
+
+}  // namespace sluice::secret

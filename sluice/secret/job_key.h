@@ -1,0 +1,48 @@
+// The job key: 32 random bytes that every rank of a job holds and nobody else. Everything that tells a member
+// of the job from a stranger is derived from it, by purpose, so that what leaks at one place is of no use at
+// another. key_file.h reads and writes it. Any thread; a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <sluice/base/status.h>
+#include <sluice/secret/key.h>
+
+namespace sluice::secret {
+
+// What a derived key is for. The numbers are part of the protocol: never reuse one.
+enum class Purpose : uint16_t {
+  kRendezvous = 1,  // the handshake at rank 0's port
+  kFabric = 2,      // the handshake of an unencrypted fabric connection
+  kTlsPsk = 3,      // the pre-shared key of an encrypted fabric connection
+  kWireHeader = 4,  // the keyed check over message headers
+};
+std::string_view name(Purpose purpose);
+
+class JobKey final {
+ public:
+  static JobKey random();
+
+  // The key of a job that has none: known to everybody, so it keeps mistakes out, not strangers. Handshakes
+  // run with it all the same, so that there is one path through the code.
+  static JobKey none() { return {}; }
+  bool isSecret() const { return isSecret_; }
+
+  // 64 hexadecimal digits; blanks around them are ignored. The error never repeats the text.
+  static Result<JobKey> parse(std::string_view hex);
+  std::string toHex() const;  // for `sluice key new` and launchers that hand the key on; never for a log
+
+  Key derive(Purpose purpose) const;
+
+  friend bool operator==(const JobKey&, const JobKey&) = default;
+
+ private:
+  JobKey() = default;
+
+  Key key_;
+  bool isSecret_ = false;
+};
+
+}  // namespace sluice::secret

@@ -1,0 +1,23 @@
+// Where the job key comes from: the options job-key-file and job-key. Called once, at start-up.
+#pragma once
+
+#include <string>
+
+#include <sluice/base/config.h>
+#include <sluice/secret/job_key.h>
+
+namespace sluice::secret {
+
+// The key that the options name, or JobKey::none() if they name none. A file that others may read is refused.
+Result<JobKey> loadJobKey(const Config& config);
+
+Result<JobKey> readKeyFile(const std::string& path);
+
+// Makes a file of mode 0600 that holds `key`; one that exists already is left alone.
+Status writeKeyFile(const std::string& path, const JobKey& key);
+
+// Whether a job may talk over `address` with this key: always with a secret one; without only on loopback
+// addresses, or where the user has said `insecure`. The error says the two commands that end it.
+Status checkKeyFor(const JobKey& key, const Config& config, std::string_view address, bool isLoopback);
+
+}  // namespace sluice::secret
