@@ -1,0 +1,59 @@
+#include <sluice/plan/order.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace sluice::plan {
+namespace {
+
+uint32_t ordinalInTensor(const Plan& plan, const Slice& slice) {
+  return index(slice.id) - index(plan.slicesOf(slice.tensor).front().id);
+}
+
+bool isRotated(const Plan& plan) {
+  return plan.spec().slicing.placement == Placement::kSharded;
+}
+
+}  // namespace
+
+uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack) {
+  const uint32_t distance = (to + count - from % count) % count;
+  const uint32_t inRack = distance % hostsPerRack;
+  // Of `count` distances, those that leave remainder r number count/hosts, and one more for the first few r.
+  const uint32_t before = inRack * (count / hostsPerRack) + std::min(inRack, count % hostsPerRack);
+  return before + distance / hostsPerRack;
+}
+
+uint64_t pushTurn(const Plan& plan, const Slice& slice, Rank worker) {
+  if (!isRotated(plan)) return ordinalInTensor(plan, slice);
+  const Roles& roles = plan.roles();
+  const auto servers = static_cast<uint32_t>(roles.servers.size());
+  return uint64_t{slice.chunk} * servers + visit(roles.workerPosition(worker),
+                                                 roles.serverPosition(slice.server), servers,
+                                                 plan.spec().slicing.hostsPerRack);
+}
+
+uint64_t publishTurn(const Plan& plan, const Slice& slice, Rank worker) {
+  const Roles& roles = plan.roles();
+  const auto workers = static_cast<uint32_t>(roles.workers.size());
+  const uint32_t position = roles.workerPosition(worker);
+  if (!isRotated(plan)) return uint64_t{ordinalInTensor(plan, slice)} * workers + position;
+  return uint64_t{slice.chunk} * workers +
+         visit(roles.serverPosition(slice.server), position, workers, plan.spec().slicing.hostsPerRack);
+}
+
+std::vector<SliceId> pushOrder(const Plan& plan, Rank worker) {
+  std::vector<std::tuple<uint32_t, uint64_t, SliceId>> keys;
+  keys.reserve(plan.slices().size());
+  for (const Slice& slice : plan.slices()) {
+    keys.emplace_back(slice.priority, pushTurn(plan, slice, worker), slice.id);
+  }
+  std::ranges::sort(keys);
+  std::vector<SliceId> order;
+  order.reserve(keys.size());
+  std::ranges::transform(keys, std::back_inserter(order),
+                         [](const auto& key) { return std::get<SliceId>(key); });
+  return order;
+}
+
+}  // namespace sluice::plan

@@ -1,0 +1,114 @@
+#include <sluice/plan/slicing.h>
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include <sluice/plan/cutter.h>
+
+namespace sluice::plan {
+namespace {
+
+// splitmix64: a number from (seed, i) that is the same on every machine, which std::uniform_int_distribution
+// is not.
+uint64_t draw(uint64_t seed, uint64_t i) {
+  uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
+  const uint32_t servers = cutter.servers();
+  for (uint32_t t = 0; t < model.tensors.size(); ++t) {
+    const uint64_t elements = model.tensors[t].elements;
+    if (elements < kKvstoreSplitFrom) {
+      SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, 1));
+      cutter.add(elements, static_cast<uint32_t>(draw(slicing.seed, t) % servers), /*chunk=*/0);
+      continue;
+    }
+    const auto parts = static_cast<uint32_t>(std::min<uint64_t>(servers, elements));
+    SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, parts));
+    for (uint32_t s = 0; s < parts; ++s) cutter.add(evenPart(elements, parts, s), s, /*chunk=*/0);
+  }
+  return base::ok();
+}
+
+Status cutRoundRobin(const Model& model, const Slicing& slicing, Cutter& cutter) {
+  uint32_t turn = 0;  // goes on over the ends of tensors, or small tensors would all land on server 0
+  for (uint32_t t = 0; t < model.tensors.size(); ++t) {
+    uint64_t left = model.tensors[t].elements;
+    SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, ceilDivide(left, slicing.sliceElements)));
+    for (uint32_t chunk = 0; left > 0; ++chunk) {
+      const uint64_t count = std::min(left, slicing.sliceElements);
+      cutter.add(count, turn, chunk);
+      turn = (turn + 1) % cutter.servers();
+      left -= count;
+    }
+  }
+  return base::ok();
+}
+
+constexpr std::array kPlacements{Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded};
+
+}  // namespace
+
+std::string Slice::toString() const {
+  return fmt::format("slice {} = tensor {} [{}, {}) on rank {}, priority {}", index(id), index(tensor),
+                     offset, offset + count, index(server), priority);
+}
+
+std::string_view name(Placement placement) {
+  switch (placement) {
+    case Placement::kKvstore: return "kvstore";
+    case Placement::kRoundRobin: return "roundRobin";
+    case Placement::kSharded: return "sharded";
+  }
+  return "?";
+}
+
+Result<Placement> parsePlacement(std::string_view text) {
+  const auto found =
+      std::ranges::find(kPlacements, text, [](Placement placement) { return name(placement); });
+  if (found != kPlacements.end()) return *found;
+  return Status(Code::kInvalidArgument,
+                fmt::format("'{}' is not a placement: take kvstore, roundRobin or sharded", text));
+}
+
+Status Cutter::begin(TensorId tensor, uint64_t slices) {
+  if (slices > kMaxSlices - slices_.size()) {
+    return {Code::kInvalidArgument,
+            fmt::format("slices this small would number more than {}: raise the slice size", kMaxSlices)};
+  }
+  tensor_ = tensor;
+  offset_ = 0;
+  return base::ok();
+}
+
+Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Slicing& slicing) {
+  SLUICE_RETURN_IF_ERROR(check(model));
+  SLUICE_RETURN_IF_ERROR(check(roles));
+  if (slicing.sliceElements == 0 || slicing.sliceElements > kMaxTensorElements) {
+    return Status(Code::kInvalidArgument, fmt::format("a slice of {} elements cannot be: give 1 to {}",
+                                                      slicing.sliceElements, kMaxTensorElements));
+  }
+  if (slicing.hostsPerRack == 0) {
+    return Status(Code::kInvalidArgument, "a rack has at least one host; 1 means that racks do not matter");
+  }
+  Cutter cutter(roles.servers);
+  switch (slicing.placement) {
+    case Placement::kKvstore: SLUICE_RETURN_IF_ERROR(cutKvstore(model, slicing, cutter)); break;
+    case Placement::kRoundRobin: SLUICE_RETURN_IF_ERROR(cutRoundRobin(model, slicing, cutter)); break;
+    case Placement::kSharded: SLUICE_RETURN_IF_ERROR(cutSharded(model, slicing, cutter)); break;
+  }
+  return std::move(cutter).take();
+}
+
+std::vector<uint64_t> serverLoads(const std::vector<Slice>& slices, const Roles& roles) {
+  std::vector<uint64_t> loads(roles.servers.size());
+  for (const Slice& slice : slices) loads[roles.serverPosition(slice.server)] += slice.count;
+  return loads;
+}
+
+}  // namespace sluice::plan
