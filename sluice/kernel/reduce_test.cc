@@ -23,9 +23,9 @@ Bytes naiveSum(DType dtype, const std::vector<Bytes>& ranks, double scale) {
     const size_t count = ranks[0].size() / sizeOf(dtype);
     Bytes out(count * sizeof(Compute));
     for (size_t i = 0; i < count; ++i) {
-      volatile Compute sum = Element::load(ranks[0].data(), i) * static_cast<Compute>(scale);
+      Compute sum = Element::load(ranks[0].data(), i) * static_cast<Compute>(scale);
       for (size_t r = 1; r < ranks.size(); ++r) {
-        volatile Compute part = Element::load(ranks[r].data(), i) * static_cast<Compute>(scale);
+        const Compute part = Element::load(ranks[r].data(), i) * static_cast<Compute>(scale);
         sum = sum + part;
       }
       storeAt<Compute>(out.data(), i, sum);
