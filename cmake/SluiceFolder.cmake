@@ -5,6 +5,7 @@
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
 #   TEST_LINKS  what only the tests need
 # A folder may lie inside another (fabric/tcp is named fabric_tcp).
+# Its headers are found by themselves. The target all_verify_interface_header_sets compiles each one alone.
 function(sluice_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
   set(target sluice_${name})
@@ -19,8 +20,8 @@ function(sluice_folder name)
     set(scope INTERFACE)
   endif()
   target_compile_features(${target} ${scope} cxx_std_20)
-  target_include_directories(${target} ${scope}
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
+  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
   add_library(sluice::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY SLUICE_FOLDERS ${target})

@@ -8,6 +8,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the static libraries also end up in the Python module
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)  # see SluiceFolder.cmake; not part of `all`
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 find_program(SLUICE_CCACHE ccache)
@@ -17,7 +18,7 @@ endif()
 
 add_library(sluice_options INTERFACE)
 target_compile_options(sluice_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wsuggest-override -Wimplicit-fallthrough
   # Bit-exactness: a fused multiply-add rounds once where two operations round twice, so it must
   # never depend on the CPU or the build type.
   -ffp-contract=off

@@ -16,7 +16,14 @@ namespace {
 
 using Level = spdlog::level::level_enum;
 
+// "12:00:00.000 info rank 3 fabric: ..."; `prefix` may be empty.
+std::string linePattern(std::string_view prefix) {
+  return fmt::format("%H:%M:%S.%e %l {}{}%n: %v", prefix, prefix.empty() ? "" : " ");
+}
+
 struct Loggers {
+  Loggers() { sink->set_pattern(linePattern("")); }
+
   std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   Level level = Level::info;
   std::map<std::string, Level, std::less<>> levelOf;
@@ -80,8 +87,7 @@ Status setLogLevels(std::string_view spec) {
 }
 
 void setLogPrefix(std::string_view prefix) {
-  const std::string inner = prefix.empty() ? std::string{} : fmt::format("{} ", prefix);
-  loggers().with([&](Loggers& all) { all.sink->set_pattern(fmt::format("%H:%M:%S.%e %l {}%n: %v", inner)); });
+  loggers().with([&](Loggers& all) { all.sink->set_pattern(linePattern(prefix)); });
 }
 
 }  // namespace sluice::base

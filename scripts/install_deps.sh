@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what sluice needs to build, test and be measured, by package name from Debian and PyPI.
+# Run it as often as you like: what is there already is skipped. docs/dependencies.md says what each is for.
+#
+#   scripts/install_deps.sh               everything but Torch
+#   scripts/install_deps.sh --with-torch  also PyTorch, for pytorch/ and the tests that compare with it
+set -euo pipefail
+
+torch=no
+for argument in "$@"; do
+  case "$argument" in
+    --with-torch) torch=yes ;;
+    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "install_deps: unknown argument '$argument'; see --help" >&2; exit 2 ;;
+  esac
+done
+
+# name, or name>=version where an older one is known not to do. Debian 12 has all of them.
+packages=(
+  # build
+  'cmake>=3.25' ninja-build ccache 'g++>=4:12' git python3 python3-pip
+  # checks
+  clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev codespell
+  # libraries
+  'libcli11-dev>=2.1' 'nlohmann-json3-dev>=3.11' 'libspdlog-dev>=1:1.10' 'libfmt-dev>=9.1'
+  libsodium-dev 'libssl-dev>=3.0' 'libucx-dev>=1.13' ucx-utils 'prometheus-cpp-dev>=1.0' 'pybind11-dev>=2.10'
+  # tests
+  'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
+  # the lab
+  iproute2 nftables kmod iperf3 procps
+)
+# From PyPI, for --with-torch only.
+wheels=('numpy==2.4.6' 'torch==2.13.0')
+
+declare -A installed=()
+readInstalled() {
+  local name version status
+  while read -r name version status; do
+    [[ $status == 'install ok installed' ]] && installed[$name]=$version
+  done < <(dpkg-query -W -f='${Package} ${Version} ${Status}\n')
+}
+
+missing=()
+readInstalled
+for package in "${packages[@]}"; do
+  name=${package%%>=*}
+  [[ -n ${installed[$name]:-} ]] || missing+=("$name")
+done
+
+if ((${#missing[@]})); then
+  if ((EUID != 0)); then
+    echo "install_deps: needs root to install ${missing[*]}; run it with sudo" >&2
+    exit 3
+  fi
+  echo "install_deps: installing ${#missing[@]} Debian packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  log=$(mktemp)
+  if ! { apt-get update -q && apt-get install -yq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 </dev/null; then
+    tail -20 "$log" >&2
+    echo "install_deps: apt-get failed (whole log: $log)" >&2
+    exit 1
+  fi
+  rm -f "$log"
+  readInstalled
+fi
+
+for package in "${packages[@]}"; do
+  name=${package%%>=*} least=${package#*>=}
+  if [[ $least != "$package" ]] && dpkg --compare-versions "${installed[$name]:-0}" lt "$least"; then
+    echo "install_deps: $name is ${installed[$name]:-missing}, but $least or newer is needed (Debian 12 has it)" >&2
+    exit 1
+  fi
+done
+echo "install_deps: ${#packages[@]} Debian packages are there"
+
+[[ $torch == yes ]] || exit 0
+
+wanted=()
+for wheel in "${wheels[@]}"; do
+  have=$(python3 -c 'import sys, importlib.metadata as m; print(m.version(sys.argv[1]))' "${wheel%%==*}" 2>/dev/null || true)
+  [[ ${have%%+*} == "${wheel#*==}" ]] || wanted+=("$wheel") # "2.13.0+cpu" is 2.13.0 without CUDA
+done
+if ((${#wanted[@]})); then
+  echo "install_deps: installing from PyPI: ${wanted[*]}"
+  pip=(python3 -m pip install --quiet --root-user-action=ignore)
+  # Debian marks its Python as its own; these two wheels are in no Debian package of that version.
+  if python3 -c 'import os, sys, sysconfig as s; sys.exit(sys.prefix != sys.base_prefix or
+      not os.path.exists(os.path.join(s.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
+    pip+=(--break-system-packages)
+  fi
+  "${pip[@]}" "${wanted[@]}"
+fi
+echo "install_deps: ${wheels[*]} are there"
