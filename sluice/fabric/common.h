@@ -1,0 +1,28 @@
+// What all engines share: the checks of a send, the header made from it, and the errors of the contract, so
+// that they read the same whatever the engine. For fabric/ and its engines only.
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/fabric/fabric.h>
+
+namespace sluice::fabric {
+
+// Whether `send(to, ...)` asks for something that can be.
+Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstBuffer& payload);
+
+wire::Header makeHeader(const Message& message, Epoch epoch, Rank from, Rank to, Lane lane, uint64_t sequence,
+                        uint64_t length);
+wire::Header makeGoodbye(Epoch epoch, Rank from, Rank to, Lane lane, uint64_t sequence);
+
+Status lostStatus(Rank peer, const Status& why);  // kPeerLost: "rank 3 is lost: connection reset by peer"
+Status leftStatus(Rank peer);                     // kUnavailable
+Status closedStatus();                            // kCancelled
+
+// REQUIRES: the landing has room for the payload. A receiver that gives less would have bytes land elsewhere.
+void checkLanding(const Landing& landing, const wire::Header& header);
+
+// Runs `task` on the loop and returns when it has run, or when the loop has ended without running it.
+void runAndWait(Loop& loop, Task task);
+
+}  // namespace sluice::fabric
