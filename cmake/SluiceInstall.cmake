@@ -9,5 +9,6 @@ install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cma
 configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+install(FILES cmake/SluiceDependencies.cmake
+  "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)

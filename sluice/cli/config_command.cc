@@ -1,4 +1,5 @@
 // sluice config show: every option, its value and where it came from.
+// sluice config docs: the same list as the Markdown page docs/configuration.md; cli_test.py compares the two.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,44 @@ Result<int> show(const Config& config, bool asJson) {
   return 0;
 }
 
+constexpr std::string_view kDocsHead =
+    R"(# Configuration
+
+<!-- Written by `sluice config docs > docs/configuration.md` from sluice/base/options.h: change it there. -->
+
+An option `stall-after` is the flag `--stall-after`, the variable `SLUICE_STALL_AFTER` and the key `"stall-after"`
+of a JSON file (comments allowed). What is written nearer wins: flag, then variable, then file, then default. The
+file is the one named by `--config` or `SLUICE_CONFIG`.
+
+`sluice config show` prints each value and where it came from. A `SLUICE_` variable that no option has is warned
+about, with the nearest name that exists; an unknown key in the file is an error. Not every command has every flag
+(see its `--help`); variables and the file reach all of them.
+
+Durations are written like `250ms`, `10s` or `5min`, sizes like `64KiB` or `4MB`, rates like `100mbit` or `1gbit`.
+
+| option | variable | values | default | what it does |
+|---|---|---|---|---|
+)";
+
+Result<int> docs(const Config& /*config*/) {
+  fmt::print("{}", kDocsHead);
+  // A bar would end the cell, also inside backquotes.
+  const auto cell = [](std::string_view text) {
+    std::string escaped;
+    for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+    return escaped;
+  };
+  const auto code = [&](std::string_view text) {
+    return text.empty() ? std::string() : fmt::format("`{}`", cell(text));
+  };
+  for (const base::Option* option : base::allOptions()) {
+    fmt::print("| `{}` | `{}` | {} | {} | {} |\n", option->name, base::environmentName(*option),
+               option->choices.empty() ? std::string(base::kindName(option->kind)) : code(option->choices),
+               code(option->fallback), cell(option->help));
+  }
+  return 0;
+}
+
 }  // namespace
 
 void addConfigCommand(Program& program, CLI::App& root) {
@@ -35,6 +74,9 @@ void addConfigCommand(Program& program, CLI::App& root) {
   auto asJson = std::make_shared<bool>(false);
   show->add_flag("--json", *asJson, "Print JSON instead of a table");
   program.onRun(show, [asJson](const Config& config) { return cli::show(config, *asJson); });
+  CLI::App* docs = program.addCommand(*group, "docs", "Print the list of options as Markdown",
+                                      {"sluice config docs > docs/configuration.md"});
+  program.onRun(docs, cli::docs);
 }
 
 }  // namespace sluice::cli

@@ -1,0 +1,134 @@
+"""The `sluice` program as a shell sees it: help, exit codes, errors, and that the documents about it are true.
+
+  cli_test.py PATH_OF_SLUICE PATH_OF_SOURCE
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
+
+
+def sluice(*args, **variables):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
+    return subprocess.run([PROGRAM, *args], env=clean | variables, capture_output=True, text=True, timeout=60)
+
+
+def allCommands(path=()):
+    """Every command of the tree as a tuple of words, the program itself first."""
+    yield path
+    help_ = sluice(*path, "--help").stdout
+    listed = help_.split("Subcommands:\n", 1)[1].split("\n\n")[0] if "Subcommands:\n" in help_ else ""
+    for name in re.findall(r"^  (\S+)", listed, re.MULTILINE):
+        yield from allCommands((*path, name))
+
+
+class Help(unittest.TestCase):
+    def testEveryLevelHasHelpWithExamples(self):
+        commands = list(allCommands())
+        self.assertIn(("config", "show"), commands)
+        for command in commands:
+            with self.subTest(command=command):
+                ran = sluice(*command, "--help")
+                self.assertEqual(ran.returncode, 0)
+                examples = ran.stdout.split("Examples:\n", 1)
+                self.assertEqual(len(examples), 2, ran.stdout)
+                self.assertIn(" ".join(("sluice", *command)), examples[1])
+
+    def testExamplesNameCommandsThatExist(self):
+        commands = set(allCommands())
+        for command in commands:
+            examples = sluice(*command, "--help").stdout.split("Examples:\n", 1)[1].split("\n\n")[0]
+            for word in re.findall(r"^  .*?\bsluice ([a-z]+)", examples, re.MULTILINE):
+                self.assertIn((word,), commands, f"in an example of {command}")
+
+    def testVersion(self):
+        self.assertRegex(sluice("--version").stdout, r"^sluice \d+\.\d+\.\d+$")
+
+
+class Errors(unittest.TestCase):
+    def assertFails(self, ran, code, *said):
+        self.assertEqual(ran.returncode, code, ran.stderr)
+        self.assertEqual(ran.stderr.count("\n"), 1, f"one line, not: {ran.stderr}")
+        for text in said:
+            self.assertIn(text, ran.stderr)
+
+    def testAWrongFlagIsAUsageErrorThatNamesTheHelp(self):
+        self.assertFails(sluice("config", "show", "--jsn"), 2, "--jsn", "see 'sluice config show --help'")
+
+    def testAWrongValueIsAUsageErrorThatNamesTheVariable(self):
+        self.assertFails(sluice("config", "show", SLUICE_LOG="loud"), 2, "'loud' is not a log level")
+
+    def testAMissingConfigurationFileIsNamed(self):
+        self.assertFails(sluice("--config", "/nowhere/x.json", "config", "show"), 1, "/nowhere/x.json")
+
+    def testAnUnknownCommandIsAnsweredWithTheNearest(self):
+        self.assertFails(sluice("confg"), 127, "no program sluice-confg", "did you mean 'config'?")
+        self.assertFails(sluice("xyzzyplugh"), 127, "'sluice --help' lists the commands")
+
+    def testAGroupAloneShowsWhatItOffers(self):
+        ran = sluice("config")
+        self.assertEqual(ran.returncode, 2)
+        self.assertIn("show", ran.stdout)
+
+
+class External(unittest.TestCase):
+    def testACommandThatIsNotBuiltInIsAProgramOnThePath(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "sluice-hello")
+            program.write_text('#!/bin/sh\necho "hello $@"\nexit 7\n')
+            program.chmod(0o755)
+            ran = sluice("hello", "--loud", "world", PATH=f"{folder}:{os.environ['PATH']}")
+        self.assertEqual((ran.returncode, ran.stdout), (7, "hello --loud world\n"))
+
+
+class ConfigShow(unittest.TestCase):
+    def rows(self, *args, **variables):
+        ran = sluice(*args, "config", "show", "--json", **variables)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return {row["option"]: row for row in json.loads(ran.stdout)}, ran.stderr
+
+    def testSaysWhereEachValueCameFrom(self):
+        log = lambda *args, **variables: self.rows(*args, **variables)[0]["log"]
+        self.assertEqual((log()["value"], log()["from"]), ("info", "default"))
+        self.assertEqual(log(SLUICE_LOG="warn")["from"], "environment SLUICE_LOG")
+        self.assertEqual(log("--log", "error", SLUICE_LOG="warn")["from"], "flag --log")
+
+    def testTheTableHasTheSameRows(self):
+        rows, _ = self.rows()
+        table = sluice("config", "show").stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in table[1:]], list(rows))
+
+    def testAnUnknownVariableIsAnsweredWithTheNearest(self):
+        _, said = self.rows(SLUICE_LGO="debug")
+        self.assertRegex(said, r"^\d\d:\d\d:\d\d\.\d{3} warning config: unknown variable 'SLUICE_LGO'; "
+                               r"did you mean 'SLUICE_LOG'\?\n$")
+
+
+class Documents(unittest.TestCase):
+    def testTheExitCodesAreThoseOfTheHeader(self):
+        header = (SOURCE / "sluice/cli/exit_codes.h").read_text()
+        codes = {int(code) for code in re.findall(r"^  k\w+ = (\d+),", header, re.MULTILINE)}
+        document = (SOURCE / "docs/command-line.md").read_text()
+        self.assertEqual({int(code) for code in re.findall(r"^\| (\d+) \|", document, re.MULTILINE)}, codes)
+        summary = re.search(r"Exit codes: (.*)\.", sluice("--help").stdout)[1]
+        self.assertEqual({int(code) for code in re.findall(r"\d+", summary)}, codes)
+
+    def testTheListOfOptionsIsUpToDate(self):
+        self.assertEqual((SOURCE / "docs/configuration.md").read_text(), sluice("config", "docs").stdout,
+                         "run: build/dev/bin/sluice config docs > docs/configuration.md")
+
+    def testTheGlossaryHasEveryStage(self):
+        header = (SOURCE / "sluice/plan/stage.h").read_text()
+        glossary = (SOURCE / "docs/glossary.md").read_text()
+        for name, folder in re.findall(r"^  k(\w+),\s*// (\w+)/:", header, re.MULTILINE):
+            self.assertRegex(glossary, rf"(?m)^\| `{name.lower()}` \| `{folder}/` \|")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
