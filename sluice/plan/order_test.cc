@@ -1,6 +1,7 @@
 #include <sluice/plan/order.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -82,6 +83,25 @@ TEST(Order, ServersPublishToWorkersRotated) {
       EXPECT_EQ(publishTurn(plan, slice, Rank{w}), slice.chunk * 4 + (w + 4 - server) % 4);
     }
   }
+}
+
+// 4096 servers and 200 million elements: anything quadratic in servers or slices would take minutes.
+TEST(Order, PlansOfThousandsOfServersTakeNoTime) {
+  PlanSpec spec{.roles = *parseRoles("all", 4096), .strategy = "test"};
+  for (int i = 0; i < 100; ++i) spec.model.tensors.push_back({"bias", 512, DType::kF32});
+  for (int i = 0; i < 100; ++i) spec.model.tensors.push_back({"weight", 2'000'000, DType::kF32});
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto placement : {Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded}) {
+    spec.slicing.placement = placement;
+    const auto plan = *Plan::make(spec);
+    EXPECT_EQ(pushOrder(plan, Rank{4095}).size(), plan.slices().size());
+  }
+#ifdef NDEBUG
+  constexpr std::chrono::seconds kLimit(1);
+#else
+  constexpr std::chrono::seconds kLimit(20);  // sanitizers included
+#endif
+  EXPECT_LT(std::chrono::steady_clock::now() - start, kLimit);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ enum class Placement : uint8_t {
   kKvstore = 0,
   // P3 as published: slices of at most `sliceElements`, dealt to the servers in turn. Every worker sends in
   // the
-  // same order, so at any time the network is busy into few servers (algorithms.md).
+  // same order, so at any time the network is busy into few servers only.
   kRoundRobin = 1,
   // Ours: every chunk is spread over all servers and each worker starts with another one (order.h).
   kSharded = 2,
