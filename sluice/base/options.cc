@@ -8,8 +8,8 @@
 namespace sluice::base {
 namespace {
 
-constexpr std::array kAll{&option::kConfig, &option::kInsecure, &option::kJobKey, &option::kJobKeyFile,
-                          &option::kLog};
+constexpr std::array kAll{&option::kConfig, &option::kIface,      &option::kInsecure,
+                          &option::kJobKey, &option::kJobKeyFile, &option::kLog};
 
 static_assert(std::ranges::is_sorted(kAll, {}, &Option::name),
               "keep the list sorted: it is what people read");

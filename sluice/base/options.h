@@ -25,6 +25,8 @@ struct Option {
 // Add an option here and in kAll in options.cc.
 namespace option {
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
+inline constexpr Option kIface{"iface", Kind::kText, "",
+                               "Network interface to use; empty: the one with the route to the master"};
 inline constexpr Option kInsecure{
     "insecure", Kind::kSwitch, "off",
     "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};

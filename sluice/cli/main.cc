@@ -5,5 +5,6 @@ int main(int argc, char** argv) {
   sluice::cli::Program program;
   sluice::cli::addConfigCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());
+  sluice::cli::addLabCommand(program, program.root());
   return program.run(argc, argv);
 }

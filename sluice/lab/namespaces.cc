@@ -1,0 +1,105 @@
+#include <sluice/lab/namespaces.h>
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include <sluice/base/units.h>
+#include <sluice/lab/layout.h>
+
+namespace sluice::lab {
+namespace {
+
+const std::filesystem::path kNamespaceDirectory = "/run/netns";
+
+struct Identity {
+  dev_t device;
+  ino_t inode;
+  friend auto operator<=>(const Identity&, const Identity&) = default;
+};
+
+std::optional<Identity> identityOf(const std::filesystem::path& namespaceFile) {
+  struct stat found{};
+  if (::stat(namespaceFile.c_str(), &found) != 0) return std::nullopt;
+  return Identity{found.st_dev, found.st_ino};
+}
+
+}  // namespace
+
+Result<base::Fd> openNamespace(const std::string& name) {
+  const auto path = kNamespaceDirectory / name;
+  base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.valid()) return fd;
+  if (errno == ENOENT) return Status(Code::kNotFound, fmt::format("the namespace {} is gone", name));
+  return base::fromErrno("open " + path.string());
+}
+
+std::vector<std::string> namespacesOf(const std::string& lab) {
+  std::vector<std::string> names;
+  std::error_code error;  // no directory: no namespaces
+  for (const auto& entry : std::filesystem::directory_iterator(kNamespaceDirectory, error)) {
+    std::string name = entry.path().filename().string();
+    if (isNamespaceOf(lab, name)) names.push_back(std::move(name));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::string>& namespaces) {
+  std::map<std::string, std::vector<pid_t>> found;
+  std::map<Identity, std::string> wanted;
+  for (const auto& name : namespaces) {
+    if (const auto identity = identityOf(kNamespaceDirectory / name)) wanted[*identity] = name;
+  }
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const auto pid = base::parseInteger(entry.path().filename().string());
+    if (!pid.isOk()) continue;
+    const auto identity = identityOf(entry.path() / "ns/net");  // none if it has ended meanwhile
+    if (!identity) continue;
+    if (const auto place = wanted.find(*identity); place != wanted.end()) {
+      found[place->second].push_back(static_cast<pid_t>(*pid));
+    }
+  }
+  return found;
+}
+
+bool enterNamespace(int networkNamespace) {
+  if (::setns(networkNamespace, CLONE_NEWNET) != 0 || ::unshare(CLONE_NEWNS) != 0) return false;
+  // What is mounted here must not show outside; what is unmounted outside must not stay here.
+  if (::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0) return false;
+  // The control groups are mounted below the old /sys; programs read their limits there, so keep them.
+  const int groups =
+      ::open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+  if (::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return false;
+  if (groups >= 0) {
+    // Not every machine has them, and nothing of ours needs them.
+    ::move_mount(groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
+    ::close(groups);
+  }
+  return true;
+}
+
+bool mountOwnProc() {
+  return ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
+}
+
+Status runInside(int networkNamespace, const std::function<Status()>& work) {
+  Status status;
+  // A thread, because the namespace is a property of the thread and this one ends with the work.
+  std::thread([&] {
+    status = ::setns(networkNamespace, CLONE_NEWNET) == 0 ? work() : base::fromErrno("setns");
+  }).join();
+  return status;
+}
+
+}  // namespace sluice::lab

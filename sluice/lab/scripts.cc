@@ -1,0 +1,135 @@
+#include <sluice/lab/scripts.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace sluice::lab {
+namespace {
+
+constexpr std::string_view kBridge = "br0";
+
+std::string tbf(Rate rate) {
+  const Shape shape = shapeFor(rate);
+  return fmt::format("tbf rate {}bit burst {} limit {}", shape.rateBits, shape.burstBytes, shape.queueBytes);
+}
+
+}  // namespace
+
+Shape shapeFor(Rate rate) {
+  const uint64_t bytesPerMillisecond = rate.bitsPerSecond / 8 / 1000;
+  return {
+      .rateBits = rate.bitsPerSecond,
+      // Segments of up to 64 KiB pass as one, and tokens must last while the timer that refills them is
+      // late on a busy machine: two segments, and at least a millisecond.
+      .burstBytes = std::max<uint64_t>(128 << 10, bytesPerMillisecond),
+      // As a switch port has: enough that one flow fills the link and four share it, little enough that
+      // what is urgent waits about 5 ms at worst. The floor is four segments.
+      .queueBytes = std::max<uint64_t>(256 << 10, 5 * bytesPerMillisecond),
+  };
+}
+
+std::string namespacesScript(const Layout& layout) {
+  std::string script = fmt::format("netns add {}\n", switchNamespace(layout.name));
+  for (int host = 0; host < layout.hosts; ++host) {
+    script += fmt::format("netns add {}\n", hostNamespace(layout.name, host));
+  }
+  return script;
+}
+
+std::string switchScript(const Layout& layout) {
+  std::string script = fmt::format(
+      "link add {0} type bridge mcast_snooping 0\n"
+      "link set {0} addrgenmode none up\n",
+      kBridge);
+  for (int host = 0; host < layout.hosts; ++host) {
+    script += fmt::format(
+        "link add {0} type veth peer name {1} address {2} netns {3}\n"
+        "link set {0} addrgenmode none master {4} up\n"
+        // Addresses are fixed (forwardingScript): a host that is cut off must not turn into traffic that
+        // is flooded to all others.
+        "link set {0} type bridge_slave learning off flood off\n",
+        switchPort(host), kHostInterface, hardwareAddress(host), hostNamespace(layout.name, host), kBridge);
+  }
+  return script;
+}
+
+std::string forwardingScript(const Layout& layout) {
+  std::string script;
+  for (int host = 0; host < layout.hosts; ++host) {
+    script += fmt::format("fdb replace {} dev {} master static\n", hardwareAddress(host), switchPort(host));
+  }
+  return script;
+}
+
+std::string hostScript(const Layout& layout, int host) {
+  const std::string address = hostAddress(layout.subnet, host);
+  std::string script = fmt::format(
+      "link set lo up\n"
+      "link set {0} addrgenmode none up\n"
+      "addr add {1}/{2} dev {0}\n",
+      kHostInterface, address, layout.subnet.prefix);
+  if (!layout.congestionControl.empty()) {
+    // By route, as the sysctl of a namespace takes only what the machine allows to everybody.
+    script += fmt::format("route replace {} dev {} proto kernel scope link src {} congctl {}\n",
+                          layout.subnet.toString(), kHostInterface, address, layout.congestionControl);
+  }
+  // Neighbours are told, not asked: a cut must look like silence, and an unanswered ARP question would come
+  // back to the sockets as "no route to host".
+  for (int other = 0; other < layout.hosts; ++other) {
+    if (other == host) continue;
+    script += fmt::format("neigh replace {} lladdr {} dev {} nud permanent\n",
+                          hostAddress(layout.subnet, other), hardwareAddress(other), kHostInterface);
+  }
+  return script;
+}
+
+std::string hostShapingScript(Rate rate, Duration delay) {
+  if (delay == Duration(0)) {
+    return fmt::format("qdisc replace dev {} root handle 1: {}\n", kHostInterface, tbf(rate));
+  }
+  // netem holds what is on the way, so its limit is in packets and must not be what drops them.
+  return fmt::format(
+      "qdisc replace dev {0} root handle 1: netem delay {1}us limit 1000000\n"
+      "qdisc replace dev {0} parent 1:1 handle 10: {2}\n",
+      kHostInterface, std::chrono::duration_cast<std::chrono::microseconds>(delay).count(), tbf(rate));
+}
+
+std::string switchShapingScript(const std::map<int, Rate>& byHost) {
+  std::string script;
+  for (const auto& [host, rate] : byHost) {
+    script += fmt::format("qdisc replace dev {} root handle 1: {}\n", switchPort(host), tbf(rate));
+  }
+  return script;
+}
+
+std::string faultScript(const Faults& faults) {
+  std::string rules;
+  const auto dropBothWays = [&](int host, std::string_view when) {
+    rules +=
+        fmt::format("    iifname \"{0}\" {1}drop\n    oifname \"{0}\" {1}drop\n", switchPort(host), when);
+  };
+  for (const int host : faults.cutHosts) dropBothWays(host, "");
+  for (const auto& [a, b] : faults.cutPairs) {
+    rules +=
+        fmt::format("    iifname \"{0}\" oifname \"{1}\" drop\n    iifname \"{1}\" oifname \"{0}\" drop\n",
+                    switchPort(a), switchPort(b));
+  }
+  for (const auto& [host, percent] : faults.dropPercent) {
+    dropBothWays(host, fmt::format("numgen random mod 100000 < {} ", std::lround(percent * 1000)));
+  }
+  // One transaction: the old rules are gone and the new ones are there at the same moment.
+  return fmt::format(
+      "table bridge sluice\n"
+      "delete table bridge sluice\n"
+      "table bridge sluice {{\n"
+      "  chain forward {{\n"
+      "    type filter hook forward priority 0;\n"
+      "{}"
+      "  }}\n"
+      "}}\n",
+      rules);
+}
+
+}  // namespace sluice::lab
