@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# Proves the gate: plants one fault after another in a copy of the tree and checks that the step of .ci/run
+# that is there for it fails and says why in its last lines. Ends with the count of faults caught.
+#   scripts/ci_selftest.sh [FAULT...]     e.g. scripts/ci_selftest.sh leak race
+# Only base/ is built in the copy, so it takes minutes and not the gate's whole time.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null | tar -cf - -T - | tar -xf - -C "$copy"
+cd "$copy"
+git init -q . && git add -A
+git -c user.name=selftest -c user.email=selftest@localhost commit -qm copy
+export ONLY=base SLUICE_TIDY_CACHE=${SLUICE_TIDY_CACHE:-$root/build/tidy}
+
+# Each fault: the step that must catch it, what that step's last lines must say, and how it is planted.
+declare -A stepOf saysOf
+faults=()
+fault() {
+  faults+=("$1")
+  stepOf[$1]=$2
+  saysOf[$1]=$3
+}
+inTest() { # a test case at the end of a test file of base/
+  sed -i "s|^namespace sluice::base {|#include <thread>\n\n&|" sluice/base/text_test.cc
+  printf 'TEST(Planted, Fault) {\n%s\n}\n' "$1" >>sluice/base/text_test.cc
+}
+
+fault badFormat format 'text.cc.*code should be clang-formatted'
+badFormat() { echo 'int   planted( ) ;' >>sluice/base/text.cc; }
+
+fault misspelling spelling 'README.md.*==>'
+misspelling() { echo "Wri""tting is easy." >>README.md; }
+
+fault includeThatGoesUp graph 'base -> cli goes up'
+includeThatGoesUp() { sed -i '1i #include <sluice/cli/table.h>' sluice/base/text.cc; }
+
+fault foreignHeaderOutsideItsRoom graph 'belongs in sluice/fabric/ucx only'
+foreignHeaderOutsideItsRoom() { sed -i '1i #include <ucp/api/ucp.h>' sluice/base/text.cc; }
+
+fault headerThatDoesNotStandAlone headers 'planted.h.*error'
+headerThatDoesNotStandAlone() { printf '#pragma once\ninline std::string planted() { return {}; }\n' >sluice/base/planted.h; }
+
+fault warning dev 'text.cc.*error: unused variable'
+warning() { printf 'void planted();\nvoid planted() { int unused = 0; }\n' >>sluice/base/text.cc; }
+
+fault failingTest dev 'Planted.Fault.*Failed'
+failingTest() { inTest 'EXPECT_EQ(1, 2);'; }
+
+fault tidyFinding tidy 'bugprone-use-after-move'
+tidyFinding() { printf '#include <utility>\nstatic size_t planted(std::string a) {\n  const std::string b = std::move(a);\n  return a.size() + b.size();\n}\nsize_t plantedUse();\nsize_t plantedUse() { return planted("x"); }\n' >>sluice/base/text.cc; }
+
+fault wrongName tidy 'readability-identifier-naming'
+wrongName() { printf 'int Planted_name();\nint Planted_name() { return 1; }\n' >>sluice/base/text.cc; }
+
+fault unguardedAccess tidy 'thread-safety'
+unguardedAccess() {
+  printf '#include <sluice/base/mutex.h>\nclass Planted final {\n public:\n  int get() { return value_; }\n\n private:\n  sluice::base::Mutex mutex_;\n  int value_ SLUICE_GUARDED_BY(mutex_) = 0;\n};\nint plantedUse();\nint plantedUse() { return Planted().get(); }\n' >>sluice/base/text.cc
+}
+
+fault leak asan 'LeakSanitizer|byte\(s\) leaked'
+leak() { inTest '  static int* volatile kept = new int(7);\n  EXPECT_EQ(*kept, 7);\n  kept = nullptr;'; }
+
+fault overflow asan 'runtime error: signed integer overflow'
+overflow() { inTest '  volatile int big = 2147483647;\n  big = big + 1;\n  EXPECT_NE(big, 0);'; }
+
+fault useAfterFree asan 'AddressSanitizer: heap-use-after-free'
+useAfterFree() { inTest '  volatile int* gone = new int(7);\n  delete gone;\n  EXPECT_NE(*gone, 8);'; }
+
+fault dataRace tsan 'ThreadSanitizer: data race'
+dataRace() { inTest '  int shared = 0;\n  std::thread other([\&] { ++shared; });\n  ++shared;\n  other.join();\n  EXPECT_GT(shared, 0);' && sed -i 's/\\&/\&/' sluice/base/text_test.cc; }
+
+# The copy must be clean before anything is planted, or a fault would be "caught" that was there before.
+chosen=("$@")
+((${#chosen[@]})) || chosen=("${faults[@]}")
+mapfile -t steps < <(for name in "${chosen[@]}"; do echo "${stepOf[$name]:?no such fault: $name}"; done | awk '!seen[$0]++')
+echo "the copy without faults:"
+.ci/run "${steps[@]}" | sed 's/^/  /'
+
+caught=0
+for name in "${chosen[@]}"; do
+  step=${stepOf[$name]} start=$SECONDS
+  "$name"
+  if output=$(.ci/run "$step" 2>&1); then
+    verdict="MISSED: the step passed"
+  elif grep -qE "step $step failed" <<<"$output" && tail -n 13 <<<"$output" | grep -qE "${saysOf[$name]}"; then
+    verdict="caught"
+    caught=$((caught + 1))
+  else
+    verdict="MISSED: its last lines do not say '${saysOf[$name]}':"$'\n'$(tail -n 13 <<<"$output")
+  fi
+  printf '%-28s %-9s %3d s  %s\n' "$name" "$step" $((SECONDS - start)) "$verdict"
+  git reset -q --hard && git clean -fdq
+done
+echo "faults caught: $caught of ${#chosen[@]}"
+((caught == ${#chosen[@]}))
