@@ -1,5 +1,6 @@
 # Compiler settings shared by every folder.
 option(SLUICE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(SLUICE_BENCH "Build the benchmarks, if Google Benchmark is there" ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_WERROR "Treat warnings as errors" OFF)
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with, as given to -fsanitize=")
 
@@ -31,6 +32,7 @@ if(SLUICE_SANITIZE)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 
-# For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, and square roots only if
-# nobody reads errno after them. Neither changes a result.
-set(SLUICE_KERNEL_OPTIONS -fno-math-errno "$<$<NOT:$<CONFIG:Debug>>:-O3>")
+# For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, square roots only if nobody
+# reads errno after them, and choices between two sums only if nobody catches floating-point exceptions. None of
+# these changes a result.
+set(SLUICE_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math "$<$<NOT:$<CONFIG:Debug>>:-O3>")
