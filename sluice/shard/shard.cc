@@ -1,0 +1,149 @@
+#include <sluice/shard/shard.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+#include <sluice/kernel/reduce.h>
+
+namespace sluice::shard {
+
+using plan::Stage;
+
+Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, OptimizerSpec update,
+                                           const Clock& clock, plan::StageObserver* observer) {
+  for (const auto& tensor : plan.model().tensors) {
+    if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk()) {
+      return status.withContext(fmt::format("tensor '{}'", tensor.name));
+    }
+  }
+  return std::unique_ptr<Shard>(new Shard(plan, self, std::move(update), clock, observer));
+}
+
+Shard::Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock,
+             plan::StageObserver* observer)
+    : plan_(plan),
+      self_(self),
+      clock_(clock),
+      observer_(observer),
+      meanScale_(kernel::meanScale(plan.roles().workers.size())),
+      update_(std::move(update)),
+      served_(plan.slices().size()) {
+  const auto& workers = plan.roles().workers;
+  size_t largest = 0;
+  for (const SliceId id : plan.slicesOn(self)) {
+    const plan::Slice& slice = plan.slice(id);
+    const DType dtype = plan.model()[slice.tensor].dtype;
+    auto fresh = std::make_unique<Served>(Served{.states = {},
+                                                 .parts = {},
+                                                 .buffers = {},
+                                                 .home = {},
+                                                 .state = {update_.optimizer->name(), dtype, slice.count}});
+    fresh->states.resize(workers.size());
+    fresh->parts.resize(workers.size());
+    fresh->buffers.resize(workers.size());
+    fresh->home.resize(plan.bytesOf(slice));
+    for (size_t w = 0; w < workers.size(); ++w) {
+      // Written to here, so that the first step does not pay for the page faults.
+      if (workers[w] != self) fresh->buffers[w] = std::make_unique<std::byte[]>(plan.bytesOf(slice));
+    }
+    largest = std::max(largest, slice.count * sizeOf(kernel::accumulatorOf(dtype)));
+    served_[index(id)] = std::move(fresh);
+  }
+  accumulator_.resize(largest);
+}
+
+void Shard::setParameters(SliceId slice, std::span<const std::byte> parameters) {
+  std::vector<std::byte>& home = served(slice).home;
+  SLUICE_CHECK(parameters.size() == home.size(), parameters.size(), home.size());
+  std::ranges::copy(parameters, home.begin());
+}
+
+Status Shard::setHyperparameters(std::vector<double> values) {
+  SLUICE_RETURN_IF_ERROR(checkValues(*update_.optimizer, values));
+  update_.values = std::move(values);
+  return base::ok();
+}
+
+Status Shard::check(SliceId slice, Rank from, Step step, uint64_t bytes) const {
+  const auto refuse = [&](std::string_view why) {
+    return Status(Code::kRefused,
+                  fmt::format("slice {} of step {} from rank {}: {}", slice, step, from, why));
+  };
+  if (index(slice) >= served_.size() || served_[index(slice)] == nullptr) return refuse("not served here");
+  if (!plan_.roles().isWorker(from)) return refuse("that rank is not a worker");
+  const Served& here = served(slice);
+  if (here.step != step) return refuse(fmt::format("step {} is being collected", here.step));
+  if (here.states[plan_.roles().workerPosition(from)] != PartState::kMissing)
+    return refuse("it came already");
+  if (bytes != here.home.size()) return refuse(fmt::format("{} bytes, expected {}", bytes, here.home.size()));
+  return base::ok();
+}
+
+Result<std::span<std::byte>> Shard::landing(SliceId slice, Rank from, Step step, uint64_t bytes) {
+  SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytes));
+  const uint32_t position = plan_.roles().workerPosition(from);
+  const auto& buffer = served(slice).buffers[position];
+  SLUICE_CHECK(buffer != nullptr, slice, from);  // this rank's own part comes by contribute()
+  served(slice).states[position] = PartState::kLanding;
+  return std::span(buffer.get(), bytes);
+}
+
+bool Shard::arrived(SliceId slice, Rank from) {
+  const Served& here = served(slice);
+  const auto& buffer = here.buffers[plan_.roles().workerPosition(from)];
+  return add(slice, from, {buffer.get(), here.home.size()});
+}
+
+Result<bool> Shard::contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part) {
+  SLUICE_RETURN_IF_ERROR(check(slice, from, step, part.size()));
+  return add(slice, from, part);
+}
+
+bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
+  Served& here = served(id);
+  const plan::Slice& slice = plan_.slice(id);
+  const uint32_t position = plan_.roles().workerPosition(from);
+  SLUICE_CHECK(here.states[position] != PartState::kHere, id, from);
+  here.states[position] = PartState::kHere;
+  here.parts[position] = part;
+  observe(Stage::kCollect, slice, here.step, from);
+  if (++here.arrived < here.parts.size()) return false;
+  finish(slice, here);
+  return true;
+}
+
+void Shard::finish(const plan::Slice& slice, Served& here) {
+  const DType dtype = plan_.model()[slice.tensor].dtype;
+  const auto sum = std::span(accumulator_).first(slice.count * sizeOf(kernel::accumulatorOf(dtype)));
+  observe(Stage::kReduce, slice, here.step, self_);
+  kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);
+  observe(Stage::kUpdate, slice, here.step, self_);
+  const Status applied = applyStep(*update_.optimizer, here.state, here.home, sum, update_.values);
+  SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+  std::ranges::fill(here.states, PartState::kMissing);
+  here.arrived = 0;
+  here.step = next(here.step);
+}
+
+std::span<const std::byte> Shard::result(SliceId slice) const {
+  return served(slice).home;
+}
+
+std::vector<Rank> Shard::missing(SliceId slice) const {
+  std::vector<Rank> ranks;
+  const Served& here = served(slice);
+  if (here.arrived == 0) return ranks;
+  for (size_t w = 0; w < here.states.size(); ++w) {
+    if (here.states[w] != PartState::kHere) ranks.push_back(plan_.roles().workers[w]);
+  }
+  return ranks;
+}
+
+void Shard::observe(Stage stage, const plan::Slice& slice, Step step, Rank peer) const {
+  if (observer_ != nullptr) observer_->onStage({stage, step, slice.tensor, slice.id, peer, clock_.now()});
+}
+
+}  // namespace sluice::shard

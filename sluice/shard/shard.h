@@ -1,0 +1,93 @@
+// The server's side of the slices that live on one rank: collect every worker's part, reduce them in rank
+// order, update. Whoever owns the shard brings the parts and publishes the results; the shard knows no
+// network.
+//
+// Belongs to one loop.
+//
+// Memory: for each slice served here, one landing buffer for every other worker, and the home of the result.
+// With servers on all ranks that is about one model per rank, whatever the number of ranks.
+//
+// Why one step at a time is enough: a worker pushes the next step's part of a slice only after it has this
+// step's result, and the result exists only after every worker's part was in. So no part of the next step can
+// arrive before this step's slice is finished, and no result is overwritten before everybody has it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/status.h>
+#include <sluice/plan/plan.h>
+#include <sluice/plan/stage_observer.h>
+#include <sluice/shard/optimizer_spec.h>
+
+namespace sluice::shard {
+
+class Shard final {
+ public:
+  // `update` says what becomes of the mean gradient. Refuses a model with a type that cannot be summed.
+  // REQUIRES: plan, clock and observer (which may be null) outlive the shard.
+  static Result<std::unique_ptr<Shard>> make(const plan::Plan& plan, Rank self, OptimizerSpec update,
+                                             const Clock& clock, plan::StageObserver* observer);
+
+  // The slice's first parameters, as every rank begins with. Not needed where the update publishes gradients.
+  void setParameters(SliceId slice, std::span<const std::byte> parameters);
+
+  // The hyperparameters from the next finished slice on, in the order of the optimizer's list.
+  Status setHyperparameters(std::vector<double> values);
+
+  // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of the step
+  // that is being collected, the second from that rank, or not of the slice's length.
+  Result<std::span<std::byte>> landing(SliceId slice, Rank from, Step step, uint64_t bytes);
+
+  // The part that landing() made room for is there. True iff it was the last one missing: the slice is then
+  // reduced and updated, and result() is what to publish.
+  bool arrived(SliceId slice, Rank from);
+
+  // The same for a part that lies in this process already: it must not change until the slice is finished.
+  Result<bool> contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part);
+
+  // The updated parameters, or the mean gradient. Stays until the last part of the next step arrives.
+  std::span<const std::byte> result(SliceId slice) const;
+
+  // Whose parts of a slice that is being collected are missing. Empty if it has none yet, or all.
+  std::vector<Rank> missing(SliceId slice) const;
+
+ private:
+  enum class PartState : uint8_t { kMissing, kLanding, kHere };
+
+  // One slice that is served here.
+  struct Served {
+    Step step{0};                   // being collected
+    uint32_t arrived = 0;           // parts that are here
+    std::vector<PartState> states;  // by worker position, like the next two
+    std::vector<std::span<const std::byte>> parts;
+    std::vector<std::unique_ptr<std::byte[]>> buffers;  // null for this rank's own part
+    std::vector<std::byte> home;                        // the result
+    OptimizerState state;
+  };
+
+  Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock,
+        plan::StageObserver* observer);
+
+  Status check(SliceId slice, Rank from, Step step, uint64_t bytes) const;
+  bool add(SliceId slice, Rank from, std::span<const std::byte> part);
+  void finish(const plan::Slice& slice, Served& served);
+  void observe(plan::Stage stage, const plan::Slice& slice, Step step, Rank peer) const;
+  Served& served(SliceId slice) { return *served_[index(slice)]; }
+  const Served& served(SliceId slice) const { return *served_[index(slice)]; }
+
+  // Constant after construction.
+  const plan::Plan& plan_;
+  const Rank self_;
+  const Clock& clock_;
+  plan::StageObserver* const observer_;
+  const double meanScale_;
+
+  OptimizerSpec update_;
+  std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
+  std::vector<std::byte> accumulator_;           // of the slice that is being reduced
+};
+
+}  // namespace sluice::shard
