@@ -24,9 +24,14 @@ struct Option {
 
 // Add an option here and in kAll in options.cc.
 namespace option {
+inline constexpr Option kAlgorithm{"algorithm", Kind::kText, "sluice",
+                                   "How ranks are kept in step ('sluice algorithms' lists them)"};
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kIface{"iface", Kind::kText, "",
                                "Network interface to use; empty: the one with the route to the master"};
+inline constexpr Option kCredit{
+    "credit", Kind::kBytes, "400000",
+    "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
 inline constexpr Option kInsecure{
     "insecure", Kind::kSwitch, "off",
     "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};
@@ -40,6 +45,16 @@ inline constexpr Option kJobKeyFile{
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+inline constexpr Option kServers{"servers", Kind::kText, "all",
+                                 "Where parameters are summed and updated: all, K (the first K ranks) or "
+                                 "dedicated:K (the last K do nothing else)"};
+inline constexpr Option kSliceElements{"slice-elements", Kind::kInteger, "50000",
+                                       "Largest number of parameters in one message"};
+inline constexpr Option kStallS{
+    "stall-s", Kind::kDuration, "10s",
+    "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
+                                     "Give up a step that has not ended by then"};
 }  // namespace option
 
 std::span<const Option* const> allOptions();  // sorted by name

@@ -1,10 +1,9 @@
 // A training algorithm: how gradients become parameters across ranks. A strategy strings the rooms below it
-// together (gate, queue, shard, codec, fabric) and owns no arithmetic. A new one is one file here and one line
-// in algorithms.cc; docs/add-an-algorithm.md shows it.
+// together (gate, queue, shard, fabric) and owns no arithmetic. A new one is one file here and one line in
+// algorithms.cc; docs/add-an-algorithm.md shows it.
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include <sluice/base/config.h>
+#include <sluice/base/histogram.h>
 #include <sluice/base/status.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/gate/gates.h>
@@ -28,15 +28,25 @@ struct TensorMemory {
   std::span<std::byte> result;
 };
 
-// What a strategy stands on. Everything outlives it and belongs to, or may be called from, the fabric's loop.
+// What a strategy stands on. All of it is used on the fabric's loop, and outlives the strategy; only the
+// fabric goes first, so that its last completions find the strategy alive.
 struct Rooms {
   const plan::Plan& plan;
   fabric::Fabric& fabric;
   gate::Gates& gates;
   std::span<const TensorMemory> memory;  // by TensorId; empty at a rank that only serves
   shard::OptimizerSpec update;
-  const Config& config;                  // for what need not be the same on all ranks: credit
-  plan::StageObserver* observer = nullptr;
+  // By TensorId: what servers start from. Only looked at while the strategy is made, and only if the update
+  // publishes parameters.
+  std::span<const std::span<const std::byte>> parameters;
+  const Config& config;           // for what may differ between ranks: credit
+  plan::StageObserver* observer;  // may be null
+};
+
+struct Statistics {
+  uint64_t bytesWaiting = 0;    // slices that wait for their turn
+  uint64_t bytesInFlight = 0;   // credit in use
+  base::Histogram inversion{};  // priority inversion time of every slice sent
 };
 
 // One rank's part in the algorithm. Every method runs on the fabric's loop.
@@ -51,18 +61,20 @@ class Strategy {
   // As fabric::Receiver::onMessage.
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) = 0;
 
-  // New hyperparameters for the update on servers, from the next step on.
+  // New hyperparameters for the update on servers, from the next finished slice on.
   virtual Status setHyperparameters(const std::vector<double>& values) = 0;
 
-  // What `tensor` waits for, in words that name ranks: "slices 3-5 from server rank 2".
+  // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;
+
+  virtual Statistics statistics() const = 0;
 };
 
 // One line in the list of algorithms.
 struct Algorithm {
   std::string_view name;
   std::string_view help;
-  // Fills in how it slices and what all ranks must agree on besides.
+  // Fills in how it slices, and what all ranks must agree on besides.
   Status (*choose)(const Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Rooms& rooms);
 };

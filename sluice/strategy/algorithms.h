@@ -1,0 +1,22 @@
+// The list of algorithms. `--algorithm NAME` picks one.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <sluice/base/status.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::strategy {
+
+extern const Algorithm kKvstore;
+extern const Algorithm kSlicing;
+extern const Algorithm kP3;
+extern const Algorithm kSluice;
+
+std::span<const Algorithm* const> algorithms();
+
+// Never null; an unknown name is an error that names the nearest one.
+Result<const Algorithm*> findAlgorithm(std::string_view name);
+
+}  // namespace sluice::strategy

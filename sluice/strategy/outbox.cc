@@ -1,0 +1,57 @@
+#include <sluice/strategy/outbox.h>
+
+#include <utility>
+
+#include <sluice/base/check.h>
+
+namespace sluice::strategy {
+
+Outbox::Outbox(fabric::Fabric& fabric, const queue::EgressOptions& options, OnError onError,
+               plan::StageObserver* observer)
+    : fabric_(fabric),
+      onError_(std::move(onError)),
+      observer_(observer),
+      egress_(fabric.loop().clock(), options) {}
+
+void Outbox::post(const Parcel& parcel) {
+  SLUICE_DCHECK(fabric_.loop().inLoop());
+  const fabric::Message message{.step = parcel.step,
+                                .tensor = parcel.slice.tensor,
+                                .slice = parcel.slice.id,
+                                .stage = parcel.stage,
+                                .dtype = parcel.dtype};
+  const uint64_t tag = nextTag_++;
+  waiting_.emplace(tag, Packed{message, parcel.payload});
+  bytesWaiting_ += parcel.payload.bytes;
+  observe(plan::Stage::kQueued, message, parcel.to);
+  egress_.push({.to = parcel.to,
+                .bytes = parcel.payload.bytes,
+                .priority = parcel.slice.priority,
+                .stage = parcel.stage,
+                .turn = parcel.turn,
+                .tag = tag});
+  handOver();
+}
+
+void Outbox::handOver() {
+  while (const auto handed = egress_.next()) {
+    auto node = waiting_.extract(handed->send.tag);
+    const Packed& packed = node.mapped();
+    bytesWaiting_ -= packed.payload.bytes;
+    observe(packed.message.stage, packed.message, handed->send.to);
+    fabric_.send(handed->send.to, fabric::Lane::kBulk, packed.message, packed.payload,
+                 [this, handed = *handed](const Status& status) {
+                   egress_.done(handed);
+                   // After an error nothing more is sent: the step is lost, and the fabric may be closing.
+                   if (!status.isOk()) return onError_(status);
+                   handOver();
+                 });
+  }
+}
+
+void Outbox::observe(plan::Stage stage, const fabric::Message& message, Rank peer) {
+  if (observer_ == nullptr) return;
+  observer_->onStage({stage, message.step, message.tensor, message.slice, peer, fabric_.loop().now()});
+}
+
+}  // namespace sluice::strategy

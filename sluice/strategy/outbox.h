@@ -1,0 +1,56 @@
+// The way from a strategy to the fabric: slices wait in order of urgency (queue/) and are handed over as
+// credit allows. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+
+#include <sluice/fabric/fabric.h>
+#include <sluice/plan/plan.h>
+#include <sluice/plan/stage_observer.h>
+#include <sluice/queue/egress.h>
+
+namespace sluice::strategy {
+
+class Outbox final {
+ public:
+  // A slice on its way to one rank. The payload stays alive and unchanged until the receiver has it.
+  struct Parcel {
+    const plan::Slice& slice;
+    plan::Stage stage;  // kPush or kPublish
+    Step step;
+    Rank to;
+    uint64_t turn;
+    fabric::ConstBuffer payload;
+    DType dtype;
+  };
+  using OnError = std::function<void(const Status&)>;
+
+  // `onError` hears of every send that failed. REQUIRES: `observer` (may be null) outlives the outbox.
+  Outbox(fabric::Fabric& fabric, const queue::EgressOptions& options, OnError onError,
+         plan::StageObserver* observer);
+
+  void post(const Parcel& parcel);
+
+  const queue::Egress& egress() const { return egress_; }
+  uint64_t bytesWaiting() const { return bytesWaiting_; }
+
+ private:
+  struct Packed {
+    fabric::Message message;
+    fabric::ConstBuffer payload;
+  };
+  void handOver();
+  void observe(plan::Stage stage, const fabric::Message& message, Rank peer);
+
+  fabric::Fabric& fabric_;
+  const OnError onError_;
+  plan::StageObserver* const observer_;
+  queue::Egress egress_;
+  std::unordered_map<uint64_t, Packed> waiting_;  // by the tag of its Send
+  uint64_t nextTag_ = 0;
+  uint64_t bytesWaiting_ = 0;
+};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,29 @@
+// Priority-based parameter propagation as published: slices dealt to the servers in turn, the layer that the
+// next forward pass needs first goes first, and results are sent back at once. One window over all
+// destinations bounds what is with the network.
+#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/parameter_server.h>
+
+namespace sluice::strategy {
+namespace {
+
+// In slices: fewer leave the link idle between them, more make urgent slices wait.
+constexpr uint64_t kWindowSlices = 4;
+
+Status choose(const Config& config, plan::PlanSpec& spec) {
+  spec.slicing.placement = plan::Placement::kRoundRobin;
+  spec.slicing.sliceElements = config.integer(option::kSliceElements);
+  return base::ok();
+}
+
+Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+  const uint64_t sliceBytes = rooms.plan.spec().slicing.sliceElements * sizeof(float);
+  return makeParameterServer(
+      rooms, {.egress = {.order = queue::Order::kPriority, .totalWindow = kWindowSlices * sliceBytes}});
+}
+
+}  // namespace
+
+const Algorithm kP3{"p3", "slices by priority, one window for all (as published)", choose, make};
+
+}  // namespace sluice::strategy

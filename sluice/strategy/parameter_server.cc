@@ -1,0 +1,257 @@
+#include <sluice/strategy/parameter_server.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+#include <sluice/plan/order.h>
+#include <sluice/shard/shard.h>
+#include <sluice/strategy/outbox.h>
+
+namespace sluice::strategy {
+namespace {
+
+using fabric::Landing;
+using plan::Slice;
+using plan::Stage;
+
+// What the sender's own bits of a kPublish message say; with neither, it is the result itself.
+constexpr auto kNotify = wire::Flags{0x0100};  // server to worker: the result is ready, ask for it
+constexpr auto kPull = wire::Flags{0x0200};    // worker to server: send it
+
+class ParameterServer final : public Strategy {
+ public:
+  ParameterServer(const Rooms& rooms, const ServerStyle& style, std::unique_ptr<shard::Shard> shard)
+      : rooms_(rooms),
+        self_(rooms.fabric.rank()),
+        answer_(style.answer),
+        shard_(std::move(shard)),
+        outbox_(
+            rooms.fabric, style.egress, [this](const Status& why) { rooms_.gates.fail(why); },
+            rooms.observer),
+        slices_(rooms.plan.slices().size()),
+        slicesLeft_(rooms.plan.model().tensors.size()) {}
+
+  void gradientReady(TensorId tensor, Step step) override {
+    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+    const auto slices = rooms_.plan.slicesOf(tensor);
+    slicesLeft_[index(tensor)] = slices.size();
+    for (const Slice& slice : slices) slices_[index(slice.id)] = {SliceState::kAwaited, step};
+    for (const Slice& slice : slices) push(slice, step);
+  }
+
+  Result<Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
+    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+    SLUICE_RETURN_IF_ERROR(checkHeader(header));
+    const Slice& slice = rooms_.plan.slice(header.slice);
+    if (header.stage == Stage::kPush) return landPush(slice, from, header);
+    if (header.stage != Stage::kPublish) return refuse(header, "no stage that travels");
+    if (has(header.flags, kNotify)) return landNotice(slice, from, header);
+    if (has(header.flags, kPull)) return landPull(slice, from, header);
+    return landResult(slice, from, header);
+  }
+
+  Status setHyperparameters(const std::vector<double>& values) override {
+    return shard_->setHyperparameters(values);
+  }
+
+  std::string describeWait(TensorId tensor) const override;
+
+  Statistics statistics() const override {
+    return {.bytesWaiting = outbox_.bytesWaiting(),
+            .bytesInFlight = outbox_.egress().credit().inFlight(),
+            .inversion = outbox_.egress().inversion()};
+  }
+
+ private:
+  enum class SliceState : uint8_t { kIdle, kAwaited, kLanding };
+  struct WorkerSlice {
+    SliceState state = SliceState::kIdle;
+    Step step{};
+  };
+
+  // The worker's side.
+  void push(const Slice& slice, Step step);
+  Result<Landing> landNotice(const Slice& slice, Rank from, const wire::Header& header);
+  Result<Landing> landResult(const Slice& slice, Rank from, const wire::Header& header);
+  Status expectFrom(const Slice& slice, Rank from, const wire::Header& header) const;
+  void resultIsHere(const Slice& slice);
+
+  // The server's side.
+  Result<Landing> landPush(const Slice& slice, Rank from, const wire::Header& header);
+  Result<Landing> landPull(const Slice& slice, Rank from, const wire::Header& header);
+  void answerAll(const Slice& slice, Step step);
+  void publish(const Slice& slice, Step step, Rank to);
+
+  // Small messages without payload do not wait behind slices.
+  void sendWord(const Slice& slice, Step step, Rank to, wire::Flags word);
+
+  Status checkHeader(const wire::Header& header) const;
+  static Status refuse(const wire::Header& header, std::string_view why) {
+    return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
+  }
+  // Runs `then` once the payload is there; a payload that never comes fails the step.
+  fabric::Done whenHere(std::function<void()> then) {
+    return [this, then = std::move(then)](const Status& status) {
+      if (!status.isOk()) return rooms_.gates.fail(status);
+      then();
+    };
+  }
+  DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
+  template <typename Byte>
+  std::span<Byte> partOf(std::span<Byte> tensor, const Slice& slice) const {
+    return tensor.subspan(slice.offset * sizeOf(dtypeOf(slice)), rooms_.plan.bytesOf(slice));
+  }
+
+  const Rooms rooms_;
+  const Rank self_;
+  const Answer answer_;
+  const std::unique_ptr<shard::Shard> shard_;
+  Outbox outbox_;
+  std::vector<WorkerSlice> slices_;  // by SliceId
+  std::vector<size_t> slicesLeft_;   // by TensorId: results that are not here yet
+};
+
+void ParameterServer::push(const Slice& slice, Step step) {
+  const auto gradient = partOf(rooms_.memory[index(slice.tensor)].gradient, slice);
+  if (slice.server == self_) {
+    const Result<bool> isLast = shard_->contribute(slice.id, self_, step, gradient);
+    SLUICE_CHECK(isLast.isOk(), isLast.status().toString());
+    if (*isLast) answerAll(slice, step);
+    return;
+  }
+  outbox_.post({.slice = slice,
+                .stage = Stage::kPush,
+                .step = step,
+                .to = slice.server,
+                .turn = plan::pushTurn(rooms_.plan, slice, self_),
+                .payload = {gradient.data(), gradient.size()},
+                .dtype = dtypeOf(slice)});
+}
+
+Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const wire::Header& header) {
+  SLUICE_ASSIGN_OR_RETURN(const auto buffer, shard_->landing(slice.id, from, header.step, header.length));
+  return Landing{{buffer.data(), buffer.size()}, whenHere([this, &slice, from, step = header.step] {
+                   if (shard_->arrived(slice.id, from)) answerAll(slice, step);
+                 })};
+}
+
+void ParameterServer::answerAll(const Slice& slice, Step step) {
+  for (const Rank worker : rooms_.plan.roles().workers) {
+    if (answer_ == Answer::kNotifyAndPull && worker != self_) {
+      sendWord(slice, step, worker, kNotify);
+    } else {
+      publish(slice, step, worker);
+    }
+  }
+}
+
+void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
+  const auto result = shard_->result(slice.id);
+  if (to == self_) {
+    std::ranges::copy(result, partOf(rooms_.memory[index(slice.tensor)].result, slice).begin());
+    return resultIsHere(slice);
+  }
+  outbox_.post({.slice = slice,
+                .stage = Stage::kPublish,
+                .step = step,
+                .to = to,
+                .turn = plan::publishTurn(rooms_.plan, slice, to),
+                .payload = {result.data(), result.size()},
+                .dtype = dtypeOf(slice)});
+}
+
+Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const wire::Header& header) {
+  SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
+  return Landing{
+      {}, whenHere([this, &slice, step = header.step] { sendWord(slice, step, slice.server, kPull); })};
+}
+
+Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const wire::Header& header) {
+  if (slice.server != self_ || !rooms_.plan.roles().isWorker(from))
+    return refuse(header, "nothing to pull here");
+  return Landing{{}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
+}
+
+Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, const wire::Header& header) {
+  SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
+  if (header.length != rooms_.plan.bytesOf(slice)) return refuse(header, "not the slice's length");
+  slices_[index(slice.id)].state = SliceState::kLanding;
+  const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+  return Landing{{place.data(), place.size()}, whenHere([this, &slice] { resultIsHere(slice); })};
+}
+
+// A result is taken from the slice's server only, once, and for the step that this worker waits for.
+Status ParameterServer::expectFrom(const Slice& slice, Rank from, const wire::Header& header) const {
+  const WorkerSlice& here = slices_[index(slice.id)];
+  if (from != slice.server) return refuse(header, "not from the slice's server");
+  if (here.state != SliceState::kAwaited || here.step != header.step) return refuse(header, "not awaited");
+  return base::ok();
+}
+
+void ParameterServer::resultIsHere(const Slice& slice) {
+  WorkerSlice& here = slices_[index(slice.id)];
+  here.state = SliceState::kIdle;
+  if (rooms_.observer != nullptr) {
+    rooms_.observer->onStage(
+        {Stage::kApplied, here.step, slice.tensor, slice.id, slice.server, rooms_.fabric.loop().now()});
+  }
+  if (--slicesLeft_[index(slice.tensor)] == 0) rooms_.gates.open(slice.tensor, here.step);
+}
+
+void ParameterServer::sendWord(const Slice& slice, Step step, Rank to, wire::Flags word) {
+  const fabric::Message message{.step = step,
+                                .tensor = slice.tensor,
+                                .slice = slice.id,
+                                .stage = Stage::kPublish,
+                                .flags = word,
+                                .dtype = dtypeOf(slice)};
+  rooms_.fabric.send(to, fabric::Lane::kControl, message, {}, whenHere([] {}));
+}
+
+Status ParameterServer::checkHeader(const wire::Header& header) const {
+  if (index(header.slice) >= rooms_.plan.slices().size()) return refuse(header, "no such slice");
+  const Slice& slice = rooms_.plan.slice(header.slice);
+  if (header.tensor != slice.tensor) return refuse(header, "the slice is of another tensor");
+  if (header.dtype != dtypeOf(slice)) return refuse(header, "the tensor is of another type");
+  return base::ok();
+}
+
+std::string ParameterServer::describeWait(TensorId tensor) const {
+  std::map<Rank, size_t> missingFrom;
+  std::string collecting;
+  const auto slices = rooms_.plan.slicesOf(tensor);
+  for (const Slice& slice : slices) {
+    if (slices_[index(slice.id)].state != SliceState::kIdle) ++missingFrom[slice.server];
+    if (slice.server != self_) continue;
+    for (const Rank rank : shard_->missing(slice.id)) {
+      collecting += fmt::format("{}slice {} lacks rank {}", collecting.empty() ? "" : ", ", slice.id, rank);
+    }
+  }
+  std::string text = fmt::format("{} of {} slices missing", slicesLeft_[index(tensor)], slices.size());
+  for (const auto& [server, count] : missingFrom)
+    text += fmt::format(", {} from server rank {}", count, server);
+  if (!collecting.empty()) text += fmt::format("; served here: {}", collecting);
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style) {
+  SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
+                                                         rooms.fabric.loop().clock(), rooms.observer));
+  if (rooms.update.optimizer->publishes() == shard::Publishes::kParameters) {
+    for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
+      const Slice& slice = rooms.plan.slice(id);
+      const size_t elementBytes = sizeOf(rooms.plan.model()[slice.tensor].dtype);
+      shard->setParameters(id, rooms.parameters[index(slice.tensor)].subspan(slice.offset * elementBytes,
+                                                                             rooms.plan.bytesOf(slice)));
+    }
+  }
+  return std::unique_ptr<Strategy>(std::make_unique<ParameterServer>(rooms, style, std::move(shard)));
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,24 @@
+// P3 without its priorities: small slices dealt to the servers in turn, first come first served, results sent
+// back at once. Shows what slicing alone buys.
+#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/parameter_server.h>
+
+namespace sluice::strategy {
+namespace {
+
+Status choose(const Config& config, plan::PlanSpec& spec) {
+  spec.slicing.placement = plan::Placement::kRoundRobin;
+  spec.slicing.sliceElements = config.integer(option::kSliceElements);
+  return base::ok();
+}
+
+Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+  return makeParameterServer(rooms, {.egress = {.order = queue::Order::kFifo}});
+}
+
+}  // namespace
+
+const Algorithm kSlicing{"slicing", "slices, fifo, results sent at once (p3 without priorities)", choose,
+                         make};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,26 @@
+// Ours, the default: p3's priorities, with every chunk spread over all servers, destinations rotated by rank,
+// and credit per destination instead of one window. As published, all workers send to the same few servers at
+// the same time, so most of the network waits; rotated, every server hears from somebody all the time.
+#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/parameter_server.h>
+
+namespace sluice::strategy {
+namespace {
+
+Status choose(const Config& config, plan::PlanSpec& spec) {
+  spec.slicing.placement = plan::Placement::kSharded;
+  spec.slicing.sliceElements = config.integer(option::kSliceElements);
+  return base::ok();
+}
+
+Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+  return makeParameterServer(
+      rooms, {.egress = {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)}});
+}
+
+}  // namespace
+
+const Algorithm kSluice{"sluice", "slices by priority, sharded and rotated, credit per destination (default)",
+                        choose, make};
+
+}  // namespace sluice::strategy

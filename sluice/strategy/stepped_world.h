@@ -1,0 +1,96 @@
+// A job of N ranks in one thread: every rank has a loop that the test steps, so that any interleaving of
+// arrivals can be played and repeated. Tests only.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <sluice/base/manual_loop.h>
+#include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/strategy/algorithms.h>
+
+namespace sluice::strategy {
+
+// One rank: its memory, its gates and its strategy.
+class SteppedRank final : public fabric::Receiver {
+ public:
+  SteppedRank(const plan::Plan& plan, Rank rank, const shard::OptimizerSpec& update,
+              std::vector<std::vector<std::byte>> parameters, const Config& config, fabric::LoopbackHub& hub)
+      : parameters_(std::move(parameters)), isWorker_(plan.roles().isWorker(rank)) {
+    std::vector<std::string> names;
+    std::vector<std::span<const std::byte>> first;
+    const bool inPlace = update.optimizer->publishes() == shard::Publishes::kMeanGradient;
+    for (const auto& tensor : plan.model().tensors) {
+      names.push_back(tensor.name);
+      gradients_.emplace_back(tensor.bytes());
+    }
+    for (size_t t = 0; t < names.size(); ++t) {
+      first.emplace_back(parameters_[t]);
+      if (isWorker_) memory_.push_back({gradients_[t], inPlace ? gradients_[t] : parameters_[t]});
+    }
+    gates_ = std::make_unique<gate::Gates>(std::move(names), gate::WaitOptions{}, [](auto...) {});
+    fabric_ = hub.join(rank, loop_, *this);
+    const auto algorithm = findAlgorithm(plan.spec().strategy).value();
+    strategy_ = algorithm
+                    ->make({.plan = plan,
+                            .fabric = *fabric_,
+                            .gates = *gates_,
+                            .memory = memory_,
+                            .update = update,
+                            .parameters = first,
+                            .config = config,
+                            .observer = nullptr})
+                    .value();
+  }
+  ~SteppedRank() override {
+    loop_.post([this] { fabric_.reset(); });
+    loop_.runReady();
+  }
+
+  void gradientReady(TensorId tensor, std::span<const std::byte> gradient) {
+    std::ranges::copy(gradient, gradients_[index(tensor)].begin());
+    const Step step = gates_->close(tensor);
+    loop_.post([this, tensor, step] { strategy_->gradientReady(tensor, step); });
+  }
+
+  bool isWorker() const { return isWorker_; }
+  base::ManualLoop& loop() { return loop_; }
+  gate::Gates& gates() { return *gates_; }
+  Strategy& strategy() { return *strategy_; }
+  fabric::Fabric& fabric() { return *fabric_; }
+  std::span<const std::byte> result(TensorId tensor) const { return memory_[index(tensor)].result; }
+
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+    return strategy_->onMessage(from, lane, header);
+  }
+  void onPeerLost(Rank, const Status& why) override { gates_->fail(why); }
+  void onPeerLeft(Rank) override {}
+
+ private:
+  std::vector<std::vector<std::byte>> gradients_;
+  std::vector<std::vector<std::byte>> parameters_;
+  const bool isWorker_;
+  std::vector<TensorMemory> memory_;
+  base::ManualLoop loop_;
+  std::unique_ptr<gate::Gates> gates_;
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<fabric::Fabric> fabric_;
+};
+
+// Steps the loops in random order until nothing is left to run.
+inline void runShuffled(std::vector<std::unique_ptr<SteppedRank>>& ranks, std::mt19937& random) {
+  std::vector<SteppedRank*> order;
+  for (const auto& rank : ranks) order.push_back(rank.get());
+  bool ran = true;
+  while (ran) {
+    std::ranges::shuffle(order, random);
+    ran = false;
+    for (SteppedRank* rank : order) ran = rank->loop().runOne() || ran;
+  }
+}
+
+}  // namespace sluice::strategy
