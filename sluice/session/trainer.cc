@@ -1,0 +1,133 @@
+#include <sluice/session/trainer.h>
+
+#include <future>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/fabric/common.h>
+#include <sluice/strategy/algorithms.h>
+
+namespace sluice::session {
+namespace {
+
+// After a rank has left in good order, what it owed is already on its way; what has not come by then never
+// will.
+constexpr auto kAfterGoodbye = std::chrono::seconds(3);
+
+std::vector<std::string> namesOf(const plan::Model& model) {
+  std::vector<std::string> names;
+  for (const auto& tensor : model.tensors) names.push_back(tensor.name);
+  return names;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const Config& config,
+                                                plan::StageObserver* observer, const MakeFabric& makeFabric) {
+  std::unique_ptr<Trainer> trainer(new Trainer(std::move(training), config, observer));
+  SLUICE_ASSIGN_OR_RETURN(trainer->fabric_, makeFabric(*trainer));
+  Status made;
+  fabric::runAndWait(trainer->fabric_->loop(), [&] { made = trainer->makeStrategy(); });
+  SLUICE_RETURN_IF_ERROR(made);
+  return trainer;
+}
+
+Trainer::Trainer(Training training, const Config& config, plan::StageObserver* observer)
+    : training_(std::move(training)),
+      config_(config),
+      observer_(observer),
+      gates_(
+          namesOf(training_.plan.model()),
+          {.atMost = config.duration(option::kWaitTimeout), .stallAfter = config.duration(option::kStallS)},
+          [this](TensorId tensor, Step step, Duration waited) { reportStall(tensor, step, waited); },
+          observer) {}
+
+Trainer::~Trainer() {
+  if (fabric_ == nullptr) return;
+  fabric::runAndWait(fabric_->loop(), [this] {  // after all that the training thread has posted
+    isEnding_ = true;
+    for (const TimerId timer : goodbyes_) fabric_->loop().cancel(timer);
+  });
+  fabric_.reset();
+}
+
+Status Trainer::makeStrategy() {
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
+                          strategy::findAlgorithm(training_.plan.spec().strategy));
+  SLUICE_ASSIGN_OR_RETURN(strategy_, algorithm->make({.plan = training_.plan,
+                                                      .fabric = *fabric_,
+                                                      .gates = gates_,
+                                                      .memory = training_.memory,
+                                                      .update = training_.update,
+                                                      .parameters = training_.firstParameters,
+                                                      .config = config_,
+                                                      .observer = observer_}));
+  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
+  return base::ok();
+}
+
+void Trainer::gradientReady(TensorId tensor) {
+  const Step step = gates_.close(tensor);
+  fabric_->loop().post([this, tensor, step] {
+    if (observer_ != nullptr) {
+      for (const auto& slice : training_.plan.slicesOf(tensor)) {
+        observer_->onStage(
+            {plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), fabric_->loop().now()});
+      }
+    }
+    strategy_->gradientReady(tensor, step);
+  });
+}
+
+Status Trainer::setHyperparameters(std::vector<double> values) {
+  SLUICE_RETURN_IF_ERROR(checkValues(*training_.update.optimizer, values));
+  fabric_->loop().post([this, values = std::move(values)] {
+    if (const Status status = strategy_->setHyperparameters(values); !status.isOk()) gates_.fail(status);
+  });
+  return base::ok();
+}
+
+Status Trainer::leave() {
+  SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  std::promise<Status> closed;
+  fabric_->close([&](const Status& status) { closed.set_value(status); });
+  return closed.get_future().get();  // ends: close() has a deadline of its own
+}
+
+strategy::Statistics Trainer::statistics() {
+  strategy::Statistics statistics;
+  fabric::runAndWait(fabric_->loop(), [&] { statistics = strategy_->statistics(); });
+  return statistics;
+}
+
+Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+  if (strategy_ != nullptr) return strategy_->onMessage(from, lane, header);
+  heldBack_.emplace(from, lane);
+  return fabric::Landing::later();
+}
+
+void Trainer::onPeerLost(Rank, const Status& why) {
+  gates_.fail(why);
+}
+
+void Trainer::onPeerLeft(Rank from) {
+  if (isEnding_) return;
+  goodbyes_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
+}
+
+void Trainer::expectEndAfter(Rank left) {
+  const std::string closed = gates_.describeClosed();
+  if (closed == "nothing") return;
+  gates_.fail({Code::kPeerLost, fmt::format("rank {} has left the job; waiting for {}", left, closed)});
+}
+
+void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {
+  fabric_->loop().post([this, tensor, step, waited] {
+    log("session").warn("rank {} has waited {:.0f} s for '{}' of step {}: {}", fabric_->rank(),
+                        base::seconds(waited), training_.plan.model()[tensor].name, step,
+                        strategy_->describeWait(tensor));
+  });
+}
+
+}  // namespace sluice::session

@@ -1,0 +1,85 @@
+// One model in training over one fabric: gates and strategy put together. Session makes one for users; tests
+// make them over a loopback fabric.
+//
+// Thread safety: what the training thread calls may be called from any thread; the Receiver part runs on the
+// fabric's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/gate/gates.h>
+#include <sluice/plan/plan.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::session {
+
+// What is trained, and what is to become of its gradients.
+struct Training {
+  plan::Plan plan;
+  shard::OptimizerSpec update;
+  std::vector<strategy::TensorMemory> memory;               // by TensorId; empty at a rank that only serves
+  std::vector<std::span<const std::byte>> firstParameters;  // by TensorId; empty for mean gradients
+};
+
+class Trainer final : public fabric::Receiver {
+ public:
+  // Makes the fabric, given who receives. What arrives before the strategy is there waits at its sender.
+  using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
+
+  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory stays where it is.
+  static Result<std::unique_ptr<Trainer>> start(Training training, const Config& config,
+                                                plan::StageObserver* observer, const MakeFabric& makeFabric);
+
+  // Without leave() first this is what a crash looks like to the others.
+  ~Trainer() override;
+
+  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
+  void gradientReady(TensorId tensor);
+
+  // Returns when the result of the tensor's last step is in its memory, or why it never will be.
+  Status wait(TensorId tensor) { return gates_.wait(tensor); }
+  Status waitAll() { return gates_.waitAll(); }
+  bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
+
+  // For the update on servers, from the next step on. Every rank says the same.
+  Status setHyperparameters(std::vector<double> values);
+
+  // Ends in good order: waits for every gate, sends what is queued, says goodbye.
+  Status leave();
+
+  strategy::Statistics statistics();
+  fabric::Counters counters() const { return fabric_->counters(); }
+  const plan::Plan& plan() const { return training_.plan; }
+
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  void onPeerLost(Rank from, const Status& why) override;
+  void onPeerLeft(Rank from) override;
+
+ private:
+  Trainer(Training training, const Config& config, plan::StageObserver* observer);
+
+  Status makeStrategy();
+  void reportStall(TensorId tensor, Step step, Duration waited);
+  void expectEndAfter(Rank left);
+
+  const Training training_;
+  const Config& config_;
+  plan::StageObserver* const observer_;
+  gate::Gates gates_;
+  std::unique_ptr<strategy::Strategy> strategy_;  // declared before the fabric, so that it goes after it
+  std::unique_ptr<fabric::Fabric> fabric_;
+
+  // Loop only.
+  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before the strategy was there
+  std::vector<TimerId> goodbyes_;                     // run expectEndAfter()
+  bool isEnding_ = false;
+};
+
+}  // namespace sluice::session
