@@ -20,6 +20,7 @@ struct Option {
   std::string_view help;          // one line
   std::string_view choices = {};  // for kChoice: "fifo|priority"
   bool secret = false;            // true iff the value must never be shown or logged
+  bool sameOnAllRanks = false;    // true iff ranks with different values cannot work together
 };
 
 // Add an option here and in kAll in options.cc.
@@ -28,7 +29,8 @@ inline constexpr Option kAlgorithm{"algorithm", Kind::kText, "sluice",
                                    "How ranks are kept in step ('sluice algorithms' lists them)"};
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kIface{"iface", Kind::kText, "",
-                               "Network interface to use; empty: the one with the route to the master"};
+                               "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
+                               "instead of the one that leads to rank 0"};
 inline constexpr Option kCredit{
     "credit", Kind::kBytes, "400000",
     "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
@@ -45,6 +47,10 @@ inline constexpr Option kJobKeyFile{
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+// Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every few
+// seconds which ranks are missing.
+inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",
+                                           "How long to wait at the start until every rank is here"};
 inline constexpr Option kServers{"servers", Kind::kText, "all",
                                  "Where parameters are summed and updated: all, K (the first K ranks) or "
                                  "dedicated:K (the last K do nothing else)"};

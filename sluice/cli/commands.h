@@ -10,5 +10,6 @@ class Program;
 void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);
+void addRendezvousCommand(Program& program, CLI::App& root);
 
 }  // namespace sluice::cli

@@ -6,5 +6,6 @@ int main(int argc, char** argv) {
   sluice::cli::addConfigCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());
   sluice::cli::addLabCommand(program, program.root());
+  sluice::cli::addRendezvousCommand(program, program.root());
   return program.run(argc, argv);
 }

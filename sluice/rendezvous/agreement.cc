@@ -1,0 +1,68 @@
+#include <sluice/rendezvous/agreement.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+#include <sluice/base/text.h>
+#include <sluice/secret/digest.h>
+
+namespace sluice::rendezvous {
+
+Agreement::Agreement(const Config& config, uint32_t worldSize) {
+  add("sluice version", SLUICE_VERSION);
+  add("world size", std::to_string(worldSize));
+  for (const base::Option* option : base::allOptions()) {
+    if (option->sameOnAllRanks) add(std::string(option->name), config.value(*option).text);
+  }
+}
+
+void Agreement::add(std::string name, std::string value) {
+  SLUICE_CHECK(name.find_first_of("=\n") == std::string::npos && value.find('\n') == std::string::npos, name);
+  pairs_.insert_or_assign(std::move(name), std::move(value));
+}
+
+std::string Agreement::hash() const {
+  return secret::digest(encode());
+}
+
+std::string Agreement::encode() const {
+  std::string text;
+  for (const auto& [name, value] : pairs_) text += name + "=" + value + "\n";
+  return text;
+}
+
+Result<Agreement> Agreement::decode(std::string_view text) {
+  const Status refused(Code::kDataLoss, "a list of settings is malformed");
+  Agreement agreement;
+  if (text.empty()) return agreement;
+  if (text.back() != '\n') return refused;
+  for (const auto line : base::split(text.substr(0, text.size() - 1), '\n')) {
+    const auto equals = line.find('=');
+    if (equals == std::string_view::npos) return refused;
+    agreement.add(std::string(line.substr(0, equals)), std::string(line.substr(equals + 1)));
+  }
+  return agreement;
+}
+
+std::string Agreement::describeDifference(const Agreement& theirs, std::string_view theirName,
+                                          const Agreement& ours, std::string_view ourName) {
+  std::string text;
+  const auto name = [&](std::string_view what, std::string_view their, std::string_view our) {
+    if (!text.empty()) text += "; ";
+    text += fmt::format("{} is {} on {} but {} on {}", what, their, theirName, our, ourName);
+  };
+  for (const auto& [what, value] : theirs.pairs_) {
+    const auto found = ours.pairs_.find(what);
+    if (found == ours.pairs_.end()) {
+      name(what, value, "unknown");
+    } else if (found->second != value) {
+      name(what, value, found->second);
+    }
+  }
+  for (const auto& [what, value] : ours.pairs_) {
+    if (!theirs.pairs_.contains(what)) name(what, "unknown", value);
+  }
+  return text;
+}
+
+}  // namespace sluice::rendezvous

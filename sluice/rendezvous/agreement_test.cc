@@ -1,0 +1,52 @@
+#include <sluice/rendezvous/agreement.h>
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+Agreement of(std::initializer_list<std::pair<std::string, std::string>> pairs) {
+  Agreement agreement;
+  for (const auto& [name, value] : pairs) agreement.add(name, value);
+  return agreement;
+}
+
+TEST(Agreement, TheOrderOfAddingDoesNotMatter) {
+  EXPECT_EQ(of({{"a", "1"}, {"b", "2"}}).hash(), of({{"b", "2"}, {"a", "1"}}).hash());
+  EXPECT_NE(of({{"a", "1"}}).hash(), of({{"a", "2"}}).hash());
+  EXPECT_NE(of({{"a", "1"}}).hash(), of({{"a", "1"}, {"b", ""}}).hash());
+}
+
+TEST(Agreement, NamesEveryDifferenceInOneLine) {
+  const auto difference = [](const Agreement& theirs, const Agreement& ours) {
+    return Agreement::describeDifference(theirs, "rank 3", ours, "rank 0");
+  };
+  EXPECT_EQ(difference(of({{"a", "1"}}), of({{"a", "1"}})), "");
+  EXPECT_EQ(difference(of({{"world size", "4"}}), of({{"world size", "8"}})),
+            "world size is 4 on rank 3 but 8 on rank 0");
+  EXPECT_EQ(difference(of({{"a", "1"}, {"new", "x"}}), of({{"a", "2"}, {"old", "y"}})),
+            "a is 1 on rank 3 but 2 on rank 0; new is x on rank 3 but unknown on rank 0; "
+            "old is unknown on rank 3 but y on rank 0");
+}
+
+TEST(Agreement, HoldsVersionAndWorldSize) {
+  const Agreement two(Config(), 2);
+  EXPECT_NE(two.encode().find("world size=2\n"), std::string::npos);
+  EXPECT_NE(two.encode().find("sluice version="), std::string::npos);
+  EXPECT_NE(two.hash(), Agreement(Config(), 3).hash());
+}
+
+TEST(Agreement, IsDecodedAsItWasEncodedAndGarbageIsRefusedOrHarmless) {
+  const Agreement agreement = of({{"a", "1=2"}, {"b", ""}});
+  EXPECT_EQ(Agreement::decode(agreement.encode()).value().encode(), agreement.encode());
+  EXPECT_FALSE(Agreement::decode("a=1").isOk());
+  EXPECT_FALSE(Agreement::decode("a\n").isOk());
+  EXPECT_TRUE(rc::check([](const std::string& text) {
+    const auto decoded = Agreement::decode(text);
+    if (decoded.isOk()) RC_ASSERT(Agreement::decode(decoded->encode()).isOk());
+  }));
+}
+
+}  // namespace
+}  // namespace sluice::rendezvous

@@ -1,0 +1,85 @@
+// One TCP connection that carries messages once both ends have proved that they hold the job key, and nothing
+// before. Both rank 0 and the other ranks use it. Loop thread only.
+//
+// Before the proof no byte beyond the fixed-size handshake is even read from the socket. After it everything
+// is sealed in frames of at most 64 KiB; a message is one or more frames, so that a large answer never lies
+// in memory twice. A frame is 4 bytes (length, and whether the message ends here) and the sealed bytes.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <sluice/base/address.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/secret/handshake.h>
+#include <sluice/secret/seal.h>
+
+namespace sluice::rendezvous {
+
+class Connection final : public std::enable_shared_from_this<Connection> {
+ public:
+  struct Handlers {
+    std::function<void()> proved;                      // the other end holds the job key
+    std::function<void(const std::string&)> received;  // one whole message
+    std::function<void(Status)> closed;                // the other end, or a fault, ended it; runs once
+  };
+
+  // `socket` does not block and may still be connecting. `largestMessage` bounds what the other end may send.
+  static std::shared_ptr<Connection> start(base::EpollLoop& loop, base::Fd socket,
+                                           secret::Handshake handshake, size_t largestMessage,
+                                           Handlers handlers);
+  ~Connection();
+
+  void send(std::string message);
+  // One message of two parts, of which the second is shared: a large answer to many ranks is kept once.
+  void send(std::string head, std::shared_ptr<const std::string> body);
+
+  // Closes now; no handler runs afterwards.
+  void close();
+
+  bool isOpen() const { return socket_.valid(); }
+  bool isProved() const { return handshake_.done(); }
+  const secret::Handshake& handshake() const { return handshake_; }
+  const Address& peer() const { return peer_; }
+
+ private:
+  Connection(base::EpollLoop& loop, base::Fd socket, secret::Handshake handshake, size_t largestMessage,
+             Handlers handlers);
+
+  void onEvents(uint32_t events);
+  void readSome();
+  void readHandshake();
+  void readFrames();
+  Status takeFrames();
+  void flush();
+  bool fillOutgoing();  // false: nothing to send
+  void watchFor(uint32_t events);
+  void fail(Status why);
+
+  base::EpollLoop& loop_;
+  base::Fd socket_;
+  const Address peer_;
+  secret::Handshake handshake_;
+  const size_t largestMessage_;
+  Handlers handlers_;
+  uint32_t watched_ = 0;
+
+  std::string incoming_;  // the handshake message or the frames that are not whole yet
+  std::string message_;   // the frames of the present message, opened
+  std::optional<secret::Opener> opener_;
+
+  struct Part {
+    std::shared_ptr<const std::string> bytes;  // not empty
+    bool endsMessage;
+  };
+  std::deque<Part> queue_;
+  size_t queueOffset_ = 0;  // how much of queue_.front() is sealed already
+  std::string outgoing_;    // ready for the socket
+  size_t outgoingOffset_ = 0;
+  std::optional<secret::Sealer> sealer_;
+};
+
+}  // namespace sluice::rendezvous

@@ -1,0 +1,28 @@
+// Who this process is, as its launcher (torchrun, mpirun, srun) says it in environment variables.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <sluice/base/config.h>
+#include <sluice/base/status.h>
+#include <sluice/plan/ids.h>
+
+namespace sluice::rendezvous {
+
+inline constexpr uint32_t kLargestWorld = 65536;
+
+struct Launch {
+  Rank rank{};
+  uint32_t worldSize = 1;
+  uint32_t localRank = 0;
+  std::string masterHost;
+  uint16_t masterPort = 0;
+};
+
+// Reads MASTER_ADDR and MASTER_PORT, and RANK, WORLD_SIZE and LOCAL_RANK or what mpirun and srun set in their
+// place. Under torchrun MASTER_PORT belongs to torchrun's own store, so the port after it is taken.
+// The error names the variable that is missing or wrong.
+Result<Launch> readLaunch(const Config::Values& environment);
+
+}  // namespace sluice::rendezvous

@@ -1,0 +1,67 @@
+#include <sluice/rendezvous/launch.h>
+
+#include <gtest/gtest.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+const Config::Values kMaster{{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+
+Config::Values with(Config::Values values, const Config::Values& more) {
+  for (const auto& [name, text] : more) values[name] = text;
+  return values;
+}
+
+TEST(Launch, IsReadFromEachLauncher) {
+  const std::vector<Config::Values> launchers{
+      {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}},
+      {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+      {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}},
+  };
+  for (const auto& launcher : launchers) {
+    const Launch launch = readLaunch(with(kMaster, launcher)).value();
+    EXPECT_EQ(launch.rank, Rank{3});
+    EXPECT_EQ(launch.worldSize, 8U);
+    EXPECT_EQ(launch.localRank, 1U);
+    EXPECT_EQ(launch.masterHost, "node0");
+    EXPECT_EQ(launch.masterPort, 29500);
+  }
+  // srun starts torchrun: the nearer launcher is the one that counts.
+  EXPECT_EQ(readLaunch(with(with(kMaster, launchers[0]), {{"SLURM_PROCID", "7"}})).value().rank, Rank{3});
+}
+
+TEST(Launch, UnderTorchrunTakesThePortAfterItsStore) {
+  const auto values = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "x"}});
+  EXPECT_EQ(readLaunch(values).value().masterPort, 29501);
+}
+
+TEST(Launch, MistakesNameTheVariable) {
+  const Config::Values good = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  struct Case {
+    std::string variable;
+    std::string text;  // empty: unset
+    std::string starts;
+  };
+  const std::vector<Case> cases{
+      {"RANK", "", "RANK is not set; "},
+      {"WORLD_SIZE", "", "WORLD_SIZE is not set; "},
+      {"MASTER_ADDR", "", "MASTER_ADDR is not set; "},
+      {"MASTER_PORT", "", "MASTER_PORT is not set; "},
+      {"RANK", "x", "RANK=x must be a whole number"},
+      {"RANK", "-1", "RANK=-1 must be a whole number"},
+      {"RANK", "2", "RANK=2 must be below WORLD_SIZE=2"},
+      {"WORLD_SIZE", "0", "WORLD_SIZE=0 must be"},
+      {"MASTER_PORT", "70000", "MASTER_PORT=70000 must be"},
+  };
+  for (const auto& c : cases) {
+    Config::Values values = good;
+    values.erase(c.variable);
+    if (!c.text.empty()) values[c.variable] = c.text;
+    const auto launch = readLaunch(values);
+    ASSERT_FALSE(launch.isOk()) << c.starts;
+    EXPECT_TRUE(launch.status().message().starts_with(c.starts)) << launch.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::rendezvous

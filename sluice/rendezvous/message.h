@@ -1,0 +1,61 @@
+// What a rank and rank 0 say to each other once both have proved that they hold the job key. One flat shape
+// for all kinds. Pure functions on bytes; every length is checked before it is used.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/status.h>
+
+namespace sluice::rendezvous {
+
+inline constexpr size_t kLargestKeyBytes = 256;
+inline constexpr size_t kLargestValueBytes = size_t{64} << 10;
+inline constexpr size_t kMessageOverheadBytes = 16;
+inline constexpr size_t kLargestRequestBytes = kMessageOverheadBytes + kLargestKeyBytes + kLargestValueBytes;
+// Everyone's values at once; rank 0 is trusted with more than the others, but not with everything.
+inline constexpr size_t kLargestAnswerBytes = size_t{64} << 20;
+
+enum class MessageKind : uint8_t {
+  // To rank 0.
+  kJoin = 1,       // value: hash of the agreement
+  kAgreement = 2,  // value: the agreement itself, when asked for
+  kSet = 3,        // key, value
+  kGet = 4,        // key
+  kWait = 5,       // key, timeout
+  kGather = 6,     // key, value, timeout
+  // From rank 0.
+  kWelcome = 32,
+  kShowAgreement = 33,  // the hashes differ: say what yours is made of
+  kRefused = 34,        // value: why, for the person who started the job
+  kAnswer = 35,         // to the request `id`: code, and the value or the error text
+};
+
+struct Message {
+  MessageKind kind{};
+  Code code = Code::kOk;
+  uint32_t id = 0;
+  Duration timeout{};  // travels in whole milliseconds
+  std::string key{};
+  std::string value{};
+
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+// Whether a Store takes this key and value; the error says what is too long.
+Status checkSizes(const std::string& key, const std::string& value);
+
+// REQUIRES: key.size() <= kLargestKeyBytes
+std::string encode(const Message& message);
+// All but the value, which is `valueBytes` long and sent after it.
+std::string encodeHead(const Message& message, size_t valueBytes);
+Result<Message> decode(std::string_view bytes);
+
+// A list of values as one, for the answer to a gather.
+std::string encodeList(const std::vector<std::string>& values);
+Result<std::vector<std::string>> decodeList(std::string_view bytes);
+
+}  // namespace sluice::rendezvous

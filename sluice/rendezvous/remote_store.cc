@@ -1,0 +1,188 @@
+#include <sluice/rendezvous/remote_store.h>
+
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/base/units.h>
+#include <sluice/rendezvous/claim.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Duration kFirstBackOff = 20ms;
+constexpr Duration kLongestBackOff = 1s;
+constexpr Duration kAttemptDeadline = 5s;
+constexpr Duration kTellEvery = 3s;
+// Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it given up.
+constexpr Duration kGrace = 10s;
+
+}  // namespace
+
+RemoteStore::RemoteStore(base::EpollLoop& loop, RemoteOptions options)
+    : loop_(loop), options_(std::move(options)), backOff_(kFirstBackOff) {
+  SLUICE_CHECK(!options_.master.empty());
+}
+
+RemoteStore::~RemoteStore() {
+  if (connection_) connection_->close();
+  if (attemptTimer_) loop_.cancel(*attemptTimer_);
+  const Status ended(Code::kCancelled, "the rendezvous has ended");
+  if (joined_) finishJoin(ended);
+  while (!pending_.empty()) complete(pending_.begin()->first, ended);
+}
+
+std::string RemoteStore::masterName() const {
+  return fmt::format(
+      "rank 0 at {}",
+      options_.master[(std::max<size_t>(attempts_, 1) - 1) % options_.master.size()].toString());
+}
+
+void RemoteStore::join(Done joined) {
+  SLUICE_DCHECK(loop_.inLoop());
+  SLUICE_CHECK(!joined_ && !isMember_);
+  joined_ = std::move(joined);
+  begun_ = toldAt_ = loop_.now();
+  joinTimer_ = loop_.after(options_.timeout, [this] {
+    if (connection_) connection_->close();
+    finishJoin(
+        {Code::kTimeout,
+         fmt::format("rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
+                     index(options_.rank), masterName(), base::formatDuration(options_.timeout),
+                     lastFailure_.isOk() ? "no answer" : lastFailure_.message())});
+  });
+  attempt();
+}
+
+void RemoteStore::finishJoin(Status status) {
+  if (attemptTimer_) loop_.cancel(*attemptTimer_);
+  if (joinTimer_) loop_.cancel(*joinTimer_);
+  isMember_ = status.isOk();
+  if (!isMember_) lost_ = status;
+  loop_.post([joined = std::exchange(joined_, nullptr), status = std::move(status)] { joined(status); });
+}
+
+void RemoteStore::attempt() {
+  const Address& master = options_.master[attempts_++ % options_.master.size()];
+  base::Fd socket(::socket(master.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return tryAgain(base::fromErrno("cannot open a socket"));
+  if (::connect(socket.get(), master.raw(), master.rawSize()) != 0 && errno != EINPROGRESS) {
+    return tryAgain(base::fromErrno("cannot connect"));
+  }
+  connection_ = Connection::start(
+      loop_, std::move(socket),
+      secret::Handshake::client(options_.key, secret::Purpose::kRendezvous, claimOf(options_.rank)),
+      kLargestAnswerBytes,
+      {.proved = [this] { onProved(); },
+       .received = [this](const std::string& bytes) { onReceived(bytes); },
+       .closed = [this](const Status& why) { onClosed(why); }});
+  attemptTimer_ = loop_.after(kAttemptDeadline, [this] {
+    connection_->close();
+    tryAgain({Code::kTimeout, "no answer"});
+  });
+}
+
+void RemoteStore::tryAgain(const Status& why) {
+  lastFailure_ = why;
+  if (attemptTimer_) loop_.cancel(*attemptTimer_);
+  if (loop_.now() - toldAt_ >= kTellEvery) {
+    toldAt_ = loop_.now();
+    const Duration left = options_.timeout - (loop_.now() - begun_);
+    log("rendezvous")
+        .info("{} does not answer yet ({}); trying for {:.0f}s more", masterName(), why.message(),
+              base::seconds(left));
+  }
+  // Ranks that were started together would otherwise knock together for ever.
+  const Duration delay = backOff_ * (64 + index(options_.rank) % 64) / 64;
+  backOff_ = std::min<Duration>(backOff_ * 3 / 2, kLongestBackOff);
+  attemptTimer_ = loop_.after(delay, [this] { attempt(); });
+}
+
+void RemoteStore::onProved() {
+  connection_->send(encode({.kind = MessageKind::kJoin, .value = options_.agreement.hash()}));
+}
+
+void RemoteStore::onClosed(const Status& why) {
+  if (isMember_) return loseMaster(why.message());
+  if (why.code() != Code::kPermissionDenied) return tryAgain(why);
+  finishJoin(why.withContext(fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
+}
+
+void RemoteStore::loseMaster(const std::string& why) {
+  std::string waiting;
+  for (const auto& [id, pending] : pending_)
+    waiting += (waiting.empty() ? " while waiting for " : ", ") + pending.what;
+  lost_ = Status(Code::kPeerLost, fmt::format("{} is gone{}: {}", masterName(), waiting, why));
+  while (!pending_.empty()) complete(pending_.begin()->first, lost_);
+}
+
+void RemoteStore::onReceived(const std::string& bytes) {
+  const auto message = decode(bytes);
+  const auto kind = message.isOk() ? message->kind : MessageKind{};
+  if (isMember_ && kind == MessageKind::kAnswer) {
+    if (message->code == Code::kOk) return complete(message->id, message->value);
+    return complete(message->id, Status(message->code, message->value));
+  }
+  if (!isMember_ && kind == MessageKind::kWelcome) return finishJoin(base::ok());
+  if (!isMember_ && kind == MessageKind::kShowAgreement) {
+    connection_->send(encode({.kind = MessageKind::kAgreement, .value = options_.agreement.encode()}));
+    return;
+  }
+  connection_->close();
+  if (!isMember_ && kind == MessageKind::kRefused) return finishJoin({Code::kRefused, message->value});
+  const std::string why = "it sent a message that makes no sense";
+  if (isMember_) return loseMaster(why);
+  finishJoin({Code::kDataLoss, fmt::format("{}: {}", masterName(), why)});
+}
+
+void RemoteStore::request(Message message, Duration timeout, Got got) {
+  SLUICE_DCHECK(loop_.inLoop());
+  Status status = lost_;
+  if (status.isOk()) status = checkSizes(message.key, message.value);
+  if (status.isOk() && !isMember_) status = Status(Code::kUnavailable, "join() has not completed yet");
+  if (!status.isOk()) return loop_.post([got = std::move(got), status] { got(status); });
+  message.id = nextId_++;
+  message.timeout = timeout;
+  const uint32_t id = message.id;
+  const TimerId timer = loop_.after(timeout + kGrace, [this, id, key = message.key, timeout] {
+    complete(id, Status(Code::kTimeout, fmt::format("{} has not answered about '{}' in {}", masterName(), key,
+                                                    base::formatDuration(timeout + kGrace))));
+  });
+  pending_.emplace(id, Pending{fmt::format("'{}'", message.key), std::move(got), timer});
+  connection_->send(encode(message));
+}
+
+void RemoteStore::complete(uint32_t id, Result<std::string> result) {
+  auto node = pending_.extract(id);
+  if (!node) return;  // it had timed out already
+  loop_.cancel(node.mapped().timer);
+  loop_.post([got = std::move(node.mapped().got), result = std::move(result)] { got(result); });
+}
+
+void RemoteStore::set(std::string key, std::string value, Done done) {
+  request({.kind = MessageKind::kSet, .key = std::move(key), .value = std::move(value)}, {},
+          [done = std::move(done)](const Result<std::string>& result) { done(result.status()); });
+}
+
+void RemoteStore::get(std::string key, Got got) {
+  request({.kind = MessageKind::kGet, .key = std::move(key)}, {}, std::move(got));
+}
+
+void RemoteStore::wait(std::string key, Duration timeout, Got got) {
+  request({.kind = MessageKind::kWait, .key = std::move(key)}, timeout, std::move(got));
+}
+
+void RemoteStore::gather(std::string key, std::string value, Duration timeout, GotAll got) {
+  request({.kind = MessageKind::kGather, .key = std::move(key), .value = std::move(value)}, timeout,
+          [got = std::move(got)](const Result<std::string>& all) {
+            if (!all.isOk()) return got(all.status());
+            got(decodeList(*all));
+          });
+}
+
+}  // namespace sluice::rendezvous

@@ -1,0 +1,83 @@
+// The Store of every rank but 0: asks rank 0 over one connection. It tries until rank 0 answers or its time
+// is up, and says meanwhile why it still tries. Loop thread only.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/base/address.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/plan/ids.h>
+#include <sluice/rendezvous/agreement.h>
+#include <sluice/rendezvous/connection.h>
+#include <sluice/rendezvous/message.h>
+#include <sluice/rendezvous/store.h>
+#include <sluice/secret/job_key.h>
+
+namespace sluice::rendezvous {
+
+struct RemoteOptions {
+  std::vector<Address> master;  // tried in turn
+  secret::JobKey key = secret::JobKey::none();
+  Rank rank{};
+  Agreement agreement;
+  Duration timeout = std::chrono::seconds(60);
+};
+
+class RemoteStore final : public Store {
+ public:
+  RemoteStore(base::EpollLoop& loop, RemoteOptions options);
+  ~RemoteStore() override;
+  RemoteStore(const RemoteStore&) = delete;
+  RemoteStore& operator=(const RemoteStore&) = delete;
+
+  // Connects, proves and joins. Once; before any other call. The error says what to do about it.
+  void join(Done joined);
+
+  void set(std::string key, std::string value, Done done) override;
+  void get(std::string key, Got got) override;
+  void wait(std::string key, Duration timeout, Got got) override;
+  void gather(std::string key, std::string value, Duration timeout, GotAll got) override;
+
+ private:
+  struct Pending {
+    std::string what;  // "'addresses'", for the error
+    Got got;
+    TimerId timer;
+  };
+
+  void attempt();
+  void onProved();
+  void onReceived(const std::string& bytes);
+  void onClosed(const Status& why);
+  void tryAgain(const Status& why);
+  void finishJoin(Status status);
+  void loseMaster(const std::string& why);
+  void request(Message message, Duration timeout, Got got);
+  void complete(uint32_t id, Result<std::string> result);
+  std::string masterName() const;
+
+  base::EpollLoop& loop_;
+  const RemoteOptions options_;
+  std::shared_ptr<Connection> connection_;
+
+  Done joined_;
+  bool isMember_ = false;
+  TimePoint begun_;
+  TimePoint toldAt_;
+  size_t attempts_ = 0;
+  Duration backOff_;
+  Status lastFailure_;
+  std::optional<TimerId> attemptTimer_;  // ends this attempt, or begins the next
+  std::optional<TimerId> joinTimer_;
+
+  Status lost_;  // sticks: why there is no rank 0 any more
+  std::map<uint32_t, Pending> pending_;
+  uint32_t nextId_ = 1;
+};
+
+}  // namespace sluice::rendezvous

@@ -1,0 +1,96 @@
+#include <sluice/rendezvous/rendezvous.h>
+
+#include <sys/socket.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/rendezvous/local_store.h>
+#include <sluice/rendezvous/remote_store.h>
+#include <sluice/rendezvous/server.h>
+#include <sluice/secret/key_file.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+// With something to tell strangers by, rank 0 listens everywhere: the name by which others know it may mean
+// 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and nowhere else.
+Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions options,
+                                            const Address& master, bool everywhere) {
+  if (!everywhere) {
+    options.listen = master;
+    return Server::start(loop, std::move(options));
+  }
+  options.listen = Address::wildcard(AF_INET6, master.port());
+  auto server = Server::start(loop, options);
+  if (server.isOk()) return server;
+  options.listen = Address::wildcard(AF_INET, master.port());  // a kernel without IPv6
+  return Server::start(loop, std::move(options));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const Config& config,
+                                                      const Launch& launch, Agreement agreement) {
+  SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));
+  SLUICE_ASSIGN_OR_RETURN(const auto master, Address::resolve(launch.masterHost, launch.masterPort));
+  for (const Address& address : master) {
+    SLUICE_RETURN_IF_ERROR(secret::checkKeyFor(key, config, address.host(), address.isLoopback()));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto interfaces, listInterfaces());
+  SLUICE_ASSIGN_OR_RETURN(auto interface,
+                          chooseInterface(interfaces, master.front(), config.text(option::kIface)));
+  SLUICE_RETURN_IF_ERROR(
+      secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
+  const Duration timeout = config.duration(option::kRendezvousTimeout);
+  std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
+  if (launch.rank != Rank{0}) {
+    meeting->remote_ = std::make_unique<RemoteStore>(loop, RemoteOptions{.master = master,
+                                                                         .key = key,
+                                                                         .rank = launch.rank,
+                                                                         .agreement = std::move(agreement),
+                                                                         .timeout = timeout});
+    return meeting;
+  }
+  log("rendezvous")
+      .info("rank 0 of {} listens on port {}; the job uses {} ({}), pin another with --iface",
+            launch.worldSize, launch.masterPort, meeting->interface_.name,
+            meeting->interface_.address.host());
+  ServerOptions options;
+  options.key = key;
+  options.worldSize = launch.worldSize;
+  options.agreement = std::move(agreement);
+  const bool everywhere = key.isSecret() || config.isOn(option::kInsecure);
+  SLUICE_ASSIGN_OR_RETURN(meeting->server_,
+                          startServer(loop, std::move(options), master.front(), everywhere));
+  meeting->local_ = std::make_unique<LocalStore>(loop, meeting->server_->table(), launch.rank);
+  return meeting;
+}
+
+Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface)
+    : loop_(loop), timeout_(timeout), interface_(std::move(interface)) {}
+
+Rendezvous::~Rendezvous() = default;
+
+Store& Rendezvous::store() {
+  if (local_) return *local_;
+  return *remote_;
+}
+
+void Rendezvous::join(std::string note, Store::GotAll got) {
+  const auto gather = [this, note = std::move(note), got](Duration timeLeft) {
+    store().gather("start", note, timeLeft, got);
+  };
+  if (local_) return gather(timeout_);
+  remote_->join([this, gather, got, begun = loop_.now()](const Status& status) {
+    if (!status.isOk()) return got(status);
+    gather(std::max<Duration>(timeout_ - (loop_.now() - begun), std::chrono::seconds(1)));
+  });
+}
+
+void Rendezvous::leave(Duration timeout, std::function<void()> done) {
+  if (server_) return server_->whenAllLeft(timeout, std::move(done));
+  loop_.post(std::move(done));
+}
+
+}  // namespace sluice::rendezvous

@@ -1,0 +1,57 @@
+// How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought (its
+// fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
+//
+//   auto meeting = Rendezvous::start(loop, config, launch, agreement);   // any thread, before anything is
+//   sent loop.post([&] { meeting->join("10.0.0.3:4711", [](auto everyonesNotes) { ... }); });
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <sluice/base/config.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/rendezvous/agreement.h>
+#include <sluice/rendezvous/interface.h>
+#include <sluice/rendezvous/launch.h>
+#include <sluice/rendezvous/store.h>
+
+namespace sluice::rendezvous {
+
+class Server;
+class RemoteStore;
+class LocalStore;
+
+class Rendezvous final {
+ public:
+  // Reads the job key, finds rank 0's address (waits for the resolver if it is a name) and chooses the
+  // network interface; rank 0 listens from here on. Before loop.run(), or on the loop.
+  static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const Config& config,
+                                                   const Launch& launch, Agreement agreement);
+  ~Rendezvous();  // on the loop, or after it has ended
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  // The address (port 0) at which the other ranks reach this one: what a fabric listens on.
+  const Interface& interface() const { return interface_; }
+
+  // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread only.
+  void join(std::string note, Store::GotAll got);
+
+  // For later notes. REQUIRES: join() has completed well.
+  Store& store();
+
+  // Rank 0 runs `done` when all others are gone, or after `timeout`; the others at once. Loop thread only.
+  void leave(Duration timeout, std::function<void()> done);
+
+ private:
+  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface);
+
+  base::EpollLoop& loop_;
+  const Duration timeout_;
+  const Interface interface_;
+  std::unique_ptr<Server> server_;  // rank 0
+  std::unique_ptr<LocalStore> local_;
+  std::unique_ptr<RemoteStore> remote_;  // the others
+};
+
+}  // namespace sluice::rendezvous

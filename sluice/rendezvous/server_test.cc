@@ -1,0 +1,167 @@
+// Rank 0 and the others over real sockets on loopback: joining, and every way it can go wrong among members.
+#include <sluice/rendezvous/server.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sluice/rendezvous/test_world.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+class Joining : public testing::Test {
+ protected:
+  ServerOptions serverOptions(uint32_t worldSize) {
+    return {.listen = {}, .key = key_, .worldSize = worldSize, .agreement = Agreement(Config(), worldSize)};
+  }
+  RemoteOptions rankOptions(uint32_t rank, const Address& master, uint32_t worldSize) {
+    return {.master = {master}, .key = key_, .rank = Rank{rank}, .agreement = Agreement(Config(), worldSize)};
+  }
+
+  const secret::JobKey key_ = secret::JobKey::random();
+  base::LoopThread ranks_{"ranks"};
+};
+
+TEST_F(Joining, ASecondOfTheSameRankIsRefusedAndTheFirstStays) {
+  TestServer server(serverOptions(3));
+  TestRank first(ranks_.loop(), rankOptions(1, server.address(), 3));
+  TestRank second(ranks_.loop(), rankOptions(1, server.address(), 3));
+  TestRank zero(ranks_.loop(), rankOptions(0, server.address(), 3));
+  ASSERT_EQ(first.join().get(), base::ok());
+  const Status refused = second.join().get();
+  EXPECT_EQ(refused.code(), Code::kRefused);
+  EXPECT_THAT(refused.message(), HasSubstr("two processes have rank 1"));
+  EXPECT_THAT(zero.join().get().message(), HasSubstr("two processes have rank 0"));
+  EXPECT_EQ(server.memberCount(), 1U);
+  EXPECT_EQ(server.strangers().refused, 2U);
+}
+
+TEST_F(Joining, ARankThatWentMayComeBack) {
+  TestServer server(serverOptions(2));
+  for (int life = 0; life < 3; ++life) {
+    Status joined;
+    // The server may hear of the new life before it hears of the old one's end.
+    do joined = TestRank(ranks_.loop(), rankOptions(1, server.address(), 2)).join().get();
+    while (joined.code() == Code::kRefused);
+    EXPECT_EQ(joined, base::ok());
+  }
+}
+
+TEST_F(Joining, DifferentSettingsAreNamedToTheRank) {
+  TestServer server(serverOptions(3));
+  TestRank other(ranks_.loop(), rankOptions(1, server.address(), 4));
+  const Status refused = other.join().get();
+  EXPECT_EQ(refused.code(), Code::kRefused);
+  EXPECT_EQ(refused.message(),
+            "rank 1 must be started like rank 0: world size is 4 on rank 1 but 3 on rank 0");
+}
+
+TEST_F(Joining, ARankBeyondTheWorldIsRefused) {
+  TestServer server(serverOptions(3));
+  TestRank other(ranks_.loop(), rankOptions(3, server.address(), 3));
+  EXPECT_THAT(other.join().get().message(), HasSubstr("rank 3 does not exist in a world of 3"));
+}
+
+TEST_F(Joining, AnotherJobKeyIsSaidAtOnce) {
+  TestServer server(serverOptions(2));
+  for (const auto& key : {secret::JobKey::random(), secret::JobKey::none()}) {
+    RemoteOptions options = rankOptions(1, server.address(), 2);
+    options.key = key;
+    TestRank rank(ranks_.loop(), options);
+    const Status status = rank.join().get();
+    EXPECT_EQ(status.code(), Code::kPermissionDenied);
+    EXPECT_THAT(status.message(), HasSubstr("does not hold the same job key"));
+  }
+  EXPECT_EQ(server.memberCount(), 0U);
+}
+
+TEST_F(Joining, RanksWaitForAMasterThatComesLater) {
+  uint16_t port = 0;
+  {
+    TestServer gone(serverOptions(2));
+    port = gone.port();
+  }
+  TestRank rank(ranks_.loop(), rankOptions(1, Address::loopback(port), 2));
+  auto joined = rank.join();
+  EXPECT_EQ(joined.wait_for(100ms), std::future_status::timeout);
+  base::LoopThread thread("rank 0");
+  ServerOptions options = serverOptions(2);
+  options.listen = Address::loopback(port);
+  std::unique_ptr<Server> server;
+  onLoop(thread.loop(), [&] { server = Server::start(thread.loop(), options).value(); });
+  EXPECT_EQ(joined.get(), base::ok());
+  onLoop(thread.loop(), [&] { server.reset(); });
+}
+
+TEST_F(Joining, AMasterThatNeverComesIsNamed) {
+  uint16_t port = 0;
+  {
+    TestServer gone(serverOptions(2));
+    port = gone.port();
+  }
+  RemoteOptions options = rankOptions(1, Address::loopback(port), 2);
+  options.timeout = 150ms;
+  TestRank rank(ranks_.loop(), options);
+  const Status status = rank.join().get();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(status.message(), HasSubstr(Address::loopback(port).toString()));
+  EXPECT_THAT(status.message(), HasSubstr("Connection refused"));
+}
+
+TEST_F(Joining, APortThatIsTakenIsNamed) {
+  TestServer server(serverOptions(2));
+  ServerOptions options = serverOptions(2);
+  options.listen = server.address();
+  base::EpollLoop loop;
+  const auto second = Server::start(loop, options);
+  EXPECT_THAT(second.status().message(), HasSubstr(server.address().toString()));
+  EXPECT_THAT(second.status().message(), HasSubstr("MASTER_PORT"));
+}
+
+TEST_F(Joining, TheLossOfTheMasterEndsEveryWait) {
+  TestServer server(serverOptions(3));
+  TestRank rank(ranks_.loop(), rankOptions(2, server.address(), 3));
+  ASSERT_EQ(rank.join().get(), base::ok());
+  auto gathering = rank.gather("address", "two", 60s);
+  EXPECT_EQ(gathering.wait_for(50ms), std::future_status::timeout);
+  server.stop();
+  const auto got = gathering.get();
+  EXPECT_EQ(got.status().code(), Code::kPeerLost);
+  EXPECT_THAT(got.status().message(), HasSubstr("rank 0 at 127.0.0.1:"));
+  EXPECT_THAT(got.status().message(), HasSubstr("'address'"));
+  EXPECT_EQ(rank.gather("address", "two", 60s).get().status().code(), Code::kPeerLost);
+}
+
+TEST_F(Joining, TheLossOfARankIsNamedToThoseThatWaitForIt) {
+  TestServer server(serverOptions(3));
+  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
+  auto two = std::make_unique<TestRank>(ranks_.loop(), rankOptions(2, server.address(), 3));
+  ASSERT_EQ(one.join().get(), base::ok());
+  ASSERT_EQ(two->join().get(), base::ok());
+  auto gathering = one.gather("address", "one", 60s);
+  two.reset();
+  const auto got = gathering.get();
+  EXPECT_EQ(got.status().code(), Code::kPeerLost);
+  EXPECT_THAT(got.status().message(), HasSubstr("rank 2 is gone"));
+  EXPECT_THAT(got.status().message(), HasSubstr("'address'"));
+  // Whoever asks later hears it at once.
+  EXPECT_EQ(one.gather("address", "one", 60s).get().status().code(), Code::kPeerLost);
+}
+
+TEST_F(Joining, RankZeroHearsWhenAllOthersHaveLeft) {
+  TestServer server(serverOptions(2));
+  auto rank = std::make_unique<TestRank>(ranks_.loop(), rankOptions(1, server.address(), 2));
+  ASSERT_EQ(rank->join().get(), base::ok());
+  auto left = std::make_shared<std::promise<void>>();
+  auto heard = left->get_future();
+  onLoop(server.loop(), [&] { server.server().whenAllLeft(60s, [left] { left->set_value(); }); });
+  EXPECT_EQ(heard.wait_for(30ms), std::future_status::timeout);
+  rank.reset();
+  heard.get();
+}
+
+}  // namespace
+}  // namespace sluice::rendezvous
