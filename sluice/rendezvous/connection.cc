@@ -136,14 +136,19 @@ void Connection::flush() {
                                 outgoing_.size() - outgoingOffset_, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      // Anything but "later" is also seen by the next read, which reports it; reading first matters, since
-      // the other end may have said why before it closed.
+      // Reading first matters, since the other end may have said why before it closed; so an error is kept
+      // for the read that follows, which would not see it a second time.
+      if (errno != EAGAIN) sendError_ = errno;
       watchFor(errno == EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
       return;
     }
     outgoingOffset_ += static_cast<size_t>(sent);
   }
   watchFor(EPOLLIN);
+}
+
+Status Connection::ended(const char* how) const {
+  return sendError_ != 0 ? base::fromErrno("cannot send", sendError_) : Status(Code::kPeerLost, how);
 }
 
 void Connection::readSome() {
@@ -161,7 +166,7 @@ void Connection::readHandshake() {
   const ssize_t got = ::recv(socket_.get(), bytes.data(), wanted, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got < 0) return fail(base::fromErrno("the connection broke"));
-  if (got == 0) return fail({Code::kPeerLost, "it closed the connection during the handshake"});
+  if (got == 0) return fail(ended("it closed the connection during the handshake"));
   incoming_.append(bytes.data(), static_cast<size_t>(got));
   if (incoming_.size() < handshake_.expectedBytes()) return;
   const Status status = handshake_.received(std::as_bytes(std::span(incoming_)));
@@ -184,7 +189,7 @@ void Connection::readFrames() {
   incoming_.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
   if (got < 0 && (error == EAGAIN || error == EINTR)) return;
   if (got < 0) return fail(base::fromErrno("the connection broke", error));
-  if (got == 0) return fail({Code::kPeerLost, "it closed the connection"});
+  if (got == 0) return fail(ended("it closed the connection"));
   if (const Status status = takeFrames(); !status.isOk()) fail(status);
 }
 

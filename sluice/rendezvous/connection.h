@@ -58,6 +58,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool fillOutgoing();  // false: nothing to send
   void watchFor(uint32_t events);
   void fail(Status why);
+  Status ended(const char* how) const;  // why there is nothing more to read
 
   base::EpollLoop& loop_;
   base::Fd socket_;
@@ -66,6 +67,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   const size_t largestMessage_;
   Handlers handlers_;
   uint32_t watched_ = 0;
+  int sendError_ = 0;
 
   std::string incoming_;  // the handshake message or the frames that are not whole yet
   std::string message_;   // the frames of the present message, opened
