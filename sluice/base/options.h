@@ -28,6 +28,9 @@ namespace option {
 inline constexpr Option kAlgorithm{"algorithm", Kind::kText, "sluice",
                                    "How ranks are kept in step ('sluice algorithms' lists them)"};
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
+inline constexpr Option kEncrypt{
+    "encrypt", Kind::kChoice, "auto",
+    "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"};
 inline constexpr Option kIface{"iface", Kind::kText, "",
                                "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
                                "instead of the one that leads to rank 0"};

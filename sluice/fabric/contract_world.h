@@ -33,7 +33,7 @@ class Engine {
 
 struct EngineCase {
   std::string name;
-  // REQUIRES of the engine: it gives up closing after at most a second or so.
+  // REQUIRES of the engine: it gives up closing after at most two seconds or so.
   std::function<std::unique_ptr<Engine>(size_t worldSize)> makeEngine;
 };
 

@@ -154,4 +154,10 @@ std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, 
   return header;
 }
 
+uint64_t lengthToSkip(std::span<const std::byte, kHeaderBytes> bytes) {
+  const auto length = get<uint64_t>(bytes, kLengthAt);
+  SLUICE_CHECK(length <= kMaxLength, length);
+  return length;
+}
+
 }  // namespace sluice::wire

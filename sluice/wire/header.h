@@ -81,4 +81,7 @@ HeaderBytes seal(const Header& header, const secret::Key& key);
 std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, const secret::Key& key,
                                 const Expectations& expected);
 
+// How many bytes follow a header that open() has dropped. REQUIRES: !endsStream() of that Drop.
+uint64_t lengthToSkip(std::span<const std::byte, kHeaderBytes> bytes);
+
 }  // namespace sluice::wire

@@ -1,0 +1,92 @@
+// The connection that carries what one rank sends to us on one lane. Headers are opened and checked one after
+// another; payloads are read straight into the receiver's buffers. Loop thread only.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sluice/base/epoll_loop.h>
+#include <sluice/base/mutex.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/fabric/tcp/claim.h>
+#include <sluice/fabric/tcp/stream.h>
+
+namespace sluice::fabric {
+
+class Incoming final : public std::enable_shared_from_this<Incoming> {
+ public:
+  // What its owner is told. Each may end this connection, so it is the last thing a method does.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void incomingHeard(Rank peer) = 0;
+    virtual void incomingGoodbye(Rank peer, Lane lane) = 0;  // the last message of this lane is in
+    virtual void incomingEnded(Rank peer, Lane lane) = 0;    // closed in good order
+    virtual void incomingLost(Rank peer, const Status& why) = 0;
+  };
+
+  // REQUIRES: the stream's handshake is done and its claim is `claim`.
+  Incoming(base::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim,
+           Receiver& receiver, base::Guarded<Counters>& counters, Owner& owner);
+  ~Incoming();
+  Incoming(const Incoming&) = delete;
+  Incoming& operator=(const Incoming&) = delete;
+
+  void start();  // welcomes the other end
+  void resume();
+
+  // Says that we take nothing more: a landing that is not whole ends with `why`, and what still comes is read
+  // and thrown away until the other end closes.
+  void sayGoodbye(const Status& why);
+
+  // Ends it, and a landing that is not whole, with a reset if `atOnce`. The owner is not told.
+  void end(const Status& why, bool atOnce);
+
+ private:
+  enum class State { kReading, kWaiting, kDiscarding, kEnded };
+
+  void onEvents(uint32_t events);
+  void readSome();
+  bool readOnce(size_t& budget);  // false: stop for now
+  bool takeHeaders();
+  bool takeMessage(const wire::Header& header);
+  void finishPayload();
+  void fallSilent(const Io& io);
+  void sendReverse(const wire::Header& header);
+  bool flushReverse();
+  void watchForWhatIsLeft();
+
+  base::EpollLoop& loop_;
+  std::unique_ptr<Stream> stream_;
+  const StreamClaim claim_;
+  Receiver& receiver_;
+  base::Guarded<Counters>& counters_;
+  Owner& owner_;
+  const secret::SessionKeys keys_;
+
+  State state_ = State::kReading;
+  bool heardGoodbye_ = false;
+  bool isReadScheduled_ = false;
+  uint64_t nextSequence_ = 0;
+  std::optional<wire::Header> asked_;  // the header the receiver has put off
+
+  // The payload being read; without a landing it is read past.
+  std::optional<Landing> landing_;
+  uint64_t payloadBytes_ = 0;
+  uint64_t payloadLeft_ = 0;
+
+  // Small things are read many at a time; [bufferBegin_, bufferEnd_) is not used up.
+  std::vector<std::byte> buffer_;
+  size_t bufferBegin_ = 0;
+  size_t bufferEnd_ = 0;
+  bool expectsLarge_ = false;
+
+  std::vector<std::byte> reverse_;  // sealed headers for the other end that are not sent yet
+  uint64_t reverseSequence_ = 0;
+  uint32_t watched_ = 0;
+  bool isWatching_ = false;
+};
+
+}  // namespace sluice::fabric

@@ -1,0 +1,36 @@
+// A Stream without encryption: the mutual challenge-response of secret/handshake.h, then bare bytes. What it
+// carries can be read, and payloads changed, by whoever sits on the path; headers are sealed above it.
+#pragma once
+
+#include <array>
+
+#include <sluice/base/fd.h>
+#include <sluice/fabric/tcp/stream.h>
+
+namespace sluice::fabric {
+
+class PlainStream final : public Stream {
+ public:
+  PlainStream(base::Fd socket, secret::Handshake handshake);
+
+  Io handshake() override;
+  uint32_t handshakeEvents() const override;
+  secret::Claim claim() const override { return handshake_.claim(); }
+  secret::SessionKeys sessionKeys() const override { return handshake_.sessionKeys(); }
+  Io read(std::span<const iovec> into) override;
+  bool hasUnread() const override { return false; }
+  Io write(std::span<const iovec> from) override;
+  bool hasUnflushed() const override { return false; }
+  Io flush() override { return Io::moved(0); }
+  void endWrites() override;
+  int fd() const override { return socket_.get(); }
+
+ private:
+  const base::Fd socket_;
+  secret::Handshake handshake_;
+  std::span<const std::byte> toSend_;
+  std::array<std::byte, secret::Handshake::kLargestMessageBytes> received_{};
+  size_t receivedBytes_ = 0;
+};
+
+}  // namespace sluice::fabric

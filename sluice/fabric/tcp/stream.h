@@ -1,0 +1,59 @@
+// A byte stream between two ranks that proves the job key before it carries anything. Plain or TLS; nobody
+// above knows which. Never blocks. Loop thread only.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <sluice/base/status.h>
+#include <sluice/secret/handshake.h>
+
+namespace sluice::fabric {
+
+// What became of one attempt to move bytes.
+struct Io {
+  enum class Outcome { kMoved, kWait, kEnd, kFailed };
+  Outcome outcome = Outcome::kMoved;
+  size_t bytes = 0;  // of kMoved
+  Status status;     // of kFailed
+
+  static Io moved(size_t bytes) { return {Outcome::kMoved, bytes, {}}; }
+  static Io wait() { return {Outcome::kWait, 0, {}}; }
+  static Io end() { return {Outcome::kEnd, 0, {}}; }
+  static Io failed(Status status) { return {Outcome::kFailed, 0, std::move(status)}; }
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for handshakeEvents().
+  virtual Io handshake() = 0;
+  virtual uint32_t handshakeEvents() const = 0;
+
+  // REQUIRES, for all that follows: the handshake is done.
+  virtual secret::Claim claim() const = 0;
+  virtual secret::SessionKeys sessionKeys() const = 0;
+
+  // Fills `into` from its beginning, as far as bytes are here.
+  virtual Io read(std::span<const iovec> into) = 0;
+  // True iff read() has more to give that epoll does not know of.
+  virtual bool hasUnread() const = 0;
+
+  // Takes bytes from the beginning of `from`; what is taken is the stream's.
+  virtual Io write(std::span<const iovec> from) = 0;
+  // Bytes taken that the kernel has not: flush() until none, whenever the socket is writable.
+  virtual bool hasUnflushed() const = 0;
+  virtual Io flush() = 0;
+
+  virtual void endWrites() = 0;  // the other end reads to its end and sees it. REQUIRES: !hasUnflushed()
+  virtual int fd() const = 0;
+};
+
+// Makes closing `fd` a reset that the other end notices at once, whatever is still unsent or unread.
+void closeWithReset(int fd);
+
+}  // namespace sluice::fabric

@@ -1,0 +1,54 @@
+#include <sluice/fabric/tcp/stream_maker.h>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <sluice/base/check.h>
+#include <sluice/fabric/tcp/plain_stream.h>
+#include <sluice/fabric/tcp/tls_stream.h>
+
+namespace sluice::fabric {
+
+using secret::Handshake;
+using secret::Purpose;
+
+StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options)
+    : key_(key),
+      options_(options),
+      tls_(options.encrypt == Encrypt::kOff
+               ? nullptr
+               : std::make_shared<const TlsContext>(key.derive(Purpose::kTlsPsk))) {}
+
+StreamMaker::~StreamMaker() = default;
+
+bool StreamMaker::encrypts(const Address& peer) const {
+  switch (options_.encrypt) {
+    case Encrypt::kAuto: return !peer.isLoopback();
+    case Encrypt::kOn: return true;
+    case Encrypt::kOff: return false;
+  }
+  return true;
+}
+
+void StreamMaker::prepare(int socket) const {
+  const int on = 1;
+  const auto unsent = static_cast<int>(options_.notSentBytes);
+  SLUICE_CHECK(::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, errno);
+  SLUICE_CHECK(::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent) == 0, errno);
+}
+
+std::unique_ptr<Stream> StreamMaker::client(base::Fd socket, const Address& peer,
+                                            const secret::Claim& claim) const {
+  prepare(socket.get());
+  if (encrypts(peer)) return TlsStream::client(tls_, std::move(socket), claim);
+  return std::make_unique<PlainStream>(std::move(socket), Handshake::client(key_, Purpose::kFabric, claim));
+}
+
+std::unique_ptr<Stream> StreamMaker::server(base::Fd socket, const Address& peer) const {
+  prepare(socket.get());
+  if (encrypts(peer)) return TlsStream::server(tls_, std::move(socket));
+  return std::make_unique<PlainStream>(std::move(socket), Handshake::server(key_, Purpose::kFabric));
+}
+
+}  // namespace sluice::fabric

@@ -1,0 +1,35 @@
+// Decides which kind of Stream a connection is, the same at both ends, and makes it. Loop thread only.
+#pragma once
+
+#include <memory>
+
+#include <sluice/base/address.h>
+#include <sluice/base/fd.h>
+#include <sluice/fabric/tcp/stream.h>
+#include <sluice/fabric/tcp/tcp_options.h>
+#include <sluice/secret/job_key.h>
+
+namespace sluice::fabric {
+
+class TlsContext;
+
+class StreamMaker final {
+ public:
+  StreamMaker(const secret::JobKey& key, const TcpOptions& options);
+  ~StreamMaker();
+
+  // `peer` is the address of the other end.
+  std::unique_ptr<Stream> client(base::Fd socket, const Address& peer, const secret::Claim& claim) const;
+  std::unique_ptr<Stream> server(base::Fd socket, const Address& peer) const;
+
+  bool encrypts(const Address& peer) const;
+
+ private:
+  void prepare(int socket) const;
+
+  const secret::JobKey key_;
+  const TcpOptions options_;
+  const std::shared_ptr<const TlsContext> tls_;
+};
+
+}  // namespace sluice::fabric

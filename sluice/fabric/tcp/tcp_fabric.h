@@ -1,0 +1,36 @@
+// The default engine: TCP on base's loop, for Ethernet and wide-area links. docs/fabric.md says what a
+// stranger can and cannot do with its port.
+//
+// One connection for each rank, lane and direction, made with the first message, so that a rank that talks to
+// few keeps few. Both ends prove the job key first; between hosts everything is inside TLS 1.3.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <sluice/base/address.h>
+#include <sluice/base/config.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/fabric/tcp/listener.h>
+#include <sluice/fabric/tcp/tcp_options.h>
+#include <sluice/secret/job_key.h>
+
+namespace sluice::fabric {
+
+// Who we are and who the others are.
+struct TcpMembership {
+  Rank rank{};
+  Epoch epoch{};
+  std::vector<Address> addresses;  // of every rank's listener, by rank
+  secret::JobKey key = secret::JobKey::none();
+};
+
+// REQUIRES: `loop` and `receiver` outlive the fabric. Any thread.
+Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener listener,
+                                              TcpMembership membership, const TcpOptions& options,
+                                              Receiver& receiver);
+
+TcpOptions readTcpOptions(const Config& config);
+
+}  // namespace sluice::fabric

@@ -1,0 +1,29 @@
+// The knobs of the tcp engine. A value.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include <sluice/base/clock.h>
+
+namespace sluice::fabric {
+
+// kAuto: between hosts yes, on loopback addresses no.
+enum class Encrypt { kAuto, kOn, kOff };
+
+struct TcpOptions {
+  Encrypt encrypt = Encrypt::kAuto;
+  bool insecure = false;  // the user has said that no stranger can reach the ports: no job key is needed
+
+  // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be overtaken.
+  size_t notSentBytes = size_t{128} << 10;
+
+  // Strangers: who has connected and not yet proved the job key.
+  Duration handshakeDeadline = std::chrono::seconds(5);
+  size_t maxStrangers = 256;  // the oldest goes when one more comes; a peer that this hits tries again
+
+  Duration connectDeadline = std::chrono::seconds(10);
+  Duration closeDeadline = std::chrono::seconds(2);
+};
+
+}  // namespace sluice::fabric

@@ -1,0 +1,71 @@
+// A Stream inside TLS 1.3. The job's key is the external pre-shared key, with a fresh Diffie-Hellman exchange
+// for each connection, so that a key that leaks later opens no recording. No certificates, no session
+// tickets, no early data: nothing of one connection can be used in another.
+//
+// The identity that the client sends with the pre-shared key is the claim; TLS binds it to the proof of the
+// key, so a stranger can neither make one up nor change one.
+#pragma once
+
+#include <openssl/types.h>
+
+#include <memory>
+
+#include <sluice/base/fd.h>
+#include <sluice/fabric/tcp/stream.h>
+
+namespace sluice::fabric {
+
+// The settings that all connections of a fabric share.
+class TlsContext final {
+ public:
+  explicit TlsContext(secret::Key presharedKey);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+
+  SSL_CTX* get() const { return context_; }
+  const secret::Key& presharedKey() const { return presharedKey_; }
+
+ private:
+  const secret::Key presharedKey_;
+  SSL_CTX* context_;
+};
+
+class TlsStream final : public Stream {
+ public:
+  static std::unique_ptr<Stream> client(std::shared_ptr<const TlsContext> context, base::Fd socket,
+                                        const secret::Claim& claim);
+  static std::unique_ptr<Stream> server(std::shared_ptr<const TlsContext> context, base::Fd socket);
+  ~TlsStream() override;
+  TlsStream(const TlsStream&) = delete;
+  TlsStream& operator=(const TlsStream&) = delete;
+
+  Io handshake() override;
+  uint32_t handshakeEvents() const override;
+  secret::Claim claim() const override { return claim_; }
+  secret::SessionKeys sessionKeys() const override;
+  Io read(std::span<const iovec> into) override;
+  bool hasUnread() const override;
+  Io write(std::span<const iovec> from) override;
+  bool hasUnflushed() const override;
+  Io flush() override;
+  void endWrites() override;
+  int fd() const override { return socket_.get(); }
+
+ private:
+  enum class Role { kClient, kServer };
+  TlsStream(Role role, std::shared_ptr<const TlsContext> context, base::Fd socket,
+            const secret::Claim& claim);
+
+  Io fromTls(int result, const char* what) const;
+
+  const Role role_;
+  const std::shared_ptr<const TlsContext> context_;
+  const base::Fd socket_;
+  secret::Claim claim_;
+  SSL* ssl_;
+  BIO* sealed_;            // what TLS wants sent; belongs to ssl_
+  size_t sealedSent_ = 0;  // how much of it the kernel has
+};
+
+}  // namespace sluice::fabric
