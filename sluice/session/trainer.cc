@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
+#include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
+#include <sluice/session/await.h>
 #include <sluice/strategy/algorithms.h>
 
 namespace sluice::session {
@@ -27,9 +29,7 @@ Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const Config&
                                                 plan::StageObserver* observer, const MakeFabric& makeFabric) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(training), config, observer));
   SLUICE_ASSIGN_OR_RETURN(trainer->fabric_, makeFabric(*trainer));
-  Status made;
-  fabric::runAndWait(trainer->fabric_->loop(), [&] { made = trainer->makeStrategy(); });
-  SLUICE_RETURN_IF_ERROR(made);
+  SLUICE_RETURN_IF_ERROR(trainer->begin());
   return trainer;
 }
 
@@ -52,7 +52,32 @@ Trainer::~Trainer() {
   fabric_.reset();
 }
 
-Status Trainer::makeStrategy() {
+Status Trainer::begin() {
+  fabric::runAndWait(fabric_->loop(), [this] {
+    broadcast_ = std::make_unique<Broadcast>(*fabric_);
+    resumeHeldBack();
+  });
+
+  // A rank that only serves keeps its own copy of the first parameters until the strategy has taken its
+  // slices.
+  std::vector<std::vector<std::byte>> own;
+  std::vector<std::span<const std::byte>> firstParameters;
+  if (training_.update.optimizer->publishes() == shard::Publishes::kParameters) {
+    const auto& tensors = training_.plan.model().tensors;
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const auto place = training_.memory.empty() ? std::span(own.emplace_back(tensors[t].bytes()))
+                                                  : training_.memory[t].result;
+      SLUICE_RETURN_IF_ERROR(broadcast(training_.plan.roles().workers.front(), place));
+      firstParameters.emplace_back(place);
+    }
+  }
+
+  Status made;
+  fabric::runAndWait(fabric_->loop(), [&] { made = makeStrategy(firstParameters); });
+  return made;
+}
+
+Status Trainer::makeStrategy(std::span<const std::span<const std::byte>> firstParameters) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(training_.plan.spec().strategy));
   SLUICE_ASSIGN_OR_RETURN(strategy_, algorithm->make({.plan = training_.plan,
@@ -60,11 +85,25 @@ Status Trainer::makeStrategy() {
                                                       .gates = gates_,
                                                       .memory = training_.memory,
                                                       .update = training_.update,
-                                                      .parameters = training_.firstParameters,
+                                                      .parameters = firstParameters,
                                                       .config = config_,
                                                       .observer = observer_}));
-  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
+  resumeHeldBack();
   return base::ok();
+}
+
+void Trainer::resumeHeldBack() {
+  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
+}
+
+Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
+  return await<bool>(fabric_->loop(),
+                     [&](auto got) {
+                       broadcast_->start(root, data, [got = std::move(got)](const Status& status) {
+                         got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
+                       });
+                     })
+      .status();
 }
 
 void Trainer::gradientReady(TensorId tensor) {
@@ -88,8 +127,9 @@ Status Trainer::setHyperparameters(std::vector<double> values) {
   return base::ok();
 }
 
-Status Trainer::leave() {
+Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  SLUICE_RETURN_IF_ERROR(everybodyIsDone());
   std::promise<Status> closed;
   fabric_->close([&](const Status& status) { closed.set_value(status); });
   return closed.get_future().get();  // ends: close() has a deadline of its own
@@ -102,17 +142,25 @@ strategy::Statistics Trainer::statistics() {
 }
 
 Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
-  if (strategy_ != nullptr) return strategy_->onMessage(from, lane, header);
+  if (lane == kBroadcastLane) {
+    if (broadcast_ != nullptr) return broadcast_->onMessage(from, header);
+  } else if (strategy_ != nullptr) {
+    return strategy_->onMessage(from, lane, header);
+  }
   heldBack_.emplace(from, lane);
   return fabric::Landing::later();
 }
 
 void Trainer::onPeerLost(Rank, const Status& why) {
   gates_.fail(why);
+  if (broadcast_ != nullptr) broadcast_->fail(why);
 }
 
 void Trainer::onPeerLeft(Rank from) {
   if (isEnding_) return;
+  if (strategy_ == nullptr) {
+    return onPeerLost(from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
+  }
   goodbyes_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
 }
 

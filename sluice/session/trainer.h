@@ -16,6 +16,7 @@
 #include <sluice/fabric/fabric.h>
 #include <sluice/gate/gates.h>
 #include <sluice/plan/plan.h>
+#include <sluice/session/broadcast.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::session {
@@ -24,8 +25,7 @@ namespace sluice::session {
 struct Training {
   plan::Plan plan;
   shard::OptimizerSpec update;
-  std::vector<strategy::TensorMemory> memory;               // by TensorId; empty at a rank that only serves
-  std::vector<std::span<const std::byte>> firstParameters;  // by TensorId; empty for mean gradients
+  std::vector<strategy::TensorMemory> memory;  // by TensorId; empty at a rank that only serves
 };
 
 class Trainer final : public fabric::Receiver {
@@ -33,7 +33,9 @@ class Trainer final : public fabric::Receiver {
   // Makes the fabric, given who receives. What arrives before the strategy is there waits at its sender.
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
 
-  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory stays where it is.
+  // Where the update publishes parameters, all ranks begin with those of the lowest worker.
+  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory stays where it is,
+  // and is not touched while this runs.
   static Result<std::unique_ptr<Trainer>> start(Training training, const Config& config,
                                                 plan::StageObserver* observer, const MakeFabric& makeFabric);
 
@@ -48,11 +50,15 @@ class Trainer final : public fabric::Receiver {
   Status waitAll() { return gates_.waitAll(); }
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
 
+  // The root's bytes in everybody's `data`. Every rank calls it, in the same order.
+  Status broadcast(Rank root, std::span<std::byte> data);
+
   // For the update on servers, from the next step on. Every rank says the same.
   Status setHyperparameters(std::vector<double> values);
 
-  // Ends in good order: waits for every gate, sends what is queued, says goodbye.
-  Status leave();
+  // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other ranks have got
+  // that far too (until then they may need this one as a server), and says goodbye.
+  Status leave(const std::function<Status()>& everybodyIsDone);
 
   strategy::Statistics statistics();
   fabric::Counters counters() const { return fabric_->counters(); }
@@ -65,7 +71,9 @@ class Trainer final : public fabric::Receiver {
  private:
   Trainer(Training training, const Config& config, plan::StageObserver* observer);
 
-  Status makeStrategy();
+  Status begin();
+  Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
+  void resumeHeldBack();
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);
 
@@ -73,11 +81,13 @@ class Trainer final : public fabric::Receiver {
   const Config& config_;
   plan::StageObserver* const observer_;
   gate::Gates gates_;
-  std::unique_ptr<strategy::Strategy> strategy_;  // declared before the fabric, so that it goes after it
+  // Declared before the fabric, so that they go after it: its last completions find them alive.
+  std::unique_ptr<Broadcast> broadcast_;
+  std::unique_ptr<strategy::Strategy> strategy_;
   std::unique_ptr<fabric::Fabric> fabric_;
 
   // Loop only.
-  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before the strategy was there
+  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
   std::vector<TimerId> goodbyes_;                     // run expectEndAfter()
   bool isEnding_ = false;
 };

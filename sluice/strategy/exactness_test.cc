@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/options.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/test_numbers.h>
 #include <sluice/strategy/stepped_world.h>
@@ -79,7 +80,8 @@ void expectExact(const Case& c) {
   spec.model = modelFor(c);
   spec.roles = plan::parseRoles(c.servers, c.world).value();
   spec.strategy = c.algorithm;
-  ASSERT_TRUE(findAlgorithm(c.algorithm).value()->choose(config, spec).isOk());
+  const Algorithm& algorithm = *findAlgorithm(c.algorithm).value();
+  ASSERT_TRUE(algorithm.choose(config, spec).isOk());
   const plan::Plan plan = plan::Plan::make(std::move(spec)).value();
 
   kernel::TestNumbers numbers(c.world * 1000 + c.sliceElements);
@@ -92,7 +94,7 @@ void expectExact(const Case& c) {
   fabric::LoopbackHub hub(c.world);
   std::vector<std::unique_ptr<SteppedRank>> ranks;
   for (uint32_t r = 0; r < c.world; ++r) {
-    ranks.push_back(std::make_unique<SteppedRank>(plan, Rank{r}, update, parameters, config, hub));
+    ranks.push_back(std::make_unique<SteppedRank>(plan, Rank{r}, update, parameters, config, hub, algorithm));
   }
   std::mt19937 random(c.world);
   const auto tensors = static_cast<uint32_t>(plan.model().tensors.size());

@@ -1,6 +1,7 @@
 // Priority-based parameter propagation as published: slices dealt to the servers in turn, the layer that the
 // next forward pass needs first goes first, and results are sent back at once. One window over all
 // destinations bounds what is with the network.
+#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/parameter_server.h>
 

@@ -1,5 +1,6 @@
 // P3 without its priorities: small slices dealt to the servers in turn, first come first served, results sent
 // back at once. Shows what slicing alone buys.
+#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/parameter_server.h>
 

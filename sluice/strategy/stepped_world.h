@@ -19,7 +19,8 @@ namespace sluice::strategy {
 class SteppedRank final : public fabric::Receiver {
  public:
   SteppedRank(const plan::Plan& plan, Rank rank, const shard::OptimizerSpec& update,
-              std::vector<std::vector<std::byte>> parameters, const Config& config, fabric::LoopbackHub& hub)
+              std::vector<std::vector<std::byte>> parameters, const Config& config, fabric::LoopbackHub& hub,
+              const Algorithm& algorithm)
       : parameters_(std::move(parameters)), isWorker_(plan.roles().isWorker(rank)) {
     std::vector<std::string> names;
     std::vector<std::span<const std::byte>> first;
@@ -34,16 +35,15 @@ class SteppedRank final : public fabric::Receiver {
     }
     gates_ = std::make_unique<gate::Gates>(std::move(names), gate::WaitOptions{}, [](auto...) {});
     fabric_ = hub.join(rank, loop_, *this);
-    const auto algorithm = findAlgorithm(plan.spec().strategy).value();
     strategy_ = algorithm
-                    ->make({.plan = plan,
-                            .fabric = *fabric_,
-                            .gates = *gates_,
-                            .memory = memory_,
-                            .update = update,
-                            .parameters = first,
-                            .config = config,
-                            .observer = nullptr})
+                    .make({.plan = plan,
+                           .fabric = *fabric_,
+                           .gates = *gates_,
+                           .memory = memory_,
+                           .update = update,
+                           .parameters = first,
+                           .config = config,
+                           .observer = nullptr})
                     .value();
   }
   ~SteppedRank() override {

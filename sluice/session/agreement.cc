@@ -1,0 +1,60 @@
+#include <sluice/session/agreement.h>
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sluice::session {
+namespace {
+
+constexpr size_t kNoteBytes = size_t{32} << 10;  // a store's values are small; a spec may be longer
+
+std::string textOf(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Status tellSpec(const plan::PlanSpec& spec, const std::string& key, Job& job) {
+  const std::string text = textOf(plan::serialise(spec));
+  const size_t notes = (text.size() + kNoteBytes - 1) / kNoteBytes;
+  SLUICE_RETURN_IF_ERROR(job.set(key + "/notes", std::to_string(notes)));
+  for (size_t n = 0; n < notes; ++n) {
+    SLUICE_RETURN_IF_ERROR(job.set(fmt::format("{}/{}", key, n), text.substr(n * kNoteBytes, kNoteBytes)));
+  }
+  return base::ok();
+}
+
+Result<plan::PlanSpec> hearSpec(const std::string& key, Job& job) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string count, job.get(key + "/notes"));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t notes, base::parseInteger(count));
+  std::string text;
+  for (int64_t n = 0; n < notes; ++n) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string note, job.get(fmt::format("{}/{}", key, n)));
+    text += note;
+  }
+  return plan::deserialise(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+Status agreeOn(const plan::Plan& plan, const std::string& name, Job& job) {
+  const std::string key = "plan/" + name;
+  SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather(key + "/hash", plan::toHex(plan.hash())));
+  if (std::ranges::all_of(hashes, [&](const auto& hash) { return hash == hashes.front(); }))
+    return base::ok();
+
+  // Rank 0 shows what it has; whoever has something else says what differs; everybody hears it.
+  const std::string specKey = key + "/spec";
+  std::string difference;
+  if (job.rank() == Rank{0}) {
+    SLUICE_RETURN_IF_ERROR(tellSpec(plan.spec(), specKey, job));
+  } else if (plan::toHex(plan.hash()) != hashes.front()) {
+    SLUICE_ASSIGN_OR_RETURN(const auto theirs, hearSpec(specKey, job));
+    difference = fmt::format("rank {}: {}", job.rank(), firstDifference(plan.spec(), theirs, Rank{0}));
+  }
+  SLUICE_ASSIGN_OR_RETURN(const auto differences, job.gather(key + "/difference", difference));
+  const auto first = std::ranges::find_if(differences, [](const auto& text) { return !text.empty(); });
+  return {Code::kInvalidArgument, fmt::format("the ranks do not train the same thing: {}",
+                                              first == differences.end() ? "?" : *first)};
+}
+
+}  // namespace sluice::session

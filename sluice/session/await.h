@@ -1,0 +1,26 @@
+// From callbacks on the loop to a thread that waits.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <memory>
+
+#include <sluice/base/check.h>
+#include <sluice/base/loop.h>
+#include <sluice/base/status.h>
+
+namespace sluice::session {
+
+// Runs `start` on the loop with a completion, and waits until that has been called. The operation has an end
+// of its own (a timeout, a lost peer); so has the wait. REQUIRES: not on the loop.
+template <typename T, typename Start>
+Result<T> await(Loop& loop, Start&& start) {
+  SLUICE_CHECK(!loop.inLoop());
+  auto promise = std::make_shared<std::promise<Result<T>>>();
+  auto result = promise->get_future();
+  loop.post([promise, &start] { start([promise](Result<T> got) { promise->set_value(std::move(got)); }); });
+  promise.reset();
+  return result.get();
+}
+
+}  // namespace sluice::session

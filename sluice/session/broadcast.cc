@@ -1,0 +1,117 @@
+#include <sluice/session/broadcast.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+
+namespace sluice::session {
+namespace {
+
+// Large enough to cost little, small enough that a rank passes one on while the next one comes.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+uint32_t piecesOf(size_t bytes) {
+  return static_cast<uint32_t>((bytes + kPieceBytes - 1) / kPieceBytes);
+}
+
+}  // namespace
+
+void Broadcast::start(Rank root, std::span<std::byte> data, fabric::Done done) {
+  SLUICE_DCHECK(fabric_.loop().inLoop());
+  const uint64_t sequence = nextSequence_++;
+  const uint32_t pieces = piecesOf(data.size());
+  const bool isRoot = root == fabric_.rank();
+  const size_t left = pieces * (childrenOf(root).size() + (isRoot ? 0 : 1));
+  underway_.emplace(sequence, Underway{root, data, std::move(done), left});
+  if (isRoot) {
+    for (uint32_t number = 0; number < pieces; ++number) forward(sequence, number);
+  }
+  if (left == 0) {
+    auto node = underway_.extract(sequence);
+    node.mapped().done(base::ok());
+  }
+  for (const Rank from : std::exchange(heldBack_, {})) fabric_.resume(from, kBroadcastLane);
+}
+
+Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& header) {
+  const uint64_t sequence = index(header.step);
+  const auto refuse = [&](std::string_view why) {
+    return Status(Code::kRefused, fmt::format("broadcast {} from rank {}: {}", sequence, from, why));
+  };
+  if (sequence >= nextSequence_) {
+    heldBack_.insert(from);
+    return fabric::Landing::later();
+  }
+  const auto found = underway_.find(sequence);
+  if (found == underway_.end()) return refuse("it has ended");
+  const Underway& here = found->second;
+  const uint32_t number = index(header.slice);
+  const uint32_t position = positionOf(fabric_.rank(), here.root);
+  if (position == 0 || from != rankAt((position - 1) / 2, here.root))
+    return refuse("not from the rank above");
+  if (number >= piecesOf(here.data.size())) return refuse("no such piece");
+  const auto place = piece(here, number);
+  if (header.length != place.size()) return refuse("not the length that is expected here");
+  return fabric::Landing{{place.data(), place.size()}, [this, sequence, number](const Status& status) {
+                           if (!status.isOk()) return fail(status);
+                           forward(sequence, number);
+                           finished(sequence);
+                         }};
+}
+
+void Broadcast::forward(uint64_t sequence, uint32_t number) {
+  const auto found = underway_.find(sequence);
+  if (found == underway_.end()) return;  // it has failed meanwhile
+  const auto payload = piece(found->second, number);
+  const fabric::Message message{.step = Step{sequence},
+                                .slice = SliceId{number},
+                                .stage = plan::Stage::kApplied,
+                                .dtype = DType::kBytes};
+  for (const Rank child : childrenOf(found->second.root)) {
+    fabric_.send(child, kBroadcastLane, message, {payload.data(), payload.size()},
+                 [this, sequence](const Status& status) {
+                   if (!status.isOk()) return fail(status);
+                   finished(sequence);
+                 });
+  }
+}
+
+void Broadcast::finished(uint64_t sequence) {
+  const auto found = underway_.find(sequence);
+  if (found == underway_.end() || --found->second.left > 0) return;
+  auto node = underway_.extract(found);
+  node.mapped().done(base::ok());
+}
+
+void Broadcast::fail(const Status& why) {
+  for (auto& [sequence, underway] : std::exchange(underway_, {})) underway.done(why);
+}
+
+std::span<std::byte> Broadcast::piece(const Underway& underway, uint32_t number) const {
+  const size_t offset = number * kPieceBytes;
+  return underway.data.subspan(offset, std::min(kPieceBytes, underway.data.size() - offset));
+}
+
+uint32_t Broadcast::positionOf(Rank rank, Rank root) const {
+  const auto size = static_cast<uint32_t>(fabric_.worldSize());
+  return (index(rank) + size - index(root)) % size;
+}
+
+Rank Broadcast::rankAt(uint32_t position, Rank root) const {
+  return Rank{(position + index(root)) % static_cast<uint32_t>(fabric_.worldSize())};
+}
+
+std::vector<Rank> Broadcast::childrenOf(Rank root) const {
+  std::vector<Rank> children;
+  const uint32_t position = positionOf(fabric_.rank(), root);
+  for (const uint32_t child : {2 * position + 1, 2 * position + 2}) {
+    if (child < fabric_.worldSize()) children.push_back(rankAt(child, root));
+  }
+  return children;
+}
+
+}  // namespace sluice::session

@@ -1,0 +1,90 @@
+#include <sluice/session/broadcast.h>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <sluice/base/manual_loop.h>
+#include <sluice/fabric/loopback/loopback_fabric.h>
+
+namespace sluice::session {
+namespace {
+
+class Member final : public fabric::Receiver {
+ public:
+  Member(fabric::LoopbackHub& hub, Rank rank, base::ManualLoop& loop)
+      : loop_(loop), fabric_(hub.join(rank, loop, *this)), broadcast_(*fabric_) {}
+  ~Member() override {
+    loop_.post([this] { fabric_.reset(); });
+    loop_.runReady();
+  }
+  void start(Rank root, std::vector<std::byte>& data) {
+    loop_.post([this, root, &data] {
+      broadcast_.start(root, data, [this](const Status& status) { endings.push_back(status); });
+    });
+  }
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+    EXPECT_EQ(lane, kBroadcastLane);
+    return broadcast_.onMessage(from, header);
+  }
+  void onPeerLost(Rank, const Status& why) override { broadcast_.fail(why); }
+  void onPeerLeft(Rank) override {}
+
+  std::vector<Status> endings;
+
+ private:
+  base::ManualLoop& loop_;
+  std::unique_ptr<fabric::Fabric> fabric_;
+  Broadcast broadcast_;
+};
+
+std::vector<std::byte> fill(size_t bytes, uint32_t seed) {
+  std::vector<std::byte> data(bytes);
+  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(seed + i / 3);
+  return data;
+}
+
+TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
+  for (const uint32_t world : {1U, 2U, 3U, 4U, 7U}) {
+    base::ManualLoop loop;
+    fabric::LoopbackHub hub(world);
+    std::vector<std::unique_ptr<Member>> members;
+    for (uint32_t r = 0; r < world; ++r) members.push_back(std::make_unique<Member>(hub, Rank{r}, loop));
+    // Two broadcasts at once; the second of more than one piece; one of nothing.
+    const std::vector<size_t> sizes{10, (size_t{1} << 20) + 17, 0};
+    for (uint32_t root = 0; root < world; ++root) {
+      std::vector<std::vector<std::vector<std::byte>>> data(world);
+      for (uint32_t r = 0; r < world; ++r) {
+        const uint32_t late = (r + root + 1) % world;  // others call before the root does
+        for (size_t b = 0; b < sizes.size(); ++b) data[late].push_back(fill(sizes[b], late * 10 + b));
+        for (auto& bytes : data[late]) members[late]->start(Rank{root}, bytes);
+        loop.runReady();
+      }
+      for (uint32_t r = 0; r < world; ++r) {
+        for (size_t b = 0; b < sizes.size(); ++b) EXPECT_EQ(data[r][b], fill(sizes[b], root * 10 + b));
+        EXPECT_EQ(members[r]->endings.size(), (root + 1) * sizes.size());
+        EXPECT_TRUE(std::ranges::all_of(members[r]->endings, &Status::isOk));
+      }
+    }
+  }
+}
+
+TEST(Broadcast, ALossEndsItOnce) {
+  base::ManualLoop loop;
+  fabric::LoopbackHub hub(2);
+  auto lost = std::make_unique<Member>(hub, Rank{0}, loop);
+  Member waiting(hub, Rank{1}, loop);
+  auto data = fill(10, 0);
+  waiting.start(Rank{0}, data);
+  loop.runReady();
+  EXPECT_TRUE(waiting.endings.empty());
+  waiting.onPeerLost(Rank{0}, {Code::kPeerLost, "rank 0 is lost"});
+  waiting.onPeerLost(Rank{0}, {Code::kPeerLost, "an echo"});
+  ASSERT_EQ(waiting.endings.size(), 1U);
+  EXPECT_EQ(waiting.endings[0].message(), "rank 0 is lost");
+}
+
+}  // namespace
+}  // namespace sluice::session

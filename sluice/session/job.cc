@@ -1,0 +1,91 @@
+#include <sluice/session/job.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include <sluice/base/options.h>
+#include <sluice/fabric/common.h>
+#include <sluice/secret/key_file.h>
+#include <sluice/session/await.h>
+
+namespace sluice::session {
+namespace {
+
+// How long rank 0 stays for the others' last words.
+constexpr auto kLastWords = std::chrono::seconds(5);
+
+bool wasLaunched(const Config::Values& environment) {
+  constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& environment) {
+  rendezvous::Launch launch;
+  if (wasLaunched(environment)) {
+    SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
+  std::unique_ptr<Job> job(new Job(std::move(config), std::move(launch), std::move(key)));
+  if (job->worldSize() == 1) return job;
+
+  Status started;
+  fabric::runAndWait(job->loop(), [&] {
+    auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_,
+                                                 rendezvous::Agreement(job->config_, job->worldSize()));
+    if (meeting.isOk()) {
+      job->rendezvous_ = *std::move(meeting);
+    } else {
+      started = meeting.status();
+    }
+  });
+  SLUICE_RETURN_IF_ERROR(started);
+  const auto everybody = await<std::vector<std::string>>(
+      job->loop(), [&](auto got) { job->rendezvous_->join("", std::move(got)); });
+  SLUICE_RETURN_IF_ERROR(everybody.status());
+  return job;
+}
+
+Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key)
+    : config_(std::move(config)), launch_(std::move(launch)), key_(std::move(key)), thread_("sluice") {}
+
+Job::~Job() {
+  if (rendezvous_ == nullptr) return;
+  (void)await<bool>(
+      loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
+  fabric::runAndWait(loop(), [this] { rendezvous_.reset(); });
+}
+
+Address Job::address() const {
+  return rendezvous_ == nullptr ? Address::loopback(0) : rendezvous_->interface().address;
+}
+
+Result<std::vector<std::string>> Job::gather(const std::string& key, const std::string& value) {
+  return gather(key, value, config_.duration(option::kRendezvousTimeout));
+}
+
+Result<std::vector<std::string>> Job::gather(const std::string& key, const std::string& value,
+                                             Duration atMost) {
+  if (rendezvous_ == nullptr) return std::vector<std::string>{value};
+  return await<std::vector<std::string>>(
+      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); });
+}
+
+Status Job::set(const std::string& key, const std::string& value) {
+  const auto done = await<bool>(loop(), [&](auto got) {
+    rendezvous_->store().set(key, value, [got = std::move(got)](const Status& status) {
+      got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
+    });
+  });
+  return done.status();
+}
+
+Result<std::string> Job::get(const std::string& key) {
+  return await<std::string>(loop(), [&](auto got) {
+    rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout), std::move(got));
+  });
+}
+
+}  // namespace sluice::session

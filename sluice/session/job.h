@@ -1,0 +1,53 @@
+// This process's place in the job: who it is, how the others are reached, and a loop for everything that
+// waits on the network. One per process; sessions (session.h) train models in it.
+//
+// Thread safety: after join(), any thread but the loop's own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/plan/ids.h>
+#include <sluice/rendezvous/rendezvous.h>
+#include <sluice/secret/job_key.h>
+
+namespace sluice::session {
+
+class Job final {
+ public:
+  // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment` says;
+  // without any launcher the job is this one process. Returns when everybody is here, or why not.
+  static Result<std::unique_ptr<Job>> join(Config config, const Config::Values& environment);
+  ~Job();
+
+  Rank rank() const { return launch_.rank; }
+  uint32_t worldSize() const { return launch_.worldSize; }
+  const Config& config() const { return config_; }
+  base::EpollLoop& loop() { return thread_.loop(); }
+  const secret::JobKey& key() const { return key_; }
+
+  // The address, without a port, at which the others reach this rank; loopback in a job of one.
+  Address address() const;
+
+  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank calls it.
+  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value, Duration atMost);
+  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
+
+  // Leaves a note for the others, and waits for one.
+  Status set(const std::string& key, const std::string& value);
+  Result<std::string> get(const std::string& key);
+
+ private:
+  Job(Config config, rendezvous::Launch launch, secret::JobKey key);
+
+  const Config config_;
+  const rendezvous::Launch launch_;
+  const secret::JobKey key_;
+  base::LoopThread thread_;
+  std::unique_ptr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
+};
+
+}  // namespace sluice::session

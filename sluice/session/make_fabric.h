@@ -1,0 +1,16 @@
+// The fabric that the configuration asks for, connected to the fabrics of all other ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <sluice/fabric/fabric.h>
+#include <sluice/session/job.h>
+
+namespace sluice::session {
+
+// Every rank calls it with the same `name`.
+Result<std::unique_ptr<fabric::Fabric>> makeFabric(Job& job, const std::string& name,
+                                                   fabric::Receiver& receiver);
+
+}  // namespace sluice::session

@@ -1,0 +1,65 @@
+// The public C++ API: one model, trained together with the other ranks of the job.
+//
+//   auto job = Job::join(config, base::processEnvironment()).value();
+//   auto session = Session::open(*job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"}).value();
+//   for (...) {
+//     for (TensorId t : forwardOrder) { session->wait(t); forward(t); }      // each layer waits for its own
+//     for (TensorId t : backwardOrder) { backward(t); session->gradientReady(t); }
+//   }
+//   session->leave();
+//
+// gradientReady() returns at once. wait(t) returns when what the next forward pass needs of tensor t is here:
+// with an update on the servers the new parameters, with "mean-gradient" the mean over all workers.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/session/job.h>
+#include <sluice/session/trainer.h>
+
+namespace sluice::session {
+
+struct Request {
+  plan::Model model;                           // tensors in forward order; the same on every rank
+  std::vector<strategy::TensorMemory> memory;  // by tensor; may be empty at a rank that only serves
+  std::string update = "mean-gradient";        // what servers do with the mean: shard/optimizer_spec.h
+  std::string name = "model";                  // tells several sessions of one job apart
+  plan::StageObserver* observer = nullptr;
+};
+
+class Session final {
+ public:
+  // Returns when every rank has opened its own and all agree on the plan, or why not.
+  // REQUIRES: `job`, the observer and the tensors' memory outlive the session.
+  static Result<std::unique_ptr<Session>> open(Job& job, Request request);
+
+  void gradientReady(TensorId tensor) { trainer_->gradientReady(tensor); }
+  Status wait(TensorId tensor) { return trainer_->wait(tensor); }
+  Status waitAll() { return trainer_->waitAll(); }
+  bool isReady(TensorId tensor) const { return trainer_->isReady(tensor); }
+  Status setHyperparameters(std::vector<double> values) {
+    return trainer_->setHyperparameters(std::move(values));
+  }
+  Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
+
+  // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A
+  // rank that only serves calls it at once, and so serves until the workers are done.
+  Status leave();
+
+  bool isWorker() const;
+  const plan::Plan& plan() const { return trainer_->plan(); }
+  strategy::Statistics statistics() { return trainer_->statistics(); }
+  fabric::Counters counters() const { return trainer_->counters(); }
+
+ private:
+  Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer)
+      : job_(job), name_(std::move(name)), trainer_(std::move(trainer)) {}
+
+  Job& job_;
+  const std::string name_;
+  const std::unique_ptr<Trainer> trainer_;
+};
+
+}  // namespace sluice::session

@@ -1,0 +1,169 @@
+#include <sluice/session/trainer.h>
+
+#include <barrier>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include <sluice/base/epoll_loop.h>
+#include <sluice/base/options.h>
+#include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/strategy/algorithms.h>
+
+namespace sluice::session {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One rank of a job whose ranks are threads.
+struct TestRank {
+  std::vector<std::vector<float>> parameters{{1, 2, 3}, {4, 5}};
+  std::vector<std::vector<float>> gradients{{0, 0, 0}, {0, 0}};
+  base::LoopThread thread{"rank"};
+  std::unique_ptr<Trainer> trainer;
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  void start(uint32_t world, const std::string& update, const std::string& servers = "all") {
+    hub_ = std::make_unique<fabric::LoopbackHub>(world);
+    ASSERT_TRUE(config_.set(option::kStallS, "50ms").isOk());
+    everybody_ = std::make_unique<std::barrier<>>(world);
+    for (uint32_t r = 0; r < world; ++r) ranks_.push_back(std::make_unique<TestRank>());
+    // A start waits for the others' starts, so each has its own thread.
+    onEveryRank([&](uint32_t r) {
+      TestRank& rank = *ranks_[r];
+      rank.parameters[0][0] = firstParameter_(r);
+      plan::PlanSpec spec;
+      spec.model.tensors = {{"w", 3, DType::kF32}, {"b", 2, DType::kF32}};
+      spec.roles = plan::parseRoles(servers, world).value();
+      spec.strategy = "p3";
+      ASSERT_TRUE(strategy::findAlgorithm("p3").value()->choose(config_, spec).isOk());
+      Training training{plan::Plan::make(spec).value(), shard::parseOptimizerSpec(update).value(), {}};
+      if (spec.roles.isWorker(Rank{r})) {
+        for (size_t t = 0; t < 2; ++t) {
+          training.memory.push_back({std::as_bytes(std::span(rank.gradients[t])),
+                                     std::as_writable_bytes(std::span(rank.parameters[t]))});
+        }
+      }
+      auto trainer = Trainer::start(std::move(training), config_, nullptr, [&](fabric::Receiver& receiver) {
+        auto fabric = hub_->join(Rank{r}, rank.thread.loop(), receiver);
+        everybody_->arrive_and_wait();  // nobody sends before all are there
+        return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
+      });
+      ASSERT_TRUE(trainer.isOk()) << trainer.status().toString();
+      rank.trainer = *std::move(trainer);
+    });
+  }
+  void TearDown() override {
+    for (auto& rank : ranks_) rank->trainer.reset();
+  }
+
+  void onEveryRank(const std::function<void(uint32_t)>& task) {
+    std::vector<std::thread> threads;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) threads.emplace_back([&, r] { task(r); });
+    for (auto& thread : threads) thread.join();
+  }
+
+  std::function<Status()> everybody() {
+    return [this] {
+      everybody_->arrive_and_wait();
+      return base::ok();
+    };
+  }
+
+  void makeGradient(uint32_t r, uint32_t tensor, float value) {
+    std::ranges::fill(ranks_[r]->gradients[tensor], value);
+    ranks_[r]->trainer->gradientReady(TensorId{tensor});
+  }
+
+  Config config_;
+  std::function<float(uint32_t)> firstParameter_ = [](uint32_t) { return 1.0F; };
+  std::unique_ptr<fabric::LoopbackHub> hub_;
+  std::unique_ptr<std::barrier<>> everybody_;
+  std::vector<std::unique_ptr<TestRank>> ranks_;
+};
+
+TEST_F(TrainerTest, TrainsAndLeavesInGoodOrder) {
+  start(3, "sgd:lr=1");
+  onEveryRank([&](uint32_t r) {
+    for (int step = 0; step < 5; ++step) {
+      for (const uint32_t t : {0U, 1U}) EXPECT_TRUE(ranks_[r]->trainer->wait(TensorId{t}).isOk());
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, static_cast<float>(r));  // the mean is 1
+    }
+    EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
+  });
+  for (const auto& rank : ranks_) {
+    EXPECT_EQ(rank->parameters[0], (std::vector<float>{-4, -3, -2}));
+    EXPECT_EQ(rank->parameters[1], (std::vector<float>{-1, 0}));
+  }
+}
+
+TEST_F(TrainerTest, BroadcastsOneRanksBytes) {
+  start(2, "mean-gradient");
+  onEveryRank([&](uint32_t r) {
+    auto& data = ranks_[r]->gradients[0];
+    std::ranges::fill(data, static_cast<float>(r + 7));
+    EXPECT_TRUE(ranks_[r]->trainer->broadcast(Rank{1}, std::as_writable_bytes(std::span(data))).isOk());
+    EXPECT_EQ(data, (std::vector<float>{8, 8, 8}));
+  });
+}
+
+TEST_F(TrainerTest, EverybodyBeginsWithTheLowestWorkersParameters) {
+  firstParameter_ = [](uint32_t r) { return static_cast<float>(10 * (r + 1)); };
+  start(3, "sgd:lr=1");
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->parameters[0], (std::vector<float>{10, 2, 3}));
+}
+
+TEST_F(TrainerTest, ARankThatOnlyServesHasNothingToDoButLeave) {
+  start(3, "sgd:lr=1", "dedicated:1");
+  onEveryRank([&](uint32_t r) {
+    if (r < 2) {
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+    }
+    EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
+  });
+  EXPECT_EQ(ranks_[1]->parameters[0], (std::vector<float>{0, 1, 2}));
+}
+
+TEST_F(TrainerTest, HyperparametersChangeFromStepToStep) {
+  start(2, "sgd:lr=1");
+  onEveryRank([&](uint32_t r) {
+    for (const double rate : {1.0, 0.5, 0.25}) {
+      auto values = shard::parseOptimizerSpec("sgd").value().values;
+      values[0] = rate;
+      EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+      EXPECT_TRUE(ranks_[r]->trainer->waitAll().isOk());
+    }
+  });
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->parameters[1], (std::vector<float>{2.25, 3.25}));
+}
+
+TEST_F(TrainerTest, ALostRankEndsEveryWaitByName) {
+  start(3, "mean-gradient");
+  onEveryRank([&](uint32_t r) {
+    if (r == 1) return ranks_[r]->trainer.reset();  // no goodbye
+    for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+    const Status status = ranks_[r]->trainer->waitAll();
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  });
+}
+
+TEST_F(TrainerTest, ARankThatLeavesTooEarlyIsNamed) {
+  start(2, "mean-gradient");
+  onEveryRank([&](uint32_t r) {
+    if (r == 1) {
+      EXPECT_TRUE(ranks_[r]->trainer->leave([] { return base::ok(); }).isOk());
+      return;
+    }
+    for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+    const Status status = ranks_[r]->trainer->waitAll();
+    EXPECT_FALSE(status.isOk());
+    EXPECT_NE(status.message().find("rank 1 has"), std::string::npos) << status.message();
+  });
+}
+
+}  // namespace
+}  // namespace sluice::session
