@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/options.h>
 #include <sluice/base/text.h>
 
 namespace sluice::base {

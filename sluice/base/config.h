@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/options.h>
+#include <sluice/base/option.h>
 #include <sluice/base/status.h>
 #include <sluice/base/units.h>
 

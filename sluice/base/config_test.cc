@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/options.h>
+
 namespace sluice::base {
 namespace {
 

@@ -6,22 +6,11 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <string_view>
 
+#include <sluice/base/option.h>
+
 namespace sluice::base {
-
-enum class Kind { kText, kInteger, kNumber, kSwitch, kDuration, kBytes, kRate, kChoice };
-
-struct Option {
-  std::string_view name;
-  Kind kind;
-  std::string_view fallback;      // as a user would write it
-  std::string_view help;          // one line
-  std::string_view choices = {};  // for kChoice: "fifo|priority"
-  bool secret = false;            // true iff the value must never be shown or logged
-  bool sameOnAllRanks = false;    // true iff ranks with different values cannot work together
-};
 
 // Add an option here and in kAll in options.cc.
 namespace option {
@@ -68,9 +57,6 @@ inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
 
 std::span<const Option* const> allOptions();  // sorted by name
 const Option* findOption(std::string_view name);
-
-std::string environmentName(const Option& option);  // "stall-after" -> "SLUICE_STALL_AFTER"
-std::string_view kindName(Kind kind);               // "duration", for help and tables
 
 }  // namespace sluice::base
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/options.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>

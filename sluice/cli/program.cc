@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
+#include <sluice/base/options.h>
 #include <sluice/base/text.h>
 
 namespace sluice::cli {

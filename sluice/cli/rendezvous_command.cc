@@ -11,6 +11,7 @@
 
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/log.h>
+#include <sluice/base/options.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/secret/digest.h>
 

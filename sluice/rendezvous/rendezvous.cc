@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
+#include <sluice/base/options.h>
 #include <sluice/rendezvous/local_store.h>
 #include <sluice/rendezvous/remote_store.h>
 #include <sluice/rendezvous/server.h>

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/fd.h>
+#include <sluice/base/options.h>
 #include <sluice/secret/sodium.h>
 
 namespace sluice::secret {

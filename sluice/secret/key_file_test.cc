@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/options.h>
+
 namespace sluice::secret {
 namespace {
 

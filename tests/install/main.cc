@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/config.h>
+#include <sluice/base/options.h>
 #include <sluice/plan/ids.h>
 
 int main() {

@@ -1,0 +1,25 @@
+// What an option is. options.h declares them all; config.h reads their values. Apart from the list, so that a
+// new option does not rebuild everything that reads one.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sluice::base {
+
+enum class Kind { kText, kInteger, kNumber, kSwitch, kDuration, kBytes, kRate, kChoice };
+
+struct Option {
+  std::string_view name;
+  Kind kind;
+  std::string_view fallback;      // as a user would write it
+  std::string_view help;          // one line
+  std::string_view choices = {};  // for kChoice: "fifo|priority"
+  bool secret = false;            // true iff the value must never be shown or logged
+  bool sameOnAllRanks = false;    // true iff ranks with different values cannot work together
+};
+
+std::string environmentName(const Option& option);  // "stall-after" -> "SLUICE_STALL_AFTER"
+std::string_view kindName(Kind kind);               // "duration", for help and tables
+
+}  // namespace sluice::base
