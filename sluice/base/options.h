@@ -51,6 +51,12 @@ inline constexpr Option kSliceElements{"slice-elements", Kind::kInteger, "50000"
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kTrustedNetwork{
+    "trusted-network", Kind::kSwitch, "off",
+    "Only this job's hosts can reach each other, so that the UCX engine may start (docs/fabric.md says why)"};
+inline constexpr Option kUcxTransports{
+    "ucx-transports", Kind::kText, "tcp",
+    "What the UCX engine may use, as UCX_TLS takes it: tcp, or rc,ud,tcp, or sm,tcp"};
 inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
                                      "Give up a step that has not ended by then"};
 }  // namespace option

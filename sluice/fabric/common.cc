@@ -27,6 +27,9 @@ Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstB
   if (wire::has(message.flags, wire::Flags::kGoodbye)) {
     return {Code::kInvalidArgument, "a goodbye is said by close(), not by send()"};
   }
+  if (wire::has(message.flags, wire::Flags::kTaken)) {
+    return {Code::kInvalidArgument, "acknowledgements are the fabric's own"};
+  }
   if (!wire::has(message.flags, wire::Flags::kEncoded) && payload.bytes % plan::sizeOf(message.dtype) != 0) {
     return {Code::kInvalidArgument,
             fmt::format("{} bytes are not a whole number of {}", payload.bytes, plan::name(message.dtype))};

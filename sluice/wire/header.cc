@@ -52,8 +52,8 @@ static_assert(kHeaderBytes == kCheckAt + kCheckBytes);
 static_assert(std::endian::native == std::endian::little, "put() and get() copy numbers as they lie");
 
 constexpr uint32_t kMagic = 0x43554c53;  // "SLUC"
-constexpr uint16_t kKnownFlags =
-    static_cast<uint16_t>(Flags::kGoodbye | Flags::kHeartbeat | Flags::kEncoded | Flags::kFree);
+constexpr uint16_t kKnownFlags = static_cast<uint16_t>(Flags::kGoodbye | Flags::kHeartbeat | Flags::kEncoded |
+                                                       Flags::kTaken | Flags::kFree);
 
 template <typename T>
 void put(HeaderBytes& bytes, size_t at, T value) {

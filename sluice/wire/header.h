@@ -31,6 +31,7 @@ enum class Flags : uint16_t {
   kGoodbye = 1 << 0,    // the last message of this lane: its sender closes in good order
   kHeartbeat = 1 << 1,  // only says that the sender lives
   kEncoded = 1 << 2,    // a codec made the payload: its length is not a multiple of the dtype's size
+  kTaken = 1 << 3,      // of an engine that acknowledges: all of the lane before `sequence` is taken
   kFree = 0xff00,       // the sender's own bits
 };
 constexpr Flags operator|(Flags a, Flags b) {

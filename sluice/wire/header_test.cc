@@ -107,7 +107,7 @@ TEST(Header, EveryFieldIsCheckedEvenUnderAGoodSeal) {
       {Drop::kWrongSource, setByte(12, 3)},    {Drop::kWrongDestination, setByte(44, 2)},
       {Drop::kWrongLane, setByte(42, 2)},      {Drop::kWrongLane, setByte(42, 200)},
       {Drop::kWrongEpoch, setByte(8, 3)},      {Drop::kWrongEpoch, setByte(8, 5)},
-      {Drop::kUnknownFlags, setByte(6, 8)},    {Drop::kUnknownStage, setByte(40, plan::kPath.size())},
+      {Drop::kUnknownFlags, setByte(6, 16)},   {Drop::kUnknownStage, setByte(40, plan::kPath.size())},
       {Drop::kUnknownStage, setByte(40, 255)}, {Drop::kUnknownDType, setByte(41, 5)},
       {Drop::kUnknownDType, setByte(41, 255)}, {Drop::kRaggedLength, setByte(48, 0xa1)},
       {Drop::kReserved, setByte(43, 1)},

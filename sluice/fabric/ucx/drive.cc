@@ -1,0 +1,69 @@
+// Progress and wake-ups. UCX's event descriptor speaks only after ucp_worker_arm(), and arming is refused
+// while there is something to do; so: progress until nothing moves, arm, and on refusal again. Whatever gives
+// UCX work afterwards (a send, an answer) asks for one more round, since it may have made events that the
+// armed descriptor does not tell.
+#include <utility>
+
+#include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
+#include <sluice/fabric/ucx/node.h>
+#include <sluice/fabric/ucx/ucs_status.h>
+
+namespace sluice::fabric::ucx {
+namespace {
+
+// Then the loop's other tasks have their turn, new sends among them.
+constexpr int kRoundsAtOnce = 32;
+
+}  // namespace
+
+void Node::driveSoon() {
+  if (std::exchange(isDriveDue_, true)) return;
+  loop_.post([self = shared_from_this()] { self->drive(); });
+}
+
+void Node::drive() {
+  SLUICE_DCHECK(loop_.inLoop());
+  const auto self = shared_from_this();  // what is told to the user may destroy the fabric
+  isDriveDue_ = false;
+  for (int round = 0; state_ != State::kEnded; ++round) {
+    if (round == kRoundsAtOnce) return driveSoon();
+    const bool moved = progress();
+    runNews();
+    if (moved || state_ == State::kEnded) continue;
+    tellAllTaken();
+    const ucs_status_t status = ucp_worker_arm(worker_->get());
+    if (status == UCS_OK) return;
+    SLUICE_CHECK(status == UCS_ERR_BUSY, ucs_status_string(status));
+  }
+}
+
+// True iff something moved.
+bool Node::progress() {
+  SLUICE_CHECK(!isInsideUcx_);
+  isInsideUcx_ = true;
+  const bool moved = ucp_worker_progress(worker_->get()) != 0;
+  isInsideUcx_ = false;
+  handleLeftovers();
+  sayGoodbyes();
+  endIfFlushed();
+  return moved;
+}
+
+void Node::handleLeftovers() {
+  for (const auto& [rank, lane] : std::exchange(contacts_, {})) endpoint(peer(rank), lane);
+  for (const Rank rank : std::exchange(farewells_, {})) peerLeft(peer(rank));
+  for (const auto& [rank, status] : std::exchange(broken_, {})) {
+    peerLost(peer(rank), fromUcs(status, "the connection broke"));
+  }
+}
+
+void Node::runNews() {
+  while (!news_.empty()) {
+    const Task next = std::move(news_.front());
+    news_.pop_front();
+    next();
+  }
+}
+
+}  // namespace sluice::fabric::ucx

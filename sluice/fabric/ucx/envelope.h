@@ -1,0 +1,48 @@
+// The header of an active message: the sealed wire header, and before it what the receiver must know to look
+// up what it expects. That part is a claim: wire::open() holds it against the sealed header. Pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include <sluice/wire/header.h>
+
+namespace sluice::fabric::ucx {
+
+struct Claim {
+  Rank source{};
+  uint64_t sequence = 0;
+};
+
+inline constexpr size_t kClaimBytes = sizeof(Rank) + sizeof(uint64_t);
+inline constexpr size_t kEnvelopeBytes = kClaimBytes + wire::kHeaderBytes;
+using Envelope = std::array<std::byte, kEnvelopeBytes>;
+
+inline Envelope sealEnvelope(const wire::Header& header, const secret::Key& key) {
+  Envelope envelope;
+  const wire::HeaderBytes sealed = wire::seal(header, key);
+  std::memcpy(envelope.data(), &header.source, sizeof header.source);
+  std::memcpy(envelope.data() + sizeof header.source, &header.sequence, sizeof header.sequence);
+  std::memcpy(envelope.data() + kClaimBytes, sealed.data(), sealed.size());
+  return envelope;
+}
+
+// Nothing if it cannot be an envelope at all.
+inline std::optional<Claim> readClaim(std::span<const std::byte> bytes) {
+  if (bytes.size() != kEnvelopeBytes) return std::nullopt;
+  Claim claim;
+  std::memcpy(&claim.source, bytes.data(), sizeof claim.source);
+  std::memcpy(&claim.sequence, bytes.data() + sizeof claim.source, sizeof claim.sequence);
+  return claim;
+}
+
+// REQUIRES: readClaim(bytes)
+inline std::span<const std::byte, wire::kHeaderBytes> sealedPart(std::span<const std::byte> bytes) {
+  return bytes.subspan<kClaimBytes, wire::kHeaderBytes>();
+}
+
+}  // namespace sluice::fabric::ucx

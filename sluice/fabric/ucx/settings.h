@@ -1,0 +1,20 @@
+// What UCX is told, and why. Used by handles.cc.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sluice/fabric/ucx/ucx_fabric.h>
+
+namespace sluice::fabric::ucx {
+
+struct Setting {
+  std::string name;  // as ucp_config_modify() takes it: UCX_TLS is "TLS", and UCX_TCP_PUT_ENABLE "PUT_ENABLE"
+  std::string value;
+};
+std::vector<Setting> settingsFor(const UcxOptions& options);
+
+// Whether the engine may start at all; the error says why not and what to type.
+Status checkTrusted(const UcxOptions& options);
+
+}  // namespace sluice::fabric::ucx

@@ -1,0 +1,89 @@
+#include <sluice/fabric/ucx/ucx_fabric.h>
+
+#include <optional>
+#include <utility>
+
+#include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
+#include <sluice/fabric/ucx/node.h>
+#include <sluice/fabric/ucx/settings.h>
+
+namespace sluice::fabric {
+namespace {
+
+using ucx::Node;
+
+class UcxFabric final : public Fabric {
+ public:
+  explicit UcxFabric(std::shared_ptr<Node> node) : node_(std::move(node)) {}
+  ~UcxFabric() override {
+    if (!node_->hasEnded()) runAndWait(node_->loop(), [node = node_] { node->abort(); });
+  }
+  UcxFabric(const UcxFabric&) = delete;
+  UcxFabric& operator=(const UcxFabric&) = delete;
+
+  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override {
+    node_->loop().post([node = node_, to, lane, message, payload, done = std::move(done)]() mutable {
+      node->send(to, lane, message, payload, std::move(done));
+    });
+  }
+  void close(Done done) override {
+    node_->loop().post([node = node_, done = std::move(done)]() mutable { node->close(std::move(done)); });
+  }
+  void resume(Rank from, Lane lane) override {
+    node_->loop().post([node = node_, from, lane] { node->resume(from, lane); });
+  }
+  void giveUp(Rank peer, Status why) override {
+    node_->loop().post([node = node_, peer, why = std::move(why)] { node->giveUp(peer, why); });
+  }
+  std::optional<TimePoint> lastHeard(Rank peer) const override { return node_->lastHeard(peer); }
+  Counters counters() const override { return node_->counters(); }
+  Rank rank() const override { return node_->rank(); }
+  size_t worldSize() const override { return node_->worldSize(); }
+  Loop& loop() const override { return node_->loop(); }
+
+ private:
+  const std::shared_ptr<Node> node_;
+};
+
+struct Opened {
+  std::shared_ptr<Node> node;
+  UcxAddress address;
+};
+
+Result<Opened> openFromLoop(const UcxOptions& options, base::EpollLoop& loop) {
+  SLUICE_ASSIGN_OR_RETURN(auto worker, ucx::Worker::open(options));
+  SLUICE_ASSIGN_OR_RETURN(auto address, worker->address());
+  SLUICE_ASSIGN_OR_RETURN(const int eventFd, worker->eventFd());
+  return Opened{std::make_shared<Node>(options, loop, std::move(worker), eventFd), std::move(address)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions& options, base::EpollLoop& loop) {
+  SLUICE_CHECK(index(options.rank) < options.worldSize, index(options.rank), options.worldSize);
+  SLUICE_RETURN_IF_ERROR(ucx::checkTrusted(options));
+  // On the loop's thread: UCX wants one thread for all that it does.
+  std::optional<Result<Opened>> opened;
+  runAndWait(loop, [&] { opened = openFromLoop(options, loop); });
+  if (!opened) return closedStatus();
+  if (!opened->isOk()) return opened->status();
+  return std::unique_ptr<UcxPort>(new UcxPort((*opened)->node, (*opened)->address));
+}
+
+UcxPort::UcxPort(std::shared_ptr<Node> node, UcxAddress address)
+    : node_(std::move(node)), address_(std::move(address)) {}
+
+UcxPort::~UcxPort() {
+  if (node_) runAndWait(node_->loop(), [node = node_] { node->abort(); });
+}
+
+std::unique_ptr<Fabric> UcxPort::start(Receiver& receiver, FindUcxAddress findAddress) {
+  SLUICE_CHECK(node_ != nullptr, "a port is started once");
+  node_->loop().post([node = node_, &receiver, findAddress = std::move(findAddress)]() mutable {
+    node->start(receiver, std::move(findAddress));
+  });
+  return std::make_unique<UcxFabric>(std::exchange(node_, nullptr));
+}
+
+}  // namespace sluice::fabric

@@ -1,0 +1,144 @@
+#include <sluice/fabric/ucx/ucx_fabric.h>
+
+#include <map>
+
+#include <sluice/base/mutex.h>
+#include <sluice/fabric/contract_test.h>
+
+namespace sluice::fabric {
+namespace {
+
+// Where the ranks of one process leave their addresses for each other.
+class AddressBook final {
+ public:
+  void put(Rank rank, UcxAddress address) {
+    book_.with([&](Book& book) { book[rank] = std::move(address); });
+  }
+  Result<UcxAddress> find(Rank rank) const {
+    return book_.with([&](const Book& book) -> Result<UcxAddress> {
+      const auto found = book.find(rank);
+      if (found == book.end()) return Status(Code::kNotFound, "no address in the book");
+      return found->second;
+    });
+  }
+
+ private:
+  using Book = std::map<Rank, UcxAddress>;
+  base::Guarded<Book> book_;
+};
+
+UcxOptions testOptions(Rank rank, size_t worldSize) {
+  UcxOptions options;
+  options.rank = rank;
+  options.worldSize = worldSize;
+  options.isNetworkTrusted = true;
+  options.device = "lo";
+  options.closeDeadline = std::chrono::seconds(1);
+  return options;
+}
+
+std::unique_ptr<Fabric> join(const UcxOptions& options, const std::shared_ptr<AddressBook>& book,
+                             base::EpollLoop& loop, Receiver& receiver) {
+  auto port = UcxPort::open(options, loop);
+  SLUICE_CHECK(port.isOk(), port.status().toString());
+  book->put(options.rank, (*port)->address());
+  return (*port)->start(receiver, [book](Rank rank) { return book->find(rank); });
+}
+
+}  // namespace
+
+namespace contract {
+namespace {
+
+class UcxEngine final : public Engine {
+ public:
+  UcxEngine(size_t worldSize, void (*adjust)(UcxOptions&)) : worldSize_(worldSize), adjust_(adjust) {}
+  std::unique_ptr<Fabric> make(Rank rank, base::EpollLoop& loop, Receiver& receiver) override {
+    UcxOptions options = testOptions(rank, worldSize_);
+    adjust_(options);
+    return join(options, book_, loop, receiver);
+  }
+
+ private:
+  const size_t worldSize_;
+  void (*const adjust_)(UcxOptions&);
+  const std::shared_ptr<AddressBook> book_ = std::make_shared<AddressBook>();
+};
+
+EngineCase engineCase(const char* name, void (*adjust)(UcxOptions&)) {
+  return {name, [adjust](size_t worldSize) -> std::unique_ptr<Engine> {
+            return std::make_unique<UcxEngine>(worldSize, adjust);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ucx, FabricContract,
+    testing::Values(engineCase("tcp", [](UcxOptions&) {}),
+                    // Every payload by rendezvous, so that the landings' own path is walked by all cases.
+                    engineCase("rendezvous", [](UcxOptions& options) { options.eagerBytes = 0; })),
+    caseName);
+
+}  // namespace
+}  // namespace contract
+
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+TEST(UcxFabric, DoesNotStartOnANetworkThatNobodyCalledTrusted) {
+  base::LoopThread thread("rank");
+  UcxOptions options = testOptions(Rank{0}, 1);
+  options.isNetworkTrusted = false;
+  const auto port = UcxPort::open(options, thread.loop());
+  ASSERT_FALSE(port.isOk());
+  EXPECT_THAT(port.status().message(), HasSubstr("--trusted-network"));
+}
+
+TEST(UcxFabric, ADeviceThatIsNotThereIsAnErrorThatNamesIt) {
+  base::LoopThread thread("rank");
+  UcxOptions options = testOptions(Rank{0}, 1);
+  options.device = "nosuch0";
+  const auto port = UcxPort::open(options, thread.loop());
+  ASSERT_FALSE(port.isOk());
+  EXPECT_THAT(port.status().message(), HasSubstr("nosuch0"));
+}
+
+TEST(UcxFabric, APortThatIsNeverStartedIsClosed) {
+  base::LoopThread thread("rank");
+  const auto port = UcxPort::open(testOptions(Rank{0}, 1), thread.loop());
+  ASSERT_TRUE(port.isOk()) << port.status().toString();
+  EXPECT_FALSE((*port)->address().empty());
+}
+
+// One who reached the port and speaks our protocol, but has no key or another job's.
+TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
+  contract::Completions sends;
+  contract::RankUnderTest member;
+  contract::RankUnderTest stranger;
+  member.receiver.loop = &member.thread.loop();
+  stranger.receiver.loop = &stranger.thread.loop();
+  const auto book = std::make_shared<AddressBook>();
+  UcxOptions options = testOptions(Rank{0}, 2);
+  options.jobKey = secret::JobKey::random();
+  member.fabric = join(options, book, member.thread.loop(), member.receiver);
+  options.rank = Rank{1};
+  options.jobKey = secret::JobKey::random();
+  stranger.fabric = join(options, book, stranger.thread.loop(), stranger.receiver);
+  const auto small = contract::pattern(100);
+  const auto large = contract::pattern(1 << 20);
+  stranger.fabric->send(Rank{0}, Lane::kBulk, {}, contract::view(small), sends.expect());
+  stranger.fabric->send(Rank{0}, Lane::kUrgent, {}, contract::view(large), sends.expect());
+  const auto until = std::chrono::steady_clock::now() + contract::kPatience;
+  const auto dropped = [&] { return member.fabric->counters().drops.of(wire::Drop::kBadCheck); };
+  while (dropped() < 2 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(dropped(), 2U);
+  EXPECT_TRUE(member.receiver.seen.get().arrivals.empty());
+  EXPECT_EQ(member.fabric->counters().messagesReceived, 0U);
+  EXPECT_EQ(member.fabric->counters().connections, 0U) << "no way back is made to a stranger";
+  stranger.fabric.reset();
+  member.fabric.reset();
+}
+
+}  // namespace
+}  // namespace sluice::fabric
