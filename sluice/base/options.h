@@ -20,6 +20,8 @@ inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from th
 inline constexpr Option kEncrypt{
     "encrypt", Kind::kChoice, "auto",
     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"};
+inline constexpr Option kFabric{"fabric", Kind::kChoice, "tcp",
+                                "What moves the bytes: tcp, or ucx for RDMA and shared memory", "tcp|ucx"};
 inline constexpr Option kIface{"iface", Kind::kText, "",
                                "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
                                "instead of the one that leads to rank 0"};

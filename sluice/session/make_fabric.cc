@@ -1,7 +1,9 @@
 #include <sluice/session/make_fabric.h>
 
+#include <sluice/base/options.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/fabric/ucx/ucx_fabric.h>
 
 namespace sluice::session {
 namespace {
@@ -19,12 +21,29 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& nam
                                fabric::readTcpOptions(job.config()), receiver);
 }
 
+Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& name,
+                                                fabric::Receiver& receiver) {
+  fabric::UcxOptions options = fabric::ucxOptions(job.config());
+  options.rank = job.rank();
+  options.worldSize = job.worldSize();
+  options.jobKey = job.key();
+  SLUICE_ASSIGN_OR_RETURN(const auto port, fabric::UcxPort::open(options, job.loop()));
+  const auto& own = port->address();
+  const std::string note(reinterpret_cast<const char*>(own.data()), own.size());
+  SLUICE_ASSIGN_OR_RETURN(auto notes, job.gather("fabric/" + name, note));
+  return port->start(receiver, [notes = std::move(notes)](Rank rank) -> Result<fabric::UcxAddress> {
+    const auto bytes = std::as_bytes(std::span(notes.at(index(rank))));
+    return fabric::UcxAddress(bytes.begin(), bytes.end());
+  });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<fabric::Fabric>> makeFabric(Job& job, const std::string& name,
                                                    fabric::Receiver& receiver) {
   if (job.worldSize() == 1) return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
-  return makeTcp(job, name, receiver);
+  return job.config().text(option::kFabric) == "ucx" ? makeUcx(job, name, receiver)
+                                                     : makeTcp(job, name, receiver);
 }
 
 }  // namespace sluice::session

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/options.h>
 #include <sluice/fabric/tcp/listener.h>
 
 namespace sluice::session {
@@ -80,6 +81,32 @@ TEST(Session, TrainsTwoModelsOfOneJobOverTcp) {
     EXPECT_EQ(large.parameter, std::vector<float>(200'001, -2));
     EXPECT_EQ(small.parameter, std::vector<float>(5, 2));
   });
+}
+
+TEST(Session, TrainsOverUcxOnlyWhereTheNetworkIsTrusted) {
+  for (const bool isTrusted : {false, true}) {
+    onRanks(
+        2,
+        [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+          ASSERT_TRUE(job.isOk()) << job.status().toString();
+          OneTensor memory(100'001);
+          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          ASSERT_EQ(session.isOk(), isTrusted) << session.status().toString();
+          if (!isTrusted) return;
+          for (int step = 0; step < 3; ++step) {
+            EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+            std::ranges::fill(memory.gradient, static_cast<float>(2 * r));
+            (*session)->gradientReady(TensorId{0});
+          }
+          EXPECT_TRUE((*session)->leave().isOk());
+          EXPECT_EQ(memory.parameter, std::vector<float>(100'001, -2));
+        },
+        [&](uint32_t, Config& config) {
+          EXPECT_TRUE(config.set(option::kFabric, "ucx").isOk());
+          EXPECT_TRUE(config.set(option::kIface, "lo").isOk());
+          EXPECT_TRUE(config.set(option::kTrustedNetwork, isTrusted ? "on" : "off").isOk());
+        });
+  }
 }
 
 TEST(Session, RanksThatTrainDifferentThingsAreToldTheFirstDifference) {
