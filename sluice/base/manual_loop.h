@@ -26,6 +26,9 @@ class ManualLoop final : public Loop {
   // Moves time on by `by`, stopping at each timer on the way.
   void advance(Duration by);
 
+  // Time goes by and nothing runs, as when a process is stopped and continued: timers come late.
+  void stall(Duration by) { clock_.advance(by); }
+
   // Moves time to the next timer and runs it; false if there is none. For simulations.
   bool advanceToNextTimer();
 

@@ -28,6 +28,8 @@ inline constexpr Option kIface{"iface", Kind::kText, "",
 inline constexpr Option kCredit{
     "credit", Kind::kBytes, "400000",
     "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
+inline constexpr Option kHeartbeatInterval{"heartbeat-interval", Kind::kDuration, "250ms",
+                                           "How often a rank tells those it talks with that it lives"};
 inline constexpr Option kInsecure{
     "insecure", Kind::kSwitch, "off",
     "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};
@@ -48,6 +50,9 @@ inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration
 inline constexpr Option kServers{"servers", Kind::kText, "all",
                                  "Where parameters are summed and updated: all, K (the first K ranks) or "
                                  "dedicated:K (the last K do nothing else)"};
+inline constexpr Option kSilenceLimit{
+    "silence-limit", Kind::kDuration, "1900ms",
+    "Give up on a rank that has not been heard for this long: longer than any pause that a rank survives"};
 inline constexpr Option kSliceElements{"slice-elements", Kind::kInteger, "50000",
                                        "Largest number of parameters in one message"};
 inline constexpr Option kStallS{

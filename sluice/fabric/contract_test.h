@@ -225,7 +225,7 @@ TEST_P(FabricContract, BytesLandWhereTheReceiverSaidAndNowhereElse) {
 TEST_P(FabricContract, TheSendersOwnFlagsTravelUnread) {
   start(2);
   Message message;
-  message.flags = wire::Flags{0x5a00} | wire::Flags::kHeartbeat;
+  message.flags = wire::Flags{0x5a00};
   send(0, 1, pattern(8), Lane::kControl, message);
   ASSERT_TRUE(receiver(1).waitLanded(1));
   ASSERT_TRUE(sends_.waitForAll());

@@ -61,7 +61,7 @@ struct Message {
   TensorId tensor{};
   SliceId slice{};
   plan::Stage stage = plan::Stage::kReady;
-  wire::Flags flags = wire::Flags::kNone;  // kGoodbye is the fabric's own
+  wire::Flags flags = wire::Flags::kNone;  // kGoodbye and kHeartbeat are the fabric's own
   DType dtype = DType::kBytes;
 };
 

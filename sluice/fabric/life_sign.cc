@@ -1,0 +1,75 @@
+#include <sluice/fabric/life_sign.h>
+
+#include <string_view>
+
+#include <sluice/plan/byte_io.h>
+
+namespace sluice::fabric {
+namespace {
+
+// Part of the wire format: never renumber.
+enum class Kind : uint8_t { kHeartbeat = 0, kLossNotice = 1 };
+
+constexpr size_t kNoticeBytesBeforeWhy = 1 + 4 + 4 + 4;
+constexpr size_t kMaxWhyBytes = kMaxLifeSignBytes - kNoticeBytesBeforeWhy;
+
+uint64_t toNumber(Duration d) {
+  return static_cast<uint64_t>(d.count());
+}
+Duration toDuration(uint64_t number) {
+  return Duration(static_cast<Duration::rep>(number));
+}
+
+void write(plan::ByteWriter& to, const Heartbeat& beat) {
+  to.number(static_cast<uint8_t>(Kind::kHeartbeat));
+  to.number(static_cast<uint8_t>(beat.echo ? 1 : 0));
+  to.number(toNumber(beat.sent.time_since_epoch()));
+  to.number(toNumber(beat.echo.value_or(TimePoint()).time_since_epoch()));
+  to.number(toNumber(beat.held));
+}
+
+void write(plan::ByteWriter& to, const LossNotice& notice) {
+  to.number(static_cast<uint8_t>(Kind::kLossNotice));
+  to.number(index(notice.lost));
+  to.number(index(notice.witness));
+  to.text(std::string_view(notice.why).substr(0, kMaxWhyBytes));
+}
+
+Heartbeat readHeartbeat(plan::ByteReader& from) {
+  const bool hasEcho = from.number<uint8_t>() != 0;
+  Heartbeat beat;
+  beat.sent = TimePoint(toDuration(from.number<uint64_t>()));
+  const TimePoint echo(toDuration(from.number<uint64_t>()));
+  if (hasEcho) beat.echo = echo;
+  beat.held = toDuration(from.number<uint64_t>());
+  return beat;
+}
+
+LossNotice readNotice(plan::ByteReader& from) {
+  LossNotice notice;
+  notice.lost = Rank{from.number<uint32_t>()};
+  notice.witness = Rank{from.number<uint32_t>()};
+  notice.why = from.text(kMaxWhyBytes);
+  return notice;
+}
+
+}  // namespace
+
+std::vector<std::byte> toBytes(const LifeSign& sign) {
+  plan::ByteWriter writer;
+  std::visit([&](const auto& each) { write(writer, each); }, sign);
+  return std::move(writer).take();
+}
+
+std::optional<LifeSign> parseLifeSign(std::span<const std::byte> bytes) {
+  plan::ByteReader reader(bytes);
+  std::optional<LifeSign> sign;
+  switch (static_cast<Kind>(reader.number<uint8_t>())) {
+    case Kind::kHeartbeat: sign = readHeartbeat(reader); break;
+    case Kind::kLossNotice: sign = readNotice(reader); break;
+  }
+  if (reader.failed() || !reader.atEnd()) return std::nullopt;
+  return sign;
+}
+
+}  // namespace sluice::fabric

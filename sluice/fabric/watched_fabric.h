@@ -1,0 +1,71 @@
+// A fabric on which no rank dies silently: any engine, with heartbeats around it. Neither TCP nor UCX notices
+// that a cable was cut; this does, and says who was lost, what was heard last and how long ago. The same
+// contract as the engine inside (contract_test.h runs on both), and these promises on top:
+//
+// - A rank that this rank has sent to or heard from is *watched*: it gets a heartbeat every interval, and
+//   after silenceLimit without a byte from it it is lost (Fabric::giveUp). Who talks to few watches few.
+// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it too, and
+//   treat it as lost. Who has just heard it knows better: then only the path between those two is broken.
+// - Time in which this rank itself did not run counts against nobody.
+//
+// Heartbeats travel on the control lane, which bulk traffic cannot hold up. They go whether or not other
+// messages do: that a message is queued does not say that its bytes move.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/fabric/clock_offset.h>
+#include <sluice/fabric/fabric.h>
+
+namespace sluice::fabric {
+
+struct LivenessOptions {
+  Duration interval = std::chrono::milliseconds(250);
+  Duration silenceLimit = std::chrono::milliseconds(1900);
+
+  Status check() const;  // a limit that one lost packet could reach is refused
+};
+Result<LivenessOptions> readLivenessOptions(const Config& config);
+
+class Watchman;
+
+class WatchedFabric final : public Fabric {
+ public:
+  // Makes the engine, given who receives from it.
+  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
+
+  // REQUIRES: `loop` is the engine's; it and `receiver` outlive this.
+  static Result<std::unique_ptr<WatchedFabric>> make(Loop& loop, const LivenessOptions& options,
+                                                     Receiver& receiver, const MakeEngine& makeEngine);
+  ~WatchedFabric() override;
+  WatchedFabric(const WatchedFabric&) = delete;
+  WatchedFabric& operator=(const WatchedFabric&) = delete;
+
+  // Empty until heartbeats have gone back and forth. Loop thread only.
+  std::optional<ClockOffset> clockOffset(Rank peer) const;
+
+  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
+  void close(Done done) override;
+  void resume(Rank from, Lane lane) override { engine_->resume(from, lane); }
+  void giveUp(Rank peer, Status why) override { engine_->giveUp(peer, std::move(why)); }
+  std::optional<TimePoint> lastHeard(Rank peer) const override { return engine_->lastHeard(peer); }
+  Counters counters() const override { return engine_->counters(); }
+  Rank rank() const override { return engine_->rank(); }
+  size_t worldSize() const override { return engine_->worldSize(); }
+  Loop& loop() const override { return engine_->loop(); }
+
+ private:
+  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<Fabric> engine);
+
+  const std::shared_ptr<Watchman> watchman_;  // outlives the engine, whose receiver it is
+  std::unique_ptr<Fabric> engine_;
+  std::vector<std::atomic<bool>> hasSentTo_;  // by rank
+};
+
+}  // namespace sluice::fabric

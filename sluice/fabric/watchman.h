@@ -1,0 +1,86 @@
+// Watches over the ranks that this rank talks with: says "I live" to each several times a second, gives up on
+// one that has been silent for too long, and passes on what it learns about losses. Stands between an engine
+// and its receiver. Used by watched_fabric.cc only. Loop thread only, where nothing else is said.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/fabric/clock_offset.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/fabric/life_sign.h>
+#include <sluice/fabric/silence.h>
+#include <sluice/fabric/watched_fabric.h>
+
+namespace sluice::fabric {
+
+class Watchman final : public Receiver, public std::enable_shared_from_this<Watchman> {
+ public:
+  Watchman(Loop& loop, const LivenessOptions& options, Receiver& receiver);
+
+  bool hasStopped() const { return hasStopped_; }  // any thread
+
+  void begin(Fabric& fabric);
+  void stop();  // touches the fabric no more
+
+  void watch(Rank rank);
+  std::optional<ClockOffset> clockOffset(Rank rank) const;
+
+  Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) override;
+  void onPeerLost(Rank from, const Status& why) override;
+  void onPeerLeft(Rank from) override;
+
+ private:
+  struct LastMessage {
+    plan::Stage stage;
+    SliceId slice;
+    Step step;
+  };
+  struct Peer {
+    explicit Peer(TimePoint now) : silence(now) {}
+
+    Silence silence;
+    std::optional<LastMessage> lastMessage;
+    bool isControlPutOff = false;       // by our receiver: its heartbeats wait behind that
+    bool isBeatUnderWay = false;        // one at a time, so that none pile up for who does not read
+    std::optional<TimePoint> lastBeat;  // by its clock
+    TimePoint lastBeatAt;               // by ours
+    OffsetEstimate offset;
+  };
+
+  struct Place {
+    std::unique_ptr<Peer> peer;  // null: not watched
+    bool isGone = false;         // never watched again
+  };
+
+  Place& at(Rank rank);
+  Peer* find(Rank rank) const;
+  std::unique_ptr<Peer> forget(Rank rank);
+  void tick();
+  void scheduleTick(TimePoint now);
+  void sendBeats(TimePoint now);
+  void giveUpOn(Rank rank, TimePoint now);
+  void tell(Rank rank, const LifeSign& sign, Done done);
+  void spread(const LossNotice& notice);
+  Result<Landing> land(Rank from, const wire::Header& header);
+  void take(Rank from, const Heartbeat& beat);
+  void take(Rank from, const LossNotice& notice);
+
+  Loop& loop_;
+  const LivenessOptions options_;
+  Receiver& receiver_;
+  std::atomic<bool> hasStopped_{false};
+
+  Fabric* fabric_ = nullptr;            // between begin() and stop()
+  std::vector<Place> places_;           // by rank; grows with the highest seen
+  std::map<Rank, LossNotice> heardOf_;  // losses that others have noticed first
+  std::optional<TimerId> timer_;
+  TimePoint due_;  // when the timer should run
+  TimePoint nextBeat_;
+};
+
+}  // namespace sluice::fabric
