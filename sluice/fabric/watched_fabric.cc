@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/watchman.h>

@@ -4,6 +4,7 @@
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/fabric/ucx/ucx_fabric.h>
+#include <sluice/fabric/watched_fabric.h>
 
 namespace sluice::session {
 namespace {
@@ -42,8 +43,13 @@ Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& nam
 Result<std::unique_ptr<fabric::Fabric>> makeFabric(Job& job, const std::string& name,
                                                    fabric::Receiver& receiver) {
   if (job.worldSize() == 1) return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
-  return job.config().text(option::kFabric) == "ucx" ? makeUcx(job, name, receiver)
-                                                     : makeTcp(job, name, receiver);
+  SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(job.config()));
+  const auto makeEngine = job.config().text(option::kFabric) == "ucx" ? makeUcx : makeTcp;
+  SLUICE_ASSIGN_OR_RETURN(auto watched, fabric::WatchedFabric::make(job.loop(), liveness, receiver,
+                                                                    [&](fabric::Receiver& watchman) {
+                                                                      return makeEngine(job, name, watchman);
+                                                                    }));
+  return std::unique_ptr<fabric::Fabric>(std::move(watched));
 }
 
 }  // namespace sluice::session
