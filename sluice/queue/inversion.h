@@ -4,8 +4,9 @@
 // Exactly: the inversion time of a message u is the total time between u being ready and u being completed
 // during which at least one message v to the same destination is *in flight* (handed to the network, not
 // completed), where v was handed over before u and is less urgent, that is, has a greater priority number.
-// Messages of the same layer never invert each other. While u is in the queue, every message in flight was
-// handed over before it; once u is handed over too, only those ahead of it still count.
+// Messages of the same layer never invert each other; steps are not told apart. While u is in the queue,
+// every message in flight was handed over before it; once u is handed over too, only those ahead of it still
+// count.
 //
 // It does not depend on the order in use: under fifo it tells what priority would save, under priority what
 // the bytes beyond recall still cost. Belongs to its owner's loop; every call costs O(log of what is in

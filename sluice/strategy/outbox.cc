@@ -26,6 +26,7 @@ void Outbox::post(const Parcel& parcel) {
   observe(plan::Stage::kQueued, message, parcel.to);
   egress_.push({.to = parcel.to,
                 .bytes = parcel.payload.bytes,
+                .step = parcel.step,
                 .priority = parcel.slice.priority,
                 .stage = parcel.stage,
                 .turn = parcel.turn,
