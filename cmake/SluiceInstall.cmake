@@ -5,6 +5,7 @@ get_property(folders GLOBAL PROPERTY SLUICE_FOLDERS)
 install(TARGETS ${folders} EXPORT sluice
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(PROGRAMS python/sluice-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
 configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)

@@ -28,6 +28,8 @@ packages=(
   'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
   # the lab
   iproute2 nftables kmod iperf3 procps
+  # pictures of measurements
+  python3-matplotlib
 )
 # From PyPI, for --with-torch only.
 wheels=('numpy==2.4.6' 'torch==2.13.0')

@@ -7,6 +7,7 @@ namespace sluice::cli {
 
 class Program;
 
+void addBenchCommand(Program& program, CLI::App& root);
 void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);

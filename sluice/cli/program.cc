@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -38,8 +39,7 @@ Program::Program() : root_("Gradient synchronisation for networks slower than th
   root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
   root_.set_help_flag("-h,--help", "Show this help and exit");
   root_.footer(
-      "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
-      "  sluice lab run -- ./train\n  sluice lab down\n\n"
+      "Examples:\n  sluice config show\n  sluice config show --help\n\n"
       "A subcommand that is not listed is looked for as a program sluice-NAME on the PATH.\n"
       "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such command, "
       "130 interrupted.");
@@ -126,6 +126,10 @@ int Program::runCommand(const Run& run) {
 
 void runExternalCommand(const std::string& name, char** argv) {
   const std::string program = "sluice-" + name;
+  // Those that come with sluice lie beside it, wherever it was installed.
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv((self.parent_path() / program).c_str(), argv);
   ::execvp(program.c_str(), argv);
 }
 

@@ -1,0 +1,42 @@
+// The lab that replays run in, and what its links carry. It is gone when the object is.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <sluice/base/status.h>
+#include <sluice/base/units.h>
+#include <sluice/lab/lab.h>
+#include <sluice/plan/profile.h>
+
+namespace sluice::bench {
+
+class Arena final {
+ public:
+  // Makes the lab and measures it, which takes some seconds. An empty congestion control is the machine's
+  // own.
+  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const std::string& congestionControl);
+
+  const lab::Lab& lab() const { return **lab_; }
+  uint32_t hosts() const { return hosts_; }
+  Rate rate() const { return rate_; }
+  Rate goodput() const { return goodput_; }
+  const std::string& congestionControl() const { return congestionControl_; }
+  std::string toString() const;  // "4 hosts at 1.2gbit, bbr; iperf3 reaches 1.147 Gbit/s"
+
+ private:
+  Arena(std::unique_ptr<lab::TemporaryLab> lab, uint32_t hosts, Rate rate, std::string congestionControl)
+      : lab_(std::move(lab)), hosts_(hosts), rate_(rate), congestionControl_(std::move(congestionControl)) {}
+
+  const std::unique_ptr<lab::TemporaryLab> lab_;
+  const uint32_t hosts_;
+  const Rate rate_;
+  const std::string congestionControl_;
+  Rate goodput_{};
+};
+
+// A speed at which two cores can carry all hosts of the lab and still compute: links are to be the limit, not
+// the machine.
+Rate defaultRate(const Profile& profile, uint32_t hosts);
+
+}  // namespace sluice::bench

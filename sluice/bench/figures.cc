@@ -1,0 +1,121 @@
+#include <sluice/bench/figures.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/check.h>
+
+namespace sluice::bench {
+namespace {
+
+double medianOf(std::span<const RunFigures> runs, double RunFigures::* field) {
+  std::vector<double> values;
+  for (const auto& run : runs) values.push_back(run.*field);
+  return median(std::move(values));
+}
+
+}  // namespace
+
+RunFigures combineRanks(std::span<const RankReport> ranks) {
+  RunFigures run;
+  for (const RankReport& rank : ranks) {
+    if (!rank.iterationSeconds.empty()) {
+      run.iterationSeconds = std::max(run.iterationSeconds, median(rank.iterationSeconds));
+    }
+    run.cpuSeconds += rank.cpuSeconds / static_cast<double>(ranks.size());
+    run.wireBytes += rank.wireBytes;
+    run.payloadBytes += rank.payloadBytes;
+    run.inversionMs = std::max(run.inversionMs, rank.inversionMs);
+    if (!run.utilisation) run.utilisation = rank.utilisation;
+  }
+  SLUICE_CHECK(run.iterationSeconds > 0);
+  return run;
+}
+
+double median(std::vector<double> values) {
+  SLUICE_CHECK(!values.empty());
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+double spread(std::span<const double> values) {
+  const auto [least, greatest] = std::ranges::minmax(values);
+  return greatest - least;
+}
+
+double modelsOverBusiestLink(const plan::Roles& roles) {
+  const auto servers = static_cast<double>(roles.servers.size());
+  double most = 0;
+  for (uint32_t r = 0; r < roles.world; ++r) {
+    const bool serves = roles.isServer(Rank{r});
+    const bool trains = roles.isWorker(Rank{r});
+    const double pushes = trains ? (servers - (serves ? 1 : 0)) / servers : 0;
+    const double publishes =
+        serves ? (static_cast<double>(roles.workers.size()) - (trains ? 1 : 0)) / servers : 0;
+    most = std::max(most, pushes + publishes);
+  }
+  return most;
+}
+
+Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs) {
+  Figures figures{.setting = setting, .strategy = std::move(strategy)};
+  for (const auto& run : runs) figures.runs.push_back(run.iterationSeconds);
+  figures.iterationSeconds = median(figures.runs);
+  figures.spreadSeconds = spread(figures.runs);
+  figures.overBound = figures.iterationSeconds / setting.boundSeconds;
+  figures.cpuSeconds = medianOf(runs, &RunFigures::cpuSeconds);
+  figures.wireBytes = medianOf(runs, &RunFigures::wireBytes);
+  figures.payloadBytes = medianOf(runs, &RunFigures::payloadBytes);
+  figures.inversionMs = medianOf(runs, &RunFigures::inversionMs);
+  figures.utilisation = runs.back().utilisation;
+  return figures;
+}
+
+void compareWithKvstore(std::span<Figures> rows) {
+  const auto baseline = std::ranges::find(rows, "kvstore", &Figures::strategy);
+  if (baseline == rows.end()) return;
+  const double seconds = baseline->iterationSeconds;
+  for (Figures& row : rows) row.speedupOverKvstore = seconds / row.iterationSeconds;
+}
+
+nlohmann::ordered_json toJson(const Figures& figures) {
+  const Setting& setting = figures.setting;
+  nlohmann::ordered_json json{
+      {"profile", setting.profile},
+      {"strategy", figures.strategy},
+      {"workers", setting.workers},
+      {"ratio", setting.ratio},
+      {"iteration_s", figures.iterationSeconds},
+      {"spread_s", figures.spreadSeconds},
+      {"bound_s", setting.boundSeconds},
+      {"over_bound", figures.overBound},
+      {"speedup_over_kvstore", nullptr},
+      {"cpu_s_per_iteration", figures.cpuSeconds},
+      {"bytes_on_wire", figures.wireBytes},
+      {"inversion_ms_p99", figures.inversionMs},
+      // From here on: what else one wants to know to judge them.
+      {"runs_s", figures.runs},
+      {"iterations_per_run", setting.iterations},
+      {"compute_s", setting.computeSeconds},
+      {"payload_bytes", figures.payloadBytes},
+      {"rate_bits_per_s", setting.rateBits},
+      {"goodput_bits_per_s", setting.goodputBits},
+      {"congestion_control", setting.congestionControl},
+      {"fabric", setting.fabric},
+      {"encrypt", setting.encrypt},
+      {"servers", setting.servers},
+      {"slice_elements", setting.sliceElements},
+  };
+  if (figures.speedupOverKvstore) json["speedup_over_kvstore"] = *figures.speedupOverKvstore;
+  if (figures.utilisation) {
+    json["utilisation"] = {{"step_s", figures.utilisation->stepSeconds},
+                           {"sent_bits_per_s", figures.utilisation->sentBits},
+                           {"received_bits_per_s", figures.utilisation->receivedBits}};
+  }
+  return json;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,74 @@
+// From what ranks have measured to the figures of a strategy. Pure functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <sluice/bench/rank_report.h>
+#include <sluice/plan/roles.h>
+
+namespace sluice::bench {
+
+// One job, run once.
+struct RunFigures {
+  double iterationSeconds = 0;               // of the slowest worker: the largest of the workers' medians
+  double cpuSeconds = 0;                     // per iteration and rank, the mean
+  double wireBytes = 0;                      // per iteration, that left all hosts together
+  double payloadBytes = 0;                   // the same, without headers and repetitions
+  double inversionMs = 0;                    // of the rank with the largest p99
+  std::optional<Utilisation> utilisation{};  // of the first rank that has watched
+};
+RunFigures combineRanks(std::span<const RankReport> ranks);  // REQUIRES: at least one worker
+
+double median(std::vector<double> values);      // REQUIRES: not empty
+double spread(std::span<const double> values);  // from the least to the greatest
+
+// How many times the model leaves the busiest host in one iteration, if servers share the slices equally:
+// 2(N-1)/N with a server on every rank. What a host keeps for itself does not travel.
+double modelsOverBusiestLink(const plan::Roles& roles);
+
+// Where and how it was measured.
+struct Setting {
+  std::string profile{};
+  uint32_t workers = 0;
+  double ratio = 0;           // wire time / compute time
+  double computeSeconds = 0;  // of one iteration
+  double boundSeconds = 0;    // no schedule can be faster
+  double rateBits = 0;        // of each link
+  double goodputBits = 0;     // that iperf3 reached there
+  std::string congestionControl{};
+  std::string fabric{};
+  std::string encrypt{};
+  std::string servers{};
+  int64_t sliceElements = 0;
+  int iterations = 0;  // counted per run
+};
+
+// One strategy in one setting, over all its runs.
+struct Figures {
+  Setting setting{};
+  std::string strategy{};
+  std::vector<double> runs{};  // seconds per iteration, by run
+  double iterationSeconds = 0;
+  double spreadSeconds = 0;
+  double overBound = 0;
+  std::optional<double> speedupOverKvstore{};  // if that was measured too
+  double cpuSeconds = 0;
+  double wireBytes = 0;
+  double payloadBytes = 0;
+  double inversionMs = 0;
+  std::optional<Utilisation> utilisation{};  // of the last run
+};
+// Medians over the runs. REQUIRES: at least one.
+Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs);
+
+// Fills in speedupOverKvstore from the row of that name, if there is one.
+void compareWithKvstore(std::span<Figures> rows);
+
+nlohmann::ordered_json toJson(const Figures& figures);
+
+}  // namespace sluice::bench

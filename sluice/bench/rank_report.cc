@@ -1,0 +1,41 @@
+#include <sluice/bench/rank_report.h>
+
+#include <nlohmann/json.hpp>
+
+namespace sluice::bench {
+namespace {
+
+constexpr std::string_view kMark = "replay-report ";
+
+}  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Utilisation, stepSeconds, sentBits, receivedBits)
+
+std::string RankReport::toText() const {
+  nlohmann::json json{{"iterationSeconds", iterationSeconds},
+                      {"cpuSeconds", cpuSeconds},
+                      {"wireBytes", wireBytes},
+                      {"payloadBytes", payloadBytes},
+                      {"inversionMs", inversionMs}};
+  if (utilisation) json["utilisation"] = *utilisation;
+  return std::string(kMark) + json.dump();
+}
+
+std::optional<RankReport> parseRankReport(std::string_view line) {
+  if (!line.starts_with(kMark)) return std::nullopt;
+  try {
+    const auto json = nlohmann::json::parse(line.substr(kMark.size()));
+    RankReport report;
+    json.at("iterationSeconds").get_to(report.iterationSeconds);
+    json.at("cpuSeconds").get_to(report.cpuSeconds);
+    json.at("wireBytes").get_to(report.wireBytes);
+    json.at("payloadBytes").get_to(report.payloadBytes);
+    json.at("inversionMs").get_to(report.inversionMs);
+    if (json.contains("utilisation")) report.utilisation = json["utilisation"].get<Utilisation>();
+    return report;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;  // whoever needs it sees that it is missing
+  }
+}
+
+}  // namespace sluice::bench

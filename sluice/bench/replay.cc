@@ -1,0 +1,165 @@
+#include <sluice/bench/replay.h>
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include <sluice/base/options.h>
+#include <sluice/bench/rank_task.h>
+#include <sluice/plan/bounds.h>
+#include <sluice/strategy/algorithms.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr int kInterrupted = 130;  // as a shell says it: 128 + SIGINT
+
+// What the ranks' Config is to say, as variables: everything that is not a default here.
+std::map<std::string, std::string> variablesFor(const Config& config, const std::string& strategy) {
+  std::map<std::string, std::string> variables;
+  for (const base::Option* option : base::allOptions()) {
+    const auto& value = config.value(*option);
+    if (option != &option::kConfig && value.source != base::Source::kDefault) {
+      variables[base::environmentName(*option)] = value.text;
+    }
+  }
+  variables[base::environmentName(option::kAlgorithm)] = strategy;
+  variables[base::environmentName(option::kTrustedNetwork)] = "on";  // only the ranks are in the lab
+  // One line per rank and run about what is going well would bury the table.
+  variables.try_emplace(base::environmentName(option::kLog), "warn");
+  return variables;
+}
+
+// One job from its start to its end.
+class Run final {
+ public:
+  Run(const Arena& arena, const ReplayHooks& hooks) : arena_(arena), hooks_(hooks), reports_(arena.hosts()) {}
+
+  Result<RunFigures> toTheEnd(const RankTask& task, const Config& config, const std::string& strategy,
+                              Duration limit) {
+    lab::RunOptions options;
+    options.command = hooks_.rankCommand;
+    options.command.push_back(task.toText());
+    options.environment = variablesFor(config, strategy);
+    options.timeout = limit;
+    options.forwardSignals = true;
+    options.onLine = [this](int rank, lab::Stream stream, std::string_view line) {
+      take(rank, stream, line);
+    };
+    SLUICE_ASSIGN_OR_RETURN(const int exitCode, arena_.lab().run(std::move(options)));
+    if (exitCode == kInterrupted || hooks_.isInterrupted()) return Status(Code::kCancelled, "interrupted");
+    if (exitCode == lab::kTimeoutExitCode) {
+      return Status(Code::kTimeout,
+                    fmt::format("{}: not done after {}", strategy, base::formatDuration(limit)));
+    }
+    if (exitCode != 0) {
+      return Status(Code::kInternal,
+                    fmt::format("{}: {}", strategy,
+                                firstError_.empty() ? fmt::format("a rank ended with exit code {}", exitCode)
+                                                    : firstError_));
+    }
+    std::vector<RankReport> ranks;
+    for (size_t rank = 0; rank < reports_.size(); ++rank) {
+      if (!reports_[rank]) {
+        return Status(Code::kInternal, fmt::format("{}: rank {} has reported nothing", strategy, rank));
+      }
+      ranks.push_back(*std::move(reports_[rank]));
+    }
+    return combineRanks(ranks);
+  }
+
+ private:
+  void take(int rank, lab::Stream stream, std::string_view line) {
+    if (stream == lab::Stream::kOut) {
+      if (auto report = parseRankReport(line)) {
+        reports_[static_cast<size_t>(rank)] = std::move(report);
+        return;
+      }
+    }
+    constexpr std::string_view kError = "sluice: ";
+    if (firstError_.empty() && line.starts_with(kError)) {
+      firstError_ = fmt::format("rank {}: {}", rank, line.substr(kError.size()));
+    }
+    if (hooks_.onRankLine) hooks_.onRankLine(fmt::format("[{}] {}", rank, line));
+  }
+
+  const Arena& arena_;
+  const ReplayHooks& hooks_;
+  std::vector<std::optional<RankReport>> reports_;
+  std::string firstError_;  // what comes after it is its echo
+};
+
+}  // namespace
+
+Result<uint32_t> worldFor(uint32_t workers, const Config& config) {
+  const std::string& servers = config.text(option::kServers);
+  constexpr std::string_view kDedicated = "dedicated:";
+  if (!servers.starts_with(kDedicated)) return workers;
+  SLUICE_ASSIGN_OR_RETURN(const int64_t dedicated, base::parseInteger(servers.substr(kDedicated.size())));
+  const auto world = static_cast<uint32_t>(std::clamp<int64_t>(dedicated, 0, lab::kMaxHosts)) + workers;
+  SLUICE_RETURN_IF_ERROR(plan::parseRoles(servers, world).status());
+  return world;
+}
+
+Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
+                                    const ReplayHooks& hooks) {
+  if (!(options.ratio > 0) || options.runs < 1 || options.strategies.empty()) {
+    return Status(Code::kInvalidArgument, "a replay needs a ratio above 0, at least one run and a strategy");
+  }
+  for (const auto& strategy : options.strategies) {
+    SLUICE_RETURN_IF_ERROR(strategy::findAlgorithm(strategy).status());
+  }
+  SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(options.profile));
+  SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
+                          plan::parseRoles(options.config.text(option::kServers), arena.hosts()));
+
+  const auto workers = static_cast<uint32_t>(roles.workers.size());
+  const double bytes = static_cast<double>(profile.toModel().bytes());
+  RankTask task{.profile = options.profile,
+                // The definition of `ratio` is that of a server on every worker, wherever servers are here.
+                .computeSeconds = plan::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
+                .warmUp = options.warmUp,
+                .iterations = options.iterations,
+                .update = options.update,
+                .watchNetwork = options.watchNetwork};
+  const auto layers = plan::layersOf(profile, task.computeSeconds);
+  const plan::WireCost wire{
+      .start = 0,
+      .perByte = modelsOverBusiestLink(roles) * 8 / static_cast<double>(arena.goodput().bitsPerSecond)};
+  const Setting setting{.profile = options.profile,
+                        .workers = workers,
+                        .ratio = options.ratio,
+                        .computeSeconds = task.computeSeconds,
+                        .boundSeconds = plan::p3Bound(layers, wire),
+                        .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
+                        .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
+                        .congestionControl = arena.congestionControl(),
+                        .fabric = options.config.text(option::kFabric),
+                        .encrypt = options.config.text(option::kEncrypt),
+                        .servers = options.config.text(option::kServers),
+                        .sliceElements = options.config.integer(option::kSliceElements),
+                        .iterations = options.iterations};
+  // Ten times what it should take, and a minute for all ranks to meet.
+  const Duration limit = std::chrono::minutes(1) +
+                         base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
+
+  std::vector<std::vector<RunFigures>> runs(options.strategies.size());
+  for (int run = 0; run < options.runs; ++run) {
+    for (size_t s = 0; s < options.strategies.size(); ++s) {
+      if (hooks.isInterrupted()) return Status(Code::kCancelled, "interrupted");
+      if (hooks.onRun) hooks.onRun(options.strategies[s]);
+      SLUICE_ASSIGN_OR_RETURN(auto figures,
+                              Run(arena, hooks).toTheEnd(task, options.config, options.strategies[s], limit));
+      runs[s].push_back(std::move(figures));
+    }
+  }
+  std::vector<Figures> rows;
+  for (size_t s = 0; s < options.strategies.size(); ++s) {
+    rows.push_back(summarise(setting, options.strategies[s], runs[s]));
+  }
+  compareWithKvstore(rows);
+  return rows;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,15 @@
+// One rank of a replay, in a process of its own: computes by sleeping, and does all the rest.
+#pragma once
+
+#include <sluice/base/config.h>
+#include <sluice/bench/rank_report.h>
+#include <sluice/bench/rank_task.h>
+
+namespace sluice::bench {
+
+// Joins the job that `environment` speaks of, replays, and returns what was measured. Ends with kDataLoss if
+// the ranks do not all end with the same parameters, bit for bit. The calling thread is the one that
+// "computes".
+Result<RankReport> replayRank(const RankTask& task, const Config& config, const Config::Values& environment);
+
+}  // namespace sluice::bench

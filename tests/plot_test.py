@@ -1,0 +1,66 @@
+"""`sluice plot`: every kind of figure becomes a picture, and what is no measurement is refused in one line.
+
+  plot_test.py PATH_OF_SLUICE
+"""
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv[1]
+
+
+def row(strategy="p3", **changed):
+    return {"profile": "resnet50", "strategy": strategy, "workers": 4, "ratio": 1, "iteration_s": 1.1, "spread_s": 0.02,
+            "bound_s": 1.05, "over_bound": 1.048, "speedup_over_kvstore": 1.3, "compute_s": 1.0, "fabric": "tcp",
+            "rate_bits_per_s": 1.2e9, "slice_elements": 50000} | changed
+
+
+SAMPLES = {"step_s": 0.01, "sent_bits_per_s": [0, 1e9, 5e8], "received_bits_per_s": [1e9, 0, 5e8]}
+KINDS = {
+    "comparison": [row("kvstore"), row(), row("a-new-one", speedup_over_kvstore=None)],
+    "sweep": [row(s, ratio=r, profile=p) for s in ("kvstore", "p3") for r in (0.5, 1) for p in ("vgg19", "mine.json")],
+    "slices": [row(slice_elements=s) for s in (5000, 50000)],
+    "scale": [row(s, workers=w, profile="vgg19") for s in ("kvstore", "sluice") for w in (2, 8)],
+    "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
+}
+
+
+class Plot(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def plot(self, text):
+        (self.folder / "in.json").write_text(text)
+        return subprocess.run([PROGRAM, "plot", self.folder / "in.json", "-o", self.folder / "out.png"],
+                              capture_output=True, text=True, timeout=60)
+
+    def testEveryKindBecomesAPicture(self):
+        for kind, rows in KINDS.items():
+            with self.subTest(kind=kind):
+                ran = self.plot(json.dumps(rows))
+                self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+                head = (self.folder / "out.png").read_bytes()[:24]
+                self.assertEqual(head[:8], b"\x89PNG\r\n\x1a\n")
+                width, height = struct.unpack(">II", head[16:24])
+                self.assertGreater(width, 500)
+                self.assertGreater(height, 250)
+
+    def testWhatIsNoMeasurementIsRefusedInOneLine(self):
+        for text in ("", "[]", "{}", "[1]", '[{"profile": "x"}]'):
+            with self.subTest(text=text):
+                ran = self.plot(text)
+                self.assertEqual(ran.returncode, 1)
+                self.assertRegex(ran.stderr, r"^sluice plot: [^\n]*sluice bench[^\n]*\n$")
+
+
+if __name__ == "__main__":
+    if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True).returncode != 0:
+        print("skipped: python3-matplotlib is not installed")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])

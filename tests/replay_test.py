@@ -1,0 +1,79 @@
+"""`sluice bench` in a real lab: two workers, a tiny model, all strategies. Needs root.
+
+  replay_test.py PATH_OF_SLUICE
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv[1]
+STRATEGIES = ["kvstore", "slicing", "p3", "sluice"]
+PROFILE = {"model": "tiny", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": [
+    {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
+    {"name": "none", "parameters": 7, "forward": 0.0, "backward": 0.0},
+    {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25}]}
+
+
+def namespaces():
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+
+
+class Replay(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.profile = self.folder / "tiny.json"
+        self.profile.write_text(json.dumps(PROFILE))
+
+    def command(self, *more):
+        return [PROGRAM, "bench", "replay", "--profile", self.profile, "--workers", "2", "--rate", "200mbit", "--runs", "1",
+                "--lab", *more]
+
+    def testEveryStrategyIsMeasured(self):
+        ran = subprocess.run(self.command("--iterations", "2", "--utilisation", "--json", self.folder / "out.json"),
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("computing is precise sleeping", ran.stdout)
+        self.assertRegex(ran.stdout, r"iperf3 reaches 0\.1\d+ Gbit/s")
+        rows = json.loads((self.folder / "out.json").read_text())
+        self.assertEqual([row["strategy"] for row in rows], STRATEGIES)
+        model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
+        for row in rows:
+            with self.subTest(strategy=row["strategy"]):
+                self.assertEqual(row["workers"], 2)
+                # 2(N-1)/N of the model leaves each of N hosts, however it is scheduled.
+                self.assertEqual(row["payload_bytes"], 2 * model)
+                self.assertGreater(row["bytes_on_wire"], row["payload_bytes"])
+                self.assertAlmostEqual(row["compute_s"], model * 8 / 200e6, places=6)
+                # Nothing beats the bound, but for what a token bucket lets pass at once.
+                self.assertGreater(row["over_bound"], 0.9)
+                self.assertGreater(row["cpu_s_per_iteration"], 0)
+                self.assertGreater(len(row["utilisation"]["sent_bits_per_s"]), 2)
+        self.assertEqual(rows[0]["speedup_over_kvstore"], 1)
+
+    def testCtrlCRemovesTheLab(self):
+        before = namespaces()
+        running = subprocess.Popen(self.command("--iterations", "1000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        said = running.stderr.readline()  # the first run begins
+        self.assertIn("run 1 of", said)
+        self.assertNotEqual(namespaces(), before)
+        time.sleep(1)  # at some moment inside the run; which one does not matter
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=30)
+        self.assertEqual((running.returncode, errors), (130, "sluice: interrupted\n"))
+        self.assertEqual(namespaces(), before)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: a lab needs root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
