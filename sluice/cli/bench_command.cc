@@ -110,14 +110,16 @@ void addRank(Program& program, CLI::App& group) {
 
 void addBenchCommand(Program& program, CLI::App& root) {
   CLI::App* group = program.addCommand(
-      root, "bench", "Measure training in a lab, on replayed models (needs root)",
+      root, "bench", "Measure training and the network under it, in a lab made for it (needs root)",
       {"sluice bench replay --profile resnet50 --lab",
-       "sluice bench sweep --profile vgg19 --lab --json sweep.json", "sluice plot sweep.json -o sweep.png"});
+       "sluice bench sweep --profile vgg19 --lab --json sweep.json", "sluice plot sweep.json -o sweep.png",
+       "sluice bench fabric pair --lab 2 --encrypt off"});
   addReplay(program, *group);
   addSweep(program, *group);
   addSlices(program, *group);
   addScale(program, *group);
   addRank(program, *group);
+  addBenchFabricCommands(program, *group);
 }
 
 }  // namespace sluice::cli

@@ -8,6 +8,7 @@ namespace sluice::cli {
 class Program;
 
 void addBenchCommand(Program& program, CLI::App& root);
+void addBenchFabricCommands(Program& program, CLI::App& bench);  // of `sluice bench`
 void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);

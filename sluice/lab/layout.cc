@@ -66,7 +66,7 @@ Status Layout::check() const {
                                                 subnet.toString(), subnet.hostCapacity(), hosts)};
   }
   // tbf's burst of 128 KiB would be more than a second's worth below this.
-  if (rate.bitsPerSecond < 1'000'000) {
+  if (rate != kUnshaped && rate.bitsPerSecond < 1'000'000) {
     return {Code::kInvalidArgument,
             fmt::format("rate {} is too low to shape: take 1mbit or more", base::formatRate(rate))};
   }

@@ -19,6 +19,9 @@ inline constexpr int kMaxHosts = 250;
 inline constexpr std::string_view kHostInterface = "eth0";
 inline constexpr std::string_view kDefaultName = "lab";
 
+// The rate of a link that is as fast as the machine.
+inline constexpr Rate kUnshaped{0};
+
 // An IPv4 network: "10.77.0.0/16".
 struct Subnet {
   uint32_t base = 0x0a4d0000;

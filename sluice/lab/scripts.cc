@@ -10,9 +10,12 @@ namespace {
 
 constexpr std::string_view kBridge = "br0";
 
-std::string tbf(Rate rate) {
+// What follows "root" or "parent 1:1"; `handle` is the queue's own name.
+std::string queueing(Rate rate, std::string_view handle) {
+  if (rate == kUnshaped) return "noqueue";
   const Shape shape = shapeFor(rate);
-  return fmt::format("tbf rate {}bit burst {} limit {}", shape.rateBits, shape.burstBytes, shape.queueBytes);
+  return fmt::format("handle {} tbf rate {}bit burst {} limit {}", handle, shape.rateBits, shape.burstBytes,
+                     shape.queueBytes);
 }
 
 }  // namespace
@@ -87,19 +90,20 @@ std::string hostScript(const Layout& layout, int host) {
 
 std::string hostShapingScript(Rate rate, Duration delay) {
   if (delay == Duration(0)) {
-    return fmt::format("qdisc replace dev {} root handle 1: {}\n", kHostInterface, tbf(rate));
+    return fmt::format("qdisc replace dev {} root {}\n", kHostInterface, queueing(rate, "1:"));
   }
   // netem holds what is on the way, so its limit is in packets and must not be what drops them.
-  return fmt::format(
-      "qdisc replace dev {0} root handle 1: netem delay {1}us limit 1000000\n"
-      "qdisc replace dev {0} parent 1:1 handle 10: {2}\n",
-      kHostInterface, std::chrono::duration_cast<std::chrono::microseconds>(delay).count(), tbf(rate));
+  const std::string netem =
+      fmt::format("qdisc replace dev {} root handle 1: netem delay {}us limit 1000000\n", kHostInterface,
+                  std::chrono::duration_cast<std::chrono::microseconds>(delay).count());
+  if (rate == kUnshaped) return netem;
+  return netem + fmt::format("qdisc replace dev {} parent 1:1 {}\n", kHostInterface, queueing(rate, "10:"));
 }
 
 std::string switchShapingScript(const std::map<int, Rate>& byHost) {
   std::string script;
   for (const auto& [host, rate] : byHost) {
-    script += fmt::format("qdisc replace dev {} root handle 1: {}\n", switchPort(host), tbf(rate));
+    script += fmt::format("qdisc replace dev {} root {}\n", switchPort(host), queueing(rate, "1:"));
   }
   return script;
 }

@@ -16,6 +16,13 @@ Layout twoHosts() {
   return layout;
 }
 
+TEST(Shaping, LeavesALinkAloneThatIsToBeAsFastAsTheMachine) {
+  EXPECT_EQ(hostShapingScript(kUnshaped, Duration(0)), "qdisc replace dev eth0 root noqueue\n");
+  EXPECT_EQ(hostShapingScript(kUnshaped, std::chrono::milliseconds(1)),
+            "qdisc replace dev eth0 root handle 1: netem delay 1000us limit 1000000\n");
+  EXPECT_EQ(switchShapingScript({{2, kUnshaped}}), "qdisc replace dev h2 root noqueue\n");
+}
+
 TEST(Scripts, TheBurstIsNeverBelow128KiBAndTheQueueHoldsFiveMilliseconds) {
   EXPECT_EQ(shapeFor(Rate{100'000'000}).burstBytes, 131072U);
   EXPECT_EQ(shapeFor(Rate{100'000'000}).queueBytes, 262144U);

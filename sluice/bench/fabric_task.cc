@@ -1,0 +1,80 @@
+#include <sluice/bench/fabric_task.h>
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace sluice::bench {
+namespace {
+
+using Json = nlohmann::json;
+constexpr std::string_view kMark = "fabric-report ";
+
+constexpr std::array kCases{FabricCase::kPair, FabricCase::kAllToAll, FabricCase::kOvertake,
+                            FabricCase::kIdle};
+
+}  // namespace
+
+std::string_view name(FabricCase which) {
+  switch (which) {
+    case FabricCase::kPair: return "pair";
+    case FabricCase::kAllToAll: return "alltoall";
+    case FabricCase::kOvertake: return "overtake";
+    case FabricCase::kIdle: return "idle";
+  }
+  return "?";
+}
+
+std::string FabricTask::toText() const {
+  return Json{{"case", name(which)}, {"seconds", seconds}, {"warm_up", warmUpSeconds},
+              {"rounds", rounds},    {"fifo", isFifo},     {"outlives_loss", outlivesLoss}}
+      .dump();
+}
+
+Result<FabricTask> parseFabricTask(std::string_view text) {
+  FabricTask task;
+  try {
+    const Json json = Json::parse(text);
+    const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(), name);
+    if (found == kCases.end()) {
+      return Status(Code::kInvalidArgument, fmt::format("'{}' names no case that is measured", text));
+    }
+    task.which = *found;
+    task.seconds = json.value("seconds", task.seconds);
+    task.warmUpSeconds = json.value("warm_up", task.warmUpSeconds);
+    task.rounds = json.value("rounds", task.rounds);
+    task.isFifo = json.value("fifo", task.isFifo);
+    task.outlivesLoss = json.value("outlives_loss", task.outlivesLoss);
+  } catch (const Json::exception& e) {
+    return Status(Code::kInvalidArgument, fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+  }
+  return task;
+}
+
+std::string FabricReport::toText() const {
+  return std::string(kMark) + Json{{"received_gbit", receivedGbit},
+                                   {"cpu_s", cpuSeconds},
+                                   {"urgent_ms", urgentMs},
+                                   {"strangers", strangers},
+                                   {"connections", connections}}
+                                  .dump();
+}
+
+std::optional<FabricReport> parseFabricReport(std::string_view line) {
+  if (!line.starts_with(kMark)) return std::nullopt;
+  const Json json = Json::parse(line.substr(kMark.size()), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    return FabricReport{.receivedGbit = json.at("received_gbit").get<double>(),
+                        .cpuSeconds = json.at("cpu_s").get<double>(),
+                        .urgentMs = json.at("urgent_ms").get<std::vector<double>>(),
+                        .strangers = json.at("strangers").get<uint64_t>(),
+                        .connections = json.at("connections").get<uint64_t>()};
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace sluice::bench

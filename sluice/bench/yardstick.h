@@ -1,0 +1,28 @@
+// What other programs reach on the links of a lab, for comparison: iperf3 and UCX's own measurement. Each
+// call runs them from start to end, some seconds. Any thread.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/status.h>
+#include <sluice/lab/lab.h>
+
+namespace sluice::bench {
+
+// One TCP connection from a host to another.
+using Flow = std::pair<int, int>;
+
+// The payload that all flows together got across, in Gbit/s, while all ran at once. REQUIRES: no host is the
+// source, or the target, of two.
+Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Duration time);
+
+// UCX's own active messages of this size over TCP, in Gbit/s.
+Result<double> ucxGbit(const lab::Lab& lab, Flow flow, size_t messageBytes, size_t messages);
+
+// The bandwidth in Gbit/s out of what ucx_perftest prints last.
+Result<double> parseUcxPerftest(std::string_view text);
+
+}  // namespace sluice::bench
