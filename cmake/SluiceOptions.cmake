@@ -9,14 +9,14 @@ set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with, as given to -fsan
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # the static libraries also end up in the Python module
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_VERIFY_INTERFACE_HEADER_SETS ON)  # see SluiceFolder.cmake; not part of `all`
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 
 find_program(SLUICE_CCACHE ccache)
 if(SLUICE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${SLUICE_CCACHE}")
+  # The sloppiness is what ccache needs to cache files that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros;${SLUICE_CCACHE}")
 endif()
 
 add_library(sluice_options INTERFACE)
@@ -25,6 +25,10 @@ target_compile_options(sluice_options INTERFACE
   # Bit-exactness: a fused multiply-add rounds once where two operations round twice, so it must
   # never depend on the CPU or the build type.
   -ffp-contract=off
+  # The static libraries also end up in the Python module; programs get it too, as one precompiled header fits one choice only.
+  -fPIC
+  # For ccache: it then sees which precompiled header a file was compiled with.
+  $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 if(SLUICE_SANITIZE)

@@ -3,7 +3,11 @@
 
   scripts/tidy.py [--build build/dev] [FOLDER...]      e.g. scripts/tidy.py sluice/base
 
-A file that passed is not looked at again until it, a header of ours that it includes, its compile command or
+Most of the time on one file goes into the headers it includes. So the files of a folder are looked at together,
+as one file that includes them all. Only "no findings" is believed of such a group: otherwise (two files
+may define the same name) its halves are looked at, down to single files.
+
+What passed is not looked at again until one of its files, a header of ours that they include, their compile command or
 .clang-tidy changes: the proof is a file in build/tidy (or $SLUICE_TIDY_CACHE), named by a hash of all these.
 """
 import argparse
@@ -13,40 +17,72 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
+MOST = 12  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
 # Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands are gcc's.
 EXTRA = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow"]
 
 
-def keyOf(entry, common):
-    """The hash of all that the verdict on a file depends on, or None if its includes cannot be listed."""
+def flagsOf(entry):
+    """What clang needs to know of a compile command of gcc's: not the precompiled header, nor how to generate code."""
     command = shlex.split(entry["command"])
-    flags = [f for f in command if f.startswith(("-I", "-D", "-std", "-isystem"))]
-    listed = subprocess.run([CLANG, *flags, "-MM", entry["file"]], cwd=entry["directory"], capture_output=True, text=True)
-    if listed.returncode != 0:
-        return None
-    digest = hashlib.sha256(common)
-    digest.update(entry["command"].replace(str(ROOT), "").encode())
-    for path in sorted(listed.stdout.split(":", 1)[1].replace("\\\n", " ").split()):
-        digest.update(Path(entry["directory"], path).read_bytes())
-    return digest.hexdigest()
+    following = [f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"]
+    return tuple(f for f in command if f.startswith(("-I", "-D", "-std", "-W")) and f != "-Winvalid-pch") + tuple(following)
 
 
-def check(entry, build, cache, common):
-    """(relative path, what clang-tidy says: empty if nothing)."""
-    name = os.path.relpath(entry["file"], ROOT)
-    key = keyOf(entry, common)
-    if key and (cache / key).exists():
-        return name, ""
-    ran = subprocess.run([TIDY, "-p", str(build), "--quiet", *(f"--extra-arg={e}" for e in EXTRA), entry["file"]],
-                         capture_output=True, text=True)
-    if ran.returncode == 0 and key:
-        (cache / key).touch()
-    return name, "" if ran.returncode == 0 else ran.stdout or ran.stderr
+class Checker:
+    def __init__(self, cache):
+        self.cache = cache
+        version = subprocess.run([TIDY, "--version"], check=True, capture_output=True).stdout
+        self.common = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(EXTRA).encode()
+
+    def key(self, flags, unit):
+        """The hash of all that the verdict depends on, or None if the includes cannot be listed."""
+        listed = subprocess.run([CLANG, *flags, "-MM", unit], capture_output=True, text=True)
+        if listed.returncode != 0:
+            return None
+        digest = hashlib.sha256(self.common + " ".join(flags).replace(str(ROOT), "").encode())
+        for path in sorted(listed.stdout.split(":", 1)[1].replace("\\\n", " ").split()):
+            if path != unit:
+                digest.update(Path(path).read_bytes())
+        return digest.hexdigest()
+
+    def findings(self, flags, files):
+        """{file: what clang-tidy says}, only for files with findings."""
+        with tempfile.NamedTemporaryFile("w", suffix=".cc") as unit:
+            unit.writelines(f'#include "{file}"\n' for file in files)
+            unit.flush()
+            key = self.key(flags, unit.name)
+            if key and (self.cache / key).exists():
+                return {}
+            looked_at = files[0] if len(files) == 1 else unit.name
+            ran = subprocess.run([TIDY, f"--config-file={ROOT}/.clang-tidy", "--quiet", looked_at, "--", *flags, *EXTRA],
+                                 capture_output=True, text=True)
+        if ran.returncode == 0:
+            if key:
+                (self.cache / key).touch()
+            return {}
+        if len(files) == 1:
+            return {files[0]: ran.stdout or ran.stderr}
+        half = len(files) // 2
+        return self.findings(flags, files[:half]) | self.findings(flags, files[half:])
+
+
+def groups(entries):
+    """[(flags, files)]: files of one folder and one compile command, tests apart."""
+    together = {}
+    for entry in entries:
+        file = entry["file"]
+        together.setdefault((os.path.dirname(file), file.endswith("_test.cc"), flagsOf(entry)), []).append(file)
+    for (_, _, flags), files in together.items():
+        count = -(-len(files) // MOST)
+        for part in range(count):
+            yield flags, files[part::count]
 
 
 def main():
@@ -57,18 +93,18 @@ def main():
     build = (ROOT / args.build).resolve()
     cache = Path(os.environ.get("SLUICE_TIDY_CACHE", ROOT / "build/tidy"))
     cache.mkdir(parents=True, exist_ok=True)
-    version = subprocess.run([TIDY, "--version"], check=True, capture_output=True).stdout
-    common = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(EXTRA).encode()
+    checker = Checker(cache)
     only = tuple(str((ROOT / f).resolve()) + "/" for f in args.folders) or (str(ROOT) + "/",)
     entries = {e["file"]: e for e in json.loads((build / "compile_commands.json").read_text())
                if e["file"].startswith(only) and not e["file"].startswith(str(build))}
-    faulty = []
+    faulty = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, said in pool.map(lambda e: check(e, build, cache, common), entries.values()):
-            if said:
-                faulty.append(name)
+        for found in pool.map(lambda group: checker.findings(*group), groups(entries.values())):
+            faulty |= found
+            for said in found.values():
                 print(said, flush=True)
-    print(f"tidy: {len(entries)} files, {len(faulty)} with findings" + "".join(f"\n  {name}" for name in faulty))
+    print(f"tidy: {len(entries)} files, {len(faulty)} with findings" +
+          "".join(f"\n  {os.path.relpath(file, ROOT)}" for file in faulty))
     return 1 if faulty else 0
 
 

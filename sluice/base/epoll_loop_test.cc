@@ -27,6 +27,7 @@ TEST(EpollLoop, RunsTasksOfEveryThreadInTheirOrder) {
   LoopThread thread("test");
   std::vector<std::vector<int>> seen(4);
   std::vector<std::thread> posters;
+  posters.reserve(4);
   for (int poster = 0; poster < 4; ++poster) {
     posters.emplace_back([&, poster] {
       for (int i = 0; i < 1000; ++i) {

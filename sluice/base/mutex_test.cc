@@ -11,6 +11,7 @@ namespace {
 TEST(Guarded, OneAtATime) {
   Guarded<int> counter;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 1000; ++i) counter.with([](int& value) { ++value; });

@@ -44,7 +44,7 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
   for (const auto& candidate : units) {
     if (candidate.name != unit) continue;
     const double value = number * candidate.scale;
-    if (value > static_cast<double>(std::numeric_limits<int64_t>::max() / 2)) return refuse();
+    if (value > static_cast<double>(std::numeric_limits<int64_t>::max()) / 2) return refuse();
     return value;
   }
   return refuse();

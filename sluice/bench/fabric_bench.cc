@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/bench/fabric_traffic.h>
+#include <sluice/bench/figures.h>
 #include <sluice/bench/rank_variables.h>
 #include <sluice/bench/yardstick.h>
 
@@ -30,12 +31,6 @@ std::vector<Flow> ringOf(int hosts) {
   std::vector<Flow> flows;
   for (int host = 0; host < hosts; ++host) flows.emplace_back(host, (host + 1) % hosts);
   return flows;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 // Of many values, that below which `share` of them lie.

@@ -1,12 +1,12 @@
 #include <sluice/bench/replay.h>
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
 #include <sluice/bench/rank_task.h>
+#include <sluice/bench/rank_variables.h>
 #include <sluice/plan/bounds.h>
 #include <sluice/strategy/algorithms.h>
 
@@ -14,22 +14,6 @@ namespace sluice::bench {
 namespace {
 
 constexpr int kInterrupted = 130;  // as a shell says it: 128 + SIGINT
-
-// What the ranks' Config is to say, as variables: everything that is not a default here.
-std::map<std::string, std::string> variablesFor(const Config& config, const std::string& strategy) {
-  std::map<std::string, std::string> variables;
-  for (const base::Option* option : base::allOptions()) {
-    const auto& value = config.value(*option);
-    if (option != &option::kConfig && value.source != base::Source::kDefault) {
-      variables[base::environmentName(*option)] = value.text;
-    }
-  }
-  variables[base::environmentName(option::kAlgorithm)] = strategy;
-  variables[base::environmentName(option::kTrustedNetwork)] = "on";  // only the ranks are in the lab
-  // One line per rank and run about what is going well would bury the table.
-  variables.try_emplace(base::environmentName(option::kLog), "warn");
-  return variables;
-}
 
 // One job from its start to its end.
 class Run final {
@@ -41,7 +25,10 @@ class Run final {
     lab::RunOptions options;
     options.command = hooks_.rankCommand;
     options.command.push_back(task.toText());
-    options.environment = variablesFor(config, strategy);
+    options.environment = variablesFor(config);
+    options.environment[base::environmentName(option::kAlgorithm)] = strategy;
+    options.environment[base::environmentName(option::kTrustedNetwork)] =
+        "on";  // only the ranks are in the lab
     options.timeout = limit;
     options.forwardSignals = true;
     options.onLine = [this](int rank, lab::Stream stream, std::string_view line) {

@@ -39,7 +39,8 @@ Program::Program() : root_("Gradient synchronisation for networks slower than th
   root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
   root_.set_help_flag("-h,--help", "Show this help and exit");
   root_.footer(
-      "Examples:\n  sluice config show\n  sluice config show --help\n\n"
+      "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
+      "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile resnet50 --lab\n\n"
       "A subcommand that is not listed is looked for as a program sluice-NAME on the PATH.\n"
       "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such command, "
       "130 interrupted.");

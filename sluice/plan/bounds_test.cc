@@ -38,7 +38,8 @@ TEST(Bounds, NoOtherPriorityBeatsP3) {
       for (const double c : left) longest += c;
       const double step = (ready[0] + longest) / 1'000;
       double end = backwardSeconds(layers) + forwardSeconds(layers);
-      for (double now = 0; now < ready[0] + longest + step; now += step) {
+      for (int tick = 0; tick * step < ready[0] + longest + step; ++tick) {
+        const double now = tick * step;
         double room = step;
         for (const size_t l : order) {
           if (ready[l] > now || left[l] <= 0) continue;
