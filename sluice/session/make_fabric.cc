@@ -4,7 +4,7 @@
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/fabric/ucx/ucx_fabric.h>
-#include <sluice/fabric/watched_fabric.h>
+#include <sluice/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 namespace {

@@ -1,4 +1,4 @@
-#include <sluice/fabric/watched_fabric.h>
+#include <sluice/fabric/watch/watched_fabric.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include <sluice/fabric/watched_fabric.h>
+#include <sluice/fabric/watch/watched_fabric.h>
 
 #include <utility>
 
@@ -8,7 +8,7 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
-#include <sluice/fabric/watchman.h>
+#include <sluice/fabric/watch/watchman.h>
 
 namespace sluice::fabric {
 

@@ -1,4 +1,4 @@
-#include <sluice/fabric/clock_offset.h>
+#include <sluice/fabric/watch/clock_offset.h>
 
 #include <gtest/gtest.h>
 

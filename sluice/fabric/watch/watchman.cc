@@ -1,4 +1,4 @@
-#include <sluice/fabric/watchman.h>
+#include <sluice/fabric/watch/watchman.h>
 
 #include <algorithm>
 #include <utility>

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include <sluice/fabric/clock_offset.h>
 #include <sluice/fabric/fabric.h>
-#include <sluice/fabric/life_sign.h>
-#include <sluice/fabric/silence.h>
-#include <sluice/fabric/watched_fabric.h>
+#include <sluice/fabric/watch/clock_offset.h>
+#include <sluice/fabric/watch/life_sign.h>
+#include <sluice/fabric/watch/silence.h>
+#include <sluice/fabric/watch/watched_fabric.h>
 
 namespace sluice::fabric {
 

@@ -1,4 +1,4 @@
-#include <sluice/fabric/silence.h>
+#include <sluice/fabric/watch/silence.h>
 
 #include <gtest/gtest.h>
 

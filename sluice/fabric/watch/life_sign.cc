@@ -1,4 +1,4 @@
-#include <sluice/fabric/life_sign.h>
+#include <sluice/fabric/watch/life_sign.h>
 
 #include <string_view>
 

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/fabric/clock_offset.h>
 #include <sluice/fabric/fabric.h>
+#include <sluice/fabric/watch/clock_offset.h>
 
 namespace sluice::fabric {
 
