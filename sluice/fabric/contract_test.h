@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include <deque>
 #include <fstream>
 #include <memory>
 #include <set>
@@ -48,6 +49,11 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   void send(uint32_t from, uint32_t to, const std::vector<std::byte>& payload, Lane lane = Lane::kBulk,
             Message message = {}, Done then = nullptr) {
     fabric(from).send(Rank{to}, lane, message, view(payload), sends_.expect(std::move(then)));
+  }
+  // A payload that nobody else keeps is kept here until the ranks are gone.
+  void send(uint32_t from, uint32_t to, std::vector<std::byte>&& payload, Lane lane = Lane::kBulk,
+            Message message = {}, Done then = nullptr) {
+    send(from, to, std::as_const(kept_.emplace_back(std::move(payload))), lane, message, std::move(then));
   }
   static Message numbered(uint64_t step) {
     Message message;
@@ -101,6 +107,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
       ranks_.back()->receiver.loop = &ranks_.back()->thread.loop();
     }
   }
+  std::deque<std::vector<std::byte>> kept_;  // declared first: outlives the ranks
   std::unique_ptr<Engine> engine_;
   std::vector<std::byte> flood_;
   std::vector<std::unique_ptr<RankUnderTest>> ranks_;
