@@ -5,6 +5,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/node_fabric.h>
 #include <sluice/fabric/ucx/node.h>
 #include <sluice/fabric/ucx/settings.h>
 
@@ -12,39 +13,6 @@ namespace sluice::fabric {
 namespace {
 
 using ucx::Node;
-
-class UcxFabric final : public Fabric {
- public:
-  explicit UcxFabric(std::shared_ptr<Node> node) : node_(std::move(node)) {}
-  ~UcxFabric() override {
-    if (!node_->hasEnded()) runAndWait(node_->loop(), [node = node_] { node->abort(); });
-  }
-  UcxFabric(const UcxFabric&) = delete;
-  UcxFabric& operator=(const UcxFabric&) = delete;
-
-  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override {
-    node_->loop().post([node = node_, to, lane, message, payload, done = std::move(done)]() mutable {
-      node->send(to, lane, message, payload, std::move(done));
-    });
-  }
-  void close(Done done) override {
-    node_->loop().post([node = node_, done = std::move(done)]() mutable { node->close(std::move(done)); });
-  }
-  void resume(Rank from, Lane lane) override {
-    node_->loop().post([node = node_, from, lane] { node->resume(from, lane); });
-  }
-  void giveUp(Rank peer, Status why) override {
-    node_->loop().post([node = node_, peer, why = std::move(why)] { node->giveUp(peer, why); });
-  }
-  std::optional<TimePoint> lastHeard(Rank peer) const override { return node_->lastHeard(peer); }
-  Counters counters() const override { return node_->counters(); }
-  Rank rank() const override { return node_->rank(); }
-  size_t worldSize() const override { return node_->worldSize(); }
-  Loop& loop() const override { return node_->loop(); }
-
- private:
-  const std::shared_ptr<Node> node_;
-};
 
 struct Opened {
   std::shared_ptr<Node> node;
@@ -83,7 +51,7 @@ std::unique_ptr<Fabric> UcxPort::start(Receiver& receiver, FindUcxAddress findAd
   node_->loop().post([node = node_, &receiver, findAddress = std::move(findAddress)]() mutable {
     node->start(receiver, std::move(findAddress));
   });
-  return std::make_unique<UcxFabric>(std::exchange(node_, nullptr));
+  return std::make_unique<NodeFabric<Node>>(std::exchange(node_, nullptr));
 }
 
 }  // namespace sluice::fabric
