@@ -11,6 +11,10 @@ namespace sluice::gate {
 
 using base::Lock;
 
+namespace {
+constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
+}
+
 Gates::Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
              plan::StageObserver* observer)
     : names_(std::move(tensorNames)),
@@ -27,13 +31,14 @@ Step Gates::close(TensorId tensor) {
   return Step{gate.closedFor++};
 }
 
-void Gates::open(TensorId tensor, Step step) {
+void Gates::open(TensorId tensor, Step step, Result result) {
   {
     Lock lock(mutex_);
     Gate& gate = gates_.at(index(tensor));
     SLUICE_CHECK(gate.opened == index(step) && gate.opened < gate.closedFor, names_[index(tensor)],
                  index(step));
     ++gate.opened;
+    gate.last = result;
   }
   changed_.notifyAll();
 }
@@ -48,28 +53,58 @@ void Gates::fail(const Status& why) {
   changed_.notifyAll();
 }
 
+void Gates::endAfter(uint64_t steps, const Status& why) {
+  SLUICE_CHECK(!why.isOk());
+  {
+    Lock lock(mutex_);
+    if (!end_.isOk()) return;
+    stepsToCome_ = steps;
+    end_ = why;
+  }
+  changed_.notifyAll();
+}
+
+uint64_t Gates::stepsBegun() const {
+  Lock lock(mutex_);
+  uint64_t most = 0;
+  for (const Gate& gate : gates_) most = std::max(most, gate.closedFor);
+  return most;
+}
+
+const Status& Gates::errorLocked(TensorId tensor) const {
+  return error_.isOk() && gates_.at(index(tensor)).opened >= stepsToCome_ ? end_ : error_;
+}
+
 Status Gates::wait(TensorId tensor) {
   const TimePoint start = clock_.now();
   const TimePoint end = start + options_.atMost;
+  TimePoint nextStall = start + options_.stallAfter;
   Step step{};
   bool waited = false;
   while (true) {
     {
       Lock lock(mutex_);
-      const auto ready = [&]() SLUICE_REQUIRES(mutex_) { return isOpenLocked(tensor) || !error_.isOk(); };
+      const auto ready = [&]() SLUICE_REQUIRES(mutex_) {
+        return isOpenLocked(tensor) || !errorLocked(tensor).isOk();
+      };
+      step = Step{gates_.at(index(tensor)).opened};
       if (!ready()) {
         waited = true;
-        step = Step{gates_.at(index(tensor)).opened};
-        changed_.waitUntil(mutex_, std::min(clock_.now() + options_.stallAfter, end), ready);
+        TimePoint until = std::min(nextStall, end);
+        if (options_.interruption) until = std::min(until, clock_.now() + kInterruptionPeriod);
+        changed_.waitUntil(mutex_, until, ready);
       }
       if (isOpenLocked(tensor)) break;
-      if (!error_.isOk()) {
-        return error_.withContext(
+      if (const Status& why = errorLocked(tensor); !why.isOk()) {
+        return why.withContext(
             fmt::format("waiting for '{}' of step {}", names_.at(index(tensor)), index(step)));
       }
     }
+    if (options_.interruption) SLUICE_RETURN_IF_ERROR(options_.interruption());
     const TimePoint now = clock_.now();
+    if (now < std::min(nextStall, end)) continue;
     onStall_(tensor, step, now - start);
+    nextStall = now + options_.stallAfter;
     if (now >= end) {
       return {Code::kTimeout, fmt::format("'{}' of step {} did not come within {}", names_.at(index(tensor)),
                                           index(step), base::formatDuration(options_.atMost))};
@@ -87,6 +122,11 @@ Status Gates::waitAll() {
 bool Gates::isOpen(TensorId tensor) const {
   Lock lock(mutex_);
   return error_.isOk() && isOpenLocked(tensor);
+}
+
+bool Gates::isEmpty(TensorId tensor) const {
+  Lock lock(mutex_);
+  return gates_.at(index(tensor)).last == Result::kNone;
 }
 
 bool Gates::isOpenLocked(TensorId tensor) const {

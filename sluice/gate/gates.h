@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ namespace sluice::gate {
 struct WaitOptions {
   Duration atMost;      // the wait's end: then it returns kTimeout, naming tensor and step
   Duration stallAfter;  // how long until `onStall` is told, and how often again
+  // Asked a few times a second on the waiting thread, without the lock; an error ends that wait, and nothing
+  // else. For a user who presses Ctrl-C. May be empty.
+  std::function<Status()> interruption{};
 };
 
 class Gates final {
@@ -37,10 +41,20 @@ class Gates final {
   Step close(TensorId tensor);
 
   // The result of `step` is here. REQUIRES: it is the step that the gate was closed for.
-  void open(TensorId tensor, Step step);
+  void open(TensorId tensor, Step step) { open(tensor, step, Result::kHere); }
+
+  // The same, but no worker had a gradient, so there is no result.
+  void openEmpty(TensorId tensor, Step step) { open(tensor, step, Result::kNone); }
 
   // Every wait, now and later, returns `why`. The first error sticks.
   void fail(const Status& why);
+
+  // No step from the one of this number on will ever have a result: another rank takes part no longer. Waits
+  // for such a step return `why`; those for earlier ones go on. The first call sticks.
+  void endAfter(uint64_t steps, const Status& why);
+
+  // The largest number of steps that any gate was closed for.
+  uint64_t stepsBegun() const;
 
   // Returns when the tensor's gate is open, or why it will not be.
   Status wait(TensorId tensor);
@@ -51,15 +65,23 @@ class Gates final {
   // The non-blocking form: true iff wait() would return ok at once.
   bool isOpen(TensorId tensor) const;
 
+  // True iff the tensor's last step was opened by openEmpty(). REQUIRES: the gate is open.
+  bool isEmpty(TensorId tensor) const;
+
   // What is closed now, for reports: "conv1.weight of step 12, fc.bias of step 12 and 30 more".
   std::string describeClosed() const;
 
  private:
+  enum class Result : uint8_t { kHere, kNone };
   struct Gate {
     uint64_t closedFor = 0;  // steps handed over
     uint64_t opened = 0;     // steps whose result is here; the gate is open iff the two are equal
+    Result last = Result::kHere;
   };
+  void open(TensorId tensor, Step step, Result result);
   bool isOpenLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
+  // Why the gate, which is closed, stays so; ok if it may still open.
+  const Status& errorLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
 
   // Constant after construction.
   const std::vector<std::string> names_;
@@ -72,6 +94,8 @@ class Gates final {
   base::Condition changed_;
   std::vector<Gate> gates_ SLUICE_GUARDED_BY(mutex_);
   Status error_ SLUICE_GUARDED_BY(mutex_);
+  uint64_t stepsToCome_ SLUICE_GUARDED_BY(mutex_) = std::numeric_limits<uint64_t>::max();
+  Status end_ SLUICE_GUARDED_BY(mutex_);  // why there are no more
 };
 
 }  // namespace sluice::gate

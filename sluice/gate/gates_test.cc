@@ -78,6 +78,41 @@ TEST(Gates, AStallIsToldAndTheWaitHasAnEnd) {
   EXPECT_GE(stalls, 1);
 }
 
+TEST(Gates, AnInterruptionEndsThatWaitOnly) {
+  int asked = 0;
+  Gates gates = makeGates({.atMost = 1min, .stallAfter = 1min, .interruption = [&]() -> Status {
+                             return ++asked < 3 ? Status() : Status(Code::kCancelled, "Ctrl-C");
+                           }});
+  const Step step = gates.close(kConv);
+  EXPECT_EQ(gates.wait(kConv).toString(), "cancelled: Ctrl-C");
+  EXPECT_EQ(asked, 3);
+  gates.open(kConv, step);
+  EXPECT_TRUE(gates.wait(kConv).isOk());
+}
+
+TEST(Gates, AnEndLetsEarlierStepsThrough) {
+  Gates gates = makeGates();
+  const Step first = gates.close(kConv);
+  gates.endAfter(1, {Code::kPeerLost, "rank 2 has ended"});
+  gates.endAfter(0, {Code::kPeerLost, "an echo"});
+  gates.open(kConv, first);
+  EXPECT_TRUE(gates.waitAll().isOk());
+  EXPECT_EQ(gates.stepsBegun(), 1);
+  (void)gates.close(kConv);
+  EXPECT_EQ(gates.wait(kConv).message(), "waiting for 'conv' of step 1: rank 2 has ended");
+  EXPECT_TRUE(gates.wait(kFc).isOk());
+}
+
+TEST(Gates, KnowWhetherTheLastStepHadAResult) {
+  Gates gates = makeGates();
+  EXPECT_FALSE(gates.isEmpty(kConv));
+  gates.openEmpty(kConv, gates.close(kConv));
+  EXPECT_TRUE(gates.isOpen(kConv));
+  EXPECT_TRUE(gates.isEmpty(kConv));
+  gates.open(kConv, gates.close(kConv));
+  EXPECT_FALSE(gates.isEmpty(kConv));
+}
+
 TEST(Gates, SayWhatIsClosed) {
   Gates gates = makeGates();
   EXPECT_EQ(gates.describeClosed(), "nothing");

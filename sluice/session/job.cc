@@ -14,6 +14,7 @@ namespace {
 
 // How long rank 0 stays for the others' last words.
 constexpr auto kLastWords = std::chrono::seconds(5);
+constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
 
 bool wasLaunched(const Config::Values& environment) {
   constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
@@ -74,12 +75,22 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
 }
 
 Status Job::set(const std::string& key, const std::string& value) {
+  if (rendezvous_ == nullptr) return base::ok();
   const auto done = await<bool>(loop(), [&](auto got) {
     rendezvous_->store().set(key, value, [got = std::move(got)](const Status& status) {
       got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
     });
   });
   return done.status();
+}
+
+void Job::whenSet(const std::string& key, std::function<void(const std::string&)> then) {
+  if (rendezvous_ == nullptr) return;
+  loop().post([this, key, then = std::move(then)] {
+    rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
+      if (note.isOk()) then(*note);
+    });
+  });
 }
 
 Result<std::string> Job::get(const std::string& key) {

@@ -40,6 +40,9 @@ class Job final {
   Status set(const std::string& key, const std::string& value);
   Result<std::string> get(const std::string& key);
 
+  // Runs `then` on the loop when somebody has left the note, however late; never in a job of one.
+  void whenSet(const std::string& key, std::function<void(const std::string&)> then);
+
  private:
   Job(Config config, rendezvous::Launch launch, secret::JobKey key);
 

@@ -4,12 +4,42 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/fabric/common.h>
 #include <sluice/session/agreement.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/strategy/algorithms.h>
 
 namespace sluice::session {
 namespace {
+
+// The note of the first rank that trains no longer.
+struct End {
+  Rank rank{};
+  std::optional<uint64_t> steps;  // that it has taken part in; empty: it left in the middle of something
+  std::string why;                // "has ended its training after 12 steps"
+};
+
+std::string endKey(const std::string& name) {
+  return "end/" + name;
+}
+
+std::string toNote(const End& end) {
+  return fmt::format("{} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.why);
+}
+
+Result<End> parseEnd(const std::string& note) {
+  const size_t first = note.find(' ');
+  const size_t second = note.find(' ', first + 1);
+  if (second == std::string::npos) return Status(Code::kDataLoss, "not the note of an end");
+  SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(note.substr(0, first)));
+  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, note.substr(second + 1)};
+  if (const std::string steps = note.substr(first + 1, second - first - 1); steps != "-") {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t number, base::parseInteger(steps));
+    end.steps = static_cast<uint64_t>(number);
+  }
+  return end;
+}
 
 Result<plan::Plan> makePlan(const Request& request, const shard::OptimizerSpec& update, const Job& job) {
   const Config& config = job.config();
@@ -23,8 +53,9 @@ Result<plan::Plan> makePlan(const Request& request, const shard::OptimizerSpec& 
   return plan::Plan::make(std::move(spec));
 }
 
-Status checkMemory(const Request& request, const plan::Plan& plan, Rank rank) {
+Status checkMemory(const Request& request, const plan::Plan& plan, shard::Publishes publishes, Rank rank) {
   if (!plan.roles().isWorker(rank)) return base::ok();
+  if (request.memory.empty() && publishes == shard::Publishes::kMeanGradient) return base::ok();
   if (request.memory.size() != request.model.tensors.size()) {
     return {Code::kInvalidArgument, fmt::format("{} tensors, but memory for {}", request.model.tensors.size(),
                                                 request.memory.size())};
@@ -45,17 +76,43 @@ Status checkMemory(const Request& request, const plan::Plan& plan, Rank rank) {
 Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   SLUICE_ASSIGN_OR_RETURN(auto update, shard::parseOptimizerSpec(request.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(request, update, job));
-  SLUICE_RETURN_IF_ERROR(checkMemory(request, plan, job.rank()));
+  SLUICE_RETURN_IF_ERROR(checkMemory(request, plan, update.optimizer->publishes(), job.rank()));
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, request.name, job));
   if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
   const bool isWorker = plan.roles().isWorker(job.rank());
   Training training{std::move(plan), std::move(update),
-                    isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{}};
+                    isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
+                    std::move(request.interruption)};
   SLUICE_ASSIGN_OR_RETURN(auto trainer, Trainer::start(std::move(training), job.config(), request.observer,
                                                        [&](fabric::Receiver& receiver) {
                                                          return makeFabric(job, request.name, receiver);
                                                        }));
-  return std::unique_ptr<Session>(new Session(job, request.name, std::move(trainer)));
+  std::unique_ptr<Session> session(new Session(job, request.name, std::move(trainer)));
+  session->listenForTheEnd();
+  return session;
+}
+
+Session::Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer)
+    : job_(job),
+      name_(std::move(name)),
+      trainer_(std::move(trainer)),
+      listener_(std::make_shared<Trainer*>(trainer_.get())) {}
+
+Session::~Session() {
+  fabric::runAndWait(job_.loop(), [this] { *listener_ = nullptr; });
+}
+
+void Session::listenForTheEnd() {
+  job_.whenSet(endKey(name_), [listener = listener_, self = job_.rank()](const std::string& note) {
+    const auto end = parseEnd(note);
+    if (*listener == nullptr || !end.isOk() || end->rank == self) return;
+    const Status why{Code::kPeerLost, fmt::format("rank {} {}", end->rank, end->why)};
+    if (end->steps.has_value()) {
+      (*listener)->endAfter(*end->steps, why);
+    } else {
+      (*listener)->fail(why);
+    }
+  });
 }
 
 bool Session::isWorker() const {
@@ -68,7 +125,20 @@ Status Session::leave() {
   constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
-  return trainer_->leave([&] { return job_.gather("leave/" + name_, "", atMost).status(); });
+  return trainer_->leave([&]() -> Status {
+    if (isWorker()) {
+      const uint64_t steps = trainer_->stepsBegun();
+      SLUICE_RETURN_IF_ERROR(job_.set(
+          endKey(name_),
+          toNote({job_.rank(), steps, fmt::format("has ended its training after {} steps", steps)})));
+    }
+    return job_.gather("leave/" + name_, "", atMost).status();
+  });
+}
+
+void Session::abandon(const std::string& why) {
+  const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, why}));
+  if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
 }
 
 }  // namespace sluice::session

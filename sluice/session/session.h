@@ -22,11 +22,13 @@
 namespace sluice::session {
 
 struct Request {
-  plan::Model model;                           // tensors in forward order; the same on every rank
-  std::vector<strategy::TensorMemory> memory;  // by tensor; may be empty at a rank that only serves
-  std::string update = "mean-gradient";        // what servers do with the mean: shard/optimizer_spec.h
-  std::string name = "model";                  // tells several sessions of one job apart
+  plan::Model model;  // tensors in forward order; the same on every rank
+  // By tensor. Empty at a rank that only serves, and where every gradient brings its own memory.
+  std::vector<strategy::TensorMemory> memory{};
+  std::string update = "mean-gradient";  // what servers do with the mean: shard/optimizer_spec.h
+  std::string name = "model";            // tells several sessions of one job apart
   plan::StageObserver* observer = nullptr;
+  std::function<Status()> interruption{};  // asked while a thread waits, so that Ctrl-C ends a wait
 };
 
 class Session final {
@@ -34,19 +36,31 @@ class Session final {
   // Returns when every rank has opened its own and all agree on the plan, or why not.
   // REQUIRES: `job`, the observer and the tensors' memory outlive the session.
   static Result<std::unique_ptr<Session>> open(Job& job, Request request);
+  ~Session();
 
   void gradientReady(TensorId tensor) { trainer_->gradientReady(tensor); }
+  void gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
+    trainer_->gradientReady(tensor, memory);
+  }
+  void gradientAbsent(TensorId tensor, std::span<std::byte> result) {
+    trainer_->gradientAbsent(tensor, result);
+  }
   Status wait(TensorId tensor) { return trainer_->wait(tensor); }
   Status waitAll() { return trainer_->waitAll(); }
   bool isReady(TensorId tensor) const { return trainer_->isReady(tensor); }
+  bool isEmpty(TensorId tensor) const { return trainer_->isEmpty(tensor); }
   Status setHyperparameters(std::vector<double> values) {
     return trainer_->setHyperparameters(std::move(values));
   }
   Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A
-  // rank that only serves calls it at once, and so serves until the workers are done.
+  // rank that only serves calls it at once, and so serves until the workers are done. A rank that is still in
+  // a step which this one has not taken part in is told so.
   Status leave();
+
+  // Ends in bad order: the other ranks' waits end with `why`, and this rank's name.
+  void abandon(const std::string& why);
 
   bool isWorker() const;
   const plan::Plan& plan() const { return trainer_->plan(); }
@@ -54,12 +68,13 @@ class Session final {
   fabric::Counters counters() const { return trainer_->counters(); }
 
  private:
-  Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer)
-      : job_(job), name_(std::move(name)), trainer_(std::move(trainer)) {}
+  Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer);
+  void listenForTheEnd();
 
   Job& job_;
   const std::string name_;
   const std::unique_ptr<Trainer> trainer_;
+  const std::shared_ptr<Trainer*> listener_;  // loop only; null once this session is gone
 };
 
 }  // namespace sluice::session

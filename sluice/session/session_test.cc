@@ -119,5 +119,91 @@ TEST(Session, RanksThatTrainDifferentThingsAreToldTheFirstDifference) {
   });
 }
 
+TEST(Session, TakesEveryGradientFromWhereItLies) {
+  onRanks(2, [](uint32_t r, Result<std::unique_ptr<Job>> job) {
+    ASSERT_TRUE(job.isOk()) << job.status().toString();
+    auto session = Session::open(**job, {.model = {{{"w", 70'001, DType::kF32}, {"b", 3, DType::kF32}}}});
+    ASSERT_TRUE(session.isOk()) << session.status().toString();
+    std::vector<std::unique_ptr<std::vector<float>>> held;
+    for (int step = 0; step < 4; ++step) {
+      for (const uint32_t t : {1U, 0U}) {
+        auto& gradient = *held.emplace_back(std::make_unique<std::vector<float>>(
+            (*session)->plan().model().tensors[t].elements, static_cast<float>(step + 2 * r)));
+        const auto bytes = std::as_writable_bytes(std::span(gradient));
+        (*session)->gradientReady(TensorId{t}, {bytes, bytes});
+      }
+      EXPECT_TRUE((*session)->waitAll().isOk());
+      for (const auto& gradient : held) {
+        EXPECT_EQ(*gradient, std::vector<float>(gradient->size(), static_cast<float>(step + 1)));
+      }
+      held.clear();
+    }
+    EXPECT_TRUE((*session)->leave().isOk());
+  });
+}
+
+// Who has a gradient, and what becomes of it: rank 1 never has one in "some", nobody has one in "none".
+TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
+  for (const std::string algorithm : {"sluice", "kvstore"}) {
+    onRanks(
+        2,
+        [](uint32_t r, Result<std::unique_ptr<Job>> job) {
+          ASSERT_TRUE(job.isOk()) << job.status().toString();
+          auto session = Session::open(
+              **job, {.model = {{{"some", 70'001, DType::kF32}, {"none", 90'000, DType::kF32}}}});
+          ASSERT_TRUE(session.isOk()) << session.status().toString();
+          std::vector<float> some(70'001);
+          std::vector<float> none(90'000, 7);
+          const auto bytes = std::as_writable_bytes(std::span(some));
+          for (int step = 0; step < 3; ++step) {
+            std::ranges::fill(some, 5.F);
+            r == 0 ? (*session)->gradientReady(TensorId{0}, {bytes, bytes})
+                   : (*session)->gradientAbsent(TensorId{0}, bytes);
+            (*session)->gradientAbsent(TensorId{1}, std::as_writable_bytes(std::span(none)));
+            EXPECT_TRUE((*session)->waitAll().isOk());
+            EXPECT_FALSE((*session)->isEmpty(TensorId{0}));
+            EXPECT_TRUE((*session)->isEmpty(TensorId{1}));
+            EXPECT_EQ(some, std::vector<float>(70'001, 2.5F));
+            EXPECT_EQ(none, std::vector<float>(90'000, 7));
+          }
+          EXPECT_TRUE((*session)->leave().isOk());
+        },
+        [&](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, algorithm).isOk()); });
+  }
+}
+
+// What a rank hears that trains on after another has ended.
+std::string whatTheOtherHears(const std::function<void(Session&)>& end) {
+  std::string heard;
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(5);
+        auto session = Session::open(**job, memory.request("mean-gradient"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        (*session)->gradientReady(TensorId{0});
+        EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+        if (r == 1) return end(**session);
+        (*session)->gradientReady(TensorId{0});
+        heard = (*session)->wait(TensorId{0}).message();
+      },
+      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk()); });
+  return heard;
+}
+
+TEST(Session, ARankThatTrainsLongerIsToldWhoHasEnded) {
+  EXPECT_EQ(whatTheOtherHears([](Session& session) { EXPECT_FALSE(session.leave().isOk()); }),
+            "waiting for 'w' of step 1: rank 1 has ended its training after 1 steps");
+}
+
+TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {
+  EXPECT_EQ(whatTheOtherHears([](Session& session) {
+              session.abandon("ended with ValueError: no");
+              EXPECT_FALSE(session.leave().isOk());  // stays until the other is gone
+            }),
+            "waiting for 'w' of step 1: rank 1 ended with ValueError: no");
+}
+
 }  // namespace
 }  // namespace sluice::session

@@ -35,13 +35,18 @@ Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const Config&
 
 Trainer::Trainer(Training training, const Config& config, plan::StageObserver* observer)
     : training_(std::move(training)),
+      memory_(training_.memory),
       config_(config),
       observer_(observer),
       gates_(
           namesOf(training_.plan.model()),
-          {.atMost = config.duration(option::kWaitTimeout), .stallAfter = config.duration(option::kStallS)},
+          {.atMost = config.duration(option::kWaitTimeout),
+           .stallAfter = config.duration(option::kStallS),
+           .interruption = training_.interruption},
           [this](TensorId tensor, Step step, Duration waited) { reportStall(tensor, step, waited); },
-          observer) {}
+          observer) {
+  if (memory_.empty()) memory_.resize(training_.plan.model().tensors.size());
+}
 
 Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
@@ -83,7 +88,7 @@ Status Trainer::makeStrategy(std::span<const std::span<const std::byte>> firstPa
   SLUICE_ASSIGN_OR_RETURN(strategy_, algorithm->make({.plan = training_.plan,
                                                       .fabric = *fabric_,
                                                       .gates = gates_,
-                                                      .memory = training_.memory,
+                                                      .memory = memory_,
                                                       .update = training_.update,
                                                       .parameters = firstParameters,
                                                       .config = config_,
@@ -107,15 +112,33 @@ Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
 }
 
 void Trainer::gradientReady(TensorId tensor) {
+  handOver(tensor, [this, tensor](Step step) { strategy_->gradientReady(tensor, step); });
+}
+
+void Trainer::gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
+  handOver(tensor, [this, tensor, memory](Step step) {
+    memory_[index(tensor)] = memory;
+    strategy_->gradientReady(tensor, step);
+  });
+}
+
+void Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result) {
+  handOver(tensor, [this, tensor, result](Step step) {
+    memory_[index(tensor)] = {.gradient = {}, .result = result};
+    strategy_->gradientAbsent(tensor, step);
+  });
+}
+
+void Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
   const Step step = gates_.close(tensor);
-  fabric_->loop().post([this, tensor, step] {
+  fabric_->loop().post([this, tensor, step, toStrategy = std::move(toStrategy)] {
     if (observer_ != nullptr) {
       for (const auto& slice : training_.plan.slicesOf(tensor)) {
         observer_->onStage(
             {plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), fabric_->loop().now()});
       }
     }
-    strategy_->gradientReady(tensor, step);
+    toStrategy(step);
   });
 }
 
@@ -168,6 +191,11 @@ void Trainer::expectEndAfter(Rank left) {
   const std::string closed = gates_.describeClosed();
   if (closed == "nothing") return;
   gates_.fail({Code::kPeerLost, fmt::format("rank {} has left the job; waiting for {}", left, closed)});
+}
+
+void Trainer::fail(const Status& why) {
+  gates_.fail(why);
+  fabric_->loop().post([this, why] { broadcast_->fail(why); });
 }
 
 void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {

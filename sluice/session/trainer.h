@@ -25,7 +25,9 @@ namespace sluice::session {
 struct Training {
   plan::Plan plan;
   shard::OptimizerSpec update;
-  std::vector<strategy::TensorMemory> memory;  // by TensorId; empty at a rank that only serves
+  // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
+  std::vector<strategy::TensorMemory> memory;
+  std::function<Status()> interruption{};  // see gate::WaitOptions
 };
 
 class Trainer final : public fabric::Receiver {
@@ -34,8 +36,8 @@ class Trainer final : public fabric::Receiver {
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
 
   // Where the update publishes parameters, all ranks begin with those of the lowest worker.
-  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory stays where it is,
-  // and is not touched while this runs.
+  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it is given
+  // here, stays where it is, and is not touched while this runs.
   static Result<std::unique_ptr<Trainer>> start(Training training, const Config& config,
                                                 plan::StageObserver* observer, const MakeFabric& makeFabric);
 
@@ -45,16 +47,31 @@ class Trainer final : public fabric::Receiver {
   // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
   void gradientReady(TensorId tensor);
 
+  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
+  void gradientReady(TensorId tensor, const strategy::TensorMemory& memory);
+
+  // This rank has no gradient for the tensor in its next step: counts as zeros. What the others' make lands
+  // in `result`; if they have none either, isEmpty() is true after wait(), and `result` has not changed.
+  void gradientAbsent(TensorId tensor, std::span<std::byte> result);
+
   // Returns when the result of the tensor's last step is in its memory, or why it never will be.
   Status wait(TensorId tensor) { return gates_.wait(tensor); }
   Status waitAll() { return gates_.waitAll(); }
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
+  bool isEmpty(TensorId tensor) const { return gates_.isEmpty(tensor); }
 
   // The root's bytes in everybody's `data`. Every rank calls it, in the same order.
   Status broadcast(Rank root, std::span<std::byte> data);
 
   // For the update on servers, from the next step on. Every rank says the same.
   Status setHyperparameters(std::vector<double> values);
+
+  // As gate::Gates. For news of other ranks that come from outside the fabric.
+  uint64_t stepsBegun() const { return gates_.stepsBegun(); }
+  void endAfter(uint64_t steps, const Status& why) { gates_.endAfter(steps, why); }
+
+  // Every wait, now and later, ends with `why`.
+  void fail(const Status& why);
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other ranks have got
   // that far too (until then they may need this one as a server), and says goodbye.
@@ -74,10 +91,12 @@ class Trainer final : public fabric::Receiver {
   Status begin();
   Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
   void resumeHeldBack();
+  void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);
 
   const Training training_;
+  std::vector<strategy::TensorMemory> memory_;  // by TensorId; changed on the loop only
   const Config& config_;
   plan::StageObserver* const observer_;
   gate::Gates gates_;

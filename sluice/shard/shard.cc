@@ -102,6 +102,14 @@ Result<bool> Shard::contribute(SliceId slice, Rank from, Step step, std::span<co
   return add(slice, from, part);
 }
 
+Result<bool> Shard::contributeNothing(SliceId slice, Rank from, Step step) {
+  const size_t bytes = index(slice) < served_.size() && served_[index(slice)] ? served(slice).home.size() : 0;
+  SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytes));
+  if (zeros_.empty()) zeros_.resize(accumulator_.size());  // never smaller than a slice; never resized again
+  ++served(slice).empty;
+  return add(slice, from, std::span(zeros_).first(bytes));
+}
+
 bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
   Served& here = served(id);
   const plan::Slice& slice = plan_.slice(id);
@@ -116,6 +124,15 @@ bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
 }
 
 void Shard::finish(const plan::Slice& slice, Served& here) {
+  here.lastWasEmpty = here.empty == here.parts.size();
+  if (!here.lastWasEmpty) update(slice, here);
+  std::ranges::fill(here.states, PartState::kMissing);
+  here.arrived = 0;
+  here.empty = 0;
+  here.step = next(here.step);
+}
+
+void Shard::update(const plan::Slice& slice, Served& here) {
   const DType dtype = plan_.model()[slice.tensor].dtype;
   const auto sum = std::span(accumulator_).first(slice.count * sizeOf(kernel::accumulatorOf(dtype)));
   observe(Stage::kReduce, slice, here.step, self_);
@@ -123,9 +140,6 @@ void Shard::finish(const plan::Slice& slice, Served& here) {
   observe(Stage::kUpdate, slice, here.step, self_);
   const Status applied = applyStep(*update_.optimizer, here.state, here.home, sum, update_.values);
   SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
-  std::ranges::fill(here.states, PartState::kMissing);
-  here.arrived = 0;
-  here.step = next(here.step);
 }
 
 std::span<const std::byte> Shard::result(SliceId slice) const {

@@ -48,6 +48,13 @@ class Shard final {
   // The same for a part that lies in this process already: it must not change until the slice is finished.
   Result<bool> contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part);
 
+  // The worker has no gradient for this step: its part counts as zeros, and takes no bytes.
+  Result<bool> contributeNothing(SliceId slice, Rank from, Step step);
+
+  // True iff no worker had a gradient in the slice's last finished step: then nothing was updated, and there
+  // is no result to publish.
+  bool isEmpty(SliceId slice) const { return served(slice).lastWasEmpty; }
+
   // The updated parameters, or the mean gradient. Stays until the last part of the next step arrives.
   std::span<const std::byte> result(SliceId slice) const;
 
@@ -59,8 +66,10 @@ class Shard final {
 
   // One slice that is served here.
   struct Served {
-    Step step{0};                   // being collected
-    uint32_t arrived = 0;           // parts that are here
+    Step step{0};          // being collected
+    uint32_t arrived = 0;  // parts that are here
+    uint32_t empty = 0;    // of these, parts of workers without a gradient
+    bool lastWasEmpty = false;
     std::vector<PartState> states;  // by worker position, like the next two
     std::vector<std::span<const std::byte>> parts;
     std::vector<std::unique_ptr<std::byte[]>> buffers;  // null for this rank's own part
@@ -74,6 +83,7 @@ class Shard final {
   Status check(SliceId slice, Rank from, Step step, uint64_t bytes) const;
   bool add(SliceId slice, Rank from, std::span<const std::byte> part);
   void finish(const plan::Slice& slice, Served& served);
+  void update(const plan::Slice& slice, Served& served);
   void observe(plan::Stage stage, const plan::Slice& slice, Step step, Rank peer) const;
   Served& served(SliceId slice) { return *served_[index(slice)]; }
   const Served& served(SliceId slice) const { return *served_[index(slice)]; }
@@ -88,6 +98,7 @@ class Shard final {
   OptimizerSpec update_;
   std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
   std::vector<std::byte> accumulator_;           // of the slice that is being reduced
+  std::vector<std::byte> zeros_;                 // the part of a worker without a gradient; made when needed
 };
 
 }  // namespace sluice::shard

@@ -21,6 +21,8 @@ using plan::Stage;
 // What the sender's own bits of a kPublish message say; with neither, it is the result itself.
 constexpr auto kNotify = wire::Flags{0x0100};  // server to worker: the result is ready, ask for it
 constexpr auto kPull = wire::Flags{0x0200};    // worker to server: send it
+// Of a kPush message: this worker has no gradient. Of a result: no worker had one. Either has no payload.
+constexpr auto kNoGradient = wire::Flags{0x0400};
 
 class ParameterServer final : public Strategy {
  public:
@@ -37,10 +39,14 @@ class ParameterServer final : public Strategy {
 
   void gradientReady(TensorId tensor, Step step) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    const auto slices = rooms_.plan.slicesOf(tensor);
-    slicesLeft_[index(tensor)] = slices.size();
-    for (const Slice& slice : slices) slices_[index(slice.id)] = {SliceState::kAwaited, step};
-    for (const Slice& slice : slices) push(slice, step);
+    expectResult(tensor, step);
+    for (const Slice& slice : rooms_.plan.slicesOf(tensor)) push(slice, step);
+  }
+
+  void gradientAbsent(TensorId tensor, Step step) override {
+    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+    expectResult(tensor, step);
+    for (const Slice& slice : rooms_.plan.slicesOf(tensor)) pushNothing(slice, step);
   }
 
   Result<Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
@@ -74,11 +80,18 @@ class ParameterServer final : public Strategy {
   };
 
   // The worker's side.
+  void expectResult(TensorId tensor, Step step) {
+    const auto slices = rooms_.plan.slicesOf(tensor);
+    slicesLeft_[index(tensor)] = slices.size();
+    for (const Slice& slice : slices) slices_[index(slice.id)] = {SliceState::kAwaited, step};
+  }
   void push(const Slice& slice, Step step);
+  void pushNothing(const Slice& slice, Step step);
   Result<Landing> landNotice(const Slice& slice, Rank from, const wire::Header& header);
   Result<Landing> landResult(const Slice& slice, Rank from, const wire::Header& header);
   Status expectFrom(const Slice& slice, Rank from, const wire::Header& header) const;
-  void resultIsHere(const Slice& slice);
+  enum class Outcome { kResult, kEmpty };
+  void resultIsHere(const Slice& slice, Outcome outcome);
 
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, const wire::Header& header);
@@ -87,7 +100,7 @@ class ParameterServer final : public Strategy {
   void publish(const Slice& slice, Step step, Rank to);
 
   // Small messages without payload do not wait behind slices.
-  void sendWord(const Slice& slice, Step step, Rank to, wire::Flags word);
+  void sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word);
 
   Status checkHeader(const wire::Header& header) const;
   static Status refuse(const wire::Header& header, std::string_view why) {
@@ -132,7 +145,20 @@ void ParameterServer::push(const Slice& slice, Step step) {
                 .dtype = dtypeOf(slice)});
 }
 
+void ParameterServer::pushNothing(const Slice& slice, Step step) {
+  if (slice.server != self_) return sendWord(slice, Stage::kPush, step, slice.server, kNoGradient);
+  const Result<bool> isLast = shard_->contributeNothing(slice.id, self_, step);
+  SLUICE_CHECK(isLast.isOk(), isLast.status().toString());
+  if (*isLast) answerAll(slice, step);
+}
+
 Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const wire::Header& header) {
+  if (has(header.flags, kNoGradient)) {
+    SLUICE_ASSIGN_OR_RETURN(const bool isLast, shard_->contributeNothing(slice.id, from, header.step));
+    return Landing{{}, whenHere([this, isLast, &slice, step = header.step] {
+                     if (isLast) answerAll(slice, step);
+                   })};
+  }
   SLUICE_ASSIGN_OR_RETURN(const auto buffer, shard_->landing(slice.id, from, header.step, header.length));
   return Landing{{buffer.data(), buffer.size()}, whenHere([this, &slice, from, step = header.step] {
                    if (shard_->arrived(slice.id, from)) answerAll(slice, step);
@@ -142,7 +168,7 @@ Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const w
 void ParameterServer::answerAll(const Slice& slice, Step step) {
   for (const Rank worker : rooms_.plan.roles().workers) {
     if (answer_ == Answer::kNotifyAndPull && worker != self_) {
-      sendWord(slice, step, worker, kNotify);
+      sendWord(slice, Stage::kPublish, step, worker, kNotify);
     } else {
       publish(slice, step, worker);
     }
@@ -150,10 +176,14 @@ void ParameterServer::answerAll(const Slice& slice, Step step) {
 }
 
 void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
+  if (shard_->isEmpty(slice.id)) {
+    if (to == self_) return resultIsHere(slice, Outcome::kEmpty);
+    return sendWord(slice, Stage::kPublish, step, to, kNoGradient);
+  }
   const auto result = shard_->result(slice.id);
   if (to == self_) {
     std::ranges::copy(result, partOf(rooms_.memory[index(slice.tensor)].result, slice).begin());
-    return resultIsHere(slice);
+    return resultIsHere(slice, Outcome::kResult);
   }
   outbox_.post({.slice = slice,
                 .stage = Stage::kPublish,
@@ -166,8 +196,9 @@ void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
 
 Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
-  return Landing{
-      {}, whenHere([this, &slice, step = header.step] { sendWord(slice, step, slice.server, kPull); })};
+  return Landing{{}, whenHere([this, &slice, step = header.step] {
+                   sendWord(slice, Stage::kPublish, step, slice.server, kPull);
+                 })};
 }
 
 Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const wire::Header& header) {
@@ -178,10 +209,14 @@ Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const w
 
 Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
-  if (header.length != rooms_.plan.bytesOf(slice)) return refuse(header, "not the slice's length");
+  const bool isEmpty = has(header.flags, kNoGradient);
+  if (header.length != (isEmpty ? 0 : rooms_.plan.bytesOf(slice)))
+    return refuse(header, "not the slice's length");
   slices_[index(slice.id)].state = SliceState::kLanding;
+  if (isEmpty) return Landing{{}, whenHere([this, &slice] { resultIsHere(slice, Outcome::kEmpty); })};
   const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
-  return Landing{{place.data(), place.size()}, whenHere([this, &slice] { resultIsHere(slice); })};
+  return Landing{{place.data(), place.size()},
+                 whenHere([this, &slice] { resultIsHere(slice, Outcome::kResult); })};
 }
 
 // A result is taken from the slice's server only, once, and for the step that this worker waits for.
@@ -192,21 +227,27 @@ Status ParameterServer::expectFrom(const Slice& slice, Rank from, const wire::He
   return base::ok();
 }
 
-void ParameterServer::resultIsHere(const Slice& slice) {
+void ParameterServer::resultIsHere(const Slice& slice, Outcome outcome) {
   WorkerSlice& here = slices_[index(slice.id)];
   here.state = SliceState::kIdle;
   if (rooms_.observer != nullptr) {
     rooms_.observer->onStage(
         {Stage::kApplied, here.step, slice.tensor, slice.id, slice.server, rooms_.fabric.loop().now()});
   }
-  if (--slicesLeft_[index(slice.tensor)] == 0) rooms_.gates.open(slice.tensor, here.step);
+  if (--slicesLeft_[index(slice.tensor)] > 0) return;
+  // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
+  if (outcome == Outcome::kEmpty) {
+    rooms_.gates.openEmpty(slice.tensor, here.step);
+  } else {
+    rooms_.gates.open(slice.tensor, here.step);
+  }
 }
 
-void ParameterServer::sendWord(const Slice& slice, Step step, Rank to, wire::Flags word) {
+void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word) {
   const fabric::Message message{.step = step,
                                 .tensor = slice.tensor,
                                 .slice = slice.id,
-                                .stage = Stage::kPublish,
+                                .stage = stage,
                                 .flags = word,
                                 .dtype = dtypeOf(slice)};
   rooms_.fabric.send(to, fabric::Lane::kControl, message, {}, whenHere([] {}));

@@ -22,7 +22,8 @@
 namespace sluice::strategy {
 
 // Where a tensor lies at a worker. The result of a step (new parameters or mean gradient) lands in `result`,
-// which may be the gradient itself.
+// which may be the gradient itself. It may be elsewhere in every step, but stays where it is while the gate
+// is closed.
 struct TensorMemory {
   std::span<const std::byte> gradient;
   std::span<std::byte> result;
@@ -57,6 +58,10 @@ class Strategy {
   // Backward has made the gradient of `tensor`; its gate is closed for `step`. The gradient must not change
   // until the strategy opens the gate.
   virtual void gradientReady(TensorId tensor, Step step) = 0;
+
+  // The same for a step in which this worker has no gradient for the tensor: its part counts as zeros. If no
+  // worker has one the gate opens empty, and nothing is updated.
+  virtual void gradientAbsent(TensorId tensor, Step step) = 0;
 
   // As fabric::Receiver::onMessage.
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) = 0;

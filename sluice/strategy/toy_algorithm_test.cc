@@ -27,6 +27,11 @@ class Everybody final : public Strategy {
     }
   }
 
+  void gradientAbsent(TensorId tensor, Step step) override {
+    std::ranges::fill(rooms_.memory[index(tensor)].result, std::byte{});
+    gradientReady(tensor, step);
+  }
+
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
     auto& part = parts_[header.tensor][from];
     part.resize(header.length);
