@@ -8,25 +8,15 @@
 namespace sluice::base {
 namespace {
 
-constexpr std::array kAll{&option::kAlgorithm,
-                          &option::kConfig,
-                          &option::kCredit,
-                          &option::kEncrypt,
-                          &option::kFabric,
-                          &option::kHeartbeatInterval,
-                          &option::kIface,
-                          &option::kInsecure,
-                          &option::kJobKey,
-                          &option::kJobKeyFile,
-                          &option::kLog,
-                          &option::kRendezvousTimeout,
-                          &option::kServers,
-                          &option::kSilenceLimit,
-                          &option::kSliceElements,
-                          &option::kStallS,
-                          &option::kTrustedNetwork,
-                          &option::kUcxTransports,
-                          &option::kWaitTimeout};
+constexpr std::array kAll{
+    &option::kAlgorithm,      &option::kConfig,        &option::kCredit,
+    &option::kEncrypt,        &option::kFabric,        &option::kHeartbeatInterval,
+    &option::kIface,          &option::kInsecure,      &option::kJobKey,
+    &option::kJobKeyFile,     &option::kLog,           &option::kRendezvousTimeout,
+    &option::kServers,        &option::kSilenceLimit,  &option::kSliceElements,
+    &option::kStallS,         &option::kTrace,         &option::kTraceEvents,
+    &option::kTrustedNetwork, &option::kUcxTransports, &option::kWaitTimeout,
+};
 
 static_assert(std::ranges::is_sorted(kAll, {}, &Option::name),
               "keep the list sorted: it is what people read");

@@ -58,6 +58,12 @@ inline constexpr Option kSliceElements{"slice-elements", Kind::kInteger, "50000"
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kTrace{
+    "trace", Kind::kText, "",
+    "Write what each rank saw of the path of slices into this directory, at the end (docs/trace.md)"};
+inline constexpr Option kTraceEvents{
+    "trace-events", Kind::kInteger, "1000000",
+    "How many events a trace keeps at most, the latest ones; 40 bytes of memory each"};
 inline constexpr Option kTrustedNetwork{
     "trusted-network", Kind::kSwitch, "off",
     "Only this job's hosts can reach each other, so that the UCX engine may start (docs/fabric.md says why)"};

@@ -1,6 +1,7 @@
 #include <sluice/bench/replay.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ class Run final {
   Run(const Arena& arena, const ReplayHooks& hooks) : arena_(arena), hooks_(hooks), reports_(arena.hosts()) {}
 
   Result<RunFigures> toTheEnd(const RankTask& task, const Config& config, const std::string& strategy,
-                              Duration limit) {
+                              const std::string& traceDirectory, Duration limit) {
     lab::RunOptions options;
     options.command = hooks_.rankCommand;
     options.command.push_back(task.toText());
@@ -29,6 +30,7 @@ class Run final {
     options.environment[base::environmentName(option::kAlgorithm)] = strategy;
     options.environment[base::environmentName(option::kTrustedNetwork)] =
         "on";  // only the ranks are in the lab
+    if (!traceDirectory.empty()) options.environment[base::environmentName(option::kTrace)] = traceDirectory;
     options.timeout = limit;
     options.forwardSignals = true;
     options.onLine = [this](int rank, lab::Stream stream, std::string_view line) {
@@ -76,6 +78,13 @@ class Run final {
   std::vector<std::optional<RankReport>> reports_;
   std::string firstError_;  // what comes after it is its echo
 };
+
+// A directory of its own for every run: "traces/p3-2" for the second. Empty if no trace is wanted.
+std::string traceDirectoryFor(const Config& config, const std::string& strategy, int run) {
+  const std::string& directory = config.text(option::kTrace);
+  if (directory.empty()) return {};
+  return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
+}
 
 }  // namespace
 
@@ -136,8 +145,11 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     for (size_t s = 0; s < options.strategies.size(); ++s) {
       if (hooks.isInterrupted()) return Status(Code::kCancelled, "interrupted");
       if (hooks.onRun) hooks.onRun(options.strategies[s]);
+      const auto& strategy = options.strategies[s];
       SLUICE_ASSIGN_OR_RETURN(auto figures,
-                              Run(arena, hooks).toTheEnd(task, options.config, options.strategies[s], limit));
+                              Run(arena, hooks)
+                                  .toTheEnd(task, options.config, strategy,
+                                            traceDirectoryFor(options.config, strategy, run), limit));
       runs[s].push_back(std::move(figures));
     }
   }

@@ -21,7 +21,7 @@ struct ReplayOptions {
   int iterations = 5;
   std::string update{};       // on the servers: shard/optimizer_spec.h
   bool watchNetwork = false;  // sample the first host's link
-  Config config{};            // of the ranks: servers, fabric, slice size, ...
+  Config config{};            // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
 };
 
 struct ReplayHooks {

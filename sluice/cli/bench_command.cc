@@ -24,15 +24,18 @@ void addRatio(CLI::App* command, BenchFlags& flags) {
 }
 
 void addReplay(Program& program, CLI::App& group) {
-  CLI::App* command =
-      program.addCommand(group, "replay", "Train a model's profile with several strategies and compare",
-                         {"sluice bench replay --profile resnet50 --lab",
-                          "sluice bench replay --profile vgg19 --strategies kvstore,p3 --ratio 0.75 --runs 5 "
-                          "--lab --json vgg19.json"});
+  CLI::App* command = program.addCommand(
+      group, "replay", "Train a model's profile with several strategies and compare",
+      {"sluice bench replay --profile resnet50 --lab",
+       "sluice bench replay --profile vgg19 --strategies kvstore,p3 --ratio 0.75 --runs 5 "
+       "--lab --json vgg19.json",
+       "sluice bench replay --strategies sluice --runs 1 --lab --trace traces  # then: sluice "
+       "trace merge traces/sluice-1"});
   auto flags = addBenchFlags(program, command, kAllStrategies);
   addWorkers(command, *flags);
   addRatio(command, *flags);
   program.addOption(command, option::kSliceElements);
+  program.addOption(command, option::kTrace);
   program.onRun(command, [flags](const Config& config) {
     return runBench(*flags, config, {{.workers = flags->workers, .ratio = flags->ratio}});
   });

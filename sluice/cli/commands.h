@@ -13,5 +13,6 @@ void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);
 void addRendezvousCommand(Program& program, CLI::App& root);
+void addTraceCommand(Program& program, CLI::App& root);
 
 }  // namespace sluice::cli

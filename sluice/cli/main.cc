@@ -8,5 +8,6 @@ int main(int argc, char** argv) {
   sluice::cli::addKeyCommand(program, program.root());
   sluice::cli::addLabCommand(program, program.root());
   sluice::cli::addRendezvousCommand(program, program.root());
+  sluice::cli::addTraceCommand(program, program.root());
   return program.run(argc, argv);
 }

@@ -38,18 +38,23 @@ Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& nam
   });
 }
 
+// A job of one.
+Result<std::unique_ptr<fabric::Fabric>> makeLoopback(Job& job, const std::string&,
+                                                     fabric::Receiver& receiver) {
+  return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
+}
+
 }  // namespace
 
-Result<std::unique_ptr<fabric::Fabric>> makeFabric(Job& job, const std::string& name,
-                                                   fabric::Receiver& receiver) {
-  if (job.worldSize() == 1) return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
+Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(Job& job, const std::string& name,
+                                                          fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(job.config()));
-  const auto makeEngine = job.config().text(option::kFabric) == "ucx" ? makeUcx : makeTcp;
-  SLUICE_ASSIGN_OR_RETURN(auto watched, fabric::WatchedFabric::make(job.loop(), liveness, receiver,
-                                                                    [&](fabric::Receiver& watchman) {
-                                                                      return makeEngine(job, name, watchman);
-                                                                    }));
-  return std::unique_ptr<fabric::Fabric>(std::move(watched));
+  const auto makeEngine = job.worldSize() == 1                          ? makeLoopback
+                          : job.config().text(option::kFabric) == "ucx" ? makeUcx
+                                                                        : makeTcp;
+  return fabric::WatchedFabric::make(job.loop(), liveness, receiver, [&](fabric::Receiver& watchman) {
+    return makeEngine(job, name, watchman);
+  });
 }
 
 }  // namespace sluice::session

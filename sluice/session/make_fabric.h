@@ -4,13 +4,13 @@
 #include <memory>
 #include <string>
 
-#include <sluice/fabric/fabric.h>
+#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job.h>
 
 namespace sluice::session {
 
 // Every rank calls it with the same `name`.
-Result<std::unique_ptr<fabric::Fabric>> makeFabric(Job& job, const std::string& name,
-                                                   fabric::Receiver& receiver);
+Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(Job& job, const std::string& name,
+                                                          fabric::Receiver& receiver);
 
 }  // namespace sluice::session

@@ -80,29 +80,36 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, request.name, job));
   if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
   const bool isWorker = plan.roles().isWorker(job.rank());
+  std::unique_ptr<Session> session(new Session(job, request.name));
+  SLUICE_ASSIGN_OR_RETURN(session->tracing_,
+                          Tracing::begin(job.config(), plan.model(), request.name, job.rank()));
+  if (request.observer != nullptr) session->observers_.add(*request.observer);
+  if (session->tracing_) session->observers_.add(session->tracing_->observer());
   Training training{std::move(plan), std::move(update),
                     isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
                     std::move(request.interruption)};
-  SLUICE_ASSIGN_OR_RETURN(auto trainer, Trainer::start(std::move(training), job.config(), request.observer,
-                                                       [&](fabric::Receiver& receiver) {
-                                                         return makeFabric(job, request.name, receiver);
-                                                       }));
-  std::unique_ptr<Session> session(new Session(job, request.name, std::move(trainer)));
+  SLUICE_ASSIGN_OR_RETURN(
+      session->trainer_,
+      Trainer::start(std::move(training), job.config(), session->observers_.orNull(),
+                     [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
+                       SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job, request.name, receiver));
+                       session->fabric_ = fabric.get();
+                       return std::unique_ptr<fabric::Fabric>(std::move(fabric));
+                     }));
   session->listenForTheEnd();
   return session;
 }
 
-Session::Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer)
-    : job_(job),
-      name_(std::move(name)),
-      trainer_(std::move(trainer)),
-      listener_(std::make_shared<Trainer*>(trainer_.get())) {}
-
 Session::~Session() {
   fabric::runAndWait(job_.loop(), [this] { *listener_ = nullptr; });
+  if (trainer_ == nullptr) return;  // it never began
+  if (tracing_) tracing_->noteClocks(*fabric_);
+  trainer_.reset();
+  if (tracing_) tracing_->write();
 }
 
 void Session::listenForTheEnd() {
+  *listener_ = trainer_.get();
   job_.whenSet(endKey(name_), [listener = listener_, self = job_.rank()](const std::string& note) {
     const auto end = parseEnd(note);
     if (*listener == nullptr || !end.isOk() || end->rank == self) return;
@@ -126,6 +133,7 @@ Status Session::leave() {
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
+    if (tracing_) tracing_->noteClocks(*fabric_);  // nobody has gone yet
     if (isWorker()) {
       const uint64_t steps = trainer_->stepsBegun();
       SLUICE_RETURN_IF_ERROR(job_.set(

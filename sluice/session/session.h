@@ -16,7 +16,10 @@
 #include <string>
 #include <vector>
 
+#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job.h>
+#include <sluice/session/observers.h>
+#include <sluice/session/tracing.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {
@@ -68,13 +71,18 @@ class Session final {
   fabric::Counters counters() const { return trainer_->counters(); }
 
  private:
-  Session(Job& job, std::string name, std::unique_ptr<Trainer> trainer);
+  Session(Job& job, std::string name) : job_(job), name_(std::move(name)) {}
   void listenForTheEnd();
 
   Job& job_;
   const std::string name_;
-  const std::unique_ptr<Trainer> trainer_;
-  const std::shared_ptr<Trainer*> listener_;  // loop only; null once this session is gone
+  // Outlive the trainer, which tells them what happens.
+  std::unique_ptr<Tracing> tracing_;  // null: no trace is wanted
+  Observers observers_;
+  std::unique_ptr<Trainer> trainer_;
+  fabric::WatchedFabric* fabric_ = nullptr;  // the trainer's
+  // Loop only; null before this session has begun, and once it is gone.
+  const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);
 };
 
 }  // namespace sluice::session

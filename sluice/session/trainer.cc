@@ -131,11 +131,11 @@ void Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result) {
 
 void Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
   const Step step = gates_.close(tensor);
-  fabric_->loop().post([this, tensor, step, toStrategy = std::move(toStrategy)] {
+  const TimePoint now = fabric_->loop().now();
+  fabric_->loop().post([this, tensor, step, now, toStrategy = std::move(toStrategy)] {
     if (observer_ != nullptr) {
       for (const auto& slice : training_.plan.slicesOf(tensor)) {
-        observer_->onStage(
-            {plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), fabric_->loop().now()});
+        observer_->onStage({plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), now});
       }
     }
     toStrategy(step);

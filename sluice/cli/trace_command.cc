@@ -1,0 +1,210 @@
+// sluice trace merge: the traces of all ranks on one clock in one file, and what an iteration's length was
+// made of.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/cli/commands.h>
+#include <sluice/cli/program.h>
+#include <sluice/cli/table.h>
+#include <sluice/trace/critical_path.h>
+#include <sluice/trace/one_clock.h>
+#include <sluice/trace/trace_file.h>
+
+namespace sluice::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using trace::Activity;
+using trace::Iteration;
+using trace::PathPart;
+
+constexpr std::array kColumns{"compute", "ready",  "queued",  "push", "collect",
+                              "reduce",  "update", "publish", "gate", "unknown"};
+
+struct MergeFlags {
+  std::string directory;
+  std::string output;
+  std::string session;
+  int64_t step = -1;
+  bool asJson = false;
+};
+
+std::string milliseconds(Duration d) {
+  return fmt::format("{:.2f}", base::seconds(d) * 1e3);
+}
+
+Duration sumOf(const Iteration& iteration, std::string_view name) {
+  Duration sum{};
+  for (const auto& part : iteration.parts) {
+    if (part.name() == name) sum += part.length();
+  }
+  return sum;
+}
+
+Table iterationsTable(const std::vector<Iteration>& iterations) {
+  std::vector<std::string> columns{"step", "rank", "ms", "parts ms"};
+  columns.insert(columns.end(), kColumns.begin(), kColumns.end());
+  Table table(columns);
+  for (const auto& iteration : iterations) {
+    std::vector<std::string> cells{fmt::to_string(index(iteration.step)),
+                                   fmt::to_string(index(iteration.rank)), milliseconds(iteration.length()),
+                                   milliseconds(iteration.explained())};
+    for (const auto* column : kColumns) cells.push_back(milliseconds(sumOf(iteration, column)));
+    table.addRow(std::move(cells));
+  }
+  return table;
+}
+
+std::string whereOf(const PathPart& part) {
+  const bool isBetween = part.activity == Activity::kStage && part.peer != part.rank;
+  return isBetween ? fmt::format("{} > {}", part.rank, part.peer) : fmt::to_string(index(part.rank));
+}
+
+Table pathTable(const Iteration& iteration, const std::vector<std::string>& tensors) {
+  constexpr double kShown = 0.01;  // of the iteration: a table that people read
+  Table table({"at ms", "ms", "share", "what", "rank", "tensor", "slice"});
+  size_t shortOnes = 0;
+  Duration shortSum{};
+  const auto share = [&](Duration d) {
+    return fmt::format("{:.1f} %", 100 * base::seconds(d) / base::seconds(iteration.length()));
+  };
+  for (const auto& part : iteration.parts) {
+    if (base::seconds(part.length()) < kShown * base::seconds(iteration.length())) {
+      ++shortOnes;
+      shortSum += part.length();
+      continue;
+    }
+    const bool isOfSlice = part.activity == Activity::kStage || part.activity == Activity::kGate;
+    table.addRow({milliseconds(part.from - iteration.begin), milliseconds(part.length()),
+                  share(part.length()), std::string(part.name()), whereOf(part),
+                  isOfSlice ? tensors[index(part.tensor)] : "-",
+                  isOfSlice ? fmt::to_string(index(part.slice)) : "-"});
+  }
+  if (shortOnes > 0)
+    table.addRow({"-", milliseconds(shortSum), share(shortSum), fmt::format("{} shorter ones", shortOnes),
+                  "-", "-", "-"});
+  return table;
+}
+
+// "step 4 waited longest for 'fc.weight': publish from rank 3 to rank 0, 12.30 ms"
+std::string verdict(const Iteration& iteration, const std::vector<std::string>& tensors) {
+  const PathPart* longest = nullptr;
+  for (const auto& part : iteration.parts) {
+    if (part.activity == Activity::kStage && (longest == nullptr || part.length() > longest->length()))
+      longest = &part;
+  }
+  if (longest == nullptr)
+    return fmt::format("the forward pass of step {} waited for nothing", iteration.step);
+  return fmt::format("the forward pass of step {} waited longest for '{}': {} at rank {}{}, {} ms",
+                     iteration.step, tensors[index(longest->tensor)], longest->name(), longest->rank,
+                     longest->peer == longest->rank ? "" : fmt::format(" (with rank {})", longest->peer),
+                     milliseconds(longest->length()));
+}
+
+// The one that was asked for, or that of median length.
+Result<const Iteration*> choose(const std::vector<Iteration>& iterations, int64_t step) {
+  if (iterations.empty())
+    return Status(Code::kNotFound,
+                  "no iteration is in the traces from its beginning to its end: trace at least two steps");
+  if (step < 0) {
+    std::vector<const Iteration*> byLength;
+    for (const auto& iteration : iterations) byLength.push_back(&iteration);
+    std::ranges::sort(byLength, {}, [](const Iteration* each) { return each->length(); });
+    return byLength[byLength.size() / 2];
+  }
+  const auto found = std::ranges::find(iterations, static_cast<uint64_t>(step),
+                                       [](const auto& each) { return index(each.step); });
+  if (found == iterations.end()) {
+    return Status(Code::kNotFound, fmt::format("step {} is not in the traces; steps {} to {} are", step,
+                                               iterations.front().step, iterations.back().step));
+  }
+  return &*found;
+}
+
+ordered_json toJson(const Iteration& iteration, const std::vector<std::string>& tensors) {
+  auto parts = ordered_json::array();
+  for (const auto& part : iteration.parts) {
+    ordered_json each{{"what", part.name()}, {"rank", index(part.rank)}};
+    if (part.activity == Activity::kStage || part.activity == Activity::kGate) {
+      each["peer"] = index(part.peer);
+      each["tensor"] = tensors[index(part.tensor)];
+      each["slice"] = index(part.slice);
+    }
+    each["from_s"] = base::seconds(part.from - iteration.begin);
+    each["length_s"] = base::seconds(part.length());
+    parts.push_back(std::move(each));
+  }
+  return {{"step", index(iteration.step)},
+          {"rank", index(iteration.rank)},
+          {"length_s", base::seconds(iteration.length())},
+          {"parts_s", base::seconds(iteration.explained())},
+          {"parts", std::move(parts)}};
+}
+
+ordered_json toJson(const std::vector<trace::ClockShift>& clocks) {
+  auto list = ordered_json::array();
+  for (const auto& clock : clocks) {
+    list.push_back({{"rank", index(clock.rank)},
+                    {"ahead_s", base::seconds(clock.ahead)},
+                    {"uncertainty_s", base::seconds(clock.uncertainty)}});
+  }
+  return list;
+}
+
+Result<int> merge(const MergeFlags& flags) {
+  SLUICE_ASSIGN_OR_RETURN(auto traces, trace::readDirectory(flags.directory, flags.session));
+  SLUICE_ASSIGN_OR_RETURN(const auto clocks, trace::putOnOneClock(traces));
+  if (!flags.output.empty()) SLUICE_RETURN_IF_ERROR(trace::writeTraces(flags.output, traces));
+  const auto iterations = trace::criticalPaths(traces);
+  SLUICE_ASSIGN_OR_RETURN(const Iteration* chosen, choose(iterations, flags.step));
+  const auto& tensors = traces.front().tensors;
+  if (flags.asJson) {
+    auto list = ordered_json::array();
+    for (const auto& iteration : iterations) {
+      if (flags.step < 0 || &iteration == chosen) list.push_back(toJson(iteration, tensors));
+    }
+    const ordered_json document{
+        {"session", traces.front().session}, {"clocks", toJson(clocks)}, {"iterations", list}};
+    fmt::print("{}\n", document.dump(1, ' ', false, ordered_json::error_handler_t::replace));
+    return 0;
+  }
+  Duration uncertainty{};
+  uint64_t lost = 0;
+  for (const auto& clock : clocks) uncertainty = std::max(uncertainty, clock.uncertainty);
+  for (const auto& trace : traces) lost += trace.lost;
+  fmt::print("{} ranks on rank {}'s clock, to within {} ms{}\n\n", traces.size(), traces.front().rank,
+             milliseconds(uncertainty),
+             lost == 0 ? "" : fmt::format("; {} earlier events were not kept (--trace-events)", lost));
+  fmt::print("Critical path of each iteration, ms:\n{}\n", iterationsTable(iterations).toText());
+  fmt::print("Step {}, ended last by rank {}:\n{}\n", chosen->step, chosen->rank,
+             pathTable(*chosen, tensors).toText());
+  fmt::print("{}\n", verdict(*chosen, tensors));
+  return 0;
+}
+
+}  // namespace
+
+void addTraceCommand(Program& program, CLI::App& root) {
+  CLI::App* group = program.addCommand(
+      root, "trace", "Look at what a traced job has done",
+      {"SLUICE_TRACE=traces torchrun ... train.py", "sluice trace merge traces -o all.json"});
+  CLI::App* command = program.addCommand(
+      *group, "merge", "Put the traces of all ranks on one clock, and print the critical path",
+      {"sluice bench replay --profile resnet50 --strategies sluice --runs 1 --lab --trace traces",
+       "sluice trace merge traces/sluice-1 -o all.json      # open all.json in https://ui.perfetto.dev",
+       "sluice trace merge traces/sluice-1 --step 4 --json"});
+  auto flags = std::make_shared<MergeFlags>();
+  command->add_option("directory", flags->directory, "Where the ranks wrote their traces")->required();
+  command->add_option("-o,--output", flags->output,
+                      "Write all ranks to this file, for Perfetto or chrome://tracing");
+  command->add_option("--session", flags->session, "Which session, if the job had several");
+  command->add_option("--step", flags->step, "Which iteration; default: the one of median length");
+  command->add_flag("--json", flags->asJson, "Print JSON instead of tables");
+  program.onRun(command, [flags](const Config&) { return merge(*flags); });
+}
+
+}  // namespace sluice::cli

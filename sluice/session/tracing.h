@@ -1,0 +1,38 @@
+// The trace of a session, if one is wanted: recorded while it runs, written when it ends.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <sluice/base/config.h>
+#include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/plan/model.h>
+#include <sluice/trace/recorder.h>
+
+namespace sluice::session {
+
+class Tracing final {
+ public:
+  // Null if the configuration asks for none. Makes the directory, so that a wrong one is known before
+  // training.
+  static Result<std::unique_ptr<Tracing>> begin(const Config& config, const plan::Model& model,
+                                                const std::string& session, Rank rank);
+
+  plan::StageObserver& observer() { return recorder_; }
+
+  // Remembers how far the others' clocks are. To be called while the others are still there; of several calls
+  // each adds what it learns. REQUIRES: not on the loop.
+  void noteClocks(const fabric::WatchedFabric& fabric);
+
+  // Once, at the end. A trace that cannot be written is logged: training is done, and has not failed.
+  void write();
+
+ private:
+  Tracing(std::string path, size_t capacity) : path_(std::move(path)), recorder_(capacity) {}
+
+  const std::string path_;
+  trace::Recorder recorder_;
+  trace::RankTrace trace_;  // all but the events, until write()
+};
+
+}  // namespace sluice::session

@@ -1,0 +1,110 @@
+#include <sluice/trace/trace_file.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <sluice/trace/testing.h>
+
+namespace sluice::trace {
+namespace {
+
+class TraceFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() / fmt::format("sluice-{}-{}", test->name(), ::getpid());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const RankTrace& trace) {
+    const std::string path = traceFileName(folder_.string(), trace.session, trace.rank);
+    EXPECT_TRUE(writeTraces(path, std::span(&trace, 1)).isOk());
+    return path;
+  }
+
+  std::filesystem::path folder_;
+};
+
+void expectSame(const RankTrace& a, const RankTrace& b) {
+  EXPECT_EQ(a.session, b.session);
+  EXPECT_EQ(a.rank, b.rank);
+  EXPECT_EQ(a.tensors, b.tensors);
+  EXPECT_EQ(a.lost, b.lost);
+  EXPECT_EQ(a.clocks, b.clocks);
+  ASSERT_EQ(a.events.size(), b.events.size());
+  for (size_t i = 0; i < a.events.size(); ++i) {
+    EXPECT_EQ(a.events[i].stage, b.events[i].stage);
+    EXPECT_EQ(a.events[i].slice, b.events[i].slice);
+    EXPECT_EQ(a.events[i].step, b.events[i].step);
+    EXPECT_EQ(a.events[i].peer, b.events[i].peer);
+    EXPECT_EQ(a.events[i].at, b.events[i].at);
+  }
+  ASSERT_EQ(a.waits.size(), b.waits.size());
+  for (size_t i = 0; i < a.waits.size(); ++i) {
+    EXPECT_EQ(a.waits[i].step, b.waits[i].step);
+    EXPECT_EQ(a.waits[i].from, b.waits[i].from);
+    EXPECT_EQ(a.waits[i].to, b.waits[i].to);
+  }
+}
+
+TEST_F(TraceFileTest, ComesBackAsItWas) {
+  for (RankTrace trace : smallJob()) {
+    trace.lost = 3;
+    trace.clocks[Rank{7}] = {Duration(-12345), Duration(678)};
+    shift(trace, std::chrono::hours(24 * 365) + Duration(1));  // to the nanosecond, also after a year
+    const auto back = readTraces(write(trace)).value();
+    ASSERT_EQ(back.size(), 1);
+    expectSame(back[0], trace);
+  }
+}
+
+TEST_F(TraceFileTest, ADirectoryIsReadByRank) {
+  const auto traces = smallJob();
+  write(traces[1]);
+  write(traces[0]);
+  ASSERT_TRUE(writeTraces((folder_ / "merged.json").string(), traces).isOk());  // not one of them
+  const auto back = readDirectory(folder_.string(), "").value();
+  ASSERT_EQ(back.size(), 2);
+  for (size_t i = 0; i < 2; ++i) expectSame(back[i], traces[i]);
+}
+
+TEST_F(TraceFileTest, SeveralSessionsMustBeToldApart) {
+  auto traces = smallJob();
+  write(traces[0]);
+  traces[1].session = "other";
+  write(traces[1]);
+  EXPECT_NE(readDirectory(folder_.string(), "").status().message().find("(model, other): choose one"),
+            std::string::npos);
+  EXPECT_EQ(readDirectory(folder_.string(), "other").value().size(), 1);
+  EXPECT_EQ(readDirectory(folder_.string(), "third").status().code(), Code::kNotFound);
+}
+
+TEST_F(TraceFileTest, WhatIsNoTraceIsRefusedInOneLine) {
+  const std::string good = [&] {
+    std::ifstream file(write(smallJob()[0]));
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  const auto replaced = [&](const std::string& what, const std::string& with) {
+    std::string text = good;
+    text.replace(text.find(what), what.size(), with);
+    return text;
+  };
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{}"), good.substr(0, good.size() / 2),
+        replaced("\"sluice_trace\":1", "\"sluice_trace\":2"), replaced("\"layer\":0", "\"layer\":9"),
+        replaced("\"name\":\"queued\",\"pid\":0", "\"name\":\"queued\",\"pid\":5"),
+        replaced("\"step\":0", "\"step\":\"x\"")}) {
+    const std::string path = (folder_ / "x.json").string();
+    std::ofstream(path) << text;
+    const Status status = readTraces(path).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text.substr(0, 200);
+    EXPECT_EQ(status.message().find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::trace

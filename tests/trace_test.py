@@ -1,0 +1,165 @@
+"""Traces of a real job: four ranks train ResNet-50's profile in a lab, and what they wrote is looked at. Needs root.
+
+  trace_test.py PATH_OF_SLUICE
+
+The files must be in Chrome's trace event format, as Perfetto reads it, and the critical path must add up to the
+iterations that the ranks themselves have measured on another clock: that of the replay's timeline.
+"""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv[1]
+RANKS = 4
+STAGES = ["ready", "queued", "push", "collect", "reduce", "update", "publish", "applied"]
+ARGS = {"rank", "tensor", "layer", "step"}
+
+
+def sluice(*words):
+    ran = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=110)
+    if ran.returncode != 0:
+        raise AssertionError(f"{words}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}")
+    return ran.stdout
+
+
+def breaches(document):
+    """What the trace event format asks for, for the phases that are used: M, b, e and i. Yields what is wrong."""
+    if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
+        yield "no list traceEvents"
+        return
+    if document.get("displayTimeUnit") not in ("ms", "ns"):
+        yield "displayTimeUnit"
+    open_ = {}
+    for number, event in enumerate(document["traceEvents"]):
+        def wrong(what):
+            return f"event {number} {event}: {what}"
+        phase = event.get("ph")
+        if phase not in ("M", "b", "e", "i"):
+            yield wrong("phase")
+            continue
+        if not isinstance(event.get("name"), str) or not event["name"]:
+            yield wrong("name")
+        if not all(type(event.get(key)) is int and event[key] >= 0 for key in ("pid", "tid")):
+            yield wrong("pid or tid")
+        if phase == "M":
+            wanted = {"process_name": ("name", str), "thread_name": ("name", str), "process_sort_index": ("sort_index", int),
+                      "thread_sort_index": ("sort_index", int)}.get(event["name"])
+            if wanted is None or not isinstance(event.get("args", {}).get(wanted[0]), wanted[1]):
+                yield wrong("metadata")
+            continue
+        if not isinstance(event.get("ts"), (int, float)) or event["ts"] < 0:
+            yield wrong("ts")
+            continue
+        if not isinstance(event.get("cat"), str):
+            yield wrong("cat")
+        if phase == "i":
+            if event.get("s") not in ("g", "p", "t"):
+                yield wrong("scope")
+            continue
+        key = (event.get("cat"), event.get("id"))
+        if not isinstance(key[1], str):
+            yield wrong("id")
+        elif phase == "b":
+            if key in open_:
+                yield wrong("began twice")
+            open_[key] = event
+        else:
+            begun = open_.pop(key, None)
+            if begun is None:
+                yield wrong("ends without having begun")
+            elif any(begun[k] != event.get(k) for k in ("name", "pid", "tid")) or event["ts"] < begun["ts"]:
+                yield wrong(f"does not fit its beginning {begun}")
+    for event in open_.values():
+        yield f"{event} never ends"
+
+
+class Trace(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        sluice("bench", "replay", "--profile", "resnet50", "--workers", str(RANKS), "--strategies", "sluice", "--runs", "1",
+               "--iterations", "3", "--rate", "800mbit", "--encrypt", "off", "--lab", "--trace", cls.folder / "traces",
+               "--json", cls.folder / "figures.json")
+        cls.traces = cls.folder / "traces" / "sluice-1"
+        cls.merged = cls.folder / "merged.json"
+        cls.path = json.loads(sluice("trace", "merge", cls.traces, "-o", cls.merged, "--json"))
+        cls.document = json.loads(cls.merged.read_text())
+
+    def testEveryRankHasWrittenAValidTrace(self):
+        names = [f"model.rank-{rank}.json" for rank in range(RANKS)]
+        self.assertEqual(sorted(path.name for path in self.traces.iterdir()), names)
+        for name in names:
+            self.assertEqual(list(breaches(json.loads((self.traces / name).read_text())))[:3], [], name)
+
+    def testTheMergedTraceIsValidAndHasATrackPerStageAndRank(self):
+        self.assertEqual(list(breaches(self.document))[:3], [])
+        tracks = {(event["pid"], event["args"]["name"]) for event in self.document["traceEvents"]
+                  if event["ph"] == "M" and event["name"] == "thread_name"}
+        self.assertEqual(tracks, {(rank, stage) for rank in range(RANKS) for stage in [*STAGES, "wait"]})
+        seen = {(event["pid"], event["name"]) for event in self.document["traceEvents"] if event["ph"] in "bi"}
+        self.assertEqual(seen & tracks, tracks)
+        for event in self.document["traceEvents"]:
+            if event["ph"] in "bi":
+                self.assertLessEqual(ARGS, event["args"].keys())
+
+    def testTogetherTheRanksKnowWhereEveryPushEnded(self):
+        known = {"b": 0, "i": 0}
+        for event in self.document["traceEvents"]:
+            if event["name"] in ("push", "publish") and event["ph"] in known:
+                known[event["ph"]] += 1
+        self.assertGreater(known["b"], 0)
+        self.assertEqual(known["i"], 0)
+
+    def testTheRanksAreOnOneClock(self):
+        for clock in self.path["clocks"]:  # one machine has one clock: the truth is 0
+            self.assertLessEqual(abs(clock["ahead_s"]), clock["uncertainty_s"] + 1e-6, clock)
+
+    def testTheCriticalPathAddsUpToTheIteration(self):
+        (figures,) = json.loads((self.folder / "figures.json").read_text())
+        counted = self.path["iterations"][-3:]  # the warm-up is not
+        for iteration in counted:
+            self.assertAlmostEqual(iteration["parts_s"] / iteration["length_s"], 1, delta=0.03, msg=iteration["step"])
+            lengths = sum(part["length_s"] for part in iteration["parts"])
+            self.assertAlmostEqual(lengths / iteration["length_s"], 1, delta=0.03)
+            waited = [part for part in iteration["parts"] if part["what"] in STAGES]
+            self.assertTrue(waited, "at this ratio the network is waited for")
+            for part in waited:
+                self.assertTrue(part["tensor"])
+        # The same as the ranks have measured without any trace.
+        self.assertAlmostEqual(statistics.median(each["parts_s"] for each in counted) / figures["iteration_s"], 1, delta=0.03)
+
+    def testPeopleGetATable(self):
+        said = sluice("trace", "merge", self.traces)
+        self.assertRegex(said, r"4 ranks on rank 0's clock, to within \d+\.\d\d ms")
+        self.assertRegex(said, r"the forward pass of step \d+ waited longest for '.+': \w+ at rank \d")
+
+
+class TheCheckOfTheFormat(unittest.TestCase):
+    """A check that lets everything pass would show nothing."""
+
+    def testFindsWhatIsWrong(self):
+        begin = {"ph": "b", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 2}
+        end = {"ph": "e", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 3}
+        good = [[begin, end], [], [{**begin, "ph": "i", "s": "t"}]]
+        bad = [[begin], [end], [end, begin], [begin, {**end, "ts": 1}], [begin, {**end, "name": "m"}], [{**begin, "ph": "Z"}],
+               [{**begin, "ph": "i"}], [{**begin, "pid": "0"}, end], [{**begin, "ts": None}, end],
+               [{"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {}}]]
+        for events in good:
+            self.assertEqual(list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events)
+        for events in bad:
+            self.assertNotEqual(list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events)
+        self.assertNotEqual(list(breaches([])), [])
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: a lab needs root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
