@@ -8,6 +8,8 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
+# Not its CMake package, which asks for libcurl too.
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-pull>=1.0)
 if(SLUICE_UCX)
   find_package(ucx 1.13 REQUIRED)
 endif()

@@ -43,6 +43,11 @@ inline constexpr Option kJobKeyFile{
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+inline constexpr Option kMetricsAddress{"metrics-address", Kind::kText, "127.0.0.1",
+                                        "Where metrics are served: who can reach it can read layer names"};
+inline constexpr Option kMetricsPort{
+    "metrics-port", Kind::kText, "off",
+    "Serve metrics for Prometheus on this port plus the local rank (docs/metrics.md); 0: any free one"};
 // Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every few
 // seconds which ranks are missing.
 inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",

@@ -4,6 +4,9 @@
 #include <array>
 #include <chrono>
 
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
 #include <sluice/secret/key_file.h>
@@ -21,6 +24,24 @@ bool wasLaunched(const Config::Values& environment) {
   return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
 }
 
+// Ranks of one host listen side by side. Null if metrics are off.
+Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const Config& config, uint32_t localRank) {
+  constexpr int64_t kLastPort = 65535;
+  const std::string& text = config.text(option::kMetricsPort);
+  if (text == "off") return std::unique_ptr<metrics::Endpoint>();
+  const auto first = base::parseInteger(text);
+  const int64_t port = !first.isOk() || *first == 0 ? 0 : *first + localRank;
+  if (!first.isOk() || *first < 0 || port > kLastPort) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("metrics-port '{}' for local rank {} is no port; give a number or off", text, localRank));
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto endpoint, metrics::Endpoint::open(config.text(option::kMetricsAddress),
+                                                                 static_cast<uint16_t>(port)));
+  log("session").info("metrics: {}", endpoint->url());
+  return endpoint;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& environment) {
@@ -30,6 +51,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   }
   SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
   std::unique_ptr<Job> job(new Job(std::move(config), std::move(launch), std::move(key)));
+  SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
   if (job->worldSize() == 1) return job;
 
   Status started;

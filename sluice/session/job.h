@@ -10,6 +10,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/metrics/endpoint.h>
 #include <sluice/plan/ids.h>
 #include <sluice/rendezvous/rendezvous.h>
 #include <sluice/secret/job_key.h>
@@ -28,6 +29,9 @@ class Job final {
   const Config& config() const { return config_; }
   base::EpollLoop& loop() { return thread_.loop(); }
   const secret::JobKey& key() const { return key_; }
+
+  // Where this process serves metrics; null if it does not.
+  metrics::Endpoint* metrics() { return metrics_.get(); }
 
   // The address, without a port, at which the others reach this rank; loopback in a job of one.
   Address address() const;
@@ -49,6 +53,7 @@ class Job final {
   const Config config_;
   const rendezvous::Launch launch_;
   const secret::JobKey key_;
+  std::unique_ptr<metrics::Endpoint> metrics_;
   base::LoopThread thread_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
 };

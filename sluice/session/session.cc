@@ -83,6 +83,11 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   std::unique_ptr<Session> session(new Session(job, request.name));
   SLUICE_ASSIGN_OR_RETURN(session->tracing_,
                           Tracing::begin(job.config(), plan.model(), request.name, job.rank()));
+  if (job.metrics() != nullptr) {
+    session->metering_ =
+        std::make_unique<Metering>(*job.metrics(), request.name, plan.model().tensors.size());
+    session->observers_.add(session->metering_->observer());
+  }
   if (request.observer != nullptr) session->observers_.add(*request.observer);
   if (session->tracing_) session->observers_.add(session->tracing_->observer());
   Training training{std::move(plan), std::move(update),
@@ -97,12 +102,14 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
                        return std::unique_ptr<fabric::Fabric>(std::move(fabric));
                      }));
   session->listenForTheEnd();
+  if (session->metering_) session->metering_->begin(*session->trainer_, *session->fabric_);
   return session;
 }
 
 Session::~Session() {
   fabric::runAndWait(job_.loop(), [this] { *listener_ = nullptr; });
   if (trainer_ == nullptr) return;  // it never began
+  if (metering_) metering_->end();
   if (tracing_) tracing_->noteClocks(*fabric_);
   trainer_.reset();
   if (tracing_) tracing_->write();

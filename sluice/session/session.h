@@ -18,6 +18,7 @@
 
 #include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job.h>
+#include <sluice/session/metering.h>
 #include <sluice/session/observers.h>
 #include <sluice/session/tracing.h>
 #include <sluice/session/trainer.h>
@@ -77,7 +78,8 @@ class Session final {
   Job& job_;
   const std::string name_;
   // Outlive the trainer, which tells them what happens.
-  std::unique_ptr<Tracing> tracing_;  // null: no trace is wanted
+  std::unique_ptr<Tracing> tracing_;    // null: no trace is wanted
+  std::unique_ptr<Metering> metering_;  // null: the job serves no metrics
   Observers observers_;
   std::unique_ptr<Trainer> trainer_;
   fabric::WatchedFabric* fabric_ = nullptr;  // the trainer's

@@ -8,6 +8,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/fabric/tcp/listener.h>
+#include <sluice/metrics/scrape.h>
 
 namespace sluice::session {
 namespace {
@@ -106,6 +107,49 @@ TEST(Session, TrainsOverUcxOnlyWhereTheNetworkIsTrusted) {
           EXPECT_TRUE(config.set(option::kIface, "lo").isOk());
           EXPECT_TRUE(config.set(option::kTrustedNetwork, isTrusted ? "on" : "off").isOk());
         });
+  }
+}
+
+TEST(Session, TellsPrometheusHowItGoes) {
+  onRanks(
+      2,
+      [](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        const std::string url = (*job)->metrics()->url();
+        OneTensor memory(100'001);
+        {
+          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          ASSERT_TRUE(session.isOk()) << session.status().toString();
+          for (int step = 0; step < 3; ++step) {
+            (*session)->gradientReady(TensorId{0});
+            EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+          }
+          const std::string text = metrics::scrape(url);
+          const std::string labels = fmt::format(R"({{session="model",rank="{}")", r);
+          const uint64_t slices = (*session)->plan().slices().size();
+          for (const auto& line :
+               {fmt::format("sluice_steps_total{}}} 3\n", labels),
+                fmt::format("sluice_slices_total{},stage=\"ready\"}} {}\n", labels, 3 * slices),
+                fmt::format("sluice_slices_total{},stage=\"applied\"}} {}\n", labels, 3 * slices),
+                fmt::format("sluice_wait_seconds_total{},layer=\"w\"}} ", labels),
+                fmt::format("sluice_inversion_seconds_count{}}} ", labels),
+                fmt::format("sluice_credit_used_bytes{}}} ", labels),
+                fmt::format("sluice_peer_up{},peer=\"{}\"}} 1\n", labels, 1 - r)}) {
+            EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
+          }
+          EXPECT_EQ(text.find(fmt::format("sluice_sent_bytes_total{}}} 0\n", labels)), std::string::npos);
+          EXPECT_TRUE((*session)->leave().isOk());
+        }
+        EXPECT_EQ(metrics::scrape(url).find("session="), std::string::npos);  // it is gone; the job is not
+      },
+      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kMetricsPort, "0").isOk()); });
+}
+
+TEST(Session, AMetricsPortThatIsNoneIsRefused) {
+  for (const char* port : {"-1", "65536", "http", ""}) {
+    Config config;
+    ASSERT_TRUE(config.set(option::kMetricsPort, port).isOk());
+    EXPECT_EQ(Job::join(config, {}).status().code(), Code::kInvalidArgument) << port;
   }
 }
 

@@ -174,12 +174,14 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const w
   return fabric::Landing::later();
 }
 
-void Trainer::onPeerLost(Rank, const Status& why) {
+void Trainer::onPeerLost(Rank from, const Status& why) {
+  gone_.insert(from);
   gates_.fail(why);
   if (broadcast_ != nullptr) broadcast_->fail(why);
 }
 
 void Trainer::onPeerLeft(Rank from) {
+  gone_.insert(from);
   if (isEnding_) return;
   if (strategy_ == nullptr) {
     return onPeerLost(from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});

@@ -77,6 +77,9 @@ class Trainer final : public fabric::Receiver {
   // that far too (until then they may need this one as a server), and says goodbye.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
+  // True iff the rank was lost or has left. Loop thread only.
+  bool isGone(Rank rank) const { return gone_.contains(rank); }
+
   strategy::Statistics statistics();
   fabric::Counters counters() const { return fabric_->counters(); }
   const plan::Plan& plan() const { return training_.plan; }
@@ -108,6 +111,7 @@ class Trainer final : public fabric::Receiver {
   // Loop only.
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
   std::vector<TimerId> goodbyes_;                     // run expectEndAfter()
+  std::set<Rank> gone_;
   bool isEnding_ = false;
 };
 

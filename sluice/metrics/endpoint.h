@@ -1,0 +1,40 @@
+// The address at which Prometheus reads what the sessions of this process have to tell. One per process, if
+// one is wanted. Thread safety: any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <sluice/base/status.h>
+#include <sluice/metrics/reading.h>
+
+namespace sluice::metrics {
+
+// Whoever has meters. read() runs on the endpoint's thread, whenever somebody asks.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual Reading read() = 0;
+};
+
+class Endpoint final {
+ public:
+  // Port 0 is any that is free. Costs two threads, which sleep until somebody asks.
+  static Result<std::unique_ptr<Endpoint>> open(const std::string& address, uint16_t port);
+  ~Endpoint();
+
+  std::string url() const;  // "http://127.0.0.1:9400/metrics"
+
+  // REQUIRES: the source is taken out again before it goes.
+  void add(Source& source);
+  void remove(Source& source);  // it is not being read any more when this returns
+
+ private:
+  class Server;
+  explicit Endpoint(std::unique_ptr<Server> server);
+
+  const std::unique_ptr<Server> server_;
+};
+
+}  // namespace sluice::metrics

@@ -1,0 +1,37 @@
+// What a session's meters show at one moment. A plain value; families.cc says it in Prometheus' words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/histogram.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/plan/ids.h>
+#include <sluice/plan/stage.h>
+
+namespace sluice::metrics {
+
+struct PeerReading {
+  bool isUp = true;    // it has neither been lost nor left
+  Duration silence{};  // since its last byte
+};
+
+struct Reading {
+  std::string session{};
+  Rank rank{};
+  uint64_t steps = 0;  // begun
+  fabric::Counters fabric{};
+  std::array<uint64_t, plan::kPath.size()> slicesByStage{};
+  uint64_t creditUsed = 0;    // bytes with the network
+  uint64_t bytesWaiting = 0;  // for credit or their turn
+  base::Histogram inversion{};
+  std::vector<std::string> tensors{};   // names, by TensorId
+  std::vector<Duration> waited{};       // by TensorId
+  std::map<Rank, PeerReading> peers{};  // those that were ever heard
+};
+
+}  // namespace sluice::metrics

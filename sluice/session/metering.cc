@@ -1,0 +1,40 @@
+#include <sluice/session/metering.h>
+
+#include <sluice/fabric/common.h>
+
+namespace sluice::session {
+
+void Metering::begin(Trainer& trainer, const fabric::WatchedFabric& fabric) {
+  trainer_ = &trainer;
+  fabric_ = &fabric;
+  endpoint_.add(*this);
+}
+
+void Metering::end() {
+  endpoint_.remove(*this);
+}
+
+metrics::Reading Metering::read() {
+  metrics::Reading reading{.session = session_,
+                           .rank = fabric_->rank(),
+                           .steps = trainer_->stepsBegun(),
+                           .fabric = fabric_->counters(),
+                           .slicesByStage = counts_.slicesByStage(),
+                           .waited = counts_.waitedByTensor()};
+  for (const auto& tensor : trainer_->plan().model().tensors) reading.tensors.push_back(tensor.name);
+  const strategy::Statistics statistics = trainer_->statistics();
+  reading.creditUsed = statistics.bytesInFlight;
+  reading.bytesWaiting = statistics.bytesWaiting;
+  reading.inversion = statistics.inversion;
+  fabric::runAndWait(fabric_->loop(), [&] {
+    const TimePoint now = fabric_->loop().now();
+    for (uint32_t r = 0; r < fabric_->worldSize(); ++r) {
+      const auto heard = fabric_->lastHeard(Rank{r});
+      if (heard && Rank{r} != reading.rank)
+        reading.peers[Rank{r}] = {.isUp = !trainer_->isGone(Rank{r}), .silence = now - *heard};
+    }
+  });
+  return reading;
+}
+
+}  // namespace sluice::session

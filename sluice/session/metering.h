@@ -1,0 +1,34 @@
+// What a session tells at the metrics endpoint of its job. Read on the endpoint's thread.
+#pragma once
+
+#include <string>
+
+#include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/metrics/counts.h>
+#include <sluice/metrics/endpoint.h>
+#include <sluice/session/trainer.h>
+
+namespace sluice::session {
+
+class Metering final : public metrics::Source {
+ public:
+  Metering(metrics::Endpoint& endpoint, std::string session, size_t tensors)
+      : endpoint_(endpoint), session_(std::move(session)), counts_(tensors) {}
+
+  plan::StageObserver& observer() { return counts_; }
+
+  // From now on it can be asked. REQUIRES: end() comes before the trainer and the fabric go.
+  void begin(Trainer& trainer, const fabric::WatchedFabric& fabric);
+  void end();
+
+  metrics::Reading read() override;
+
+ private:
+  metrics::Endpoint& endpoint_;
+  const std::string session_;
+  metrics::Counts counts_;
+  Trainer* trainer_ = nullptr;                     // between begin() and end()
+  const fabric::WatchedFabric* fabric_ = nullptr;  // the same
+};
+
+}  // namespace sluice::session
