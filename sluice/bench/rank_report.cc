@@ -12,11 +12,9 @@ constexpr std::string_view kMark = "replay-report ";
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Utilisation, stepSeconds, sentBits, receivedBits)
 
 std::string RankReport::toText() const {
-  nlohmann::json json{{"iterationSeconds", iterationSeconds},
-                      {"cpuSeconds", cpuSeconds},
-                      {"wireBytes", wireBytes},
-                      {"payloadBytes", payloadBytes},
-                      {"inversionMs", inversionMs}};
+  nlohmann::json json{
+      {"iterationSeconds", iterationSeconds}, {"cpuSeconds", cpuSeconds},   {"wireBytes", wireBytes},
+      {"payloadBytes", payloadBytes},         {"inversionMs", inversionMs}, {"exactSteps", exactSteps}};
   if (utilisation) json["utilisation"] = *utilisation;
   return std::string(kMark) + json.dump();
 }
@@ -31,6 +29,7 @@ std::optional<RankReport> parseRankReport(std::string_view line) {
     json.at("wireBytes").get_to(report.wireBytes);
     json.at("payloadBytes").get_to(report.payloadBytes);
     json.at("inversionMs").get_to(report.inversionMs);
+    json.at("exactSteps").get_to(report.exactSteps);
     if (json.contains("utilisation")) report.utilisation = json["utilisation"].get<Utilisation>();
     return report;
   } catch (const nlohmann::json::exception&) {

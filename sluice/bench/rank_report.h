@@ -18,6 +18,7 @@ struct RankReport {
   double wireBytes = 0;     // per iteration, that left the host: headers and repetitions included
   double payloadBytes = 0;  // per iteration, that the fabric has sent
   double inversionMs = 0;   // p99 of the priority inversion time of what it sent
+  int exactSteps = 0;       // after which parameters were, bit for bit, those of one process; 0: not compared
   std::optional<Utilisation> utilisation{};
 
   std::string toText() const;  // one line

@@ -5,7 +5,7 @@
 namespace sluice::bench {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTask, profile, computeSeconds, warmUp, iterations, update,
-                                   watchNetwork)
+                                   watchNetwork, compareWithReference)
 
 std::string RankTask::toText() const {
   return nlohmann::json(*this).dump();

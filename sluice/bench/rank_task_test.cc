@@ -10,7 +10,8 @@ const RankTask kTask{.profile = "a \"b\"/c.json",
                      .warmUp = 3,
                      .iterations = 4,
                      .update = "sgd:lr=0.1",
-                     .watchNetwork = true};
+                     .watchNetwork = true,
+                     .compareWithReference = true};
 
 TEST(RankTask, IsReadAsItWasWritten) {
   const auto read = parseRankTask(kTask.toText());

@@ -118,7 +118,8 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                 .warmUp = options.warmUp,
                 .iterations = options.iterations,
                 .update = options.update,
-                .watchNetwork = options.watchNetwork};
+                .watchNetwork = options.watchNetwork,
+                .compareWithReference = options.compareWithReference};
   const auto layers = plan::layersOf(profile, task.computeSeconds);
   const plan::WireCost wire{
       .start = 0,

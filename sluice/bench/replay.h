@@ -19,9 +19,10 @@ struct ReplayOptions {
   int runs = 3;
   int warmUp = 2;
   int iterations = 5;
-  std::string update{};       // on the servers: shard/optimizer_spec.h
-  bool watchNetwork = false;  // sample the first host's link
-  Config config{};            // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
+  std::string update{};               // on the servers: shard/optimizer_spec.h
+  bool watchNetwork = false;          // sample the first host's link
+  bool compareWithReference = false;  // parameters at the end with those of one process
+  Config config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
 };
 
 struct ReplayHooks {

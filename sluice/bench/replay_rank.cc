@@ -4,19 +4,20 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include <array>
 #include <cerrno>
 #include <memory>
 #include <optional>
 
 #include <fmt/format.h>
-#include <sodium.h>
 
+#include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/bench/interface_counters.h>
+#include <sluice/bench/replay_memory.h>
 #include <sluice/bench/timeline.h>
 #include <sluice/plan/bounds.h>
 #include <sluice/session/session.h>
+#include <sluice/shard/optimizer_spec.h>
 
 namespace sluice::bench {
 namespace {
@@ -37,56 +38,6 @@ double cpuSeconds() {
   };
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
-
-// Gradients and parameters of a worker. Written before they are used, so that no page is new to the first
-// iterations; gradients differ from rank to rank, so that a sum that lacks one shows.
-class Memory final {
- public:
-  Memory(const plan::Model& model, Rank rank) {
-    gradients_.reserve(model.tensors.size());
-    parameters_.reserve(model.tensors.size());
-    uint32_t seed = 1;
-    uint32_t rankSeed = 0x9e3779b9U * (index(rank) + 2);
-    for (const auto& tensor : model.tensors) {
-      fill(parameters_.emplace_back(tensor.elements), seed);
-      fill(gradients_.emplace_back(tensor.elements), rankSeed);
-    }
-  }
-
-  std::vector<strategy::TensorMemory> tensors() {
-    std::vector<strategy::TensorMemory> tensors;
-    for (size_t t = 0; t < gradients_.size(); ++t) {
-      tensors.push_back(
-          {std::as_bytes(std::span(gradients_[t])), std::as_writable_bytes(std::span(parameters_[t]))});
-    }
-    return tensors;
-  }
-
-  std::string parametersHash() const {
-    SLUICE_CHECK(sodium_init() >= 0);
-    crypto_generichash_state state;
-    std::array<unsigned char, crypto_generichash_BYTES> hash{};
-    crypto_generichash_init(&state, nullptr, 0, hash.size());
-    for (const auto& parameters : parameters_) {
-      crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(parameters.data()),
-                                parameters.size() * sizeof(float));
-    }
-    crypto_generichash_final(&state, hash.data(), hash.size());
-    return fmt::format("{:02x}", fmt::join(hash, ""));
-  }
-
- private:
-  // Between -0.5 and 0.5; any pattern would do.
-  static void fill(std::vector<float>& values, uint32_t& seed) {
-    for (float& value : values) {
-      seed = seed * 1664525U + 1013904223U;
-      value = static_cast<float>(seed >> 8) / static_cast<float>(1U << 24) - 0.5F;
-    }
-  }
-
-  std::vector<std::vector<float>> gradients_;
-  std::vector<std::vector<float>> parameters_;
-};
 
 // What the meters show at one moment.
 struct Reading {
@@ -174,19 +125,20 @@ Status train(const RankTask& task, session::Session& session, std::vector<plan::
   return session.waitAll();
 }
 
-// Every rank says what it has; workers must all have the same.
-Status compareParameters(session::Job& job, const std::string& hash) {
+// Every rank says what it has; workers must all have the same. An empty reference is not compared with.
+Status compareParameters(session::Job& job, const std::string& hash, const std::string& reference) {
   SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather("replay/parameters", hash));
+  SLUICE_ASSIGN_OR_RETURN(const auto references, job.gather("replay/reference", reference));
   std::string first;
+  for (const auto& each : references) first = first.empty() ? each : first;
+  const std::string_view compared = first.empty() ? "the ranks before it" : "one process computes";
   for (size_t rank = 0; rank < hashes.size(); ++rank) {
     if (hashes[rank].empty()) continue;  // only serves
     if (first.empty()) first = hashes[rank];
     if (hashes[rank] != first) {
-      return {
-          Code::kDataLoss,
-          fmt::format(
-              "rank {} has ended with other parameters than the ranks before it: this is a defect of sluice",
-              rank)};
+      return {Code::kDataLoss,
+              fmt::format("rank {} has ended with other parameters than {}: this is a defect of sluice", rank,
+                          compared)};
     }
   }
   return base::ok();
@@ -205,7 +157,7 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   session::Request request;
   request.model = profile.toModel();
   request.update = task.update;
-  std::optional<Memory> memory;
+  std::optional<ReplayMemory> memory;
   if (roles.isWorker(job->rank())) {
     memory.emplace(request.model, job->rank());
     request.memory = memory->tensors();
@@ -215,15 +167,26 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   RankReport report;
   Meters meters(*session, std::move(counters));
   if (memory) {
-    SLUICE_RETURN_IF_ERROR(
-        train(task, *session, plan::layersOf(profile, task.computeSeconds), meters, interface, report));
+    const Status trained =
+        train(task, *session, plan::layersOf(profile, task.computeSeconds), meters, interface, report);
+    if (!trained.isOk()) {
+      log("bench").error("{}", trained.message());  // at once: leaving a job in pieces takes seconds
+      return trained;
+    }
   } else {
     meters.begin();
   }
   SLUICE_RETURN_IF_ERROR(session->leave());  // a rank that only serves does so in here
   if (!memory) meters.end(task.warmUp + task.iterations, report);
   report.inversionMs = base::seconds(session->statistics().inversion.quantile(0.99)) * 1e3;
-  SLUICE_RETURN_IF_ERROR(compareParameters(*job, memory ? memory->parametersHash() : ""));
+  std::string reference;
+  const int steps = task.warmUp + task.iterations;
+  if (task.compareWithReference && job->rank() == roles.workers.front()) {
+    SLUICE_ASSIGN_OR_RETURN(const auto update, shard::parseOptimizerSpec(task.update));
+    reference = referenceHash(profile.toModel(), roles.workers, update, steps);
+  }
+  SLUICE_RETURN_IF_ERROR(compareParameters(*job, memory ? memory->parametersHash() : "", reference));
+  if (task.compareWithReference && memory) report.exactSteps = steps;
   return report;
 }
 

@@ -112,6 +112,7 @@ class Bench final {
                                  .iterations = flags_.iterations,
                                  .update = flags_.update,
                                  .watchNetwork = flags_.watchNetwork,
+                                 .compareWithReference = flags_.compareWithReference,
                                  .config = config_};
     for (const auto name : base::split(flags_.strategies, ','))
       options.strategies.emplace_back(base::trim(name));
@@ -180,6 +181,9 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                       "TCP congestion control, as cubic or bbr; default: the machine's");
   command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
   command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end (needs root)");
+  command->add_flag(
+      "--exact", flags->compareWithReference,
+      "Also compare the parameters at the end with those of one process that sums in rank order");
   command->add_flag("--utilisation", flags->watchNetwork,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
   for (const base::Option* option :

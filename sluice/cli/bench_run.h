@@ -27,6 +27,7 @@ struct BenchFlags {
   std::string json;
   bool inLab = false;
   bool watchNetwork = false;
+  bool compareWithReference = false;
 };
 
 // The flags that all of them have. The values are filled in when the command line is read.

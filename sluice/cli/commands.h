@@ -7,6 +7,7 @@ namespace sluice::cli {
 
 class Program;
 
+void addAlgorithmsCommand(Program& program, CLI::App& root);
 void addBenchCommand(Program& program, CLI::App& root);
 void addBenchFabricCommands(Program& program, CLI::App& bench);  // of `sluice bench`
 void addConfigCommand(Program& program, CLI::App& root);

@@ -3,6 +3,7 @@
 
 int main(int argc, char** argv) {
   sluice::cli::Program program;
+  sluice::cli::addAlgorithmsCommand(program, program.root());
   sluice::cli::addBenchCommand(program, program.root());
   sluice::cli::addConfigCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());

@@ -23,4 +23,16 @@ Result<T> await(Loop& loop, Start&& start) {
   return result.get();
 }
 
+// The same for an operation that gives nothing but a Status.
+template <typename Start>
+Status awaitStatus(Loop& loop, Start&& start) {
+  return await<bool>(loop,
+                     [&](auto got) {
+                       start([got = std::move(got)](const Status& status) {
+                         got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
+                       });
+                     })
+      .status();
+}
+
 }  // namespace sluice::session

@@ -98,12 +98,7 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
 
 Status Job::set(const std::string& key, const std::string& value) {
   if (rendezvous_ == nullptr) return base::ok();
-  const auto done = await<bool>(loop(), [&](auto got) {
-    rendezvous_->store().set(key, value, [got = std::move(got)](const Status& status) {
-      got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
-    });
-  });
-  return done.status();
+  return awaitStatus(loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); });
 }
 
 void Job::whenSet(const std::string& key, std::function<void(const std::string&)> then) {

@@ -102,6 +102,7 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
                        return std::unique_ptr<fabric::Fabric>(std::move(fabric));
                      }));
   session->listenForTheEnd();
+  log("session").debug("rank {}: session '{}' has begun", job.rank(), request.name);
   if (session->metering_) session->metering_->begin(*session->trainer_, *session->fabric_);
   return session;
 }

@@ -102,13 +102,7 @@ void Trainer::resumeHeldBack() {
 }
 
 Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
-  return await<bool>(fabric_->loop(),
-                     [&](auto got) {
-                       broadcast_->start(root, data, [got = std::move(got)](const Status& status) {
-                         got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
-                       });
-                     })
-      .status();
+  return awaitStatus(fabric_->loop(), [&](auto done) { broadcast_->start(root, data, std::move(done)); });
 }
 
 void Trainer::gradientReady(TensorId tensor) {
@@ -144,8 +138,10 @@ void Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
 
 Status Trainer::setHyperparameters(std::vector<double> values) {
   SLUICE_RETURN_IF_ERROR(checkValues(*training_.update.optimizer, values));
-  fabric_->loop().post([this, values = std::move(values)] {
-    if (const Status status = strategy_->setHyperparameters(values); !status.isOk()) gates_.fail(status);
+  const Step from{gates_.stepsBegun()};
+  fabric_->loop().post([this, values = std::move(values), from] {
+    if (const Status status = strategy_->setHyperparameters(values, from); !status.isOk())
+      gates_.fail(status);
   });
   return base::ok();
 }

@@ -63,7 +63,8 @@ class Trainer final : public fabric::Receiver {
   // The root's bytes in everybody's `data`. Every rank calls it, in the same order.
   Status broadcast(Rank root, std::span<std::byte> data);
 
-  // For the update on servers, from the next step on. Every rank says the same.
+  // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
+  // Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
   // As gate::Gates. For news of other ranks that come from outside the fabric.

@@ -140,6 +140,25 @@ TEST_F(TrainerTest, HyperparametersChangeFromStepToStep) {
   for (const auto& rank : ranks_) EXPECT_EQ(rank->parameters[1], (std::vector<float>{2.25, 3.25}));
 }
 
+TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
+  start(3, "sgd:lr=1", "dedicated:1");
+  onEveryRank([&](uint32_t r) {
+    for (const double rate : {1.0, 0.5, 0.25}) {
+      if (r == 2) break;  // only serves
+      auto values = shard::parseOptimizerSpec("sgd").value().values;
+      values[0] = rate;
+      EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+      // For the next step: what is under way keeps its own.
+      values[0] = 100;
+      EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
+      EXPECT_TRUE(ranks_[r]->trainer->waitAll().isOk());
+    }
+    EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
+  });
+  for (const uint32_t r : {0U, 1U}) EXPECT_EQ(ranks_[r]->parameters[1], (std::vector<float>{2.25, 3.25}));
+}
+
 TEST_F(TrainerTest, ALostRankEndsEveryWaitByName) {
   start(3, "mean-gradient");
   onEveryRank([&](uint32_t r) {

@@ -30,6 +30,7 @@ Shard::Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Cloc
       observer_(observer),
       meanScale_(kernel::meanScale(plan.roles().workers.size())),
       update_(std::move(update)),
+      values_{{Step{0}, update_.values}},
       served_(plan.slices().size()) {
   const auto& workers = plan.roles().workers;
   size_t largest = 0;
@@ -61,9 +62,15 @@ void Shard::setParameters(SliceId slice, std::span<const std::byte> parameters) 
   std::ranges::copy(parameters, home.begin());
 }
 
-Status Shard::setHyperparameters(std::vector<double> values) {
+Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   SLUICE_RETURN_IF_ERROR(checkValues(*update_.optimizer, values));
-  update_.values = std::move(values);
+  // No slice goes back, so what only earlier steps used can go.
+  Step earliest = from;
+  for (const auto& each : served_) {
+    if (each) earliest = std::min(earliest, each->step);
+  }
+  values_.erase(values_.begin(), std::prev(values_.upper_bound(earliest)));
+  values_.insert_or_assign(from, std::move(values));
   return base::ok();
 }
 
@@ -138,8 +145,12 @@ void Shard::update(const plan::Slice& slice, Served& here) {
   observe(Stage::kReduce, slice, here.step, self_);
   kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);
   observe(Stage::kUpdate, slice, here.step, self_);
-  const Status applied = applyStep(*update_.optimizer, here.state, here.home, sum, update_.values);
+  const Status applied = applyStep(*update_.optimizer, here.state, here.home, sum, valuesFor(here.step));
   SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+}
+
+const std::vector<double>& Shard::valuesFor(Step step) const {
+  return std::prev(values_.upper_bound(step))->second;  // there is one for step 0
 }
 
 std::span<const std::byte> Shard::result(SliceId slice) const {

@@ -12,6 +12,7 @@
 // arrive before this step's slice is finished, and no result is overwritten before everybody has it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -34,8 +35,9 @@ class Shard final {
   // The slice's first parameters, as every rank begins with. Not needed where the update publishes gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
 
-  // The hyperparameters from the next finished slice on, in the order of the optimizer's list.
-  Status setHyperparameters(std::vector<double> values);
+  // The hyperparameters from step `from` on, in the order of the optimizer's list. What is being collected
+  // for earlier steps keeps the earlier ones.
+  Status setHyperparameters(std::vector<double> values, Step from);
 
   // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of the step
   // that is being collected, the second from that rank, or not of the slice's length.
@@ -95,7 +97,10 @@ class Shard final {
   plan::StageObserver* const observer_;
   const double meanScale_;
 
-  OptimizerSpec update_;
+  const std::vector<double>& valuesFor(Step step) const;
+
+  const OptimizerSpec update_;
+  std::map<Step, std::vector<double>> values_;   // hyperparameters, by the first step they are for
   std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
   std::vector<std::byte> accumulator_;           // of the slice that is being reduced
   std::vector<std::byte> zeros_;                 // the part of a worker without a gradient; made when needed

@@ -83,9 +83,13 @@ TEST(Shard, UpdatesTheParametersItWasGiven) {
     return result;
   };
   EXPECT_EQ(stepWith(0, {1, 2}, {3, 4}), (std::array<float, 2>{9, 18.5}));
-  ASSERT_TRUE(shard->setHyperparameters(parseOptimizerSpec("sgd:lr=1").value().values).isOk());
+  ASSERT_TRUE(shard->setHyperparameters(parseOptimizerSpec("sgd:lr=1").value().values, Step{1}).isOk());
+  // Said early, for later: step 1 is not touched by it.
+  ASSERT_TRUE(shard->setHyperparameters(parseOptimizerSpec("sgd:lr=2").value().values, Step{2}).isOk());
   EXPECT_EQ(stepWith(1, {1, 1}, {1, 1}), (std::array<float, 2>{8, 17.5}));
-  EXPECT_FALSE(shard->setHyperparameters({-1}).isOk());
+  EXPECT_EQ(stepWith(2, {1, 1}, {1, 1}), (std::array<float, 2>{6, 15.5}));
+  EXPECT_EQ(stepWith(3, {1, 1}, {1, 1}), (std::array<float, 2>{4, 13.5}));
+  EXPECT_FALSE(shard->setHyperparameters({-1}, Step{4}).isOk());
 }
 
 TEST(Shard, RefusesWhatDoesNotBelong) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -49,20 +50,25 @@ class ParameterServer final : public Strategy {
     for (const Slice& slice : rooms_.plan.slicesOf(tensor)) pushNothing(slice, step);
   }
 
-  Result<Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
+  Result<Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+    if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
     SLUICE_RETURN_IF_ERROR(checkHeader(header));
     const Slice& slice = rooms_.plan.slice(header.slice);
-    if (header.stage == Stage::kPush) return landPush(slice, from, header);
+    if (header.stage == Stage::kPush) {
+      if (from == firstWorker() && valuesLanding_ > 0) {
+        putOff_.insert(lane);
+        return Landing::later();
+      }
+      return landPush(slice, from, header);
+    }
     if (header.stage != Stage::kPublish) return refuse(header, "no stage that travels");
     if (has(header.flags, kNotify)) return landNotice(slice, from, header);
     if (has(header.flags, kPull)) return landPull(slice, from, header);
     return landResult(slice, from, header);
   }
 
-  Status setHyperparameters(const std::vector<double>& values) override {
-    return shard_->setHyperparameters(values);
-  }
+  Status setHyperparameters(const std::vector<double>& values, Step from) override;
 
   std::string describeWait(TensorId tensor) const override;
 
@@ -96,6 +102,7 @@ class ParameterServer final : public Strategy {
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, const wire::Header& header);
   Result<Landing> landPull(const Slice& slice, Rank from, const wire::Header& header);
+  Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
   void answerAll(const Slice& slice, Step step);
   void publish(const Slice& slice, Step step, Rank to);
 
@@ -113,6 +120,7 @@ class ParameterServer final : public Strategy {
       then();
     };
   }
+  Rank firstWorker() const { return rooms_.plan.roles().workers.front(); }
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
   template <typename Byte>
   std::span<Byte> partOf(std::span<Byte> tensor, const Slice& slice) const {
@@ -126,6 +134,9 @@ class ParameterServer final : public Strategy {
   Outbox outbox_;
   std::vector<WorkerSlice> slices_;  // by SliceId
   std::vector<size_t> slicesLeft_;   // by TensorId: results that are not here yet
+  uint32_t valuesSaid_ = 0;          // how often hyperparameters were set
+  uint32_t valuesLanding_ = 0;       // messages with hyperparameters whose payload is not here yet
+  std::set<fabric::Lane> putOff_;    // pushes of the first worker that wait for them
 };
 
 void ParameterServer::push(const Slice& slice, Step step) {
@@ -241,6 +252,53 @@ void ParameterServer::resultIsHere(const Slice& slice, Outcome outcome) {
   } else {
     rooms_.gates.open(slice.tensor, here.step);
   }
+}
+
+// A rank that only serves hears the hyperparameters from the first worker, in a message that no push of that
+// worker can overtake: it goes ahead of them on both lanes that pushes take (a push without a gradient is a
+// word). No slice can be finished without that worker's push, so none is finished with the wrong values. They
+// are numbered, since the lanes may pass each other.
+Status ParameterServer::setHyperparameters(const std::vector<double>& values, Step from) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  const plan::Roles& roles = rooms_.plan.roles();
+  if (!roles.isWorker(self_)) return base::ok();
+  SLUICE_RETURN_IF_ERROR(shard_->setHyperparameters(values, from));
+  if (self_ != firstWorker()) return base::ok();
+  const auto payload = std::make_shared<const std::vector<double>>(values);
+  const fabric::Message message{
+      .step = from, .slice = SliceId{++valuesSaid_}, .stage = Stage::kUpdate, .dtype = DType::kF64};
+  for (const Rank server : roles.servers) {
+    if (roles.isWorker(server)) continue;
+    for (const auto lane : {fabric::Lane::kControl, fabric::Lane::kBulk}) {
+      const auto bytes = std::as_bytes(std::span(*payload));
+      rooms_.fabric.send(server, lane, message, {bytes.data(), bytes.size()},
+                         whenHere([payload] { /* stays alive until now */ }));
+    }
+  }
+  return base::ok();
+}
+
+Result<Landing> ParameterServer::landHyperparameters(Rank from, const wire::Header& header) {
+  const size_t count = rooms_.update.values.size();
+  if (from != firstWorker()) return refuse(header, "hyperparameters come from the first worker");
+  if (rooms_.plan.roles().isWorker(self_)) return refuse(header, "this rank has its own hyperparameters");
+  if (header.dtype != DType::kF64 || header.length != count * sizeof(double))
+    return refuse(header, "not the hyperparameters of this optimizer");
+  auto values = std::make_shared<std::vector<double>>(count);
+  const auto place = std::as_writable_bytes(std::span(*values));
+  ++valuesLanding_;
+  return Landing{{place.data(), place.size()},
+                 [this, values, step = header.step, number = index(header.slice)](const Status& status) {
+                   --valuesLanding_;
+                   Status taken = status;
+                   if (taken.isOk() && number > valuesSaid_) {
+                     valuesSaid_ = number;
+                     taken = shard_->setHyperparameters(*values, step);
+                   }
+                   if (!taken.isOk()) return rooms_.gates.fail(taken);
+                   for (const auto lane : std::exchange(putOff_, {}))
+                     rooms_.fabric.resume(firstWorker(), lane);
+                 }};
 }
 
 void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word) {

@@ -66,8 +66,9 @@ class Strategy {
   // As fabric::Receiver::onMessage.
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) = 0;
 
-  // New hyperparameters for the update on servers, from the next finished slice on.
-  virtual Status setHyperparameters(const std::vector<double>& values) = 0;
+  // New hyperparameters for the update on servers, from step `from` on, of which no gradient has been handed
+  // over yet. Every worker says the same; at a rank that only serves this does nothing.
+  virtual Status setHyperparameters(const std::vector<double>& values, Step from) = 0;
 
   // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;

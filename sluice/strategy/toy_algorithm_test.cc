@@ -39,7 +39,7 @@ class Everybody final : public Strategy {
                            [this, header](const Status&) { sumIfComplete(header); }};
   }
 
-  Status setHyperparameters(const std::vector<double>&) override { return base::ok(); }
+  Status setHyperparameters(const std::vector<double>&, Step) override { return base::ok(); }
   std::string describeWait(TensorId) const override { return "somebody's gradient"; }
   Statistics statistics() const override { return {}; }
 

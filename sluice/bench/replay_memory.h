@@ -1,0 +1,34 @@
+// The tensors of a replay: numbers that every process can make again, so that one of them can check what all
+// have computed together.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sluice/plan/model.h>
+#include <sluice/shard/optimizer_spec.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::bench {
+
+// Gradients and parameters of a worker. Written before they are used, so that no page is new to the first
+// iterations; gradients differ from rank to rank, so that a sum that lacks one shows. Belongs to its owner.
+class ReplayMemory final {
+ public:
+  ReplayMemory(const plan::Model& model, Rank rank);
+
+  std::vector<strategy::TensorMemory> tensors();
+  std::string parametersHash() const;
+
+ private:
+  std::vector<std::vector<float>> gradients_;
+  std::vector<std::vector<float>> parameters_;
+};
+
+// What parametersHash() of every worker must be after so many steps: one process, no slices and no network,
+// which takes the mean over the workers in rank order and applies the update to whole tensors.
+std::string referenceHash(const plan::Model& model, const std::vector<Rank>& workers,
+                          const shard::OptimizerSpec& update, int steps);
+
+}  // namespace sluice::bench

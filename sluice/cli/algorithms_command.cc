@@ -1,0 +1,26 @@
+// sluice algorithms: what `--algorithm` can be.
+#include <memory>
+
+#include <sluice/cli/commands.h>
+#include <sluice/cli/program.h>
+#include <sluice/cli/table.h>
+#include <sluice/strategy/algorithms.h>
+
+namespace sluice::cli {
+
+void addAlgorithmsCommand(Program& program, CLI::App& root) {
+  CLI::App* command = program.addCommand(root, "algorithms", "List the training algorithms",
+                                         {"sluice algorithms", "sluice algorithms --json"});
+  auto asJson = std::make_shared<bool>(false);
+  command->add_flag("--json", *asJson, "Print JSON instead of a table");
+  program.onRun(command, [asJson](const Config&) -> Result<int> {
+    Table table({"algorithm", "help"});
+    for (const auto* algorithm : strategy::algorithms()) {
+      table.addRow({std::string(algorithm->name), std::string(algorithm->help)});
+    }
+    table.print(*asJson);
+    return 0;
+  });
+}
+
+}  // namespace sluice::cli
