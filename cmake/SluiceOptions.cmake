@@ -3,6 +3,7 @@ option(SLUICE_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_BENCH "Build the benchmarks, if Google Benchmark is there" ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(SLUICE_WERROR "Treat warnings as errors" OFF)
+option(SLUICE_PYTHON "Build the Python module, if pybind11 and Python's headers are there" ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_UCX "Build the UCX fabric engine" ON)
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with, as given to -fsanitize=")
 

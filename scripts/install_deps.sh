@@ -18,7 +18,7 @@ done
 # name, or name>=version where an older one is known not to do. Debian 12 has all of them.
 packages=(
   # build
-  'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip
+  'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip python3-dev
   # checks
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev codespell
   # libraries
@@ -32,7 +32,7 @@ packages=(
   python3-matplotlib
 )
 # From PyPI, for --with-torch only.
-wheels=('numpy==2.4.6' 'torch==2.13.0')
+wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1')
 
 declare -A installed=()
 readInstalled() {
@@ -85,7 +85,7 @@ done
 if ((${#wanted[@]})); then
   echo "install_deps: installing from PyPI: ${wanted[*]}"
   pip=(python3 -m pip install --quiet --root-user-action=ignore)
-  # Debian marks its Python as its own; these two wheels are in no Debian package of that version.
+  # Debian marks its Python as its own; these wheels are in no Debian package of that version.
   if python3 -c 'import os, sys, sysconfig as s; sys.exit(sys.prefix != sys.base_prefix or
       not os.path.exists(os.path.join(s.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
     pip+=(--break-system-packages)

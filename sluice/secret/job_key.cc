@@ -17,6 +17,7 @@ std::string_view name(Purpose purpose) {
     case Purpose::kFabric: return "fabric";
     case Purpose::kTlsPsk: return "tls psk";
     case Purpose::kWireHeader: return "wire header";
+    case Purpose::kStoreNote: return "store note";
   }
   return "?";
 }

@@ -18,6 +18,7 @@ enum class Purpose : uint16_t {
   kFabric = 2,      // the handshake of an unencrypted fabric connection
   kTlsPsk = 3,      // the pre-shared key of an encrypted fabric connection
   kWireHeader = 4,  // the keyed check over message headers
+  kStoreNote = 5,   // the keyed check over notes in somebody else's store (torchrun's)
 };
 std::string_view name(Purpose purpose);
 

@@ -1,0 +1,34 @@
+"""sluice: data parallel training that keeps computing while gradients travel.
+
+    model, optimizer = sluice.distribute(Net(), lambda ps: torch.optim.AdamW(ps, lr=1e-3))
+    for x, y in loader:
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()  # returns at once; the next forward pass waits layer by layer
+"""
+
+from sluice._core import PeerLostError
+from sluice._distribute import distribute
+from sluice._job import Averaged, current
+
+__all__ = ["PeerLostError", "barrier", "distribute", "mean", "rank", "world_size"]
+
+
+def rank() -> int:
+    """This process's number in the job, from 0."""
+    return current().rank
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    return current().world_size
+
+
+def barrier() -> None:
+    """Returns when every rank has called it."""
+    current().gather("barrier", "")
+
+
+def mean(value: Averaged) -> Averaged:
+    """The mean of a number or a tensor over all ranks, the same bits on each. For metrics: it waits for everybody."""
+    return current().mean(value)

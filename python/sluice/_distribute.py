@@ -1,0 +1,134 @@
+"""sluice.distribute(): from a model and its optimizer to both in training with all ranks."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, overload
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from sluice import _model, _optimizer
+from sluice._engine import DTYPES, Engine
+from sluice._job import Job, current
+
+Model = TypeVar("Model", bound=nn.Module)
+Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
+
+
+@overload
+def distribute(
+    model: Model, optimizer: Optimizer | Factory, *, broadcast_buffers: bool = ..., per_tensor: bool = ..., **options: Any
+) -> tuple[Model, Optimizer]: ...
+
+
+@overload
+def distribute(
+    model: Model,
+    optimizer: Sequence[Optimizer],
+    *,
+    broadcast_buffers: bool = ...,
+    per_tensor: bool = ...,
+    **options: Any,
+) -> tuple[Model, list[Optimizer]]: ...
+
+
+def distribute(
+    model: Model,
+    optimizer: Optimizer | Factory | Sequence[Optimizer],
+    *,
+    broadcast_buffers: bool = True,
+    per_tensor: bool = False,
+    **options: Any,
+) -> tuple[Model, Optimizer] | tuple[Model, list[Optimizer]]:
+    """Trains `model` together with the other ranks of the job. Every rank calls it, with the same model.
+
+    optimizer: one, several, or a function that makes one from the parameters. The model and the optimizer come back as the
+        objects they were, so that schedulers, checkpoints and everything that holds them goes on working. Rank 0's
+        parameters, buffers and optimizer state are everybody's from here on.
+    broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with DistributedDataParallel.
+    per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may be taken in parts.
+    options: every option of docs/configuration.md, with underscores: algorithm="sluice", slice_elements=50_000.
+    """
+    job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
+    if isinstance(optimizer, Optimizer):
+        optimizers = [optimizer]
+    elif callable(optimizer):
+        optimizers = [optimizer(model.parameters())]
+    else:
+        optimizers = list(optimizer)
+    _refuse(model, job)
+    name = job.new_name(type(model).__name__)
+    _agree(job, name, _describe(model, optimizers))
+    _start_alike(job, model, optimizers)
+    debug = os.environ.get("SLUICE_DEBUG", "") == "gates"
+    engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)
+    _model.dress(model, engine)
+    for one in optimizers:
+        _optimizer.dress(one, engine, per_tensor)
+    return (model, list(optimizers)) if isinstance(optimizer, Sequence) else (model, optimizers[0])
+
+
+def _refuse(model: nn.Module, job: Job) -> None:
+    """What cannot work is said now, and not in the first step."""
+    if job.option("servers").startswith("dedicated"):
+        raise ValueError("servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all or servers=K")
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.device.type != "cpu":
+            raise ValueError(f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so far")
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ValueError(f"'{name}' has no shape yet; run the model once before sluice.distribute()")
+        if parameter.dtype not in DTYPES:
+            raise ValueError(f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and float16")
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+            raise ValueError(f"'{name}' makes sparse gradients, which sluice cannot average; use sparse=False")
+
+
+def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:
+    """What must be the same on every rank, a line each."""
+    lines = [
+        f"parameter '{name}' is {tuple(p.shape)} {p.dtype}, strides {p.stride()}, {'trained' if p.requires_grad else 'frozen'}"
+        for name, p in model.named_parameters()
+    ]
+    lines += [f"buffer '{name}' is {tuple(b.shape)} {b.dtype}" for name, b in model.named_buffers()]
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    for optimizer in optimizers:
+        lines.append(f"the optimizer is {type(optimizer).__name__}")
+        for number, group in enumerate(optimizer.param_groups):
+            lines += [f"group {number} has {key}={value}" for key, value in group.items() if key != "params"]
+            lines.append(f"group {number} has parameters {[names.get(p, '?') for p in group['params']]}")
+    return lines
+
+
+def _agree(job: Job, name: str, lines: list[str]) -> None:
+    ours = "\n".join(lines)
+    theirs = job.broadcast_bytes(ours.encode()).decode().split("\n")
+    difference = ""
+    if theirs != lines:
+        pairs = [*zip(lines, theirs, strict=False), (f"{len(lines)} lines", f"{len(theirs)} lines")]
+        mine, other = next((a, b) for a, b in pairs if a != b)
+        difference = f"on rank {job.rank} {mine}; on rank 0 {other}"
+    differences = [text for text in job.gather(f"describe/{name}", difference[:2000]) if text]
+    if differences:
+        raise ValueError(f"the ranks do not train the same thing: {differences[0]}")
+
+
+def _start_alike(job: Job, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Rank 0's parameters, buffers and optimizer state on every rank."""
+    if job.world_size == 1:
+        return
+    tensors: list[Tensor] = [*model.parameters(), *model.buffers()]
+    for tensor in tensors:
+        job.broadcast(tensor.detach())
+    for optimizer in optimizers:
+        saved = io.BytesIO()
+        if job.rank == 0 and optimizer.state:
+            torch.save(optimizer.state_dict(), saved)
+        state = job.broadcast_bytes(saved.getvalue())
+        if state and job.rank != 0:
+            optimizer.load_state_dict(torch.load(io.BytesIO(state), weights_only=True))

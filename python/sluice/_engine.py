@@ -1,0 +1,394 @@
+"""The path of gradients and parameters of one model: gradients go out as backward makes them, and each layer's gate opens
+when the next forward pass reaches it.
+
+The life of one parameter in a step:
+
+    backward     its gradient is handed over as soon as it is there; `parameter.grad` is then a PendingGradient
+    step()       the optimizer freezes its settings; the gate is closed from here on; returns at once
+    forward      whoever reads the parameter opens its gate: waits for the mean, then the optimizer's step for this gate
+
+All of it runs on the training thread; the network has a thread of its own, behind _core.Session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sluice import _core
+from sluice._job import Job
+from sluice._observe import Observer, Reads
+from sluice._pending import PendingGradient
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+class Updater(Protocol):
+    """An optimizer that has frozen a step, and applies it gate by gate."""
+
+    def apply(self, gate: Gate) -> None: ...
+
+
+class Slot:
+    """One trainable parameter: its gradient's place in the plan, and where the mean lies."""
+
+    def __init__(self, parameter: nn.Parameter, name: str) -> None:
+        self.parameter = parameter
+        self.name = name
+        self.index = -1  # in the plan
+        self.gate: Gate = Gate()
+        self.gradient: Tensor | None = None  # handed over, kept alive until the mean is in it
+        self.version = 0  # of the gradient when it was handed over
+        self.is_travelling = False
+        self.is_empty = False  # true iff no rank had a gradient in the last round
+        self.round = -1  # the last one it took part in
+
+
+class Gate:
+    """The parameters that are read together: one wait, one call of the optimizer."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.is_closed = False
+
+
+class Engine:
+    """Everything between one model's autograd hooks and its session."""
+
+    def __init__(self, job: Job, model: nn.Module, name: str, *, broadcast_buffers: bool, debug_gates: bool) -> None:
+        self.job = job
+        self.model = model
+        self.name = name
+        self.updaters: list[Updater] = []
+        self.synchronises = True  # false inside no_sync()
+        self.is_closed = False  # true iff any gate is
+        self.debug_gates = debug_gates
+        self.steps = 0
+        self.seconds_in_backward_ends = 0.0
+        self.seconds_waited = 0.0
+        self.started = time.perf_counter()
+
+        self._broadcasts_buffers = broadcast_buffers
+        self._depth = 0  # of calls of the model itself
+        self._round = 0
+        self._round_is_open = False
+        self._round_has_gradients = False
+        self._plans = 0
+        self._session: _core.Session | None = None
+        self._observer: Observer | None = None
+        self._reads = Reads()
+        self._gates_of: dict[nn.Module, list[Gate]] = {}
+        self._slots: list[Slot] = []
+        self.slot_of: dict[Tensor, Slot] = {}
+        self._trainable: list[bool] = []
+        self._hooks: list[Any] = []
+        self._root_hooks = [
+            model.register_forward_pre_hook(self._before_model, prepend=True),
+            model.register_forward_hook(self._after_model, always_call=True),
+        ]
+        if job.world_size > 1:
+            self._take_parameters()
+            job.members.append(self)
+
+    # What the user's code meets.
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        previous, self.synchronises = self.synchronises, False
+        try:
+            yield
+        finally:
+            self.synchronises = previous
+
+    def open_all(self) -> None:
+        """Every parameter has its new value afterwards."""
+        if self.is_closed:
+            for slot in self._slots:
+                if slot.gate.is_closed:
+                    self.open(slot.gate)
+            self.is_closed = False
+
+    def open_for(self, parameter: Tensor) -> None:
+        """The same for one that is about to be read."""
+        slot = self.slot_of.get(parameter)
+        if slot is not None and slot.gate.is_closed:
+            self.open(slot.gate)
+
+    def synchronize(self) -> None:
+        """The mean gradients are in place afterwards."""
+        for slot in self._slots:
+            self._settle(slot)
+
+    def leave(self) -> None:
+        if self._session is not None:
+            self.open_all()
+            session, self._session = self._session, None
+            session.leave()
+
+    def abandon(self, why: str) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            session.abandon(why)
+
+    # Called by optimizers.
+
+    def close(self, slot: Slot) -> None:
+        """The parameter has an update to come. Its gradient is not to be touched before that."""
+        slot.gate.is_closed = True
+        self.is_closed = True
+
+    def open(self, gate: Gate) -> None:
+        gate.is_closed = False  # first, since the optimizer reads the parameters
+        begun = time.perf_counter()
+        for slot in gate.slots:
+            self._settle(slot)
+        self.seconds_waited += time.perf_counter() - begun
+        for updater in self.updaters:
+            updater.apply(gate)
+
+    def guard(self, slot: Slot, gradient: Tensor) -> PendingGradient:
+        """What to show in place of a gradient that is still needed as it is."""
+        return PendingGradient.of(gradient, functools.partial(self._arrived, slot, gradient))
+
+    # Which parameters there are.
+
+    def _take_parameters(self) -> None:
+        """Hooks on everything that can get a gradient now. Again when that changes: frozen layers are unfrozen."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._trainable = [parameter.requires_grad for parameter in self.model.parameters()]
+        self._slots = []
+        for name, parameter in self.model.named_parameters():
+            if not parameter.requires_grad:
+                continue
+            slot = Slot(parameter, name)
+            self._slots.append(slot)
+            self._hooks.append(parameter.register_hook(functools.partial(self._before_accumulation, slot)))
+            self._hooks.append(
+                parameter.register_post_accumulate_grad_hook(functools.partial(self._after_accumulation, slot))
+            )
+        self.slot_of = {slot.parameter: slot for slot in self._slots}
+        self._observer = Observer(self.model, set(self.slot_of))
+
+    def _plan(self) -> None:
+        """The first gradients are there, so the first forward pass has been seen: agree with all ranks on the order."""
+        if self._observer is not None:
+            self._reads = self._observer.stop()
+            self._observer = None
+        owners = {parameter: module for module in self.model.modules() for parameter in module._parameters.values()}
+        place = {parameter: number for number, parameter in enumerate(self._reads.order)}
+        order = sorted(range(len(self._slots)), key=lambda n: place.get(self._slots[n].parameter, len(place)))
+        agreed = torch.tensor(order, dtype=torch.int64)  # ranks may have taken different branches
+        self.job.broadcast(agreed)
+        self._slots = [self._slots[n] for n in agreed.tolist()]
+
+        gates: dict[nn.Module, Gate] = {}
+        for index, slot in enumerate(self._slots):
+            slot.index = index
+            readers = self._reads.readers.get(slot.parameter, [])
+            owner = owners[slot.parameter]
+            slot.gate = gates.setdefault(readers[0] if readers else owner, Gate())
+            slot.gate.slots.append(slot)
+            for module in {owner, *readers}:
+                waits = self._gates_of.setdefault(module, [])
+                if slot.gate not in waits:
+                    waits.append(slot.gate)
+        for module in self._gates_of:
+            self._hooks.append(module.register_forward_pre_hook(self._before_module, prepend=True))
+
+        tensors = [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in self._slots]
+        self._session = _core.Session(self.job.core, f"{self.name}.{self._plans}", tensors)
+        self._plans += 1
+        if self.job.rank == 0:
+            self._say_hello()
+
+    def _say_hello(self) -> None:
+        assert self._session is not None
+        size = sum(slot.parameter.numel() * slot.parameter.element_size() for slot in self._slots)
+        elements = sum(slot.parameter.numel() for slot in self._slots)
+        _core.say(
+            f"'{self.name}' trains with {self.job.option('algorithm')} on {self.job.world_size} ranks over "
+            f"{self.job.core.address}: {elements} parameters, {size / 1e6:.1f} MB in {self._session.slices} slices; "
+            f"about {size / 1e6:.1f} MB more for sums on each rank"
+        )
+
+    # Forward: parameters leave.
+
+    def _before_model(self, model: nn.Module, args: Any) -> None:
+        self._depth += 1
+        if self._depth > 1 or self.job.world_size == 1:
+            return
+        if torch._C._current_graph_task_id() < 0:  # type: ignore[attr-defined]
+            self._round_is_open = False  # the last backward pass may have ended with an exception
+        if not model.training or not torch.is_grad_enabled():
+            self.open_all()
+            return
+        if self._trainable != [parameter.requires_grad for parameter in self.model.parameters()]:
+            self._start_over()
+        if self._broadcasts_buffers and self.synchronises:
+            self.job.broadcast_together([buffer for buffer in self.model.buffers() if buffer.numel() > 0])
+
+    def _after_model(self, model: nn.Module, args: Any, output: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self.job.world_size > 1 and torch.is_grad_enabled():
+            # Fires before any parameter's hook, in the outermost backward: activation checkpointing has inner ones.
+            for tensor in _tensors_in(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(self._backward_begins)
+
+    def _before_module(self, module: nn.Module, args: Any) -> None:
+        if not self.is_closed:
+            return
+        if self._depth == 0 and (not module.training or not torch.is_grad_enabled()):
+            self.open_all()
+            return
+        for gate in self._gates_of[module]:
+            if gate.is_closed:
+                self.open(gate)
+
+    def _start_over(self) -> None:
+        """Another set of parameters is trained from here on: on all ranks, since all run the same program."""
+        self.open_all()
+        self.synchronize()
+        self.leave()
+        self._gates_of.clear()
+        self._take_parameters()
+
+    # Backward: gradients enter.
+
+    def _backward_begins(self, gradient: Tensor | None = None) -> None:
+        if not self.synchronises or self._round_is_open:
+            return
+        self._round_is_open = True
+        self._round_has_gradients = False
+        self._round += 1
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)  # type: ignore[attr-defined]
+
+    def _before_accumulation(self, slot: Slot, gradient: Tensor) -> None:
+        if slot.gate.is_closed:
+            raise RuntimeError(
+                f"'{slot.name}' got a gradient, but its gate was still closed: the forward pass read its old value from "
+                "a reference that sluice does not see. Read it as an attribute of its module, or call "
+                "optimizer.synchronize() after step()"
+            )
+        # A second backward before step(): it adds to the mean of the first.
+        self._settle(slot)
+
+    def _after_accumulation(self, slot: Slot, parameter: Tensor) -> None:
+        if not self.synchronises:
+            return
+        self._backward_begins()
+        self._round_has_gradients = True
+        if self._session is not None:
+            self._hand_over(slot)
+
+    def _hand_over(self, slot: Slot) -> None:
+        assert self._session is not None
+        slot.round = self._round
+        gradient = _sendable(slot)
+        slot.gradient = gradient
+        slot.version = gradient._version
+        slot.is_travelling = True
+        slot.parameter.grad = self.guard(slot, gradient)
+        self._session.gradient_ready(slot.index, gradient.data_ptr(), gradient.numel() * gradient.element_size())
+
+    def _backward_ends(self) -> None:
+        """Every rank takes part with every parameter in every round, so that nobody waits for what never comes."""
+        begun = time.perf_counter()
+        self._round_is_open = False
+        if not self._round_has_gradients:  # torch.autograd.grad() leaves none
+            return
+        self.steps += 1
+        is_first = self._session is None
+        if is_first:
+            self._plan()
+        assert self._session is not None
+        for slot in reversed(self._slots):
+            if slot.round == self._round:
+                continue
+            if slot.gate.is_closed:  # not read in this step
+                self.open(slot.gate)
+            self._settle(slot)
+            if slot.parameter.grad is not None:
+                self._hand_over(slot)
+                continue
+            slot.round = self._round
+            slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
+            slot.version = slot.gradient._version
+            slot.is_travelling = True
+            slot.parameter.grad = self.guard(slot, slot.gradient)
+            self._session.gradient_absent(
+                slot.index, slot.gradient.data_ptr(), slot.gradient.numel() * slot.gradient.element_size()
+            )
+        if is_first:
+            self.synchronize()
+        self.seconds_in_backward_ends += time.perf_counter() - begun
+
+    def _settle(self, slot: Slot) -> None:
+        """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody has changed that."""
+        if not slot.is_travelling:
+            return
+        assert self._session is not None and slot.gradient is not None
+        slot.is_empty = not self._session.wait(slot.index)
+        slot.is_travelling = False
+        if slot.gradient._version != slot.version:
+            raise RuntimeError(
+                f"the gradient of '{slot.name}' was changed while its mean was on the way; call "
+                "optimizer.synchronize() before you touch it"
+            )
+        if slot.is_empty:
+            slot.gradient.zero_()  # for whoever still holds it
+        if isinstance(slot.parameter.grad, PendingGradient) and not slot.gate.is_closed:
+            slot.parameter.grad = None if slot.is_empty else slot.gradient
+
+    def _arrived(self, slot: Slot, gradient: Tensor) -> Tensor:
+        """Somebody touches a gradient that is guarded: what waits for it comes first."""
+        if slot.gate.is_closed:
+            self.open(slot.gate)
+        self._settle(slot)
+        return gradient
+
+
+def _sendable(slot: Slot) -> Tensor:
+    """The gradient as it lies, if it lies as on every other rank; else a copy in the parameter's layout."""
+    parameter, gradient = slot.parameter, slot.parameter.grad
+    assert gradient is not None
+    if gradient.layout != torch.strided:
+        raise RuntimeError(f"'{slot.name}' has a sparse gradient, which sluice cannot average; use sparse=False")
+    if gradient.dtype != parameter.dtype:
+        raise RuntimeError(f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}")
+    if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or _is_dense(gradient)):
+        return gradient
+    copy = torch.empty_like(parameter, requires_grad=False)
+    copy.copy_(gradient)
+    return copy
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """True iff its elements fill one piece of memory without holes, in whichever order."""
+    expected = 1
+    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _tensors_in(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, (list, tuple)):
+        for one in output:
+            yield from _tensors_in(one)
+    elif isinstance(output, dict):
+        for one in output.values():
+            yield from _tensors_in(one)

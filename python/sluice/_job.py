@@ -1,0 +1,148 @@
+"""This process's place in the job: one per process, joined when it is first needed, left when Python ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import threading
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from sluice import _core
+from sluice._launch import launch_environment
+
+Averaged = TypeVar("Averaged", float, Tensor)
+
+
+class Member(Protocol):
+    """What has to end with the job: a model in training."""
+
+    def leave(self) -> None: ...
+
+    def abandon(self, why: str) -> None: ...
+
+
+class Job:
+    """The other ranks, and how to speak to them outside the path of gradients."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self.core = _core.Job(options, launch_environment(options))
+        self.rank = self.core.rank
+        self.world_size = self.core.world_size
+        self.options = options
+        self.members: list[Member] = []
+        self._names: dict[str, int] = {}
+        # Broadcasts need a session; its one tensor is never trained.
+        self._words = _core.Session(self.core, "words", [("words", 1, "f32")])
+
+    def option(self, name: str) -> str:
+        return self.core.option(name)
+
+    def new_name(self, stem: str) -> str:
+        """A name that tells two models apart, the same on every rank if all make them in the same order."""
+        number = self._names.get(stem, 0)
+        self._names[stem] = number + 1
+        return f"{stem}-{number}"
+
+    def gather(self, key: str, value: str) -> list[str]:
+        """What every rank brought, in rank order. Short texts only."""
+        return [text.decode() for text in self.core.gather(key, value.encode())]
+
+    def broadcast(self, tensor: Tensor, root: int = 0) -> None:
+        """The root's values in everybody's tensor."""
+        if self.world_size == 1 or tensor.numel() == 0:
+            return
+        flat = tensor.detach()
+        whole = flat if flat.is_contiguous() else flat.contiguous()
+        self._words.broadcast(root, whole.data_ptr(), whole.numel() * whole.element_size())
+        if whole is not flat and self.rank != root:
+            flat.copy_(whole)
+
+    def broadcast_together(self, tensors: list[Tensor], root: int = 0) -> None:
+        """The same for many small ones, in one message."""
+        if self.world_size == 1 or not tensors:
+            return
+        flat = torch.cat([tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors])
+        self.broadcast(flat, root)
+        if self.rank == root:
+            return
+        for tensor, part in zip(tensors, flat.split([t.numel() * t.element_size() for t in tensors]), strict=True):
+            # A copy, since a part may lie at an address that its type cannot be read from.
+            tensor.detach().copy_(part.clone().view(tensor.dtype).reshape(tensor.shape))
+
+    def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
+        """The root's bytes; what the others pass is ignored."""
+        size = int(self.gather("bytes", str(len(value)))[root])
+        if size == 0:
+            return b""
+        own = bytearray(value if self.rank == root else bytes(size))
+        self.broadcast(torch.frombuffer(own, dtype=torch.uint8), root)
+        return bytes(own)
+
+    def mean(self, value: Averaged) -> Averaged:
+        """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics, not for gradients."""
+        if not isinstance(value, Tensor):
+            return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
+        total = torch.zeros_like(value, memory_format=torch.contiguous_format)
+        for root in range(self.world_size):
+            part = value.detach().clone(memory_format=torch.contiguous_format)
+            self.broadcast(part, root)
+            total += part
+        return total / self.world_size
+
+    def leave(self) -> None:
+        for member in [*self.members, self._words]:
+            member.leave()
+
+    def abandon(self, why: str) -> None:
+        for member in [*self.members, self._words]:
+            member.abandon(why)
+
+
+_job: Job | None = None
+_joining = threading.Lock()
+_failure: str | None = None  # why this process ends, if not in good order
+
+
+def current(**options: str) -> Job:
+    """The job, joined now if it has not been yet."""
+    global _job
+    with _joining:
+        if _job is None:
+            _job = Job(options)
+            _remember_failures()
+            atexit.register(_end)
+        elif options and any(_job.options.get(name) != value for name, value in options.items()):
+            raise ValueError(
+                f"the job has begun with other options ({_job.options}): give {options} in the first call of this process"
+            )
+        return _job
+
+
+def _remember_failures() -> None:
+    """The others are told what this rank died of; Python keeps it nowhere for atexit to see."""
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: object) -> None:
+        global _failure
+        text = " ".join(str(error).split())
+        _failure = f"ended with {kind.__name__}{': ' + text if text else ''}"[:500]
+        previous(kind, error, trace)  # type: ignore[arg-type]
+
+    sys.excepthook = hook
+
+
+def _end() -> None:
+    global _job
+    job, _job = _job, None
+    if job is None:
+        return
+    if _failure is not None:
+        job.abandon(_failure)
+        return
+    # Whoever trains on is told by its own session; this rank has done its part.
+    with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
+        job.leave()

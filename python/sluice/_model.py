@@ -1,0 +1,117 @@
+"""The user's model, in place: the same object, the same names in its state_dict, with methods that know of gates.
+
+As torch's own fully_shard does, the class of every module is replaced by one of the same name that derives from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from sluice._engine import Engine
+
+
+class GatedModule:
+    """Mixed into every module of the model: whoever reads a parameter from outside finds its new value."""
+
+    _sluice: ClassVar[Engine]
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)  # type: ignore[misc]
+        if self._sluice.is_closed and isinstance(value, nn.Parameter):
+            self._sluice.open_for(value)
+        return value
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        self._sluice.open_all()
+        return super().named_parameters(*args, **kwargs)  # type: ignore[misc,no-any-return]
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        self._sluice.open_all()
+        return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        self._sluice.open_all()
+        return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._sluice.open_all()
+        return super()._apply(*args, **kwargs)  # type: ignore[misc]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        # Without named_parameters(), which would wait: new zeros leave alone what is still on its way.
+        for module in self.modules():  # type: ignore[attr-defined]
+            for parameter in module._parameters.values():
+                if parameter is not None and parameter.grad is not None:
+                    parameter.grad = None if set_to_none else torch.zeros_like(parameter, requires_grad=False)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A plain module: it is not trained together with anybody."""
+        self._sluice.open_all()
+        self._sluice.synchronize()
+        with _undressed(self):  # type: ignore[arg-type]
+            return copy.deepcopy(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return copy.deepcopy(self).__reduce_ex__(protocol)
+
+
+class GatedRoot(GatedModule):
+    """What the whole model has besides: what users of DistributedDataParallel look for."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":  # as in model.module.state_dict()
+                return self
+            raise
+
+    def no_sync(self) -> contextlib.AbstractContextManager[None]:
+        """Gradients of backward passes in here stay on this rank and add up, for gradient accumulation."""
+        return self._sluice.no_sync()
+
+
+def dress(model: nn.Module, engine: Engine) -> None:
+    classes: dict[tuple[type, type], type] = {}
+    for module in model.modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError("sluice cannot see what a ScriptModule reads; distribute the model before it is scripted")
+        mixin = GatedRoot if module is model else GatedModule
+        kind = type(module)
+        if issubclass(kind, GatedModule):
+            raise ValueError(f"{kind.__name__} is distributed already")
+        if (kind, mixin) not in classes:
+            names = {"_sluice": engine, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+            classes[kind, mixin] = type(kind.__name__, (mixin, kind), names)
+        module.__class__ = classes[kind, mixin]
+
+
+@contextlib.contextmanager
+def _undressed(module: nn.Module) -> Iterator[None]:
+    """For as long as this lasts, the modules are what the user wrote, without any hook of ours."""
+    dressed = []
+    for one in module.modules():
+        hooks = one._forward_pre_hooks, one._forward_hooks
+        dressed.append((one, type(one), [dict(of) for of in hooks]))
+        for of in hooks:
+            for number in [number for number, hook in of.items() if _is_ours(hook)]:
+                del of[number]
+        one.__class__ = next(kind for kind in type(one).__mro__ if not issubclass(kind, GatedModule))
+    try:
+        yield
+    finally:
+        for one, kind, saved in dressed:
+            one.__class__ = kind
+            for of, whole in zip((one._forward_pre_hooks, one._forward_hooks), saved, strict=True):
+                of.clear()
+                of.update(whole)  # type: ignore[arg-type]
+
+
+def _is_ours(hook: Any) -> bool:
+    return type(getattr(hook, "__self__", None)).__module__.startswith("sluice.")

@@ -1,0 +1,83 @@
+"""Which module reads which parameter, and in which order: seen in the first forward pass, not guessed from names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from sluice._pending import is_metadata
+
+
+class Reads:
+    """What the forward pass read. A parameter may be read outside its own module: tied weights, functional use."""
+
+    def __init__(self) -> None:
+        self.order: list[Tensor] = []  # by first read
+        self.readers: dict[Tensor, list[nn.Module]] = {}
+
+    def add(self, parameter: Tensor, reader: nn.Module) -> None:
+        readers = self.readers.setdefault(parameter, [])
+        if not readers:
+            self.order.append(parameter)
+        if reader not in readers:
+            readers.append(reader)
+
+
+class Observer:
+    """Hooks on every module for as long as it watches: from the outermost call's begin to its end."""
+
+    def __init__(self, model: nn.Module, parameters: set[Tensor]) -> None:
+        self.reads = Reads()
+        self._running: list[nn.Module] = []
+        self._mode = _ReadMode(parameters, lambda parameter: self.reads.add(parameter, self._running[-1]))
+        self._hooks = []
+        for module in model.modules():
+            self._hooks.append(module.register_forward_pre_hook(self._enter, prepend=True))
+            self._hooks.append(module.register_forward_hook(self._exit, always_call=True))
+
+    def _enter(self, module: nn.Module, args: Any) -> None:
+        if not self._running:
+            self._mode.__enter__()
+        self._running.append(module)
+
+    def _exit(self, module: nn.Module, args: Any, output: Any) -> None:
+        self._running.pop()
+        if not self._running:
+            self._mode.__exit__(None, None, None)
+
+    def stop(self) -> Reads:
+        for hook in self._hooks:
+            hook.remove()
+        return self.reads
+
+
+class _ReadMode(TorchFunctionMode):
+    """Sees every call of a Torch function, also those that no module stands behind."""
+
+    def __init__(self, parameters: set[Tensor], found: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._parameters = parameters
+        self._found = found
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not is_metadata(func):
+            for tensor in _tensors(args):
+                if tensor in self._parameters:
+                    self._found(tensor)
+            for tensor in _tensors(tuple((kwargs or {}).values())):
+                if tensor in self._parameters:
+                    self._found(tensor)
+        return func(*args, **(kwargs or {}))
+
+
+def _tensors(values: tuple[Any, ...] | list[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif type(value) in (tuple, list):
+            yield from _tensors(value)

@@ -1,0 +1,214 @@
+"""The user's optimizer, in place: still a torch.optim.Optimizer of its own class, whose step() returns at once and is
+carried out gate by gate in the next forward pass."""
+
+from __future__ import annotations
+
+import contextlib
+import copyreg
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import optimizer as torch_optimizer
+
+from sluice import _core
+from sluice._engine import Engine, Gate, Slot
+from sluice._pending import PendingGradient
+
+# Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself: a step in parts gives
+# the same bits as a step at once.
+BY_GATE = (
+    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta,
+    torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
+)  # fmt: skip
+
+Group = dict[str, Any]
+
+
+class LateStep:
+    """One optimizer's part in the engine: the step that was frozen by step(), and what of it is still to be done."""
+
+    def __init__(self, engine: Engine, optimizer: torch.optim.Optimizer, per_tensor: bool) -> None:
+        kind = type(optimizer)
+        self.engine = engine
+        self.kind = kind
+        self.checks_groups = per_tensor and kind not in BY_GATE
+        self.is_by_gate = engine.job.world_size > 1 and (per_tensor or kind in BY_GATE)
+        # Without the hooks around it: they fire once per step, not once per gate.
+        self.step_function: Callable[[Any], Any] = getattr(kind.step, "__wrapped__", kind.step)
+        self.frozen: list[Group] = []
+        self.late: dict[Gate, list[tuple[int, Tensor, Tensor, Slot]]] = {}
+        self.hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
+        self.twin: Any = None  # the same optimizer, as it was at step(), with a part of its parameters
+
+    def freeze(self, optimizer: torch.optim.Optimizer) -> None:
+        """Takes the settings of this step and the gradients it is for. A scheduler that steps later does not reach it."""
+        self.engine.open_all()  # what no forward pass has read since the last step
+        self.frozen = [
+            {key: _frozen(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups
+        ]
+        self.twin = object.__new__(self.kind)
+        self.twin.__dict__.update(optimizer.__dict__)
+        strangers: list[tuple[int, Tensor, Tensor]] = []
+        for number, group in enumerate(optimizer.param_groups):
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is None:
+                    continue
+                slot = self.engine.slot_of.get(parameter)
+                if slot is None:  # not of the model: nobody else has it
+                    strangers.append((number, parameter, gradient))
+                    continue
+                if isinstance(gradient, PendingGradient):
+                    assert slot.gradient is not None
+                    gradient = slot.gradient
+                else:
+                    parameter.grad = self.engine.guard(slot, gradient)
+                self.late.setdefault(slot.gate, []).append((number, parameter, gradient, slot))
+                self.engine.close(slot)
+                if self.engine.debug_gates:
+                    self.hidden[parameter] = parameter.detach().clone()
+                    parameter.data.fill_(float("nan"))
+        self._step([(number, parameter) for number, parameter, _ in strangers])
+
+    def apply(self, gate: Gate) -> None:
+        part = self.late.pop(gate, None)
+        if part is None:
+            return
+        shown = []
+        for _, parameter, gradient, slot in part:
+            if parameter in self.hidden:
+                parameter.data.copy_(self.hidden.pop(parameter))
+            is_empty = slot.is_empty and gradient is slot.gradient
+            before = parameter.grad
+            shown.append((parameter, before if not isinstance(before, PendingGradient) else None if is_empty else gradient))
+            parameter.grad = None if is_empty else gradient
+        try:
+            self._step([(number, parameter) for number, parameter, _, _ in part])
+        finally:
+            for parameter, gradient_shown in shown:
+                parameter.grad = gradient_shown
+
+    def _step(self, part: list[tuple[int, Tensor]]) -> None:
+        if not part:
+            return
+        groups = []
+        for number in sorted({number for number, _ in part}):
+            groups.append({**self.frozen[number], "params": [parameter for n, parameter in part if n == number]})
+        before = [dict(group) for group in groups] if self.checks_groups else []
+        self.twin.param_groups = groups
+        with _plain_modes():
+            self.step_function(self.twin)
+        for old, new in zip(before, groups, strict=False):
+            changed = [key for key in new if key not in old or (key != "params" and new[key] is not old[key])]
+            if changed:
+                raise RuntimeError(
+                    f"{self.kind.__name__} keeps '{changed[0]}' in its parameter group and changes it in every step, so its "
+                    "step cannot be taken in parts; leave per_tensor=True away"
+                )
+
+
+class GatedOptimizer:
+    """Mixed into the optimizer's class."""
+
+    _late: LateStep
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        late = self._late
+        self._opt_called = True  # what schedulers look at
+        if closure is not None:
+            return self._whole_step(_averaged(closure, late.engine))
+        if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
+            return self._whole_step(None)
+        late.freeze(self)  # type: ignore[arg-type]
+        return None
+
+    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _whole_step(self, closure: Callable[[], Any] | None) -> Any:
+        self._late.engine.open_all()
+        self._late.engine.synchronize()
+        return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
+
+    def synchronize(self) -> None:
+        """After backward(): the mean gradients are in place. After step(): all parameters have their new values."""
+        self._late.engine.open_all()
+        self._late.engine.synchronize()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        if set_to_none:
+            return super().zero_grad(set_to_none=True)  # type: ignore[misc,no-any-return]
+        for group in self.param_groups:  # type: ignore[attr-defined]
+            for parameter in group["params"]:
+                if isinstance(parameter.grad, PendingGradient):  # new zeros leave alone what is still on its way
+                    parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+        return super().zero_grad(set_to_none=False)  # type: ignore[misc,no-any-return]
+
+    def state_dict(self) -> Any:
+        self._late.engine.open_all()
+        return super().state_dict()  # type: ignore[misc]
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        self._late.engine.open_all()
+        super().load_state_dict(state_dict)  # type: ignore[misc]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self._late.engine.open_all()
+        return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
+
+
+def dress(optimizer: torch.optim.Optimizer, engine: Engine, per_tensor: bool) -> None:
+    kind = type(optimizer)
+    if issubclass(kind, GatedOptimizer):
+        raise ValueError(f"{kind.__name__} is distributed already")
+    late = LateStep(engine, optimizer, per_tensor)
+    # A scheduler that came first has put its own wrapper here.
+    optimizer.__dict__.pop("step", None)
+    names = {"_late": late, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    optimizer.__class__ = type(kind.__name__, (GatedOptimizer, kind), names)
+    engine.updaters.append(late)
+    if not late.is_by_gate and engine.job.world_size > 1 and engine.job.rank == 0:
+        _core.say(
+            f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all gradients; if it does, "
+            "say per_tensor=True"
+        )
+
+
+def _has_hooks(optimizer: Any) -> bool:
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or torch_optimizer._global_optimizer_pre_hooks
+        or torch_optimizer._global_optimizer_post_hooks
+    )
+
+
+def _frozen(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _averaged(closure: Callable[[], Any], engine: Engine) -> Callable[[], Any]:
+    """All ranks must see the same loss, or they would decide differently on how far to go."""
+
+    def evaluate() -> Any:
+        engine.open_all()
+        loss = closure()
+        engine.synchronize()
+        return engine.job.mean(loss.detach() if isinstance(loss, Tensor) else loss) if loss is not None else None
+
+    return evaluate
+
+
+@contextlib.contextmanager
+def _plain_modes() -> Iterator[None]:
+    """An update in the middle of a forward pass is still an update: none of the pass's modes applies to it."""
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if torch.is_autocast_enabled("cpu"):
+            stack.enter_context(torch.autocast("cpu", enabled=False))
+        stack.enter_context(torch.no_grad())
+        yield

@@ -1,0 +1,213 @@
+// The Python module sluice._core: jobs and sessions for python/sluice, which holds all that knows of Torch.
+// Tensors come as addresses and sizes; whoever calls keeps them alive until the wait for them has ended.
+// Waits release the GIL, and end on Ctrl-C.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/config.h>
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/pytorch/wait_times.h>
+#include <sluice/secret/key_file.h>
+#include <sluice/session/session.h>
+
+namespace py = pybind11;
+
+namespace sluice::pytorch {
+namespace {
+
+PyObject* peerLost = nullptr;  // the exception class, made once with the module
+
+// Python's idea of an error. A wait that Ctrl-C has ended has left its exception in Python already.
+void throwIfError(const Status& status) {
+  if (status.isOk()) return;
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+  PyObject* kind = PyExc_RuntimeError;
+  if (status.code() == Code::kPeerLost) kind = peerLost;
+  if (status.code() == Code::kInvalidArgument) kind = PyExc_ValueError;
+  if (status.code() == Code::kTimeout) kind = PyExc_TimeoutError;
+  PyErr_SetString(kind, status.message().c_str());
+  throw py::error_already_set();
+}
+
+template <typename T>
+T valueOrThrow(Result<T> result) {
+  throwIfError(result.status());
+  return *std::move(result);
+}
+
+Status checkSignals() {
+  const py::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() == 0 ? base::ok() : Status(Code::kCancelled, "interrupted");
+}
+
+std::span<std::byte> memoryAt(uintptr_t address, size_t bytes) {
+  return {reinterpret_cast<std::byte*>(address),
+          bytes};  // NOLINT(performance-no-int-to-ptr): Tensor.data_ptr()
+}
+
+DType dtypeNamed(const std::string& wanted) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
+    if (name(dtype) == wanted) return dtype;
+  }
+  throw py::value_error(fmt::format("no dtype '{}'", wanted));
+}
+
+// `options` as Config's flags; `environment` as the launcher has set it.
+std::unique_ptr<session::Job> join(const Config::Values& options, const Config::Values& environment) {
+  Config config = valueOrThrow(Config::read(options, environment));
+  throwIfError(base::setLogLevels(config.text(option::kLog)));
+  for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
+  const py::gil_scoped_release release;
+  auto job = session::Job::join(std::move(config), environment);
+  const py::gil_scoped_acquire acquire;
+  return valueOrThrow(std::move(job));
+}
+
+py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
+  const Config config = valueOrThrow(Config::read(options, environment));
+  const secret::Key key = valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
+  return {reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()};
+}
+
+using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
+
+// A session, and what is counted about it.
+class Training final {
+ public:
+  Training(session::Job& job, const std::string& name, const std::vector<TensorDescription>& tensors)
+      : waits_(tensors.size()) {
+    session::Request request;
+    request.name = name;
+    request.observer = &waits_;
+    request.interruption = checkSignals;
+    for (const auto& [tensor, elements, dtype] : tensors)
+      request.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+    std::optional<Result<std::unique_ptr<session::Session>>> opened;
+    {
+      const py::gil_scoped_release release;
+      opened = session::Session::open(job, std::move(request));
+    }
+    session_ = valueOrThrow(*std::move(opened));
+  }
+
+  void gradientReady(uint32_t tensor, uintptr_t address, size_t bytes) {
+    const auto memory = memoryAt(address, bytes);
+    session_->gradientReady(TensorId{tensor}, {memory, memory});
+  }
+  void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
+    session_->gradientAbsent(TensorId{tensor}, memoryAt(address, bytes));
+  }
+
+  // True iff the mean is there; false: no rank had a gradient.
+  bool wait(uint32_t tensor) {
+    const TensorId id{tensor};
+    if (!session_->isReady(id)) {
+      Status status;
+      {
+        const py::gil_scoped_release release;
+        status = session_->wait(id);
+      }
+      throwIfError(status);
+    }
+    return !session_->isEmpty(id);
+  }
+  bool isReady(uint32_t tensor) const { return session_->isReady(TensorId{tensor}); }
+
+  void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = session_->broadcast(Rank{root}, memoryAt(address, bytes));
+    }
+    throwIfError(status);
+  }
+
+  void leave() {
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = session_->leave();
+      session_.reset();
+    }
+    throwIfError(status);
+  }
+
+  // Without an exception of its own: there is one already.
+  void abandon(const std::string& why) {
+    const py::gil_scoped_release release;
+    session_->abandon(why);
+    session_.reset();
+  }
+
+  std::string plan() const { return session_->plan().toString(); }
+  size_t slices() const { return session_->plan().slices().size(); }
+  std::vector<double> waited() const { return waits_.seconds(); }
+  std::pair<uint64_t, uint64_t> bytesMoved() const {
+    const auto counters = session_->counters();
+    return {counters.bytesSent, counters.bytesReceived};
+  }
+
+ private:
+  WaitTimes waits_;
+  std::unique_ptr<session::Session> session_;
+};
+
+}  // namespace
+
+// NOLINTNEXTLINE: the macro is pybind11's
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "sluice's sessions; use the package sluice instead";
+  peerLost = PyErr_NewExceptionWithDoc("sluice.PeerLostError",
+                                       "Another rank has ended or failed; the text names it.",
+                                       PyExc_RuntimeError, nullptr);
+  module.attr("PeerLostError") = py::handle(peerLost);
+
+  module.def("say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
+  module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
+
+  py::class_<session::Job>(module, "Job")
+      .def(py::init(&join), py::arg("options"), py::arg("environment"))
+      .def_property_readonly("rank", [](const session::Job& job) { return index(job.rank()); })
+      .def_property_readonly("world_size", &session::Job::worldSize)
+      .def_property_readonly("address", [](const session::Job& job) { return job.address().host(); })
+      .def("option",
+           [](const session::Job& job, const std::string& name) {
+             const base::Option* option = base::findOption(name);
+             if (option == nullptr) throw py::key_error(name);
+             return job.config().value(*option).text;
+           })
+      .def("gather", [](session::Job& job, const std::string& key, const py::bytes& value) {
+        const std::string own = value;
+        std::optional<Result<std::vector<std::string>>> all;
+        {
+          const py::gil_scoped_release release;
+          all = job.gather(key, own);
+        }
+        std::vector<py::bytes> answer;
+        for (const auto& one : valueOrThrow(*std::move(all))) answer.emplace_back(one);
+        return answer;
+      });
+
+  py::class_<Training>(module, "Session")
+      .def(py::init<session::Job&, const std::string&, const std::vector<TensorDescription>&>(),
+           py::arg("job"), py::arg("name"), py::arg("tensors"), py::keep_alive<1, 2>())
+      .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
+           py::arg("bytes"))
+      .def("gradient_absent", &Training::gradientAbsent, py::arg("tensor"), py::arg("address"),
+           py::arg("bytes"))
+      .def("wait", &Training::wait, py::arg("tensor"))
+      .def("is_ready", &Training::isReady, py::arg("tensor"))
+      .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
+      .def("leave", &Training::leave)
+      .def("abandon", &Training::abandon, py::arg("why"))
+      .def_property_readonly("plan", &Training::plan)
+      .def_property_readonly("slices", &Training::slices)
+      .def_property_readonly("waited", &Training::waited)
+      .def_property_readonly("bytes_moved", &Training::bytesMoved);
+}
+
+}  // namespace sluice::pytorch

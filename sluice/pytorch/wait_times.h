@@ -1,0 +1,26 @@
+// How long the training thread stood before closed gates, by tensor: what sluice.report() prints.
+// Thread-safe.
+#pragma once
+
+#include <vector>
+
+#include <sluice/base/mutex.h>
+#include <sluice/plan/stage_observer.h>
+
+namespace sluice::pytorch {
+
+class WaitTimes final : public plan::StageObserver {
+ public:
+  explicit WaitTimes(size_t tensors) : waited_(tensors) {}
+
+  void onStage(const plan::StageEvent& /*event*/) override {}
+  void onWait(const plan::WaitEvent& event) override;
+
+  std::vector<double> seconds() const;  // by TensorId, since the start
+
+ private:
+  mutable base::Mutex mutex_;
+  std::vector<Duration> waited_ SLUICE_GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::pytorch
