@@ -64,6 +64,11 @@ void Gates::endAfter(uint64_t steps, const Status& why) {
   changed_.notifyAll();
 }
 
+Status Gates::error() const {
+  Lock lock(mutex_);
+  return error_;
+}
+
 uint64_t Gates::stepsBegun() const {
   Lock lock(mutex_);
   uint64_t most = 0;

@@ -56,6 +56,9 @@ class Gates final {
   // The largest number of steps that any gate was closed for.
   uint64_t stepsBegun() const;
 
+  // Why every wait ends; ok if nothing has failed.
+  Status error() const;
+
   // Returns when the tensor's gate is open, or why it will not be.
   Status wait(TensorId tensor);
 

@@ -54,6 +54,9 @@ Trainer::~Trainer() {
     isEnding_ = true;
     for (const TimerId timer : goodbyes_) fabric_->loop().cancel(timer);
   });
+  // Another rank is to blame. Those who heard of our end first would take us for it, if we went without a
+  // word.
+  if (gates_.error().code() == Code::kPeerLost) (void)close();
   fabric_.reset();
 }
 
@@ -149,9 +152,13 @@ Status Trainer::setHyperparameters(std::vector<double> values) {
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   SLUICE_RETURN_IF_ERROR(everybodyIsDone());
+  return close();
+}
+
+Status Trainer::close() {
   std::promise<Status> closed;
   fabric_->close([&](const Status& status) { closed.set_value(status); });
-  return closed.get_future().get();  // ends: close() has a deadline of its own
+  return closed.get_future().get();  // ends: the fabric has a deadline for it
 }
 
 strategy::Statistics Trainer::statistics() {

@@ -41,7 +41,7 @@ class Trainer final : public fabric::Receiver {
   static Result<std::unique_ptr<Trainer>> start(Training training, const Config& config,
                                                 plan::StageObserver* observer, const MakeFabric& makeFabric);
 
-  // Without leave() first this is what a crash looks like to the others.
+  // Without leave() first this is what a crash looks like to the others, unless another rank was lost before.
   ~Trainer() override;
 
   // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
@@ -94,6 +94,7 @@ class Trainer final : public fabric::Receiver {
 
   Status begin();
   Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
+  Status close();
   void resumeHeldBack();
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);
