@@ -13,3 +13,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cm
 install(FILES cmake/SluiceDependencies.cmake
   "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+# What the wheel holds besides python/sluice (pyproject.toml): the module, and the program.
+if(SKBUILD)
+  install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
+  install(TARGETS sluice RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
+endif()

@@ -1,10 +1,10 @@
 """sluice: data parallel training that keeps computing while gradients travel.
 
-    model, optimizer = sluice.distribute(Net(), lambda ps: torch.optim.AdamW(ps, lr=1e-3))
-    for x, y in loader:
-        optimizer.zero_grad()
-        criterion(model(x), y).backward()
-        optimizer.step()  # returns at once; the next forward pass waits layer by layer
+model, optimizer = sluice.distribute(Net(), lambda ps: torch.optim.AdamW(ps, lr=1e-3))
+for x, y in loader:
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    optimizer.step()  # returns at once; the next forward pass waits layer by layer
 """
 
 from sluice._core import PeerLostError

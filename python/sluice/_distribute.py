@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from sluice import _model, _optimizer
 from sluice._engine import DTYPES, Engine
 from sluice._job import Job, current
+from sluice._optimizer import GatedOptimizer
 
 Model = TypeVar("Model", bound=nn.Module)
 Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -22,7 +23,7 @@ Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
 @overload
 def distribute(
     model: Model, optimizer: Optimizer | Factory, *, broadcast_buffers: bool = ..., per_tensor: bool = ..., **options: Any
-) -> tuple[Model, Optimizer]: ...
+) -> tuple[Model, GatedOptimizer]: ...
 
 
 @overload
@@ -33,7 +34,7 @@ def distribute(
     broadcast_buffers: bool = ...,
     per_tensor: bool = ...,
     **options: Any,
-) -> tuple[Model, list[Optimizer]]: ...
+) -> tuple[Model, list[GatedOptimizer]]: ...
 
 
 def distribute(
@@ -43,7 +44,7 @@ def distribute(
     broadcast_buffers: bool = True,
     per_tensor: bool = False,
     **options: Any,
-) -> tuple[Model, Optimizer] | tuple[Model, list[Optimizer]]:
+) -> tuple[Model, GatedOptimizer] | tuple[Model, list[GatedOptimizer]]:
     """Trains `model` together with the other ranks of the job. Every rank calls it, with the same model.
 
     optimizer: one, several, or a function that makes one from the parameters. The model and the optimizer come back as the
@@ -67,9 +68,8 @@ def distribute(
     debug = os.environ.get("SLUICE_DEBUG", "") == "gates"
     engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)
     _model.dress(model, engine)
-    for one in optimizers:
-        _optimizer.dress(one, engine, per_tensor)
-    return (model, list(optimizers)) if isinstance(optimizer, Sequence) else (model, optimizers[0])
+    gated = [_optimizer.dress(one, engine, per_tensor) for one in optimizers]
+    return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 
 def _refuse(model: nn.Module, job: Job) -> None:

@@ -75,6 +75,7 @@ class Engine:
         self.started = time.perf_counter()
 
         self._broadcasts_buffers = broadcast_buffers
+        self._buffers_are_due = broadcast_buffers
         self._depth = 0  # of calls of the model itself
         self._round = 0
         self._round_is_open = False
@@ -86,6 +87,7 @@ class Engine:
         self._gates_of: dict[nn.Module, list[Gate]] = {}
         self._slots: list[Slot] = []
         self.slot_of: dict[Tensor, Slot] = {}
+        self._parameters: list[nn.Parameter] = []
         self._trainable: list[bool] = []
         self._hooks: list[Any] = []
         self._root_hooks = [
@@ -163,7 +165,8 @@ class Engine:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-        self._trainable = [parameter.requires_grad for parameter in self.model.parameters()]
+        self._parameters = list(self.model.parameters())  # asked later without the model's own method, which waits
+        self._trainable = [parameter.requires_grad for parameter in self._parameters]
         self._slots = []
         for name, parameter in self.model.named_parameters():
             if not parameter.requires_grad:
@@ -171,9 +174,7 @@ class Engine:
             slot = Slot(parameter, name)
             self._slots.append(slot)
             self._hooks.append(parameter.register_hook(functools.partial(self._before_accumulation, slot)))
-            self._hooks.append(
-                parameter.register_post_accumulate_grad_hook(functools.partial(self._after_accumulation, slot))
-            )
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(functools.partial(self._after_accumulation, slot)))
         self.slot_of = {slot.parameter: slot for slot in self._slots}
         self._observer = Observer(self.model, set(self.slot_of))
 
@@ -225,18 +226,20 @@ class Engine:
         self._depth += 1
         if self._depth > 1 or self.job.world_size == 1:
             return
-        if torch._C._current_graph_task_id() < 0:  # type: ignore[attr-defined]
+        if torch._C._current_graph_task_id() < 0:
             self._round_is_open = False  # the last backward pass may have ended with an exception
         if not model.training or not torch.is_grad_enabled():
             self.open_all()
             return
-        if self._trainable != [parameter.requires_grad for parameter in self.model.parameters()]:
+        if self._trainable != [parameter.requires_grad for parameter in self._parameters]:
             self._start_over()
-        if self._broadcasts_buffers and self.synchronises:
+        if self._buffers_are_due:
             self.job.broadcast_together([buffer for buffer in self.model.buffers() if buffer.numel() > 0])
 
     def _after_model(self, model: nn.Module, args: Any, output: Any) -> None:
         self._depth -= 1
+        # As DDP does: the forward pass after one whose gradients were averaged begins with rank 0's buffers.
+        self._buffers_are_due = self._broadcasts_buffers and (self.synchronises or not torch.is_grad_enabled())
         if self._depth == 0 and self.job.world_size > 1 and torch.is_grad_enabled():
             # Fires before any parameter's hook, in the outermost backward: activation checkpointing has inner ones.
             for tensor in _tensors_in(output):
@@ -260,6 +263,8 @@ class Engine:
         self.leave()
         self._gates_of.clear()
         self._take_parameters()
+        assert self._observer is not None
+        self._observer.enter(self.model)  # whose call has begun already
 
     # Backward: gradients enter.
 
@@ -269,7 +274,7 @@ class Engine:
         self._round_is_open = True
         self._round_has_gradients = False
         self._round += 1
-        torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)  # type: ignore[attr-defined]
+        torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
 
     def _before_accumulation(self, slot: Slot, gradient: Tensor) -> None:
         if slot.gate.is_closed:

@@ -12,6 +12,8 @@ import socket
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store, TCPStore
+from torch.distributed import distributed_c10d
 
 from sluice import _core
 
@@ -43,12 +45,12 @@ def launch_environment(options: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def _store(environment: dict[str, str]) -> dist.Store | None:
+def _store(environment: dict[str, str]) -> Store | None:
     if dist.is_available() and dist.is_initialized():
-        return dist.distributed_c10d._get_default_store()  # type: ignore[no-any-return,no-untyped-call]
+        return distributed_c10d._get_default_store()
     if "TORCHELASTIC_RUN_ID" in environment and environment.get("TORCHELASTIC_USE_AGENT_STORE", "True") == "True":
         host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-        return dist.TCPStore(host, port, is_master=False, timeout=_PATIENCE)
+        return TCPStore(host, port, is_master=False, timeout=_PATIENCE)
     return None
 
 

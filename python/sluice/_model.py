@@ -16,36 +16,36 @@ from torch import nn
 from sluice._engine import Engine
 
 
-class GatedModule:
+class GatedModule(nn.Module):
     """Mixed into every module of the model: whoever reads a parameter from outside finds its new value."""
 
     _sluice: ClassVar[Engine]
 
     def __getattr__(self, name: str) -> Any:
-        value = super().__getattr__(name)  # type: ignore[misc]
+        value = super().__getattr__(name)
         if self._sluice.is_closed and isinstance(value, nn.Parameter):
             self._sluice.open_for(value)
         return value
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
         self._sluice.open_all()
-        return super().named_parameters(*args, **kwargs)  # type: ignore[misc,no-any-return]
+        return super().named_parameters(*args, **kwargs)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         self._sluice.open_all()
-        return super().state_dict(*args, **kwargs)  # type: ignore[misc]
+        return super().state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         self._sluice.open_all()
-        return super().load_state_dict(*args, **kwargs)  # type: ignore[misc]
+        return super().load_state_dict(*args, **kwargs)
 
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self._sluice.open_all()
-        return super()._apply(*args, **kwargs)  # type: ignore[misc]
+        return super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         # Without named_parameters(), which would wait: new zeros leave alone what is still on its way.
-        for module in self.modules():  # type: ignore[attr-defined]
+        for module in self.modules():
             for parameter in module._parameters.values():
                 if parameter is not None and parameter.grad is not None:
                     parameter.grad = None if set_to_none else torch.zeros_like(parameter, requires_grad=False)
@@ -54,11 +54,11 @@ class GatedModule:
         """A plain module: it is not trained together with anybody."""
         self._sluice.open_all()
         self._sluice.synchronize()
-        with _undressed(self):  # type: ignore[arg-type]
+        with _undressed(self):
             return copy.deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return copy.deepcopy(self).__reduce_ex__(protocol)
+        return copy.copy, (copy.deepcopy(self),)  # loads without sluice
 
 
 class GatedRoot(GatedModule):
@@ -102,7 +102,7 @@ def _undressed(module: nn.Module) -> Iterator[None]:
         for of in hooks:
             for number in [number for number, hook in of.items() if _is_ours(hook)]:
                 del of[number]
-        one.__class__ = next(kind for kind in type(one).__mro__ if not issubclass(kind, GatedModule))
+        one.__class__ = next(k for k in type(one).__mro__ if issubclass(k, nn.Module) and not issubclass(k, GatedModule))
     try:
         yield
     finally:
@@ -110,7 +110,7 @@ def _undressed(module: nn.Module) -> Iterator[None]:
             one.__class__ = kind
             for of, whole in zip((one._forward_pre_hooks, one._forward_hooks), saved, strict=True):
                 of.clear()
-                of.update(whole)  # type: ignore[arg-type]
+                of.update(whole)
 
 
 def _is_ours(hook: Any) -> bool:

@@ -35,18 +35,18 @@ class Observer:
         self._mode = _ReadMode(parameters, lambda parameter: self.reads.add(parameter, self._running[-1]))
         self._hooks = []
         for module in model.modules():
-            self._hooks.append(module.register_forward_pre_hook(self._enter, prepend=True))
+            self._hooks.append(module.register_forward_pre_hook(self.enter, prepend=True))
             self._hooks.append(module.register_forward_hook(self._exit, always_call=True))
 
-    def _enter(self, module: nn.Module, args: Any) -> None:
+    def enter(self, module: nn.Module, args: Any = None) -> None:
         if not self._running:
-            self._mode.__enter__()
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
         self._running.append(module)
 
     def _exit(self, module: nn.Module, args: Any, output: Any) -> None:
         self._running.pop()
         if not self._running:
-            self._mode.__exit__(None, None, None)
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def stop(self) -> Reads:
         for hook in self._hooks:

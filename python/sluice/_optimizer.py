@@ -82,8 +82,9 @@ class LateStep:
                 parameter.data.copy_(self.hidden.pop(parameter))
             is_empty = slot.is_empty and gradient is slot.gradient
             before = parameter.grad
-            shown.append((parameter, before if not isinstance(before, PendingGradient) else None if is_empty else gradient))
-            parameter.grad = None if is_empty else gradient
+            mean = None if is_empty else gradient
+            shown.append((parameter, mean if isinstance(before, PendingGradient) else before))
+            parameter.grad = mean
         try:
             self._step([(number, parameter) for number, parameter, _, _ in part])
         finally:
@@ -109,7 +110,7 @@ class LateStep:
                 )
 
 
-class GatedOptimizer:
+class GatedOptimizer(torch.optim.Optimizer):
     """Mixed into the optimizer's class."""
 
     _late: LateStep
@@ -121,7 +122,7 @@ class GatedOptimizer:
             return self._whole_step(_averaged(closure, late.engine))
         if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
             return self._whole_step(None)
-        late.freeze(self)  # type: ignore[arg-type]
+        late.freeze(self)
         return None
 
     # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
@@ -131,7 +132,7 @@ class GatedOptimizer:
     def _whole_step(self, closure: Callable[[], Any] | None) -> Any:
         self._late.engine.open_all()
         self._late.engine.synchronize()
-        return super().step(closure) if closure is not None else super().step()  # type: ignore[misc]
+        return super().step(closure) if closure is not None else super().step()
 
     def synchronize(self) -> None:
         """After backward(): the mean gradients are in place. After step(): all parameters have their new values."""
@@ -140,27 +141,27 @@ class GatedOptimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         if set_to_none:
-            return super().zero_grad(set_to_none=True)  # type: ignore[misc,no-any-return]
-        for group in self.param_groups:  # type: ignore[attr-defined]
+            return super().zero_grad(set_to_none=True)
+        for group in self.param_groups:
             for parameter in group["params"]:
                 if isinstance(parameter.grad, PendingGradient):  # new zeros leave alone what is still on its way
                     parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-        return super().zero_grad(set_to_none=False)  # type: ignore[misc,no-any-return]
+        return super().zero_grad(set_to_none=False)
 
     def state_dict(self) -> Any:
         self._late.engine.open_all()
-        return super().state_dict()  # type: ignore[misc]
+        return super().state_dict()
 
     def load_state_dict(self, state_dict: Any) -> None:
         self._late.engine.open_all()
-        super().load_state_dict(state_dict)  # type: ignore[misc]
+        super().load_state_dict(state_dict)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._late.engine.open_all()
         return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
 
 
-def dress(optimizer: torch.optim.Optimizer, engine: Engine, per_tensor: bool) -> None:
+def dress(optimizer: torch.optim.Optimizer, engine: Engine, per_tensor: bool) -> GatedOptimizer:
     kind = type(optimizer)
     if issubclass(kind, GatedOptimizer):
         raise ValueError(f"{kind.__name__} is distributed already")
@@ -175,6 +176,8 @@ def dress(optimizer: torch.optim.Optimizer, engine: Engine, per_tensor: bool) ->
             f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all gradients; if it does, "
             "say per_tensor=True"
         )
+    assert isinstance(optimizer, GatedOptimizer)
+    return optimizer
 
 
 def _has_hooks(optimizer: Any) -> bool:

@@ -65,7 +65,11 @@ def plain_loop(steps: int) -> Loop:
 
 
 def same_as_ddp(
-    optimizers: Optimizers, loop: Loop, make: Callable[[], nn.Module] = make_net, ddp_options: dict[str, object] | None = None, **options: object
+    optimizers: Optimizers,
+    loop: Loop,
+    make: Callable[[], nn.Module] = make_net,
+    ddp_options: dict[str, object] | None = None,
+    **options: object,
 ) -> None:
     """Trains twice, and compares every parameter and buffer bit by bit."""
     torch.set_num_threads(1)

@@ -1,0 +1,58 @@
+"""A character-level transformer on tinyshakespeare: 12.7 million parameters, spread evenly over its layers.
+
+torchrun --nproc-per-node 2 examples/char_transformer.py --data DATA
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import torch
+from common import Batches, arguments, rank_and_world, train
+from torch import Tensor, nn
+
+WIDTH, HEADS, LAYERS, CONTEXT = 512, 8, 4, 64
+
+
+class CharTransformer(nn.Module):
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.characters = nn.Embedding(vocabulary, WIDTH)
+        self.places = nn.Embedding(CONTEXT, WIDTH)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
+        self.body = nn.TransformerEncoder(layer, LAYERS, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        self.head = nn.Linear(WIDTH, vocabulary)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.characters(x) + self.places(torch.arange(x.shape[1]))
+        return self.head(self.body(hidden, mask=self.mask, is_causal=True))
+
+
+def samples(text: Tensor, args: argparse.Namespace) -> Iterator[tuple[Tensor, Tensor]]:
+    rank, _ = rank_and_world(args)
+    generator = torch.Generator().manual_seed(1000 * args.seed + rank)
+    while True:
+        begins = torch.randint(len(text) - CONTEXT - 1, (args.batch,), generator=generator)
+        rows = torch.stack([text[begin : begin + CONTEXT + 1] for begin in begins.tolist()])
+        yield rows[:, :-1], rows[:, 1:]
+
+
+def main() -> None:
+    args = arguments(__doc__ or "", "tinyshakespeare", steps=300, batch=4, lr=3e-4)
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    characters = (args.data / "tinyshakespeare" / "input.txt").read_text()
+    vocabulary = sorted(set(characters))
+    number = {character: place for place, character in enumerate(vocabulary)}
+    text = torch.tensor([number[character] for character in characters])
+    batches: Batches = samples(text, args)
+    train(
+        args, CharTransformer(len(vocabulary)), lambda ps: torch.optim.AdamW(ps, lr=args.lr), batches,
+        lambda output, y: nn.functional.cross_entropy(output.flatten(0, 1), y.flatten()),
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""A small convolutional network on MNIST.
+
+torchrun --nproc-per-node 2 examples/mnist_cnn.py --data DATA
+"""
+
+import torch
+from common import accuracy, arguments, images, rank_and_world, shuffled, train
+from torch import nn
+
+
+def make_model() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 5 * 5, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+def main() -> None:
+    args = arguments(__doc__ or "", "mnist", steps=400, batch=64, lr=1e-3)
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    batches = shuffled(*images(args.data / "mnist", "train"), args)
+    model = train(args, make_model(), lambda ps: torch.optim.AdamW(ps, lr=args.lr), batches, nn.functional.cross_entropy)
+    found = accuracy(model, *images(args.data / "mnist", "t10k"))
+    if rank_and_world(args)[0] == 0:
+        print(f"accuracy on the test images: {100 * found:.2f} %")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""How a job ends: in good order, or with a line that names who ended it, on every rank and soon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ranks import environment, free_port, run_script
+
+TRAINING = """
+import os, sys, time, torch, sluice
+rank = int(os.environ["RANK"])
+model, optimizer = sluice.distribute(torch.nn.Sequential(torch.nn.Linear(8, 300), torch.nn.Linear(300, 8)),
+                                     lambda ps: torch.optim.SGD(ps, lr=0.01))
+def train(steps):
+    for step in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+        if step == 3:
+            print("trains", flush=True)
+"""
+# As users have it, not as the other tests need it: a lost rank is to be noticed soon.
+HEARTBEAT = {"SLUICE_SILENCE_LIMIT": "2s"}
+
+
+def test_a_normal_end_is_silent() -> None:
+    for ended in run_script(TRAINING + "train(10)", 2):
+        assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_one_process_needs_no_launcher() -> None:
+    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    program = TRAINING.replace('int(os.environ["RANK"])', "0") + "train(10); print(sluice.world_size(), sluice.mean(3.0))"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=variables, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "trains\n1 3.0\n"), ended.stderr
+
+
+def test_an_exception_ends_the_others_with_its_text() -> None:
+    script = TRAINING + "train(10 + 1000000 * (1 - rank))\nraise KeyError('no such batch')"
+    first, second = run_script(script, 2, **HEARTBEAT)
+    assert "KeyError: 'no such batch'" in second.stderr
+    assert first.returncode == 1
+    assert "PeerLostError" in first.stderr and "rank 1 ended with KeyError: 'no such batch'" in first.stderr
+
+
+def test_unequal_numbers_of_batches_end_with_a_name() -> None:
+    first, second = run_script(TRAINING + "train(20 if rank == 1 else 30)", 2, **HEARTBEAT)
+    assert first.returncode == 1 and second.returncode == 0
+    assert "rank 1 has ended its training after 20 steps" in first.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_rank_is_named(how: signal.Signals) -> None:
+    port = free_port()
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", TRAINING + "train(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, env=environment(rank, 3, port, **HEARTBEAT))
+        for rank in range(3)
+    ]  # fmt: skip
+    try:
+        for rank in ranks:
+            assert rank.stdout is not None and rank.stdout.readline() == "trains\n"
+        ranks[1].send_signal(how)
+        begun = time.monotonic()
+        for number in (0, 2):
+            _, errors = ranks[number].communicate(timeout=30)
+            assert ranks[number].returncode == 1
+            assert "PeerLostError" in errors and "rank 1" in errors.splitlines()[-1]
+        assert time.monotonic() - begun < 10  # 5 s is the promise; a busy machine gets twice that
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+
+def test_ctrl_c_ends_a_wait() -> None:
+    """Rank 0 waits for rank 1, which does nothing for a while."""
+    port = free_port()
+    script = TRAINING + "train(10)\nif rank == 1: time.sleep(60)\nprint('waits', flush=True)\ntrain(10)"
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=environment(rank, 2, port))
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        assert ranks[0].stdout is not None
+        while ranks[0].stdout.readline() != "waits\n":
+            pass
+        ranks[0].send_signal(signal.SIGINT)
+        _, errors = ranks[0].communicate(timeout=30)
+        assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
