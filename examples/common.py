@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+import sluice
+
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
@@ -31,6 +33,7 @@ def arguments(description: str, dataset: str, **defaults: float) -> argparse.Nam
     parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of Torch, on each rank")
+    parser.add_argument("--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain")
     parser.add_argument("--json", type=Path, help="rank 0 writes the times and losses of all iterations here")
     return parser.parse_args()
 
@@ -42,8 +45,6 @@ def distribute(
         torch.distributed.init_process_group("gloo")
         return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb), optimizer
     if args.how == "sluice":
-        import sluice
-
         return sluice.distribute(model, optimizer)
     return model, optimizer
 
@@ -52,9 +53,7 @@ def rank_and_world(args: argparse.Namespace) -> tuple[int, int]:
     if args.how == "plain":
         return 0, 1
     if args.how == "sluice":
-        import sluice  # also knows mpirun's and srun's variables
-
-        return sluice.rank(), sluice.world_size()
+        return sluice.rank(), sluice.world_size()  # also knows mpirun's and srun's variables
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
@@ -90,6 +89,7 @@ def train(
     """The loop. The same for all three ways of training."""
     rank, world = rank_and_world(args)
     trained, optimizer = distribute(args, model, make_optimizer(model.parameters()))
+    profile = sluice.Profile(model) if args.profile is not None else None
     times, losses = [time.perf_counter()], []
     for step in range(args.steps):
         x, y = next(batches)
@@ -97,10 +97,14 @@ def train(
         loss = loss_of(trained(x), y)
         loss.backward()
         optimizer.step()
+        if profile is not None:
+            profile.step()
         losses.append(loss.detach())
         times.append(time.perf_counter())
         if rank == 0:
             show(step + 1, args, losses, times, world)
+    if profile is not None:
+        profile.save(args.profile)
     if rank == 0 and args.json is not None:
         seconds = [after - before for before, after in itertools.pairwise(times)]
         args.json.write_text(json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]}))

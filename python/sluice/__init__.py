@@ -10,8 +10,9 @@ for x, y in loader:
 from sluice._core import PeerLostError
 from sluice._distribute import distribute
 from sluice._job import Averaged, current
+from sluice._profile import Profile
 
-__all__ = ["PeerLostError", "barrier", "distribute", "mean", "rank", "world_size"]
+__all__ = ["PeerLostError", "Profile", "barrier", "distribute", "mean", "rank", "world_size"]
 
 
 def rank() -> int:

@@ -29,10 +29,12 @@ class Reads:
 class Observer:
     """Hooks on every module for as long as it watches: from the outermost call's begin to its end."""
 
-    def __init__(self, model: nn.Module, parameters: set[Tensor]) -> None:
+    def __init__(self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float) -> None:
         self.reads = Reads()
+        self._now = now
+        self._times: dict[Tensor, float] = {}  # of first reads, since they were last taken
         self._running: list[nn.Module] = []
-        self._mode = _ReadMode(parameters, lambda parameter: self.reads.add(parameter, self._running[-1]))
+        self._mode = _ReadMode(parameters, self._read)
         self._hooks = []
         for module in model.modules():
             self._hooks.append(module.register_forward_pre_hook(self.enter, prepend=True))
@@ -47,6 +49,14 @@ class Observer:
         self._running.pop()
         if not self._running:
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def _read(self, parameter: Tensor) -> None:
+        self.reads.add(parameter, self._running[-1])
+        self._times.setdefault(parameter, self._now())
+
+    def take_times(self) -> dict[Tensor, float]:
+        times, self._times = self._times, {}
+        return times
 
     def stop(self) -> Reads:
         for hook in self._hooks:

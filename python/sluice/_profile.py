@@ -1,0 +1,102 @@
+"""Where a model's time goes, tensor by tensor: the profile that `sluice bench replay` and the bounds take."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from sluice._observe import Observer
+
+
+class Profile:
+    """Measures a plain model in training, in one process.
+
+        profile = sluice.Profile(model)
+        for x, y in loader:
+            criterion(model(x), y).backward(); optimizer.step()
+            profile.step()
+        profile.save("model.json")
+
+    A tensor's forward time lasts from its first read to that of the next one; its backward time from the last gradient
+    before its own to its own.
+    """
+
+    def __init__(self, model: nn.Module, warm_up: int = 2) -> None:
+        self._name = type(model).__name__
+        self._names: dict[Tensor, str] = {
+            parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad
+        }
+        self._warm_up = warm_up
+        self._observer = Observer(model, set(self._names), now=time.perf_counter)
+        self._forwards: list[dict[Tensor, float]] = []
+        self._backwards: list[dict[Tensor, float]] = []
+        self._others: list[float] = []  # neither: the optimizer, and whatever else the loop does
+        self._gradients: list[tuple[Tensor, float]] = []
+        self._ended = time.perf_counter()
+        self._hooks: list[Any] = [
+            parameter.register_post_accumulate_grad_hook(lambda p: self._gradients.append((p, time.perf_counter())))
+            for parameter in self._names
+        ]
+        self._hooks.append(model.register_forward_hook(self._forward_ends))
+        self._forward_ended = 0.0
+
+    def _forward_ends(self, model: nn.Module, args: Any, output: Any) -> None:
+        self._forward_ended = time.perf_counter()
+
+    def step(self) -> None:
+        """One iteration has ended."""
+        now = time.perf_counter()
+        reads = self._observer.take_times()
+        begins = sorted(reads.items(), key=lambda read: read[1])
+        ends = [begun for _, begun in begins[1:]] + [self._forward_ended]
+        forward = {parameter: end - begun for (parameter, begun), end in zip(begins, ends, strict=True)}
+        backward, last = {}, self._forward_ended
+        for parameter, at in self._gradients:
+            backward[parameter] = at - last
+            last = at
+        self._forwards.append(forward)
+        self._backwards.append(backward)
+        self._others.append((begins[0][1] - self._ended if begins else 0.0) + now - last)
+        self._gradients = []
+        self._ended = now
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """By the order of the forward pass: name, parameters, and the medians of both times in seconds."""
+
+        def median(times: list[dict[Tensor, float]], parameter: Tensor) -> float:
+            return statistics.median(one.get(parameter, 0.0) for one in times[self._warm_up :])
+
+        return [
+            {
+                "name": self._names[parameter],
+                "parameters": parameter.numel(),
+                "forward": median(self._forwards, parameter),
+                "backward": median(self._backwards, parameter),
+            }
+            for parameter in self._observer.reads.order
+        ]
+
+    @property
+    def seconds_elsewhere(self) -> float:
+        """Of an iteration: in the optimizer, in loading data."""
+        return statistics.median(self._others[self._warm_up :])
+
+    def save(self, path: str | Path) -> None:
+        """As JSON; the times as shares of the whole, which adds up to 1."""
+        for hook in self._hooks:
+            hook.remove()
+        self._observer.stop()
+        tensors = self.tensors()
+        whole = sum(tensor["forward"] + tensor["backward"] for tensor in tensors)
+        for tensor in tensors:
+            tensor["forward"] /= whole
+            tensor["backward"] /= whole
+        note = f"measured: {whole * 1e3:.1f} ms of forward and backward, {self.seconds_elsewhere * 1e3:.1f} ms elsewhere"
+        document = {"model": self._name, "note": note, "compute_s": whole, "other_s": self.seconds_elsewhere}
+        document["unit"] = "fraction of one forward+backward"
+        Path(path).write_text(json.dumps({**document, "tensors": tensors}, indent=1))
