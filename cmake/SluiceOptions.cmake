@@ -28,17 +28,25 @@ target_compile_options(sluice_options INTERFACE
   -ffp-contract=off
   # The static libraries also end up in the Python module; programs get it too, as one precompiled header fits one choice only.
   -fPIC
-  # For ccache: it then sees which precompiled header a file was compiled with.
+  # For ccache: it then sees what is in the precompiled header that a file was compiled with.
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+  "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>"
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # GCC 12 sees these in its own std::string as soon as it optimises "text" + string (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>
+  # clang takes what gcc's library uses of its own for a use of ours (in std::stable_sort).
+  $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
     # gcc sees the sanitizers' own code as uses of unset variables, also in the standard library.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND NOT SLUICE_FUZZ)
+    # UCX redirects mmap and its like while it is loaded, and misses the way out of a sanitizer linked into the program.
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-resource-dir OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+    target_link_options(sluice_options INTERFACE -shared-libsan "-Wl,-rpath,${runtime}/lib/linux")
+  endif()
 endif()
 
 # For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, square roots only if nobody

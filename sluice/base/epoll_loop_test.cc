@@ -134,7 +134,7 @@ TEST(EpollLoop, SleepsWhenThereIsNothingToDo) {
   std::promise<void> later;
   thread.loop().post([&] { thread.loop().after(200ms, [&] { later.set_value(); }); });
   later.get_future().wait();
-  EXPECT_LT(cpuNow() - before, 20ms);
+  EXPECT_LT(cpuNow() - before, 100ms);  // a loop that polls would have used most of 200
 }
 
 }  // namespace

@@ -7,6 +7,15 @@
 #include <sluice/base/check.h>
 
 namespace sluice::base {
+namespace {
+
+// A sum that no longer fits stays at the longest duration: still the truth about "at least".
+Duration saturatingSum(Duration a, Duration b) {
+  Duration::rep sum = 0;
+  return __builtin_add_overflow(a.count(), b.count(), &sum) ? Duration::max() : Duration(sum);
+}
+
+}  // namespace
 
 // Below kSteps a bucket is one nanosecond. Above, the highest bit says which power of two, the four bits
 // after it which step.
@@ -26,14 +35,14 @@ void Histogram::record(Duration d) {
   SLUICE_DCHECK(d >= Duration::zero(), d.count());
   ++counts_[bucketOf(static_cast<uint64_t>(d.count()))];
   ++count_;
-  sum_ += d;
+  sum_ = saturatingSum(sum_, d);
   max_ = std::max(max_, d);
 }
 
 void Histogram::add(const Histogram& other) {
   std::ranges::transform(counts_, other.counts_, counts_.begin(), std::plus<>());
   count_ += other.count_;
-  sum_ += other.sum_;
+  sum_ = saturatingSum(sum_, other.sum_);
   max_ = std::max(max_, other.max_);
 }
 

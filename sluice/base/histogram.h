@@ -15,7 +15,7 @@ class Histogram final {
   void add(const Histogram& other);
 
   uint64_t count() const { return count_; }
-  Duration sum() const { return sum_; }
+  Duration sum() const { return sum_; }  // Duration::max() if it is longer than that
   Duration max() const { return max_; }
   // The smallest duration that is known to be at least a share of `q` (0 to 1) of those recorded. 0 if none
   // was.

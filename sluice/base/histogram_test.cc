@@ -41,6 +41,18 @@ TEST(Histogram, TheLongestDurationHasABucket) {
   EXPECT_EQ(histogram.quantile(0.5), Duration::max());
 }
 
+TEST(Histogram, ASumThatNoLongerFitsStaysAtTheLongestDuration) {
+  Histogram a;
+  a.record(Duration::max());
+  a.record(Duration(1));
+  EXPECT_EQ(a.sum(), Duration::max());
+  Histogram b;
+  b.record(Duration::max());
+  b.add(a);
+  EXPECT_EQ(b.sum(), Duration::max());
+  EXPECT_EQ(b.count(), 3U);
+}
+
 TEST(Histogram, AddsUp) {
   Histogram a;
   Histogram b;

@@ -10,7 +10,7 @@ namespace sluice::bench {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::string_view kMark = "fabric-report ";
+constexpr std::string_view kFabricMark = "fabric-report ";
 
 constexpr std::array kCases{FabricCase::kPair, FabricCase::kAllToAll, FabricCase::kOvertake,
                             FabricCase::kIdle};
@@ -54,17 +54,17 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
 }
 
 std::string FabricReport::toText() const {
-  return std::string(kMark) + Json{{"received_gbit", receivedGbit},
-                                   {"cpu_s", cpuSeconds},
-                                   {"urgent_ms", urgentMs},
-                                   {"strangers", strangers},
-                                   {"connections", connections}}
-                                  .dump();
+  return std::string(kFabricMark) + Json{{"received_gbit", receivedGbit},
+                                         {"cpu_s", cpuSeconds},
+                                         {"urgent_ms", urgentMs},
+                                         {"strangers", strangers},
+                                         {"connections", connections}}
+                                        .dump();
 }
 
 std::optional<FabricReport> parseFabricReport(std::string_view line) {
-  if (!line.starts_with(kMark)) return std::nullopt;
-  const Json json = Json::parse(line.substr(kMark.size()), nullptr, /*allow_exceptions=*/false);
+  if (!line.starts_with(kFabricMark)) return std::nullopt;
+  const Json json = Json::parse(line.substr(kFabricMark.size()), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   try {
     return FabricReport{.receivedGbit = json.at("received_gbit").get<double>(),

@@ -5,7 +5,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr std::string_view kMark = "replay-report ";
+constexpr std::string_view kReplayMark = "replay-report ";
 
 }  // namespace
 
@@ -16,13 +16,13 @@ std::string RankReport::toText() const {
       {"iterationSeconds", iterationSeconds}, {"cpuSeconds", cpuSeconds},   {"wireBytes", wireBytes},
       {"payloadBytes", payloadBytes},         {"inversionMs", inversionMs}, {"exactSteps", exactSteps}};
   if (utilisation) json["utilisation"] = *utilisation;
-  return std::string(kMark) + json.dump();
+  return std::string(kReplayMark) + json.dump();
 }
 
 std::optional<RankReport> parseRankReport(std::string_view line) {
-  if (!line.starts_with(kMark)) return std::nullopt;
+  if (!line.starts_with(kReplayMark)) return std::nullopt;
   try {
-    const auto json = nlohmann::json::parse(line.substr(kMark.size()));
+    const auto json = nlohmann::json::parse(line.substr(kReplayMark.size()));
     RankReport report;
     json.at("iterationSeconds").get_to(report.iterationSeconds);
     json.at("cpuSeconds").get_to(report.cpuSeconds);

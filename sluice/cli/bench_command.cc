@@ -96,7 +96,7 @@ void addScale(Program& program, CLI::App& group) {
 }
 
 // What a replay starts on each host; nobody else calls it.
-void addRank(Program& program, CLI::App& group) {
+void addReplayRank(Program& program, CLI::App& group) {
   CLI::App* command = program.addCommand(group, "rank", "One rank of a replay", {"sluice bench rank TASK"});
   command->group("");  // not listed
   auto task = std::make_shared<std::string>();
@@ -121,7 +121,7 @@ void addBenchCommand(Program& program, CLI::App& root) {
   addSweep(program, *group);
   addSlices(program, *group);
   addScale(program, *group);
-  addRank(program, *group);
+  addReplayRank(program, *group);
   addBenchFabricCommands(program, *group);
 }
 

@@ -94,7 +94,7 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
 }
 
 // What a measurement starts on each host; also for scripts that kill, cut and stop ranks.
-void addRank(Program& program, CLI::App& group) {
+void addFabricRank(Program& program, CLI::App& group) {
   CLI::App* command =
       program.addCommand(group, "fabric-rank", "One rank of a fabric measurement",
                          {"sluice bench fabric-rank '{\"case\": \"idle\", \"seconds\": 60}'"});
@@ -123,7 +123,7 @@ void addBenchFabricCommands(Program& program, CLI::App& bench) {
           bench::FabricCase::kAllToAll, {"sluice bench fabric alltoall --lab 4 --encrypt off"});
   addCase(program, *group, "overtake", "An urgent slice against a backlog of 40 MB to the same rank",
           bench::FabricCase::kOvertake, {"sluice bench fabric overtake --lab 2 --rate 1.2gbit"});
-  addRank(program, bench);
+  addFabricRank(program, bench);
 }
 
 }  // namespace sluice::cli

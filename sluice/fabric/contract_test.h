@@ -18,6 +18,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/cpu_time.h>
 #include <sluice/fabric/contract_world.h>
 
 namespace sluice::fabric::contract {
@@ -1053,19 +1054,13 @@ TEST_P(FabricContract, AnIdleFabricSleeps) {
   std::this_thread::sleep_for(kMoment);
   const auto cpuOf = [&](uint32_t i) {
     Watched<Duration> cpu;
-    rank(i).thread.loop().post([&] {
-      timespec time{};
-      EXPECT_EQ(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time), 0);
-      cpu.change([&](Duration& value) {
-        value = std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-      });
-    });
+    rank(i).thread.loop().post([&] { cpu.change([](Duration& value) { value = base::threadCpuTime(); }); });
     EXPECT_TRUE(cpu.waitUntil([](Duration value) { return value != Duration::zero(); }));
     return cpu.get();
   };
   const Duration before = cpuOf(0) + cpuOf(1);
   std::this_thread::sleep_for(300ms);
-  EXPECT_LT(cpuOf(0) + cpuOf(1) - before, 30ms);
+  EXPECT_LT(cpuOf(0) + cpuOf(1) - before, 150ms);  // a thread that polls would have used most of 300
 }
 
 }  // namespace sluice::fabric::contract

@@ -10,7 +10,7 @@
 namespace sluice::plan {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kOutOfReach = std::numeric_limits<double>::infinity();
 
 // sums[j] = bytes of the layers before j.
 std::vector<double> bytesBefore(std::span<const Layer> layers) {
@@ -49,7 +49,7 @@ std::vector<double> readyPlusTail(std::span<const Layer> layers) {
 std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums, std::span<const double> before,
                                                const WireCost& wire, double limit) {
   const size_t n = sums.size();
-  std::vector<double> fewest(n + 1, kNever);  // for the layers before j
+  std::vector<double> fewest(n + 1, kOutOfReach);  // for the layers before j
   std::vector<size_t> firstOfLast(n + 1);
   fewest[0] = 0;
   for (size_t end = 1; end <= n; ++end) {
@@ -61,7 +61,7 @@ std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums, std
       }
     }
   }
-  if (fewest[n] == kNever) return std::nullopt;
+  if (fewest[n] == kOutOfReach) return std::nullopt;
   std::vector<Group> groups;
   for (size_t end = n; end > 0; end = firstOfLast[end]) groups.push_back({firstOfLast[end], end - 1});
   std::ranges::reverse(groups);
@@ -96,8 +96,8 @@ Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire) {
   const size_t n = layers.size();
   const auto ready = readyTimes(layers);
   const auto before = bytesBefore(layers);
-  std::vector<double> end(n + 1, kNever);  // when the layers from j on can all have been sent
-  std::vector<size_t> next(n);             // first layer of the group after the one that starts at j
+  std::vector<double> end(n + 1, kOutOfReach);  // when the layers from j on can all have been sent
+  std::vector<size_t> next(n);                  // first layer of the group after the one that starts at j
   end[n] = 0;
   for (size_t j = n; j-- > 0;) {
     for (size_t k = j + 1; k <= n; ++k) {
@@ -158,7 +158,7 @@ Merging mergeWithPriority(std::span<const Layer> layers, const WireCost& wire) {
   while (best.seconds - impossible > 1e-13 * best.seconds) {
     const double middle = impossible + (best.seconds - impossible) / 2;
     auto groups = fewestGroups(sums, before, wire, middle);
-    const double reached = groups ? prioritySeconds(layers, wire, *groups) : kNever;
+    const double reached = groups ? prioritySeconds(layers, wire, *groups) : kOutOfReach;
     if (reached < best.seconds) best = {*std::move(groups), reached};
     if (reached > middle) impossible = middle;
   }

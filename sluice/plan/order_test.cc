@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <sluice/base/cpu_time.h>
 #include <sluice/plan/testing.h>
 
 namespace sluice::plan {
@@ -86,22 +87,18 @@ TEST(Order, ServersPublishToWorkersRotated) {
 }
 
 // 4096 servers and 200 million elements: anything quadratic in servers or slices would take minutes.
+// In CPU time. The limit is for the slowest of builds: without optimisation, under a sanitizer.
 TEST(Order, PlansOfThousandsOfServersTakeNoTime) {
   PlanSpec spec{.roles = *parseRoles("all", 4096), .strategy = "test"};
-  for (int i = 0; i < 100; ++i) spec.model.tensors.push_back({"bias", 512, DType::kF32});
-  for (int i = 0; i < 100; ++i) spec.model.tensors.push_back({"weight", 2'000'000, DType::kF32});
-  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) spec.model.tensors.push_back({"bias", 512, DType::kF32});
+  for (int i = 0; i < 20; ++i) spec.model.tensors.push_back({"weight", 2'000'000, DType::kF32});
+  const Duration start = base::threadCpuTime();
   for (const auto placement : {Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded}) {
     spec.slicing.placement = placement;
     const auto plan = *Plan::make(spec);
     EXPECT_EQ(pushOrder(plan, Rank{4095}).size(), plan.slices().size());
   }
-#ifdef NDEBUG
-  constexpr std::chrono::seconds kLimit(1);
-#else
-  constexpr std::chrono::seconds kLimit(20);  // sanitizers included
-#endif
-  EXPECT_LT(std::chrono::steady_clock::now() - start, kLimit);
+  EXPECT_LT(base::threadCpuTime() - start, std::chrono::seconds(20));
 }
 
 }  // namespace

@@ -15,30 +15,30 @@ namespace {
 
 using Json = nlohmann::json;
 
-Status invalid(std::string text) {
+Status unusable(std::string text) {
   return {Code::kInvalidArgument, std::move(text)};
 }
 
 Result<std::string> textField(const Json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) return invalid(fmt::format("'{}' must be a text", key));
+  if (found == object.end() || !found->is_string()) return unusable(fmt::format("'{}' must be a text", key));
   return found->get<std::string>();
 }
 
 Result<double> shareField(const Json& object, const char* key) {
   const auto found = object.find(key);
   const double value = found != object.end() && found->is_number() ? found->get<double>() : -1;
-  if (!(value >= 0 && value <= 1)) return invalid(fmt::format("'{}' must be a number from 0 to 1", key));
+  if (!(value >= 0 && value <= 1)) return unusable(fmt::format("'{}' must be a number from 0 to 1", key));
   return value;
 }
 
 Result<ProfileTensor> parseTensor(const Json& object) {
-  if (!object.is_object()) return invalid("must be an object");
+  if (!object.is_object()) return unusable("must be an object");
   ProfileTensor tensor;
   SLUICE_ASSIGN_OR_RETURN(tensor.name, textField(object, "name"));
   const auto parameters = object.find("parameters");
   if (parameters == object.end() || !parameters->is_number_unsigned()) {
-    return invalid("'parameters' must be a whole number");
+    return unusable("'parameters' must be a whole number");
   }
   tensor.parameters = parameters->get<uint64_t>();
   SLUICE_ASSIGN_OR_RETURN(tensor.forward, shareField(object, "forward"));
@@ -48,12 +48,12 @@ Result<ProfileTensor> parseTensor(const Json& object) {
 
 Result<Profile> parse(std::string_view text) {
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return invalid("is not a JSON object");
+  if (!root.is_object()) return unusable("is not a JSON object");
   Profile profile;
   SLUICE_ASSIGN_OR_RETURN(profile.model, textField(root, "model"));
   SLUICE_ASSIGN_OR_RETURN(profile.note, textField(root, "note"));
   const auto tensors = root.find("tensors");
-  if (tensors == root.end() || !tensors->is_array()) return invalid("'tensors' must be a list");
+  if (tensors == root.end() || !tensors->is_array()) return unusable("'tensors' must be a list");
   double total = 0;
   for (const Json& entry : *tensors) {
     auto tensor = parseTensor(entry);
@@ -64,7 +64,7 @@ Result<Profile> parse(std::string_view text) {
   SLUICE_RETURN_IF_ERROR(check(profile.toModel()));
   constexpr double kRounding = 1e-4;  // of shares printed with nine digits
   if (std::abs(total - 1) > kRounding) {
-    return invalid(fmt::format("the shares of forward and backward add up to {:.6f}, not to 1", total));
+    return unusable(fmt::format("the shares of forward and backward add up to {:.6f}, not to 1", total));
   }
   return profile;
 }

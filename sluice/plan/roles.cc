@@ -35,7 +35,7 @@ std::string describe(const std::vector<Rank>& ranks) {
   return text;
 }
 
-Status invalid(std::string text) {
+Status impossible(std::string text) {
   return {Code::kInvalidArgument, std::move(text)};
 }
 
@@ -60,7 +60,7 @@ std::string Roles::toString() const {
 
 Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
   if (world == 0 || world > kMaxWorld) {
-    return invalid(fmt::format("a job of {} ranks cannot be: give 1 to {}", world, kMaxWorld));
+    return impossible(fmt::format("a job of {} ranks cannot be: give 1 to {}", world, kMaxWorld));
   }
   if (servers == "all") return Roles{world, range(0, world), range(0, world)};
 
@@ -68,14 +68,14 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
   const bool dedicated = servers.starts_with(kDedicated);
   const auto count = base::parseInteger(dedicated ? servers.substr(kDedicated.size()) : servers);
   if (!count.isOk()) {
-    return invalid(
+    return impossible(
         fmt::format("--servers takes all, a number, or dedicated: and a number, not '{}'", servers));
   }
   // Dedicated servers do not train, so at least one rank must be left that does.
   const uint32_t most = dedicated ? world - 1 : world;
   if (*count < 1 || *count > most) {
-    return invalid(fmt::format("--servers {}: a job of {} ranks can have 1 to {} {}servers", servers, world,
-                               most, dedicated ? "dedicated " : ""));
+    return impossible(fmt::format("--servers {}: a job of {} ranks can have 1 to {} {}servers", servers,
+                                  world, most, dedicated ? "dedicated " : ""));
   }
   const auto k = static_cast<uint32_t>(*count);
   if (dedicated) return Roles{world, range(world - k, world), range(0, world - k)};
@@ -84,22 +84,22 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
 
 Status check(const Roles& roles) {
   if (roles.world == 0 || roles.world > kMaxWorld) {
-    return invalid(fmt::format("a job of {} ranks cannot be: give 1 to {}", roles.world, kMaxWorld));
+    return impossible(fmt::format("a job of {} ranks cannot be: give 1 to {}", roles.world, kMaxWorld));
   }
   for (const auto* ranks : {&roles.servers, &roles.workers}) {
     const std::string_view what = ranks == &roles.servers ? "server" : "worker";
-    if (ranks->empty()) return invalid(fmt::format("there is no {}", what));
+    if (ranks->empty()) return impossible(fmt::format("there is no {}", what));
     if (std::ranges::adjacent_find(*ranks, std::ranges::greater_equal()) != ranks->end()) {
-      return invalid(fmt::format("the {}s are not in ascending order", what));
+      return impossible(fmt::format("the {}s are not in ascending order", what));
     }
     if (index(ranks->back()) >= roles.world) {
-      return invalid(
+      return impossible(
           fmt::format("{} {} is outside a job of {} ranks", what, index(ranks->back()), roles.world));
     }
   }
   for (uint32_t r = 0; r < roles.world; ++r) {
     if (!roles.isServer(Rank{r}) && !roles.isWorker(Rank{r})) {
-      return invalid(fmt::format("rank {} neither serves nor trains", r));
+      return impossible(fmt::format("rank {} neither serves nor trains", r));
     }
   }
   return base::ok();

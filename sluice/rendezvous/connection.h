@@ -19,6 +19,9 @@
 
 namespace sluice::rendezvous {
 
+// How often either end says what it is waiting for.
+inline constexpr Duration kTellEvery = std::chrono::seconds(3);
+
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   struct Handlers {

@@ -18,7 +18,6 @@ using namespace std::chrono_literals;
 constexpr Duration kFirstBackOff = 20ms;
 constexpr Duration kLongestBackOff = 1s;
 constexpr Duration kAttemptDeadline = 5s;
-constexpr Duration kTellEvery = 3s;
 // Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it given up.
 constexpr Duration kGrace = 10s;
 

@@ -21,7 +21,6 @@ using namespace std::chrono_literals;
 constexpr int kBacklog = 4096;
 constexpr int kAcceptAtOnce = 64;  // then the peers that are here already have their turn
 constexpr Duration kTick = 1s;
-constexpr Duration kTellEvery = 3s;
 
 Result<base::Fd> listenOn(const Address& address) {
   base::Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

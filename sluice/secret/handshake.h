@@ -63,8 +63,8 @@ class Handshake final {
   enum class State { kAwaitHello, kAwaitAnswer, kAwaitProof, kDone, kFailed };
   static constexpr size_t kNonceBytes = 32;
 
-  Handshake(Role role, State state, Key key, Purpose purpose)
-      : role_(role), state_(state), purpose_(purpose), key_(std::move(key)) {}
+  Handshake(Role role, State state, const Key& key, Purpose purpose)
+      : role_(role), state_(state), purpose_(purpose), key_(key) {}
 
   Status receivedHello(std::span<const std::byte> message);
   Status receivedAnswer(std::span<const std::byte> message);

@@ -6,19 +6,19 @@
 namespace sluice::strategy {
 namespace {
 
-Status choose(const Config&, plan::PlanSpec& spec) {
+Status chooseKvstore(const Config&, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kKvstore;
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+Result<std::unique_ptr<Strategy>> makeKvstore(const Rooms& rooms) {
   return makeParameterServer(rooms,
                              {.answer = Answer::kNotifyAndPull, .egress = {.order = queue::Order::kFifo}});
 }
 
 }  // namespace
 
-const Algorithm kKvstore{"kvstore", "whole layers, fifo, notify and pull (the papers' baseline)", choose,
-                         make};
+const Algorithm kKvstore{"kvstore", "whole layers, fifo, notify and pull (the papers' baseline)",
+                         chooseKvstore, makeKvstore};
 
 }  // namespace sluice::strategy

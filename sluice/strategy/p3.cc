@@ -8,16 +8,16 @@
 namespace sluice::strategy {
 namespace {
 
-// In slices: fewer leave the link idle between them, more make urgent slices wait.
+// In slices: fewer leave the link idle between them, more makeP3 urgent slices wait.
 constexpr uint64_t kWindowSlices = 4;
 
-Status choose(const Config& config, plan::PlanSpec& spec) {
+Status chooseP3(const Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kRoundRobin;
   spec.slicing.sliceElements = config.integer(option::kSliceElements);
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+Result<std::unique_ptr<Strategy>> makeP3(const Rooms& rooms) {
   const uint64_t sliceBytes = rooms.plan.spec().slicing.sliceElements * sizeof(float);
   return makeParameterServer(
       rooms, {.egress = {.order = queue::Order::kPriority, .totalWindow = kWindowSlices * sliceBytes}});
@@ -25,6 +25,6 @@ Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
 
 }  // namespace
 
-const Algorithm kP3{"p3", "slices by priority, one window for all (as published)", choose, make};
+const Algorithm kP3{"p3", "slices by priority, one window for all (as published)", chooseP3, makeP3};
 
 }  // namespace sluice::strategy

@@ -7,19 +7,19 @@
 namespace sluice::strategy {
 namespace {
 
-Status choose(const Config& config, plan::PlanSpec& spec) {
+Status chooseSlicing(const Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kRoundRobin;
   spec.slicing.sliceElements = config.integer(option::kSliceElements);
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+Result<std::unique_ptr<Strategy>> makeSlicing(const Rooms& rooms) {
   return makeParameterServer(rooms, {.egress = {.order = queue::Order::kFifo}});
 }
 
 }  // namespace
 
-const Algorithm kSlicing{"slicing", "slices, fifo, results sent at once (p3 without priorities)", choose,
-                         make};
+const Algorithm kSlicing{"slicing", "slices, fifo, results sent at once (p3 without priorities)",
+                         chooseSlicing, makeSlicing};
 
 }  // namespace sluice::strategy

@@ -8,13 +8,13 @@
 namespace sluice::strategy {
 namespace {
 
-Status choose(const Config& config, plan::PlanSpec& spec) {
+Status chooseSluice(const Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kSharded;
   spec.slicing.sliceElements = config.integer(option::kSliceElements);
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
+Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
   return makeParameterServer(
       rooms, {.egress = {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)}});
 }
@@ -22,6 +22,6 @@ Result<std::unique_ptr<Strategy>> make(const Rooms& rooms) {
 }  // namespace
 
 const Algorithm kSluice{"sluice", "slices by priority, sharded and rotated, credit per destination (default)",
-                        choose, make};
+                        chooseSluice, makeSluice};
 
 }  // namespace sluice::strategy

@@ -17,7 +17,6 @@ namespace {
 
 using Outcome = Io::Outcome;
 
-constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
 constexpr size_t kBufferBytes = size_t{64} << 10;
 
 // While large payloads come, what is read past the end of one is only enough for the next header: every byte

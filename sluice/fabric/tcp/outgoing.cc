@@ -19,7 +19,6 @@ namespace {
 
 using Outcome = Io::Outcome;
 
-constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
 constexpr size_t kPiecesPerWrite = 64;
 constexpr auto kStalledAfter = std::chrono::milliseconds(20);
 constexpr int kMaxAttempts = 8;

@@ -13,6 +13,8 @@
 
 namespace sluice::fabric {
 
+inline constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
+
 // What became of one attempt to move bytes.
 struct Io {
   enum class Outcome { kMoved, kWait, kEnd, kFailed };

@@ -61,7 +61,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
       });
     }
     // The peer's end is known when the news is told, if not yet now.
-    news_.emplace_back([this, done = std::move(flying.done), &to, isSent = status == UCS_OK] {
+    news_.emplace_back([done = std::move(flying.done), &to, isSent = status == UCS_OK] {
       if (isSent) return done(Status());
       done(to.gone.isOk() ? closedStatus() : to.gone);
     });
