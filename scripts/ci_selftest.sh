@@ -95,5 +95,5 @@ for name in "${chosen[@]}"; do
   printf '%-28s %-9s %3d s  %s\n' "$name" "$step" $((SECONDS - start)) "$verdict"
   git reset -q --hard && git clean -fdq
 done
-echo "faults caught: $caught of ${#chosen[@]}"
+echo "faults caught: $caught of ${#chosen[@]}, in $SECONDS s"
 ((caught == ${#chosen[@]}))
