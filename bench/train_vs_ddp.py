@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BATCHES = {"fashion_vgg": 32, "char_transformer": 4, "mnist_cnn": 64}
+BATCHES = {"fashion_vgg": 128, "char_transformer": 12, "mnist_cnn": 64}
 GOODPUT = 0.95  # of a link's rate; the rest is headers (docs/lab.md)
 LAB = "train-vs-ddp"
 

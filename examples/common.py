@@ -34,6 +34,7 @@ def arguments(description: str, dataset: str, **defaults: float) -> argparse.Nam
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of Torch, on each rank")
     parser.add_argument("--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain")
+    parser.add_argument("--report", action="store_true", help="with --how sluice: print where the time went")
     parser.add_argument("--json", type=Path, help="rank 0 writes the times and losses of all iterations here")
     return parser.parse_args()
 
@@ -105,6 +106,8 @@ def train(
             show(step + 1, args, losses, times, world)
     if profile is not None:
         profile.save(args.profile)
+    if args.report:
+        print(sluice.report(), file=sys.stderr)
     if rank == 0 and args.json is not None:
         seconds = [after - before for before, after in itertools.pairwise(times)]
         args.json.write_text(json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]}))

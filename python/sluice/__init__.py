@@ -12,7 +12,7 @@ from sluice._distribute import distribute
 from sluice._job import Averaged, current
 from sluice._profile import Profile
 
-__all__ = ["PeerLostError", "Profile", "barrier", "distribute", "mean", "rank", "world_size"]
+__all__ = ["PeerLostError", "Profile", "barrier", "distribute", "mean", "rank", "report", "world_size"]
 
 
 def rank() -> int:
@@ -33,3 +33,8 @@ def barrier() -> None:
 def mean(value: Averaged) -> Averaged:
     """The mean of a number or a tensor over all ranks, the same bits on each. For metrics: it waits for everybody."""
     return current().mean(value)
+
+
+def report() -> str:
+    """Where this rank's time has gone since training began, as text: every model's waits by layer, bytes and steps."""
+    return "\n".join(member.report() for member in current().members)

@@ -65,7 +65,7 @@ def distribute(
     name = job.new_name(type(model).__name__)
     _agree(job, name, _describe(model, optimizers))
     _start_alike(job, model, optimizers)
-    debug = os.environ.get("SLUICE_DEBUG", "") == "gates"
+    debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)
     _model.dress(model, engine)
     gated = [_optimizer.dress(one, engine, per_tensor) for one in optimizers]

@@ -69,10 +69,9 @@ class Engine:
         self.synchronises = True  # false inside no_sync()
         self.is_closed = False  # true iff any gate is
         self.debug_gates = debug_gates
-        self.steps = 0
-        self.seconds_in_backward_ends = 0.0
-        self.seconds_waited = 0.0
-        self.started = time.perf_counter()
+        self.rounds = 0
+        self._seconds_waited = 0.0
+        self._began = 0.0
 
         self._broadcasts_buffers = broadcast_buffers
         self._buffers_are_due = broadcast_buffers
@@ -138,6 +137,24 @@ class Engine:
             session, self._session = self._session, None
             session.abandon(why)
 
+    def report(self) -> str:
+        """Where time has gone since the first step was planned."""
+        if self._session is None:
+            return f"'{self.name}' has not begun"
+        seconds = time.perf_counter() - self._began
+        sent, received = self._session.bytes_moved
+        lines = [
+            f"'{self.name}' on rank {self.job.rank} of {self.job.world_size}: "
+            f"{self.rounds} rounds of gradients in {seconds:.1f} s",
+            f"  waited for parameters  {self._seconds_waited:8.2f} s  {100 * self._seconds_waited / seconds:5.1f} %",
+            f"  everything else        {seconds - self._seconds_waited:8.2f} s",
+            f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB",
+        ]
+        waits = zip(self._session.waited, self._slots, strict=True)
+        for waited, slot in sorted(waits, key=lambda wait: -wait[0])[:5]:
+            lines.append(f"  {slot.name:40} {waited:8.2f} s")
+        return "\n".join(lines)
+
     # Called by optimizers.
 
     def close(self, slot: Slot) -> None:
@@ -150,7 +167,7 @@ class Engine:
         begun = time.perf_counter()
         for slot in gate.slots:
             self._settle(slot)
-        self.seconds_waited += time.perf_counter() - begun
+        self._seconds_waited += time.perf_counter() - begun
         for updater in self.updaters:
             updater.apply(gate)
 
@@ -306,11 +323,10 @@ class Engine:
 
     def _backward_ends(self) -> None:
         """Every rank takes part with every parameter in every round, so that nobody waits for what never comes."""
-        begun = time.perf_counter()
         self._round_is_open = False
         if not self._round_has_gradients:  # torch.autograd.grad() leaves none
             return
-        self.steps += 1
+        self.rounds += 1
         is_first = self._session is None
         if is_first:
             self._plan()
@@ -334,7 +350,7 @@ class Engine:
             )
         if is_first:
             self.synchronize()
-        self.seconds_in_backward_ends += time.perf_counter() - begun
+            self._began = time.perf_counter()
 
     def _settle(self, slot: Slot) -> None:
         """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody has changed that."""

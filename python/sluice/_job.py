@@ -24,6 +24,8 @@ class Member(Protocol):
 
     def abandon(self, why: str) -> None: ...
 
+    def report(self) -> str: ...
+
 
 class Job:
     """The other ranks, and how to speak to them outside the path of gradients."""
@@ -94,12 +96,14 @@ class Job:
         return total / self.world_size
 
     def leave(self) -> None:
-        for member in [*self.members, self._words]:
+        for member in self.members:
             member.leave()
+        self._words.leave()
 
     def abandon(self, why: str) -> None:
-        for member in [*self.members, self._words]:
+        for member in self.members:
             member.abandon(why)
+        self._words.abandon(why)
 
 
 _job: Job | None = None

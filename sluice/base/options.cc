@@ -12,6 +12,7 @@ constexpr std::array kAll{
     &option::kAlgorithm,
     &option::kConfig,
     &option::kCredit,
+    &option::kDebug,
     &option::kEncrypt,
     &option::kFabric,
     &option::kHeartbeatInterval,

@@ -17,6 +17,9 @@ namespace option {
 inline constexpr Option kAlgorithm{"algorithm", Kind::kText, "sluice",
                                    "How ranks are kept in step ('sluice algorithms' lists them)"};
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
+inline constexpr Option kDebug{
+    "debug", Kind::kText, "",
+    "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed)"};
 inline constexpr Option kEncrypt{
     "encrypt", Kind::kChoice, "auto",
     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"};

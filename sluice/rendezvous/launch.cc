@@ -21,10 +21,12 @@ constexpr std::array kLaunchers{
     Names{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
 
 Status missing(std::string_view name) {
-  return {Code::kInvalidArgument,
-          fmt::format("{} is not set; start with torchrun, mpirun or srun, or set RANK, WORLD_SIZE, "
-                      "MASTER_ADDR and MASTER_PORT",
-                      name)};
+  return {
+      Code::kInvalidArgument,
+      fmt::format("{} is not set; start with torchrun, with mpirun or srun (on several hosts mpirun needs "
+                  "-x MASTER_ADDR=HOST -x MASTER_PORT=PORT with rank 0's host), or set RANK, WORLD_SIZE, "
+                  "MASTER_ADDR and MASTER_PORT",
+                  name)};
 }
 
 Result<uint32_t> readNumber(const Config::Values& environment, std::string_view name, uint32_t least,
@@ -37,6 +39,61 @@ Result<uint32_t> readNumber(const Config::Values& environment, std::string_view 
                                                       found->second, least, most));
   }
   return static_cast<uint32_t>(*number);
+}
+
+std::string_view textOf(const Config::Values& environment, std::string_view name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? std::string_view() : std::string_view(found->second);
+}
+
+// "gpu[03-07,12],login" is a list of hosts as Slurm writes it; its first is gpu03.
+std::string firstHost(std::string_view list) {
+  const size_t end = list.find_first_of(",[");
+  std::string first(list.substr(0, end));
+  if (end == std::string_view::npos || list[end] == ',') return first;
+  const auto numbers = list.substr(end + 1);
+  first += numbers.substr(0, numbers.find_first_of(",-]"));
+  const size_t closing = list.find(']', end);
+  if (closing != std::string_view::npos) {
+    const auto rest = list.substr(closing + 1);
+    first += rest.substr(0, rest.find_first_of(",["));
+  }
+  return first;
+}
+
+// A port that all ranks of one job find alike, and two jobs on one host probably do not.
+uint16_t portFor(std::string_view job) {
+  constexpr uint32_t kFirst = 20000;  // below where the kernel takes ports for clients from
+  constexpr uint32_t kPorts = 10000;
+  uint32_t hash = 2166136261U;  // FNV-1a: the same on every host, unlike std::hash
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<uint16_t>(kFirst + hash % kPorts);
+}
+
+// mpirun and srun name no master. Where their variables say enough, it is derived; MASTER_ADDR and
+// MASTER_PORT win over that. Empty if they do not.
+struct Master {
+  std::string host;
+  uint16_t port = 0;
+};
+Master deriveMaster(const Names& launcher, const Config::Values& environment) {
+  if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
+    const auto job = textOf(environment, "PMIX_NAMESPACE");
+    const bool isOneHost =
+        textOf(environment, "OMPI_COMM_WORLD_LOCAL_SIZE") == textOf(environment, "OMPI_COMM_WORLD_SIZE");
+    if (isOneHost && !job.empty()) return {"127.0.0.1", portFor(job)};
+  }
+  if (launcher.rank == "SLURM_PROCID") {
+    auto hosts = textOf(environment, "SLURM_STEP_NODELIST");
+    if (hosts.empty()) hosts = textOf(environment, "SLURM_JOB_NODELIST");
+    const auto job = textOf(environment, "SLURM_JOB_ID");
+    const bool isOneHost = textOf(environment, "SLURM_STEP_NUM_NODES") == "1";
+    if (!hosts.empty() && !job.empty()) {
+      const std::string step(textOf(environment, "SLURM_STEP_ID"));
+      return {isOneHost ? "127.0.0.1" : firstHost(hosts), portFor(std::string(job) + "." + step)};
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -61,9 +118,14 @@ Result<Launch> readLaunch(const Config::Values& environment) {
     SLUICE_ASSIGN_OR_RETURN(launch.localRank,
                             readNumber(environment, names->localRank, 0, kLargestWorld - 1));
   }
-  const auto host = environment.find("MASTER_ADDR");
-  if (host == environment.end() || host->second.empty()) return missing("MASTER_ADDR");
-  launch.masterHost = host->second;
+  const Master derived = deriveMaster(*names, environment);
+  launch.masterHost = std::string(textOf(environment, "MASTER_ADDR"));
+  if (launch.masterHost.empty()) launch.masterHost = derived.host;
+  if (launch.masterHost.empty()) return missing("MASTER_ADDR");
+  if (textOf(environment, "MASTER_PORT").empty() && derived.port != 0) {
+    launch.masterPort = derived.port;
+    return launch;
+  }
   SLUICE_ASSIGN_OR_RETURN(const uint32_t port, readNumber(environment, "MASTER_PORT", 1, 65534));
   const bool torchrunHasPort = environment.contains("TORCHELASTIC_RUN_ID");
   launch.masterPort = static_cast<uint16_t>(torchrunHasPort ? port + 1 : port);

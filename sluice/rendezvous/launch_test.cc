@@ -30,6 +30,42 @@ TEST(Launch, IsReadFromEachLauncher) {
   EXPECT_EQ(readLaunch(with(with(kMaster, launchers[0]), {{"SLURM_PROCID", "7"}})).value().rank, Rank{3});
 }
 
+TEST(Launch, TheMasterIsDerivedWhereTheLauncherSaysEnough) {
+  const Config::Values mpirun{{"OMPI_COMM_WORLD_RANK", "1"},
+                              {"OMPI_COMM_WORLD_SIZE", "2"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                              {"PMIX_NAMESPACE", "prterun-node-4711@1"}};
+  const Launch local = readLaunch(mpirun).value();
+  EXPECT_EQ(local.masterHost, "127.0.0.1");
+  EXPECT_GE(local.masterPort, 20000);
+  EXPECT_LT(local.masterPort, 30000);
+  EXPECT_EQ(readLaunch(with(mpirun, kMaster)).value().masterHost, "node0");
+  EXPECT_EQ(readLaunch(with(mpirun, kMaster)).value().masterPort, 29500);
+  EXPECT_NE(readLaunch(with(mpirun, {{"PMIX_NAMESPACE", "prterun-node-4712@1"}})).value().masterPort,
+            local.masterPort);
+  const auto spread = readLaunch(with(mpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}));
+  EXPECT_TRUE(spread.status().message().starts_with("MASTER_ADDR is not set; ")) << spread.status().message();
+
+  struct Case {
+    std::string hosts;
+    std::string first;
+  };
+  const std::vector<Case> cases{{"gpu[03-07,12]", "gpu03"}, {"gpu[3,5]", "gpu3"},
+                                {"login", "login"},         {"a,b", "a"},
+                                {"n[1-2]-ib,m3", "n1-ib"},  {"x,gpu[1-2]", "x"}};
+  for (const auto& c : cases) {
+    const Launch launch = readLaunch({{"SLURM_PROCID", "0"},
+                                      {"SLURM_NTASKS", "4"},
+                                      {"SLURM_JOB_ID", "17"},
+                                      {"SLURM_STEP_ID", "0"},
+                                      {"SLURM_STEP_NUM_NODES", "2"},
+                                      {"SLURM_STEP_NODELIST", c.hosts}})
+                              .value();
+    EXPECT_EQ(launch.masterHost, c.first) << c.hosts;
+    EXPECT_GE(launch.masterPort, 20000);
+  }
+}
+
 TEST(Launch, UnderTorchrunTakesThePortAfterItsStore) {
   const auto values = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "x"}});
   EXPECT_EQ(readLaunch(values).value().masterPort, 29501);

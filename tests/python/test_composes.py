@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 from contextlib import nullcontext
 from typing import Any
@@ -651,6 +652,39 @@ def run_helpers() -> None:
 
 def test_helpers(two_ranks: Ranks) -> None:
     two_ranks.run(run_helpers)
+
+
+def run_report() -> str:
+    model, optimizer = sluice.distribute(make_net(), sgd)
+    plain_loop(6)(model, optimizer)
+    return sluice.report().split("'Net-")[-1]
+
+
+def test_report(two_ranks: Ranks) -> None:
+    for number, text in enumerate(two_ranks.run(run_report)):
+        lines = text.splitlines()
+        assert f"on rank {number} of 2: 6 rounds of gradients" in lines[0]
+        assert lines[3].startswith("  sent 0.1 MB")
+        assert len(lines) == 4 + 5
+
+
+def run_debug() -> None:
+    """With SLUICE_DEBUG=gates what is behind a closed gate is NaN, and training gives the same bits."""
+    reference, model = make_net(), make_net()
+    plain_loop(6)(ddp(reference), sgd(reference.parameters()))
+    os.environ["SLUICE_DEBUG"] = "gates"
+    try:
+        model, optimizer = sluice.distribute(model, sgd)
+    finally:
+        del os.environ["SLUICE_DEBUG"]
+    held = list(model.parameters())
+    plain_loop(6)(model, optimizer)
+    assert all(bool(parameter.isnan().all()) for parameter in held)
+    assert_equal(model.state_dict(), reference.state_dict())
+
+
+def test_debugging_of_gates(two_ranks: Ranks) -> None:
+    two_ranks.run(run_debug)
 
 
 def run_compiled() -> None:
