@@ -2,10 +2,13 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/rendezvous/find_master.h>
 #include <sluice/rendezvous/local_store.h>
 #include <sluice/rendezvous/remote_store.h>
 #include <sluice/rendezvous/server.h>
@@ -13,6 +16,9 @@
 
 namespace sluice::rendezvous {
 namespace {
+
+// For what is left to do when finding rank 0 has taken nearly all the time.
+constexpr Duration kLeastTime = std::chrono::seconds(1);
 
 // With something to tell strangers by, rank 0 listens everywhere: the name by which others know it may mean
 // 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and nowhere else.
@@ -34,7 +40,9 @@ Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions
 Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const Config& config,
                                                       const Launch& launch, Agreement agreement) {
   SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));
-  SLUICE_ASSIGN_OR_RETURN(const auto master, Address::resolve(launch.masterHost, launch.masterPort));
+  const Duration patience = config.duration(option::kRendezvousTimeout);
+  const TimePoint begun = loop.now();
+  SLUICE_ASSIGN_OR_RETURN(const auto master, findMaster(launch, loop.clock(), patience));
   for (const Address& address : master) {
     SLUICE_RETURN_IF_ERROR(secret::checkKeyFor(key, config, address.host(), address.isLoopback()));
   }
@@ -43,7 +51,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
                           chooseInterface(interfaces, master.front(), config.text(option::kIface)));
   SLUICE_RETURN_IF_ERROR(
       secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
-  const Duration timeout = config.duration(option::kRendezvousTimeout);
+  const Duration timeout = std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
   std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
   if (launch.rank != Rank{0}) {
     meeting->remote_ = std::make_unique<RemoteStore>(loop, RemoteOptions{.master = master,
@@ -85,7 +93,7 @@ void Rendezvous::join(std::string note, Store::GotAll got) {
   if (local_) return gather(timeout_);
   remote_->join([this, gather, got, begun = loop_.now()](const Status& status) {
     if (!status.isOk()) return got(status);
-    gather(std::max<Duration>(timeout_ - (loop_.now() - begun), std::chrono::seconds(1)));
+    gather(std::max<Duration>(timeout_ - (loop_.now() - begun), kLeastTime));
   });
 }
 

@@ -23,8 +23,8 @@ class LocalStore;
 
 class Rendezvous final {
  public:
-  // Reads the job key, finds rank 0's address (waits for the resolver if it is a name) and chooses the
-  // network interface; rank 0 listens from here on. Before loop.run(), or on the loop.
+  // Reads the job key, finds rank 0's address (as long as the name is not known, until rendezvous-timeout)
+  // and chooses the network interface; rank 0 listens from here on. Before loop.run(), or on the loop.
   static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const Config& config,
                                                    const Launch& launch, Agreement agreement);
   ~Rendezvous();  // on the loop, or after it has ended

@@ -69,13 +69,18 @@ Server::Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener)
       unprovenCap_(options_.unprovenCap),
       table_(loop, options_.worldSize),
       toldAt_(loop.now()) {
-  loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { acceptSome(); });
+  listen();
   keepTicking();
+}
+
+void Server::listen() {
+  loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { acceptSome(); });
 }
 
 Server::~Server() {
   loop_.unwatch(listener_.get());
   if (ticker_) loop_.cancel(*ticker_);
+  if (acceptTimer_) loop_.cancel(*acceptTimer_);
   if (allLeftTimer_) loop_.cancel(*allLeftTimer_);
   for (const auto& peer : unproven_) peer->connection->close();
   for (const auto& [rank, peer] : members_) peer->connection->close();
@@ -94,8 +99,7 @@ void Server::acceptSome() {
     if (unproven_.empty()) {
       // Nobody to drop: look again at the next tick instead of spinning on a port that stays ready.
       loop_.unwatch(listener_.get());
-      loop_.after(kTick,
-                  [this] { loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { acceptSome(); }); });
+      acceptTimer_ = loop_.after(kTick, [this] { listen(); });
       return;
     }
     ++strangers_.crowdedOut;
@@ -179,7 +183,7 @@ void Server::onReceived(const PeerPtr& peer, const std::string& bytes) {
   const std::string difference =
       Agreement::describeDifference(*theirs, theirName, options_.agreement, "rank 0");
   if (difference.empty()) return join(peer);
-  refuse(peer, fmt::format("{} must be started like rank 0: {}", theirName, difference));
+  refuseSettings(peer, fmt::format("{} must be started like rank 0: {}", theirName, difference));
 }
 
 void Server::join(const PeerPtr& peer) {
@@ -198,6 +202,7 @@ void Server::join(const PeerPtr& peer) {
   unproven_.erase(peer->place);
   peer->joined = true;
   members_.emplace(peer->rank, peer);
+  refused_.erase(peer->rank);
   table_.came(peer->rank);
   peer->connection->send(encode({.kind = MessageKind::kWelcome}));
 }
@@ -207,6 +212,22 @@ void Server::refuse(const PeerPtr& peer, const std::string& why) {
   ++strangers_.refused;
   log("rendezvous").error("{}", why);
   peer->connection->send(encode({.kind = MessageKind::kRefused, .value = why}));
+}
+
+// Without this rank there is no job, unless the right process of that rank is here already or comes in time.
+void Server::refuseSettings(const PeerPtr& peer, const std::string& why) {
+  refuse(peer, why);
+  const bool isMissing = index(peer->rank) < options_.worldSize && !members_.contains(peer->rank);
+  if (isMissing && peer->rank != Rank{0}) refused_.try_emplace(peer->rank, why, loop_.now());
+}
+
+void Server::giveUpRefused() {
+  std::erase_if(refused_, [this](const auto& entry) {
+    const auto& [rank, refusal] = entry;
+    const bool isLate = loop_.now() - refusal.since >= options_.refusalGrace;
+    if (isLate) table_.refused(rank, refusal.why);
+    return isLate;
+  });
 }
 
 void Server::onRequest(const PeerPtr& peer, Message request) {
@@ -247,9 +268,10 @@ void Server::tick() {
     ++strangers_.silent;
     drop(unproven_.front());
   }
+  giveUpRefused();
   if (loop_.now() - toldAt_ >= kTellEvery) tellProgress();
-  const bool somethingGoesOn =
-      !unproven_.empty() || table_.longestGather() || strangers_.total() > strangersTold_;
+  const bool somethingGoesOn = !unproven_.empty() || !refused_.empty() || table_.longestGather() ||
+                               strangers_.total() > strangersTold_;
   if (somethingGoesOn) keepTicking();
 }
 

@@ -31,6 +31,9 @@ struct ServerOptions {
   uint32_t worldSize = 1;
   Agreement agreement;
   Duration handshakeDeadline = std::chrono::seconds(5);
+  // How long the others wait for a rank that was refused for its settings: a process left over from another
+  // job must not end this one while the right one is still on its way.
+  Duration refusalGrace = std::chrono::seconds(3);
   size_t unprovenCap = 8192;  // less if the process may not open that many files
 };
 
@@ -73,6 +76,7 @@ class Server final {
 
   Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener);
 
+  void listen();
   void acceptSome();
   void addPeer(base::Fd socket);
   void onReceived(const PeerPtr& peer, const std::string& bytes);
@@ -80,6 +84,8 @@ class Server final {
   void onClosed(const PeerPtr& peer, const Status& why);
   void join(const PeerPtr& peer);
   void refuse(const PeerPtr& peer, const std::string& why);
+  void refuseSettings(const PeerPtr& peer, const std::string& why);
+  void giveUpRefused();
   void drop(const PeerPtr& peer);
   void tick();
   void keepTicking();
@@ -94,10 +100,16 @@ class Server final {
   Table table_;
   std::list<PeerPtr> unproven_;  // oldest first
   std::map<Rank, PeerPtr> members_;
+  struct Refusal {
+    std::string why;
+    TimePoint since;
+  };
+  std::map<Rank, Refusal> refused_;  // for their settings; whoever of them does not come in time ends the job
   Strangers strangers_;
   uint64_t strangersTold_ = 0;
   TimePoint toldAt_;
   std::optional<TimerId> ticker_;
+  std::optional<TimerId> acceptTimer_;  // while no file is left for another connection
   std::function<void()> allLeft_;
   std::optional<TimerId> allLeftTimer_;
 };

@@ -1,6 +1,8 @@
 // Rank 0 and the others over real sockets on loopback: joining, and every way it can go wrong among members.
 #include <sluice/rendezvous/server.h>
 
+#include <sys/resource.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -57,6 +59,58 @@ TEST_F(Joining, DifferentSettingsAreNamedToTheRank) {
   EXPECT_EQ(refused.code(), Code::kRefused);
   EXPECT_EQ(refused.message(),
             "rank 1 must be started like rank 0: world size is 4 on rank 1 but 3 on rank 0");
+}
+
+TEST_F(Joining, ARankThatIsRefusedForItsSettingsEndsTheWaitOfTheOthers) {
+  ServerOptions options = serverOptions(3);
+  options.refusalGrace = 10ms;
+  TestServer server(options);
+  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
+  ASSERT_EQ(one.join().get(), base::ok());
+  auto gathering = one.gather("start", "one", 60s);
+  TestRank two(ranks_.loop(), rankOptions(2, server.address(), 4));
+  ASSERT_EQ(two.join().get().code(), Code::kRefused);
+  ASSERT_EQ(gathering.wait_for(20s), std::future_status::ready);
+  const auto got = gathering.get();
+  EXPECT_EQ(got.status().code(), Code::kRefused);
+  EXPECT_EQ(got.status().message(),
+            "rank 2 was refused while the others wait for it at 'start': rank 2 must be started like rank 0: "
+            "world size is 4 on rank 2 but 3 on rank 0");
+  // Whoever comes later hears it at once.
+  EXPECT_EQ(one.gather("start", "one", 60s).get().status().code(), Code::kRefused);
+}
+
+TEST_F(Joining, ARefusedRankThatComesBackInTimeEndsNothing) {
+  ServerOptions options = serverOptions(3);
+  options.refusalGrace = 1500ms;  // longer than the second between two looks, so that one falls in between
+  TestServer server(options);
+  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
+  ASSERT_EQ(one.join().get(), base::ok());
+  auto gathering = one.gather("start", "one", 60s);
+  ASSERT_EQ(TestRank(ranks_.loop(), rankOptions(2, server.address(), 4)).join().get().code(), Code::kRefused);
+  TestRank two(ranks_.loop(), rankOptions(2, server.address(), 3));
+  ASSERT_EQ(two.join().get(), base::ok());
+  EXPECT_EQ(gathering.wait_for(3s), std::future_status::timeout);
+}
+
+// Two of one rank, a rank that this world does not have, and a leftover of another job whose rank is here
+// already: none is missing, so none may end what the others do.
+TEST_F(Joining, StraysThatAreRefusedEndNothing) {
+  ServerOptions options = serverOptions(3);
+  options.refusalGrace = 0s;
+  TestServer server(options);
+  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
+  ASSERT_EQ(one.join().get(), base::ok());
+  auto gathering = one.gather("start", "one", 60s);
+  struct Stray {
+    uint32_t rank;
+    uint32_t worldSize;
+  };
+  for (const Stray stray : {Stray{1, 3}, Stray{0, 3}, Stray{1, 4}, Stray{0, 4}, Stray{3, 4}}) {
+    TestRank second(ranks_.loop(), rankOptions(stray.rank, server.address(), stray.worldSize));
+    EXPECT_EQ(second.join().get().code(), Code::kRefused) << stray.rank << " of " << stray.worldSize;
+  }
+  EXPECT_EQ(gathering.wait_for(2500ms), std::future_status::timeout);
 }
 
 TEST_F(Joining, ARankBeyondTheWorldIsRefused) {
@@ -149,6 +203,49 @@ TEST_F(Joining, TheLossOfARankIsNamedToThoseThatWaitForIt) {
   EXPECT_THAT(got.status().message(), HasSubstr("'address'"));
   // Whoever asks later hears it at once.
   EXPECT_EQ(one.gather("address", "one", 60s).get().status().code(), Code::kPeerLost);
+}
+
+// No file can be opened while it lives.
+class NoFilesLeft final {
+ public:
+  NoFilesLeft() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 3;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoFilesLeft() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoFilesLeft(const NoFilesLeft&) = delete;
+  NoFilesLeft& operator=(const NoFilesLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// Connects while the server can open no file; returns when the server has seen that.
+base::Fd knockWithoutFiles(TestServer& server) {
+  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const NoFilesLeft noFiles;
+  EXPECT_EQ(::connect(socket.get(), server.address().raw(), server.address().rawSize()), 0);
+  for (int turn = 0; turn < 2; ++turn) onLoop(server.loop(), [] {});  // one look at the sockets in between
+  return socket;
+}
+
+TEST_F(Joining, AServerThatWaitsForFilesMayEnd) {
+  TestServer server(serverOptions(2));
+  const auto socket = knockWithoutFiles(server);
+  server.stop();
+  std::future<bool> waited;
+  auto done = completion(waited);
+  server.loop().post([&] { server.loop().after(1200ms, [done] { done(true); }); });
+  EXPECT_TRUE(waited.get());  // past the time at which it would have looked again
+}
+
+TEST_F(Joining, AServerThatWaitedForFilesGoesOn) {
+  TestServer server(serverOptions(2));
+  const auto socket = knockWithoutFiles(server);
+  TestRank rank(ranks_.loop(), rankOptions(1, server.address(), 2));
+  EXPECT_EQ(rank.join().get(), base::ok());
 }
 
 TEST_F(Joining, RankZeroHearsWhenAllOthersHaveLeft) {

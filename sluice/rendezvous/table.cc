@@ -101,10 +101,8 @@ void Table::gather(Rank who, const std::string& key, std::string value, Duration
         {Code::kAlreadyExists, fmt::format("rank {} has brought its '{}' already", index(who), key)});
   }
   gather.waiters.push_back(addWaiter(key, timeout, std::move(got), &Table::timeOutGather));
-  for (const auto& [rank, why] : gone_) {
-    if (gather.brought.contains(rank)) continue;
-    const std::string reason = why;
-    return went(rank, reason);
+  for (const auto& [rank, absence] : absent_) {
+    if (!gather.brought.contains(rank)) return miss(rank, Absence(absence));
   }
   if (gather.brought.size() < worldSize_) return;
   std::vector<std::string> values;
@@ -127,15 +125,15 @@ void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>&
   if (gather.waiters.empty()) gathers_.erase(key);
 }
 
-void Table::went(Rank who, const std::string& why) {
-  gone_.insert_or_assign(who, why);
+void Table::miss(Rank who, const Absence& absence) {
+  absent_.insert_or_assign(who, absence);
   for (auto each = gathers_.begin(); each != gathers_.end();) {
     if (each->second.brought.contains(who)) {
       ++each;
       continue;
     }
-    const Status lost(Code::kPeerLost, fmt::format("rank {} is gone while the others wait for it at '{}': {}",
-                                                   index(who), each->first, why));
+    const Status lost(absence.code, fmt::format("rank {} {} while the others wait for it at '{}': {}",
+                                                index(who), absence.how, each->first, absence.why));
     for (const auto& waiter : each->second.waiters) answer(waiter, lost);
     each = gathers_.erase(each);
   }

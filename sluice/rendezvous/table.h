@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -36,9 +37,11 @@ class Table final {
   // (message.h). The key may then be used again.
   void gather(Rank who, const std::string& key, std::string value, Duration timeout, Got got);
 
-  // A rank came, or went: gathers that still wait for what it would bring fail now.
-  void came(Rank who) { gone_.erase(who); }
-  void went(Rank who, const std::string& why);
+  // A rank came, or went, or was not let in and is given up: gathers that still wait for what it would bring
+  // fail now, and later ones at once, until it comes.
+  void came(Rank who) { absent_.erase(who); }
+  void went(Rank who, const std::string& why) { miss(who, {Code::kPeerLost, "is gone", why}); }
+  void refused(Rank who, const std::string& why) { miss(who, {Code::kRefused, "was refused", why}); }
 
   // For the line that says whom everybody is waiting for: the gather that has waited longest.
   struct Waiting {
@@ -61,6 +64,13 @@ class Table final {
     TimePoint begun;
   };
 
+  struct Absence {
+    Code code;
+    std::string_view how;  // "is gone"
+    std::string why;
+  };
+  void miss(Rank who, const Absence& absence);
+
   using OnTimeout = void (Table::*)(const std::string& key, const std::shared_ptr<Waiter>& waiter);
   std::shared_ptr<Waiter> addWaiter(const std::string& key, Duration timeout, Got got, OnTimeout onTimeout);
   void answer(const std::shared_ptr<Waiter>& waiter, Result<std::shared_ptr<const std::string>> result);
@@ -74,7 +84,7 @@ class Table final {
   size_t bytes_ = 0;
   std::unordered_map<std::string, Waiters> waits_;
   std::map<std::string, Gather> gathers_;
-  std::map<Rank, std::string> gone_;  // and why
+  std::map<Rank, Absence> absent_;
 };
 
 }  // namespace sluice::rendezvous

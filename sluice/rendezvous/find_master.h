@@ -1,0 +1,28 @@
+// Rank 0's addresses from the name that the launcher gave. In a cluster that name often exists only once rank
+// 0's host is up, so one that is not found is looked up again until the time is up. Any thread; blocks.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <sluice/base/address.h>
+#include <sluice/base/clock.h>
+#include <sluice/base/status.h>
+#include <sluice/rendezvous/launch.h>
+
+namespace sluice::rendezvous {
+
+// How the search meets the world; a test brings its own.
+struct Search {
+  const Clock& clock;
+  std::function<Result<std::vector<Address>>()> lookUp;
+  std::function<void(Duration)> pause;
+};
+
+// Says every few seconds why it still searches; the error says why it never found anything.
+Result<std::vector<Address>> findMaster(const Search& search, Rank rank, Duration timeout);
+
+// With the resolver of this host, and `clock` in real time.
+Result<std::vector<Address>> findMaster(const Launch& launch, const Clock& clock, Duration timeout);
+
+}  // namespace sluice::rendezvous
