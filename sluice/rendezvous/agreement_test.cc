@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <sluice/base/options.h>
+
 namespace sluice::rendezvous {
 namespace {
 
@@ -35,6 +37,28 @@ TEST(Agreement, HoldsVersionAndWorldSize) {
   EXPECT_NE(two.encode().find("world size=2\n"), std::string::npos);
   EXPECT_NE(two.encode().find("sluice version="), std::string::npos);
   EXPECT_NE(two.hash(), Agreement(Config(), 3).hash());
+}
+
+// A rank that differs in one of these could not talk to the others, or would compute something else.
+TEST(Agreement, HoldsEveryOptionThatRanksMustShareAndNoOther) {
+  const std::string defaults = Agreement(Config(), 2).encode();
+  struct Case {
+    const base::Option& option;
+    std::string_view value;
+    bool isShared;
+  };
+  for (const Case& c : {Case{option::kAlgorithm, "p3", true}, Case{option::kEncrypt, "on", true},
+                        Case{option::kFabric, "ucx", true}, Case{option::kHeartbeatInterval, "1s", true},
+                        Case{option::kServers, "1", true}, Case{option::kSilenceLimit, "20s", true},
+                        Case{option::kSliceElements, "7", true}, Case{option::kUcxTransports, "rc,tcp", true},
+                        Case{option::kCredit, "7", false}, Case{option::kIface, "eth7", false},
+                        Case{option::kLog, "debug", false}, Case{option::kMetricsPort, "9000", false},
+                        Case{option::kTrace, "here", false}, Case{option::kWaitTimeout, "7s", false}}) {
+    Config config;
+    ASSERT_TRUE(config.set(c.option, c.value).isOk()) << c.option.name;
+    const std::string changed = Agreement(config, 2).encode();
+    EXPECT_EQ(changed != defaults, c.isShared) << c.option.name;
+  }
 }
 
 TEST(Agreement, IsDecodedAsItWasEncodedAndGarbageIsRefusedOrHarmless) {
