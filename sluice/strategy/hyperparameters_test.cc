@@ -79,16 +79,16 @@ TEST_P(HyperparametersTest, AreTakenFromTheFirstWorkerOnly) {
   const auto bytes = std::as_bytes(std::span(values));
   const Rank server = plan_->roles().servers.back();
   const bool onlyServes = !plan_->roles().isWorker(server);
-  struct Case {
+  struct Sending {
     uint32_t from;
     size_t length;
     DType dtype;
     bool isGood;
   };
   uint64_t refused = 0;
-  for (const Case& c :
-       {Case{1, bytes.size(), DType::kF64, false}, Case{0, bytes.size() - 8, DType::kF64, false},
-        Case{0, bytes.size(), DType::kBytes, false}, Case{0, bytes.size(), DType::kF64, onlyServes}}) {
+  for (const Sending& c :
+       {Sending{1, bytes.size(), DType::kF64, false}, Sending{0, bytes.size() - 8, DType::kF64, false},
+        Sending{0, bytes.size(), DType::kBytes, false}, Sending{0, bytes.size(), DType::kF64, onlyServes}}) {
     if (Rank{c.from} == server) continue;
     const fabric::Message message{.slice = SliceId{1}, .stage = plan::Stage::kUpdate, .dtype = c.dtype};
     ranks_[c.from]->fabric().send(server, fabric::Lane::kBulk, message, {bytes.data(), c.length},
