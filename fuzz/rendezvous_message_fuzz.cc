@@ -1,0 +1,33 @@
+// What a broken or hostile member of the job can say at the rendezvous: any bytes at all, since whoever holds
+// the job key seals what it likes. What is let in must come out the same when it is encoded again.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include <sluice/rendezvous/agreement.h>
+#include <sluice/rendezvous/message.h>
+
+namespace sluice::rendezvous {
+namespace {
+
+void mustHold(std::string_view bytes) {
+  if (const auto list = decodeList(bytes); list.isOk() && encodeList(*list) != bytes) std::abort();
+  if (const auto agreement = Agreement::decode(bytes); agreement.isOk()) {
+    const auto again = Agreement::decode(agreement->encode());
+    if (!again.isOk() || again->hash() != agreement->hash()) std::abort();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::rendezvous
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice::rendezvous;
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  mustHold(bytes);
+  if (const auto message = decode(bytes); message.isOk()) {
+    if (message->key.size() > kLargestKeyBytes || encode(*message) != bytes) std::abort();
+    mustHold(message->value);
+  }
+  return 0;
+}
