@@ -90,13 +90,11 @@ inline constexpr Option kSilenceLimit{
     /*choices=*/{},
     /*secret=*/false,
     /*sameOnAllRanks=*/true};
-inline constexpr Option kSliceElements{"slice-elements",
-                                       Kind::kInteger,
-                                       "50000",
-                                       "Largest number of parameters in one message",
-                                       /*choices=*/{},
-                                       /*secret=*/false,
-                                       /*sameOnAllRanks=*/true};
+inline constexpr Option kSliceElements{
+    "slice-elements",       Kind::kInteger, "50000", "Largest number of parameters in one message",
+    /*choices=*/{},
+    /*secret=*/false,
+    /*sameOnAllRanks=*/true};
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
