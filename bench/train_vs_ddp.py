@@ -49,9 +49,16 @@ class Bench:
         return [sys.executable, str(self.program), "--how", how, *data, "--json", str(out), *more]
 
     def profile(self) -> dict[str, Any]:
-        path = self.folder / "profile.json"
-        command = self.options("plain", self.args.steps, self.folder / "plain.json", "--profile", str(path))
-        subprocess.run(["taskset", "-c", "0", *command], check=True, env=self.variables, stdout=subprocess.DEVNULL)
+        """Of one rank, while as many others compute beside it as in the real job: they share memory, and maybe cores."""
+        path = self.folder / "profile-0.json"
+        ranks = []
+        for rank in range(self.args.workers):
+            words = self.options("plain", self.args.steps, self.folder / "plain.json")
+            words += ["--profile", str(self.folder / f"profile-{rank}.json")]
+            command = ["taskset", "-c", str(rank % (os.cpu_count() or 1)), *words]
+            ranks.append(subprocess.Popen(command, env=self.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (all of them are to be waited for)
+            sys.exit(f"{self.program} has failed; run it by hand to see why")
         return dict(json.loads(path.read_text()))
 
     def train(self, how: str, run: int, bucket_mb: float = 25) -> dict[str, list[float]]:

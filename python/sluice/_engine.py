@@ -127,8 +127,11 @@ class Engine:
             self._settle(slot)
 
     def leave(self) -> None:
-        if self._session is not None:
+        if self._session is None:
+            return
+        try:
             self.open_all()
+        finally:
             session, self._session = self._session, None
             session.leave()
 

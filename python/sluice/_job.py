@@ -17,12 +17,16 @@ from sluice._launch import launch_environment
 Averaged = TypeVar("Averaged", float, Tensor)
 
 
-class Member(Protocol):
-    """What has to end with the job: a model in training."""
+class Ending(Protocol):
+    """What has to end with the job."""
 
     def leave(self) -> None: ...
 
     def abandon(self, why: str) -> None: ...
+
+
+class Member(Ending, Protocol):
+    """A model in training."""
 
     def report(self) -> str: ...
 
@@ -95,15 +99,20 @@ class Job:
             total += part
         return total / self.world_size
 
+    def _endings(self) -> list[Ending]:
+        return [*self.members, self._words]
+
     def leave(self) -> None:
-        for member in self.members:
-            member.leave()
-        self._words.leave()
+        """In good order. Whoever trains on is told by its own session; this rank has done its part."""
+        for member in self._endings():
+            with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
+                member.leave()
+        self.core.close()
 
     def abandon(self, why: str) -> None:
-        for member in self.members:
+        for member in self._endings():
             member.abandon(why)
-        self._words.abandon(why)
+        self.core.close()
 
 
 _job: Job | None = None
@@ -146,7 +155,5 @@ def _end() -> None:
         return
     if _failure is not None:
         job.abandon(_failure)
-        return
-    # Whoever trains on is told by its own session; this rank has done its part.
-    with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
+    else:
         job.leave()

@@ -56,15 +56,36 @@ DType dtypeNamed(const std::string& wanted) {
   throw py::value_error(fmt::format("no dtype '{}'", wanted));
 }
 
+// This process's place in the job, until close(): its thread must have ended before the process's static
+// objects go, and Python alone does not see to that.
+class Membership final {
+ public:
+  explicit Membership(std::unique_ptr<session::Job> job) : job_(std::move(job)) {}
+
+  session::Job& job() const {
+    if (job_ == nullptr) throw std::runtime_error("the job has ended");
+    return *job_;
+  }
+
+  // REQUIRES: every session has left or been abandoned.
+  void close() {
+    const py::gil_scoped_release release;
+    job_.reset();
+  }
+
+ private:
+  std::unique_ptr<session::Job> job_;
+};
+
 // `options` as Config's flags; `environment` as the launcher has set it.
-std::unique_ptr<session::Job> join(const Config::Values& options, const Config::Values& environment) {
+std::unique_ptr<Membership> join(const Config::Values& options, const Config::Values& environment) {
   Config config = valueOrThrow(Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
   const py::gil_scoped_release release;
   auto job = session::Job::join(std::move(config), environment);
   const py::gil_scoped_acquire acquire;
-  return valueOrThrow(std::move(job));
+  return std::make_unique<Membership>(valueOrThrow(std::move(job)));
 }
 
 py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
@@ -78,8 +99,9 @@ using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // na
 // A session, and what is counted about it.
 class Training final {
  public:
-  Training(session::Job& job, const std::string& name, const std::vector<TensorDescription>& tensors)
+  Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors)
       : waits_(tensors.size()) {
+    session::Job& job = member.job();
     session::Request request;
     request.name = name;
     request.observer = &waits_;
@@ -169,23 +191,25 @@ PYBIND11_MODULE(_core, module) {
   module.def("say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
-  py::class_<session::Job>(module, "Job")
+  py::class_<Membership>(module, "Job")
       .def(py::init(&join), py::arg("options"), py::arg("environment"))
-      .def_property_readonly("rank", [](const session::Job& job) { return index(job.rank()); })
-      .def_property_readonly("world_size", &session::Job::worldSize)
-      .def_property_readonly("address", [](const session::Job& job) { return job.address().host(); })
+      .def("close", &Membership::close)
+      .def_property_readonly("rank", [](const Membership& member) { return index(member.job().rank()); })
+      .def_property_readonly("world_size", [](const Membership& member) { return member.job().worldSize(); })
+      .def_property_readonly("address",
+                             [](const Membership& member) { return member.job().address().host(); })
       .def("option",
-           [](const session::Job& job, const std::string& name) {
+           [](const Membership& member, const std::string& name) {
              const base::Option* option = base::findOption(name);
              if (option == nullptr) throw py::key_error(name);
-             return job.config().value(*option).text;
+             return member.job().config().value(*option).text;
            })
-      .def("gather", [](session::Job& job, const std::string& key, const py::bytes& value) {
+      .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
         const std::string own = value;
         std::optional<Result<std::vector<std::string>>> all;
         {
           const py::gil_scoped_release release;
-          all = job.gather(key, own);
+          all = member.job().gather(key, own);
         }
         std::vector<py::bytes> answer;
         for (const auto& one : valueOrThrow(*std::move(all))) answer.emplace_back(one);
@@ -193,7 +217,7 @@ PYBIND11_MODULE(_core, module) {
       });
 
   py::class_<Training>(module, "Session")
-      .def(py::init<session::Job&, const std::string&, const std::vector<TensorDescription>&>(),
+      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::keep_alive<1, 2>())
       .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
            py::arg("bytes"))
