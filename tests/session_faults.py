@@ -101,10 +101,18 @@ class Faults(unittest.TestCase):
         time.sleep(0.4)
         victim = 2
         job.ranks[victim].send_signal(signal.SIGSTOP)
-        stall = re.compile(rf"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.*rank {victim}\b")
+        stall = re.compile(r"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.* rank \d")
         others = [rank for rank in range(RANKS) if rank != victim]
+        # A rank names the servers that it waits for, and such a server names the workers that it lacks.
+        named = re.compile(rf"rank {victim}\b")
+
+        def allSaySo():
+            said = [stall.findall(job.text(rank)) for rank in others]
+            lines = [line for rank in others for line in job.text(rank).splitlines() if stall.search(line)]
+            return all(said) and any(named.search(line.split("slices missing")[1]) for line in lines)
+
         try:
-            job.waitUntil(lambda: all(stall.search(job.text(rank)) for rank in others), 20, "all others say whom they wait for")
+            job.waitUntil(allSaySo, 20, "all others say whom they wait for, and one of them that it is the paused rank")
         finally:
             job.ranks[victim].send_signal(signal.SIGCONT)
         for rank in others:
