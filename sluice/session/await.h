@@ -1,6 +1,7 @@
 // From callbacks on the loop to a thread that waits.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <memory>
@@ -10,6 +11,9 @@
 #include <sluice/base/status.h>
 
 namespace sluice::session {
+
+// For a wait whose end is somebody else's: training takes its time, a lost rank ends it by name.
+inline constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
 
 // Runs `start` on the loop with a completion, and waits until that has been called. The operation has an end
 // of its own (a timeout, a lost peer); so has the wait. REQUIRES: not on the loop.

@@ -17,7 +17,6 @@ namespace {
 
 // How long rank 0 stays for the others' last words.
 constexpr auto kLastWords = std::chrono::seconds(5);
-constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
 
 bool wasLaunched(const Config::Values& environment) {
   constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};

@@ -7,6 +7,7 @@
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/session/agreement.h>
+#include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/strategy/algorithms.h>
 
@@ -137,7 +138,6 @@ bool Session::isWorker() const {
 Status Session::leave() {
   // A lost rank ends the wait by name; a rank that only serves has no other measure of how long training
   // takes.
-  constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
