@@ -54,7 +54,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   // A payload that nobody else keeps is kept here until the ranks are gone.
   void send(uint32_t from, uint32_t to, std::vector<std::byte>&& payload, Lane lane = Lane::kBulk,
             Message message = {}, Done then = nullptr) {
-    send(from, to, std::as_const(kept_.emplace_back(std::move(payload))), lane, message, std::move(then));
+    send(from, to, keep(std::move(payload)), lane, message, std::move(then));
   }
   static Message numbered(uint64_t step) {
     Message message;
@@ -88,6 +88,11 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   // Many more bytes than sockets, pipes and queues of an engine may hold, so that not all can be under way.
   static constexpr size_t kFloodMessages = 64;
   static constexpr size_t kFloodBytes = size_t{4} << 20;
+  // For what may still be on its way when a test ends.
+  const std::vector<std::byte>& keep(std::vector<std::byte> payload) {
+    return kept_.emplace_back(std::move(payload));
+  }
+
   void flood(uint32_t from, uint32_t to, Lane lane = Lane::kBulk) {
     if (flood_.empty()) flood_ = pattern(kFloodBytes);
     for (size_t i = 0; i < kFloodMessages; ++i) send(from, to, flood_, lane, numbered(i));
@@ -503,7 +508,7 @@ TEST_P(FabricContract, LaterHoldsOnlyItsLane) {
   };
   start(2);
   flood(0, 1, Lane::kBulk);
-  const auto payload = pattern(100);
+  const auto& payload = keep(pattern(100));
   for (uint64_t i = 0; i < 20; ++i) {
     send(0, 1, payload, Lane::kUrgent, numbered(i));
     send(0, 1, payload, Lane::kControl, numbered(i));
@@ -519,8 +524,7 @@ TEST_P(FabricContract, LaterHoldsOnlyItsRank) {
   };
   start(3);
   flood(0, 2);
-  const auto payload = pattern(100'000);
-  for (uint64_t i = 0; i < 20; ++i) send(1, 2, payload, Lane::kBulk, numbered(i));
+  for (uint64_t i = 0; i < 20; ++i) send(1, 2, pattern(100'000), Lane::kBulk, numbered(i));
   ASSERT_TRUE(receiver(2).waitLanded(20));
   EXPECT_EQ(stepsSeen(2, 1, Lane::kBulk), firstNumbers(20));
 }
