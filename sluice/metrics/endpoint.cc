@@ -1,6 +1,7 @@
 #include <sluice/metrics/endpoint.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -35,26 +36,38 @@ class Sources final : public prometheus::Collectable {
   base::Guarded<std::vector<Source*>> all_;
 };
 
+// The web server's library begins and ends for the whole process, and has no lock of its own for that.
+base::Mutex& libraryMutex() {
+  static base::Mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 class Endpoint::Server final {
  public:
-  Server(const std::string& address, uint16_t port)
-      : address_(address),
-        exposer_({"listening_ports", fmt::format("{}:{}", address, port), "num_threads", "1",
-                  "request_timeout_ms", "5000"}) {
-    exposer_.RegisterCollectable(sources_);
+  Server(const std::string& address, uint16_t port) : address_(address) {
+    const base::Lock lock(libraryMutex());
+    exposer_.emplace(std::vector<std::string>{"listening_ports", fmt::format("{}:{}", address, port),
+                                              "num_threads", "1", "request_timeout_ms", "5000"});
+    exposer_->RegisterCollectable(sources_);
   }
+  ~Server() {
+    const base::Lock lock(libraryMutex());
+    exposer_.reset();
+  }
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
 
   Sources& sources() { return *sources_; }
   std::string url() const {
-    return fmt::format("http://{}:{}/metrics", address_, exposer_.GetListeningPorts().at(0));
+    return fmt::format("http://{}:{}/metrics", address_, exposer_->GetListeningPorts().at(0));
   }
 
  private:
   const std::string address_;
   const std::shared_ptr<Sources> sources_ = std::make_shared<Sources>();
-  prometheus::Exposer exposer_;  // goes first: it asks the sources
+  std::optional<prometheus::Exposer> exposer_;  // goes first: it asks the sources
 };
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uint16_t port) {
