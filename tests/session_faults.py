@@ -107,9 +107,8 @@ class Faults(unittest.TestCase):
         named = re.compile(rf"rank {victim}\b")
 
         def allSaySo():
-            said = [stall.findall(job.text(rank)) for rank in others]
-            lines = [line for rank in others for line in job.text(rank).splitlines() if stall.search(line)]
-            return all(said) and any(named.search(line.split("slices missing")[1]) for line in lines)
+            said = [[line for line in job.text(rank).splitlines() if stall.search(line)] for rank in others]
+            return all(said) and any(named.search(line.split("slices missing")[1]) for lines in said for line in lines)
 
         try:
             job.waitUntil(allSaySo, 20, "all others say whom they wait for, and one of them that it is the paused rank")

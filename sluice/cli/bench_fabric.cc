@@ -2,7 +2,6 @@
 // on the same links. sluice bench fabric-rank: what it starts on each host.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include <sluice/bench/fabric_rank.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/interruption.h>
+#include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
 
 namespace sluice::cli {
@@ -26,17 +26,6 @@ struct FabricFlags {
   double seconds = 2;
   int rounds = 20;
 };
-
-Status writeJson(const std::string& path, const bench::FabricFigures& figures) {
-  const std::string text = nlohmann::ordered_json::array({bench::toJson(figures)}).dump(1) + "\n";
-  if (path == "-") {
-    fmt::print("{}", text);
-    return base::ok();
-  }
-  std::ofstream file(path);
-  file << text << std::flush;
-  return file ? base::ok() : base::fromErrno("write " + path);
-}
 
 Result<int> run(bench::FabricCase which, const FabricFlags& flags, const Config& config) {
   const int least = which == bench::FabricCase::kAllToAll ? 3 : 2;
@@ -70,7 +59,9 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const Config&
   SLUICE_ASSIGN_OR_RETURN(const auto lab, lab::TemporaryLab::up(layout));
   SLUICE_ASSIGN_OR_RETURN(const auto figures, bench::benchFabric(**lab, options));
   if (flags.json != "-") fmt::print("{}\n", bench::toText(figures));
-  if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, figures));
+  if (!flags.json.empty()) {
+    SLUICE_RETURN_IF_ERROR(writeJson(flags.json, nlohmann::ordered_json::array({bench::toJson(figures)})));
+  }
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/cli/interruption.h>
+#include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
 
@@ -70,17 +71,10 @@ Table tableOf(const std::vector<bench::Figures>& rows) {
   return table;
 }
 
-Status writeJson(const std::string& path, const std::vector<bench::Figures>& rows) {
+nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& row : rows) list.push_back(bench::toJson(row));
-  const std::string text = list.dump(1) + "\n";
-  if (path == "-") {
-    fmt::print("{}", text);
-    return base::ok();
-  }
-  std::ofstream file(path);
-  file << text << std::flush;
-  return file ? base::ok() : base::fromErrno("write " + path);
+  return list;
 }
 
 // Ends early where it could not be written in the end, after all the runs.
@@ -207,7 +201,7 @@ Result<int> runBench(const BenchFlags& flags, const Config& config, const std::v
       "are real\n");
   for (const BenchCase& which : cases) SLUICE_RETURN_IF_ERROR(bench.run(which));
   if (flags.json != "-") fmt::print("{}", tableOf(bench.rows()).toText());
-  if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, bench.rows()));
+  if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, jsonOf(bench.rows())));
   return 0;
 }
 
