@@ -16,8 +16,13 @@ struct Option {
   std::string_view help;          // one line
   std::string_view choices = {};  // for kChoice: "fifo|priority"
   bool secret = false;            // true iff the value must never be shown or logged
-  bool sameOnAllRanks = false;    // true iff ranks with different values cannot work together
+  bool mustAgree = false;         // true iff ranks with different values cannot work together
 };
+
+constexpr Option sameOnAllRanks(Option option) {
+  option.mustAgree = true;
+  return option;
+}
 
 std::string environmentName(const Option& option);  // "stall-after" -> "SLUICE_STALL_AFTER"
 std::string_view kindName(Kind kind);               // "duration", for help and tables

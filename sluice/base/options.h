@@ -14,29 +14,18 @@ namespace sluice::base {
 
 // Add an option here and in kAll in options.cc.
 namespace option {
-inline constexpr Option kAlgorithm{"algorithm",
-                                   Kind::kText,
-                                   "sluice",
-                                   "How ranks are kept in step ('sluice algorithms' lists them)",
-                                   /*choices=*/{},
-                                   /*secret=*/false,
-                                   /*sameOnAllRanks=*/true};
+inline constexpr Option kAlgorithm = sameOnAllRanks(
+    {"algorithm", Kind::kText, "sluice", "How ranks are kept in step ('sluice algorithms' lists them)"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{
     "debug", Kind::kText, "",
     "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed)"};
-inline constexpr Option kEncrypt{
-    "encrypt",        Kind::kChoice,
-    "auto",           "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no",
-    "auto|on|off",
-    /*secret=*/false, /*sameOnAllRanks=*/true};
-inline constexpr Option kFabric{"fabric",
-                                Kind::kChoice,
-                                "tcp",
-                                "What moves the bytes: tcp, or ucx for RDMA and shared memory",
-                                "tcp|ucx",
-                                /*secret=*/false,
-                                /*sameOnAllRanks=*/true};
+inline constexpr Option kEncrypt = sameOnAllRanks(
+    {"encrypt", Kind::kChoice, "auto",
+     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"});
+inline constexpr Option kFabric =
+    sameOnAllRanks({"fabric", Kind::kChoice, "tcp",
+                    "What moves the bytes: tcp, or ucx for RDMA and shared memory", "tcp|ucx"});
 inline constexpr Option kIface{"iface", Kind::kText, "",
                                "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
                                "instead of the one that leads to rank 0"};
@@ -45,13 +34,9 @@ inline constexpr Option kCredit{
     "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
 // This and silence-limit are the two halves of one promise: who speaks more rarely than another expects is
 // given up.
-inline constexpr Option kHeartbeatInterval{"heartbeat-interval",
-                                           Kind::kDuration,
-                                           "250ms",
-                                           "How often a rank tells those it talks with that it lives",
-                                           /*choices=*/{},
-                                           /*secret=*/false,
-                                           /*sameOnAllRanks=*/true};
+inline constexpr Option kHeartbeatInterval =
+    sameOnAllRanks({"heartbeat-interval", Kind::kDuration, "250ms",
+                    "How often a rank tells those it talks with that it lives"});
 inline constexpr Option kInsecure{
     "insecure", Kind::kSwitch, "off",
     "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};
@@ -74,27 +59,17 @@ inline constexpr Option kMetricsPort{
 // seconds which ranks are missing.
 inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",
                                            "How long to wait at the start until every rank is here"};
-inline constexpr Option kServers{"servers",
-                                 Kind::kText,
-                                 "all",
-                                 "Where parameters are summed and updated: all, K (the first K ranks) or "
-                                 "dedicated:K (the last K do nothing else)",
-                                 /*choices=*/{},
-                                 /*secret=*/false,
-                                 /*sameOnAllRanks=*/true};
-inline constexpr Option kSilenceLimit{
-    "silence-limit",
-    Kind::kDuration,
-    "1900ms",
-    "Give up on a rank that has not been heard for this long: longer than any pause that a rank survives",
-    /*choices=*/{},
-    /*secret=*/false,
-    /*sameOnAllRanks=*/true};
-inline constexpr Option kSliceElements{
-    "slice-elements",       Kind::kInteger, "50000", "Largest number of parameters in one message",
-    /*choices=*/{},
-    /*secret=*/false,
-    /*sameOnAllRanks=*/true};
+inline constexpr Option kServers =
+    sameOnAllRanks({"servers", Kind::kText, "all",
+                    "Where parameters are summed and updated: all, K (the first K ranks) or "
+                    "dedicated:K (the last K do nothing else)"});
+inline constexpr Option kSilenceLimit = sameOnAllRanks(
+    {"silence-limit", Kind::kDuration, "1900ms",
+     "Give up on a rank that has not been heard for this long: longer than any pause that a rank survives"});
+inline constexpr Option kSliceElements =
+    sameOnAllRanks({"slice-elements", Kind::kInteger, "0",
+                    "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
+                    "sluice, else 50000)"});
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
@@ -107,14 +82,9 @@ inline constexpr Option kTraceEvents{
 inline constexpr Option kTrustedNetwork{
     "trusted-network", Kind::kSwitch, "off",
     "Only this job's hosts can reach each other, so that the UCX engine may start (docs/fabric.md says why)"};
-inline constexpr Option kUcxTransports{
-    "ucx-transports",
-    Kind::kText,
-    "tcp",
-    "What the UCX engine may use, as UCX_TLS takes it: tcp, or rc,ud,tcp, or sm,tcp",
-    /*choices=*/{},
-    /*secret=*/false,
-    /*sameOnAllRanks=*/true};
+inline constexpr Option kUcxTransports =
+    sameOnAllRanks({"ucx-transports", Kind::kText, "tcp",
+                    "What the UCX engine may use, as UCX_TLS takes it: tcp, or rc,ud,tcp, or sm,tcp"});
 inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
                                      "Give up a step that has not ended by then"};
 }  // namespace option

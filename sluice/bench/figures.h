@@ -44,8 +44,8 @@ struct Setting {
   std::string fabric{};
   std::string encrypt{};
   std::string servers{};
-  int64_t sliceElements = 0;
-  int iterations = 0;  // counted per run
+  uint64_t sliceElements = 0;  // of one message, at most, with this strategy
+  int iterations = 0;          // counted per run
 };
 
 // One strategy in one setting, over all its runs.

@@ -86,6 +86,13 @@ std::string traceDirectoryFor(const Config& config, const std::string& strategy,
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
+Result<uint64_t> sliceElementsOf(std::string_view strategy, const Config& config) {
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::findAlgorithm(strategy));
+  plan::PlanSpec spec;
+  SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
+  return spec.slicing.sliceElements;
+}
+
 }  // namespace
 
 Result<uint32_t> worldFor(uint32_t workers, const Config& config) {
@@ -124,19 +131,18 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   const plan::WireCost wire{
       .start = 0,
       .perByte = modelsOverBusiestLink(roles) * 8 / static_cast<double>(arena.goodput().bitsPerSecond)};
-  const Setting setting{.profile = options.profile,
-                        .workers = workers,
-                        .ratio = options.ratio,
-                        .computeSeconds = task.computeSeconds,
-                        .boundSeconds = plan::p3Bound(layers, wire),
-                        .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
-                        .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
-                        .congestionControl = arena.congestionControl(),
-                        .fabric = options.config.text(option::kFabric),
-                        .encrypt = options.config.text(option::kEncrypt),
-                        .servers = options.config.text(option::kServers),
-                        .sliceElements = options.config.integer(option::kSliceElements),
-                        .iterations = options.iterations};
+  Setting setting{.profile = options.profile,
+                  .workers = workers,
+                  .ratio = options.ratio,
+                  .computeSeconds = task.computeSeconds,
+                  .boundSeconds = plan::p3Bound(layers, wire),
+                  .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
+                  .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
+                  .congestionControl = arena.congestionControl(),
+                  .fabric = options.config.text(option::kFabric),
+                  .encrypt = options.config.text(option::kEncrypt),
+                  .servers = options.config.text(option::kServers),
+                  .iterations = options.iterations};
   // Ten times what it should take, and a minute for all ranks to meet.
   const Duration limit = std::chrono::minutes(1) +
                          base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
@@ -156,6 +162,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   }
   std::vector<Figures> rows;
   for (size_t s = 0; s < options.strategies.size(); ++s) {
+    SLUICE_ASSIGN_OR_RETURN(setting.sliceElements, sliceElementsOf(options.strategies[s], options.config));
     rows.push_back(summarise(setting, options.strategies[s], runs[s]));
   }
   compareWithKvstore(rows);

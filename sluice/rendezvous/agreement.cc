@@ -13,7 +13,7 @@ Agreement::Agreement(const Config& config, uint32_t worldSize) {
   add("sluice version", SLUICE_VERSION);
   add("world size", std::to_string(worldSize));
   for (const base::Option* option : base::allOptions()) {
-    if (option->sameOnAllRanks) add(std::string(option->name), config.value(*option).text);
+    if (option->mustAgree) add(std::string(option->name), config.value(*option).text);
   }
 }
 

@@ -1,20 +1,17 @@
 // Priority-based parameter propagation as published: slices dealt to the servers in turn, the layer that the
 // next forward pass needs first goes first, and results are sent back at once. One window over all
 // destinations bounds what is with the network.
-#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/parameter_server.h>
 
 namespace sluice::strategy {
 namespace {
 
-// In slices: fewer leave the link idle between them, more makeP3 urgent slices wait.
+// In slices: fewer leave the link idle between them, more make urgent slices wait.
 constexpr uint64_t kWindowSlices = 4;
 
 Status chooseP3(const Config& config, plan::PlanSpec& spec) {
-  spec.slicing.placement = plan::Placement::kRoundRobin;
-  spec.slicing.sliceElements = config.integer(option::kSliceElements);
-  return base::ok();
+  return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeP3(const Rooms& rooms) {

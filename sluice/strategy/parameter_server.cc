@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/options.h>
 #include <sluice/plan/order.h>
 #include <sluice/shard/shard.h>
 #include <sluice/strategy/outbox.h>
@@ -340,6 +341,14 @@ std::string ParameterServer::describeWait(TensorId tensor) const {
 }
 
 }  // namespace
+
+Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,
+                    plan::PlanSpec& spec) {
+  const auto wanted = static_cast<uint64_t>(config.integer(option::kSliceElements));
+  spec.slicing.placement = placement;
+  spec.slicing.sliceElements = wanted == 0 ? preferred : wanted;
+  return base::ok();
+}
 
 Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style) {
   SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,

@@ -23,6 +23,12 @@ struct ServerStyle {
   queue::EgressOptions egress;
 };
 
+inline constexpr uint64_t kPublishedSlice = 50'000;  // what P3's authors found best
+
+// Slices of `preferred` parameters, unless the user wants others.
+Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,
+                    plan::PlanSpec& spec);
+
 Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style);
 
 }  // namespace sluice::strategy

@@ -1,6 +1,5 @@
 // P3 without its priorities: small slices dealt to the servers in turn, first come first served, results sent
 // back at once. Shows what slicing alone buys.
-#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/parameter_server.h>
 
@@ -8,9 +7,7 @@ namespace sluice::strategy {
 namespace {
 
 Status chooseSlicing(const Config& config, plan::PlanSpec& spec) {
-  spec.slicing.placement = plan::Placement::kRoundRobin;
-  spec.slicing.sliceElements = config.integer(option::kSliceElements);
-  return base::ok();
+  return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeSlicing(const Rooms& rooms) {

@@ -8,10 +8,11 @@
 namespace sluice::strategy {
 namespace {
 
+// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+constexpr uint64_t kSlice = 12'500;
+
 Status chooseSluice(const Config& config, plan::PlanSpec& spec) {
-  spec.slicing.placement = plan::Placement::kSharded;
-  spec.slicing.sliceElements = config.integer(option::kSliceElements);
-  return base::ok();
+  return chooseSlices(config, plan::Placement::kSharded, kSlice, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
