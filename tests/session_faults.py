@@ -10,6 +10,7 @@ import os
 import random
 import re
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -33,6 +34,14 @@ class Faults(unittest.TestCase):
         cls.profile = writeProfile(Path(folder.name) / "model.json", [20_000, 500_000, 1_000, 300_000, 7, 400_000])
         cls.lab = Lab(PROGRAM, RANKS, "300mbit")
         cls.addClassCleanup(cls.lab.__exit__)
+        cls.noticed = {kind: [] for kind in NOTICED}
+
+    @classmethod
+    def tearDownClass(cls):
+        for kind, seconds in cls.noticed.items():
+            if seconds:
+                print(f"{kind}: the others' waits ended after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s "
+                      f"({len(seconds)} waits)")
 
     def begin(self, number, **variables):
         job = Job(self.lab, task(self.profile), port=29500 + number, **variables)
@@ -48,13 +57,13 @@ class Faults(unittest.TestCase):
         at, line = errors[0]
         self.assertRegex(line, rf"waiting for 'layer\d' of step \d+: .*rank {victim}\b", job.allText())
         self.assertLess(at - since, within, job.allText())
+        return at - since
 
     def expectEnd(self, job, victim, since, kind):
         others = [rank for rank in range(RANKS) if rank != victim]
         codes = job.waitForEnd(others, 30)
         self.assertTrue(all(code in (1, 4) for code in codes.values()), f"{codes}\n{job.allText()}")  # an error, not a crash
-        for rank in others:
-            self.assertNamed(job, rank, victim, since, NOTICED[kind])
+        self.noticed[kind] += [self.assertNamed(job, rank, victim, since, NOTICED[kind]) for rank in others]
 
     def testARankThatIsKilled(self):
         for number in range(TIMES):

@@ -35,6 +35,7 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const Config&
                               "{} (needs root)",
                               least));
   }
+  SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   bench::FabricBenchOptions options{.which = which,
                                     .fabric = config.text(option::kFabric),
                                     .encrypt = config.text(option::kEncrypt),

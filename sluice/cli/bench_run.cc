@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -75,13 +74,6 @@ nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& row : rows) list.push_back(bench::toJson(row));
   return list;
-}
-
-// Ends early where it could not be written in the end, after all the runs.
-Status checkWritable(const std::string& path) {
-  if (path.empty() || path == "-") return base::ok();
-  const std::ofstream file(path, std::ios::app);
-  return file ? base::ok() : base::fromErrno("write " + path);
 }
 
 class Bench final {

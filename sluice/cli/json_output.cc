@@ -7,6 +7,12 @@
 
 namespace sluice::cli {
 
+Status checkWritable(const std::string& path) {
+  if (path.empty() || path == "-") return base::ok();
+  const std::ofstream file(path, std::ios::app);
+  return file ? base::ok() : base::fromErrno("write " + path);
+}
+
 Status writeJson(const std::string& path, const nlohmann::ordered_json& document) {
   const std::string text = document.dump(1) + "\n";
   if (path == "-") {

@@ -23,6 +23,24 @@ class Joining : public testing::Test {
     return {.master = {master}, .key = key_, .rank = Rank{rank}, .agreement = Agreement(Config(), worldSize)};
   }
 
+  // A world of three in which rank 1 waits for the others.
+  struct OneWaiting final {
+    OneWaiting(Joining& test, Duration refusalGrace)
+        : server([&] {
+            ServerOptions options = test.serverOptions(3);
+            options.refusalGrace = refusalGrace;
+            return options;
+          }()),
+          one(test.ranks_.loop(), test.rankOptions(1, server.address(), 3)) {
+      EXPECT_EQ(one.join().get(), base::ok());
+      gathering = one.gather("start", "one", 60s);
+    }
+
+    TestServer server;
+    TestRank one;
+    decltype(one.gather("", "", {})) gathering;
+  };
+
   const secret::JobKey key_ = secret::JobKey::random();
   base::LoopThread ranks_{"ranks"};
 };
@@ -62,55 +80,42 @@ TEST_F(Joining, DifferentSettingsAreNamedToTheRank) {
 }
 
 TEST_F(Joining, ARankThatIsRefusedForItsSettingsEndsTheWaitOfTheOthers) {
-  ServerOptions options = serverOptions(3);
-  options.refusalGrace = 10ms;
-  TestServer server(options);
-  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
-  ASSERT_EQ(one.join().get(), base::ok());
-  auto gathering = one.gather("start", "one", 60s);
-  TestRank two(ranks_.loop(), rankOptions(2, server.address(), 4));
+  OneWaiting world(*this, 10ms);
+  TestRank two(ranks_.loop(), rankOptions(2, world.server.address(), 4));
   ASSERT_EQ(two.join().get().code(), Code::kRefused);
-  ASSERT_EQ(gathering.wait_for(20s), std::future_status::ready);
-  const auto got = gathering.get();
+  ASSERT_EQ(world.gathering.wait_for(20s), std::future_status::ready);
+  const auto got = world.gathering.get();
   EXPECT_EQ(got.status().code(), Code::kRefused);
   EXPECT_EQ(got.status().message(),
             "rank 2 was refused while the others wait for it at 'start': rank 2 must be started like rank 0: "
             "world size is 4 on rank 2 but 3 on rank 0");
   // Whoever comes later hears it at once.
-  EXPECT_EQ(one.gather("start", "one", 60s).get().status().code(), Code::kRefused);
+  EXPECT_EQ(world.one.gather("start", "one", 60s).get().status().code(), Code::kRefused);
 }
 
 TEST_F(Joining, ARefusedRankThatComesBackInTimeEndsNothing) {
-  ServerOptions options = serverOptions(3);
-  options.refusalGrace = 1500ms;  // longer than the second between two looks, so that one falls in between
-  TestServer server(options);
-  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
-  ASSERT_EQ(one.join().get(), base::ok());
-  auto gathering = one.gather("start", "one", 60s);
-  ASSERT_EQ(TestRank(ranks_.loop(), rankOptions(2, server.address(), 4)).join().get().code(), Code::kRefused);
-  TestRank two(ranks_.loop(), rankOptions(2, server.address(), 3));
+  // Longer than the second between two looks, so that one falls in between
+  OneWaiting world(*this, 1500ms);
+  ASSERT_EQ(TestRank(ranks_.loop(), rankOptions(2, world.server.address(), 4)).join().get().code(),
+            Code::kRefused);
+  TestRank two(ranks_.loop(), rankOptions(2, world.server.address(), 3));
   ASSERT_EQ(two.join().get(), base::ok());
-  EXPECT_EQ(gathering.wait_for(3s), std::future_status::timeout);
+  EXPECT_EQ(world.gathering.wait_for(3s), std::future_status::timeout);
 }
 
 // Two of one rank, a rank that this world does not have, and a leftover of another job whose rank is here
 // already: none is missing, so none may end what the others do.
 TEST_F(Joining, StraysThatAreRefusedEndNothing) {
-  ServerOptions options = serverOptions(3);
-  options.refusalGrace = 0s;
-  TestServer server(options);
-  TestRank one(ranks_.loop(), rankOptions(1, server.address(), 3));
-  ASSERT_EQ(one.join().get(), base::ok());
-  auto gathering = one.gather("start", "one", 60s);
+  OneWaiting world(*this, 0s);
   struct Stray {
     uint32_t rank;
     uint32_t worldSize;
   };
   for (const Stray stray : {Stray{1, 3}, Stray{0, 3}, Stray{1, 4}, Stray{0, 4}, Stray{3, 4}}) {
-    TestRank second(ranks_.loop(), rankOptions(stray.rank, server.address(), stray.worldSize));
+    TestRank second(ranks_.loop(), rankOptions(stray.rank, world.server.address(), stray.worldSize));
     EXPECT_EQ(second.join().get().code(), Code::kRefused) << stray.rank << " of " << stray.worldSize;
   }
-  EXPECT_EQ(gathering.wait_for(2500ms), std::future_status::timeout);
+  EXPECT_EQ(world.gathering.wait_for(2500ms), std::future_status::timeout);
 }
 
 TEST_F(Joining, ARankBeyondTheWorldIsRefused) {
