@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS] [TARGET]: builds the fuzz targets with clang and runs each (or TARGET: header_raw,
-# header_sealed, rendezvous_message) for SECONDS (60). What is found is left as build/fuzz/crash-*; what is new
-# and worth keeping goes to build/fuzz/found/TARGET, and is merged into the committed corpus by hand.
-# FUZZ_ARGS is handed to libFuzzer, as in FUZZ_ARGS=-runs=100000000 scripts/fuzz.sh 0
+# fuzz.sh [SECONDS] [TARGET...]: builds the fuzz targets with clang and runs them (all, or of header_raw,
+# header_sealed, rendezvous_message those named) side by side for SECONDS (60; 0: no limit). What is found is left as
+# build/fuzz/crash-*; what is new and worth keeping goes to build/fuzz/found/TARGET, and is merged into the committed
+# corpus by hand. FUZZ_ARGS is handed to libFuzzer, as in FUZZ_ARGS=-runs=100000000 scripts/fuzz.sh 0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
-targets=${2:-header_raw header_sealed rendezvous_message}
+targets=("${@:2}")
+((${#targets[@]})) || targets=(header_raw header_sealed rendezvous_message)
+
 cmake --preset fuzz >/dev/null
-for target in $targets; do
-  cmake --build --preset fuzz --target "fuzz_$target"
+cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}"
+declare -A running
+for target in "${targets[@]}"; do
   case $target in
     header_*) longest=72 ;;  # a header is no longer
     *) longest=1024 ;;
@@ -17,5 +20,14 @@ for target in $targets; do
   mkdir -p "build/fuzz/found/$target"
   # shellcheck disable=SC2086
   build/fuzz/bin/fuzz_"$target" -max_len="$longest" -max_total_time="$seconds" -print_final_stats=1 \
-    -artifact_prefix=build/fuzz/ ${FUZZ_ARGS:-} "build/fuzz/found/$target" "fuzz/corpus/$target"
+    -artifact_prefix=build/fuzz/ ${FUZZ_ARGS:-} "build/fuzz/found/$target" "fuzz/corpus/$target" \
+    >"build/fuzz/$target.log" 2>&1 &
+  running[$target]=$!
 done
+failed=0
+for target in "${targets[@]}"; do
+  wait "${running[$target]}" || failed=1
+  tail -n 12 "build/fuzz/$target.log"
+  echo "fuzz_$target: $(grep -a number_of_executed_units "build/fuzz/$target.log" || echo 'stopped early')"
+done
+exit "$failed"

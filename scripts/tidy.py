@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs clang-tidy-19 (.clang-tidy, with clang's own warnings and -Wthread-safety) on our source files.
 
-  scripts/tidy.py [--build build/dev] [FOLDER...]      e.g. scripts/tidy.py sluice/base
+  scripts/tidy.py [--build build/dev] [--tests] [FOLDER...]      e.g. scripts/tidy.py sluice/base
+
+Tests, which take as long as all the rest, only with --tests.
 
 Most of the time on one file goes into the headers it includes. So the files of a folder are looked at together,
 as one file that includes them all. Only "no findings" is believed of such a group: otherwise (two files
@@ -33,6 +35,10 @@ def flagsOf(entry):
     command = shlex.split(entry["command"])
     following = [f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"]
     return tuple(f for f in command if f.startswith(("-I", "-D", "-std", "-W")) and f != "-Winvalid-pch") + tuple(following)
+
+
+def isTest(file):
+    return file.endswith("_test.cc") or file.startswith(f"{ROOT}/tests/")
 
 
 class Checker:
@@ -88,6 +94,7 @@ def groups(entries):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/dev", help="build directory with compile_commands.json")
+    parser.add_argument("--tests", action="store_true", help="also *_test.cc and what else is in tests/")
     parser.add_argument("folders", nargs="*", help="only files below these")
     args = parser.parse_args()
     build = (ROOT / args.build).resolve()
@@ -96,7 +103,8 @@ def main():
     checker = Checker(cache)
     only = tuple(str((ROOT / f).resolve()) + "/" for f in args.folders) or (str(ROOT) + "/",)
     entries = {e["file"]: e for e in json.loads((build / "compile_commands.json").read_text())
-               if e["file"].startswith(only) and not e["file"].startswith(str(build))}
+               if e["file"].startswith(only) and not e["file"].startswith(str(build))
+               and (args.tests or not isTest(e["file"]))}
     faulty = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(lambda group: checker.findings(*group), groups(entries.values())):
