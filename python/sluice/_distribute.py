@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sluice import _model, _optimizer
+from sluice import _model, _optimizer, _server
 from sluice._engine import DTYPES, Engine
 from sluice._job import Job, current
 from sluice._optimizer import GatedOptimizer
@@ -22,7 +22,13 @@ Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
 
 @overload
 def distribute(
-    model: Model, optimizer: Optimizer | Factory, *, broadcast_buffers: bool = ..., per_tensor: bool = ..., **options: Any
+    model: Model,
+    optimizer: Optimizer | Factory,
+    *,
+    broadcast_buffers: bool = ...,
+    per_tensor: bool = ...,
+    server_optimizer: bool = ...,
+    **options: Any,
 ) -> tuple[Model, GatedOptimizer]: ...
 
 
@@ -33,6 +39,7 @@ def distribute(
     *,
     broadcast_buffers: bool = ...,
     per_tensor: bool = ...,
+    server_optimizer: bool = ...,
     **options: Any,
 ) -> tuple[Model, list[GatedOptimizer]]: ...
 
@@ -43,6 +50,7 @@ def distribute(
     *,
     broadcast_buffers: bool = True,
     per_tensor: bool = False,
+    server_optimizer: bool = False,
     **options: Any,
 ) -> tuple[Model, GatedOptimizer] | tuple[Model, list[GatedOptimizer]]:
     """Trains `model` together with the other ranks of the job. Every rank calls it, with the same model.
@@ -52,6 +60,7 @@ def distribute(
         parameters, buffers and optimizer state are everybody's from here on.
     broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with DistributedDataParallel.
     per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may be taken in parts.
+    server_optimizer: SGD, Adam or AdamW runs on the servers, and its state is spread over the ranks instead of being on each.
     options: every option of docs/configuration.md, with underscores: algorithm="sluice", slice_elements=50_000.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
@@ -62,13 +71,16 @@ def distribute(
     else:
         optimizers = list(optimizer)
     _refuse(model, job)
+    if server_optimizer:
+        _server.refuse(model, optimizers)
     name = job.new_name(type(model).__name__)
-    _agree(job, name, _describe(model, optimizers))
+    _agree(job, name, [*_describe(model, optimizers), f"server_optimizer={server_optimizer}"])
     _start_alike(job, model, optimizers)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)
     _model.dress(model, engine)
-    gated = [_optimizer.dress(one, engine, per_tensor) for one in optimizers]
+    on_servers = server_optimizer and job.world_size > 1
+    gated = [_optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers) for one in optimizers]
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 

@@ -16,6 +16,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -29,10 +30,28 @@ from sluice._pending import PendingGradient
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
 
 
+# So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever a loop does only at its
+# beginning meets nothing new.
+_AS_DDP = 2
+_NO_MEAN_HERE = (
+    "with server_optimizer=True the mean gradient is on the servers only, and cannot be looked at, clipped or unscaled; leave "
+    "server_optimizer=True away"
+)
+
+
 class Updater(Protocol):
     """An optimizer that has frozen a step, and applies it gate by gate."""
 
     def apply(self, gate: Gate) -> None: ...
+
+
+class ServerUpdate(Protocol):
+    """The servers' optimizer, if they have one."""
+
+    @property
+    def spec(self) -> str: ...
+
+    def memory(self, elements: int, world_size: int) -> str: ...
 
 
 class Slot:
@@ -48,6 +67,7 @@ class Slot:
         self.is_travelling = False
         self.is_empty = False  # true iff no rank had a gradient in the last round
         self.round = -1  # the last one it took part in
+        self.parameter_version = 0  # with a server's optimizer: as the servers know it
 
 
 class Gate:
@@ -66,6 +86,7 @@ class Engine:
         self.model = model
         self.name = name
         self.updaters: list[Updater] = []
+        self.server: ServerUpdate | None = None
         self.synchronises = True  # false inside no_sync()
         self.is_closed = False  # true iff any gate is
         self.debug_gates = debug_gates
@@ -79,6 +100,9 @@ class Engine:
         self._round = 0
         self._round_is_open = False
         self._round_has_gradients = False
+        self._was_touched = False  # true iff somebody looked at a gradient on its way
+        self._is_undecided = False  # gradients are at the servers, and step() has not been called
+        self._undecided_round = -1  # whose they are
         self._plans = 0
         self._session: _core.Session | None = None
         self._observer: Observer | None = None
@@ -123,6 +147,8 @@ class Engine:
 
     def synchronize(self) -> None:
         """The mean gradients are in place afterwards."""
+        if self._is_undecided:
+            raise RuntimeError(_NO_MEAN_HERE)
         for slot in self._slots:
             self._settle(slot)
 
@@ -131,6 +157,7 @@ class Engine:
             return
         try:
             self.open_all()
+            self.drop()
         finally:
             session, self._session = self._session, None
             session.leave()
@@ -146,16 +173,25 @@ class Engine:
             return f"'{self.name}' has not begun"
         seconds = time.perf_counter() - self._began
         sent, received = self._session.bytes_moved
+        rounds = max(1, self.rounds - 1)  # the first came before this
+        waited, travelled = self._seconds_waited, self._session.seconds_on_the_way
+        compute = (seconds - waited) / rounds
+        wire = travelled / rounds
         lines = [
             f"'{self.name}' on rank {self.job.rank} of {self.job.world_size}: "
-            f"{self.rounds} rounds of gradients in {seconds:.1f} s",
-            f"  waited for parameters  {self._seconds_waited:8.2f} s  {100 * self._seconds_waited / seconds:5.1f} %",
-            f"  everything else        {seconds - self._seconds_waited:8.2f} s",
-            f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB",
+            f"{self.rounds} rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
+            f"  waited for parameters  {waited:8.2f} s  {100 * waited / seconds:5.1f} %",
+            f"  computed               {seconds - waited:8.2f} s",
+            f"  gradients on their way {travelled:8.2f} s  {100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden "
+            "behind computing",
+            f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, {8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s "
+            "while on their way",
+            f"  no schedule takes less than {1e3 * compute:.0f} ms, its computing; {1e3 * max(compute, wire):.0f} ms if the "
+            "network cannot be faster than it was",
         ]
-        waits = zip(self._session.waited, self._slots, strict=True)
-        for waited, slot in sorted(waits, key=lambda wait: -wait[0])[:5]:
-            lines.append(f"  {slot.name:40} {waited:8.2f} s")
+        waits_by_layer = zip(self._session.waited, self._slots, strict=True)
+        for one, slot in sorted(waits_by_layer, key=lambda wait: -wait[0])[:5]:
+            lines.append(f"  {slot.name:40} {one:8.2f} s")
         return "\n".join(lines)
 
     # Called by optimizers.
@@ -173,6 +209,26 @@ class Engine:
         self._seconds_waited += time.perf_counter() - begun
         for updater in self.updaters:
             updater.apply(gate)
+
+    def undecided(self) -> list[Slot]:
+        """With a server's optimizer: what the next step() is for."""
+        return [slot for slot in self._slots if slot.is_travelling] if self._is_undecided else []
+
+    def decide(self, values: list[float]) -> None:
+        """step() was called: the servers may use what they have."""
+        assert self._session is not None
+        self._is_undecided = False
+        self._session.update(values)
+
+    def drop(self) -> None:
+        """It never was: every rank's gradients are its own again."""
+        if not self._is_undecided:
+            return
+        assert self._session is not None
+        self._is_undecided = False
+        self._session.drop()
+        for slot in self._slots:
+            self._settle(slot)
 
     def guard(self, slot: Slot, gradient: Tensor) -> PendingGradient:
         """What to show in place of a gradient that is still needed as it is."""
@@ -225,7 +281,14 @@ class Engine:
             self._hooks.append(module.register_forward_pre_hook(self._before_module, prepend=True))
 
         tensors = [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in self._slots]
-        self._session = _core.Session(self.job.core, f"{self.name}.{self._plans}", tensors)
+        name = f"{self.name}.{self._plans}"
+        if self.server is None:
+            self._session = _core.Session(self.job.core, name, tensors)
+        else:
+            places = [slot.parameter.data_ptr() for slot in self._slots]
+            self._session = _core.Session(self.job.core, name, tensors, self.server.spec, places)
+            for slot in self._slots:
+                slot.parameter_version = slot.parameter._version
         self._plans += 1
         if self.job.rank == 0:
             self._say_hello()
@@ -234,11 +297,15 @@ class Engine:
         assert self._session is not None
         size = sum(slot.parameter.numel() * slot.parameter.element_size() for slot in self._slots)
         elements = sum(slot.parameter.numel() for slot in self._slots)
-        _core.say(
-            f"'{self.name}' trains with {self.job.option('algorithm')} on {self.job.world_size} ranks over "
-            f"{self.job.core.address}: {elements} parameters, {size / 1e6:.1f} MB in {self._session.slices} slices; "
+        where = f"{self.job.core.address} ({_describe_interface(self.job.core.interface)})"
+        text = (
+            f"'{self.name}' trains with {self.job.option('algorithm')} on {self.job.world_size} ranks over {where}: "
+            f"{elements} parameters, {size / 1e6:.1f} MB in {self._session.slices} slices; "
             f"about {size / 1e6:.1f} MB more for sums on each rank"
         )
+        if self.server is not None:
+            text += "; " + self.server.memory(elements, self.job.world_size)
+        _core.say(text)
 
     # Forward: parameters leave.
 
@@ -278,6 +345,8 @@ class Engine:
 
     def _start_over(self) -> None:
         """Another set of parameters is trained from here on: on all ranks, since all run the same program."""
+        if self.server is not None:
+            raise RuntimeError("with server_optimizer=True no parameter can be frozen or unfrozen once training has begun")
         self.open_all()
         self.synchronize()
         self.leave()
@@ -303,6 +372,12 @@ class Engine:
                 "a reference that sluice does not see. Read it as an attribute of its module, or call "
                 "optimizer.synchronize() after step()"
             )
+        if self.server is not None:
+            if not self._round_is_open or self._undecided_round != self._round:
+                self.drop()  # a second backward before step(): the servers get the sum of both
+            if isinstance(slot.parameter.grad, PendingGradient):
+                slot.parameter.grad = slot.gradient
+            return
         # A second backward before step(): it adds to the mean of the first.
         self._settle(slot)
 
@@ -322,7 +397,17 @@ class Engine:
         slot.version = gradient._version
         slot.is_travelling = True
         slot.parameter.grad = self.guard(slot, gradient)
-        self._session.gradient_ready(slot.index, gradient.data_ptr(), gradient.numel() * gradient.element_size())
+        result = gradient
+        if self.server is not None:
+            result = slot.parameter
+            self._is_undecided, self._undecided_round = True, self._round
+            if slot.parameter._version != slot.parameter_version:
+                raise RuntimeError(
+                    f"'{slot.name}' was changed outside of step(), and the servers do not know; with server_optimizer=True "
+                    "load parameters before sluice.distribute()"
+                )
+        size = gradient.numel() * gradient.element_size()
+        self._session.gradient_ready(slot.index, gradient.data_ptr(), result.data_ptr(), size)
 
     def _backward_ends(self) -> None:
         """Every rank takes part with every parameter in every round, so that nobody waits for what never comes."""
@@ -339,11 +424,21 @@ class Engine:
                 continue
             if slot.gate.is_closed:  # not read in this step
                 self.open(slot.gate)
-            self._settle(slot)
+            if self.server is None:
+                self._settle(slot)
+            elif isinstance(slot.parameter.grad, PendingGradient):
+                slot.parameter.grad = slot.gradient
             if slot.parameter.grad is not None:
                 self._hand_over(slot)
                 continue
             slot.round = self._round
+            if self.server is not None:
+                self._is_undecided, self._undecided_round = True, self._round
+                slot.is_travelling = True
+                slot.gradient = None
+                size = slot.parameter.numel() * slot.parameter.element_size()
+                self._session.gradient_absent(slot.index, slot.parameter.data_ptr(), size)
+                continue
             slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
             slot.version = slot.gradient._version
             slot.is_travelling = True
@@ -351,22 +446,27 @@ class Engine:
             self._session.gradient_absent(
                 slot.index, slot.gradient.data_ptr(), slot.gradient.numel() * slot.gradient.element_size()
             )
-        if is_first:
+        if self.rounds <= _AS_DDP and self.server is None:
             self.synchronize()
+        if is_first:
             self._began = time.perf_counter()
 
     def _settle(self, slot: Slot) -> None:
         """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody has changed that."""
         if not slot.is_travelling:
             return
-        assert self._session is not None and slot.gradient is not None
+        assert self._session is not None
         slot.is_empty = not self._session.wait(slot.index)
         slot.is_travelling = False
+        if slot.gradient is None:  # a server's optimizer, and this rank had none
+            return
         if slot.gradient._version != slot.version:
             raise RuntimeError(
                 f"the gradient of '{slot.name}' was changed while its mean was on the way; call "
                 "optimizer.synchronize() before you touch it"
             )
+        if self.server is not None:
+            return
         if slot.is_empty:
             slot.gradient.zero_()  # for whoever still holds it
         if isinstance(slot.parameter.grad, PendingGradient) and not slot.gate.is_closed:
@@ -374,10 +474,28 @@ class Engine:
 
     def _arrived(self, slot: Slot, gradient: Tensor) -> Tensor:
         """Somebody touches a gradient that is guarded: what waits for it comes first."""
+        if self.server is not None:
+            raise RuntimeError(_NO_MEAN_HERE)
+        if slot.is_travelling and not slot.gate.is_closed and not self._was_touched:
+            self._was_touched = True
+            if self.job.rank == 0:
+                _core.say(
+                    f"the gradients of '{self.name}' are looked at between backward() and step(), as in clipping: every step "
+                    "waits for their means there, and only the optimizer is left for the next forward pass"
+                )
         if slot.gate.is_closed:
             self.open(slot.gate)
         self._settle(slot)
         return gradient
+
+
+def _describe_interface(name: str) -> str:
+    """With the rate that its driver says; virtual ones say none, or one that means nothing."""
+    try:
+        rate = int(Path(f"/sys/class/net/{name}/speed").read_text())
+    except (OSError, ValueError):
+        rate = -1
+    return f"{name}, {rate} Mbit/s" if rate > 0 else f"{name}, rate unknown"
 
 
 def _sendable(slot: Slot) -> Tensor:

@@ -53,7 +53,8 @@ class GatedModule(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A plain module: it is not trained together with anybody."""
         self._sluice.open_all()
-        self._sluice.synchronize()
+        if self._sluice.server is None:
+            self._sluice.synchronize()
         with _undressed(self):
             return copy.deepcopy(self, memo)
 

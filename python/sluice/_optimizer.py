@@ -15,6 +15,7 @@ from torch.optim import optimizer as torch_optimizer
 from sluice import _core
 from sluice._engine import Engine, Gate, Slot
 from sluice._pending import PendingGradient
+from sluice._server import ServerStep
 
 # Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself: a step in parts gives
 # the same bits as a step at once.
@@ -113,11 +114,13 @@ class LateStep:
 class GatedOptimizer(torch.optim.Optimizer):
     """Mixed into the optimizer's class."""
 
-    _late: LateStep
+    _late: LateStep | ServerStep
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         late = self._late
         self._opt_called = True  # what schedulers look at
+        if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
+            raise RuntimeError("with server_optimizer=True step() takes no closure and has no hooks; leave it away for them")
         if closure is not None:
             return self._whole_step(_averaged(closure, late.engine))
         if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
@@ -161,11 +164,11 @@ class GatedOptimizer(torch.optim.Optimizer):
         return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
 
 
-def dress(optimizer: torch.optim.Optimizer, engine: Engine, per_tensor: bool) -> GatedOptimizer:
+def dress(optimizer: torch.optim.Optimizer, engine: Engine, *, per_tensor: bool, on_servers: bool) -> GatedOptimizer:
     kind = type(optimizer)
     if issubclass(kind, GatedOptimizer):
         raise ValueError(f"{kind.__name__} is distributed already")
-    late = LateStep(engine, optimizer, per_tensor)
+    late = ServerStep(engine, optimizer) if on_servers else LateStep(engine, optimizer, per_tensor)
     # A scheduler that came first has put its own wrapper here.
     optimizer.__dict__.pop("step", None)
     names = {"_late": late, "__module__": kind.__module__, "__qualname__": kind.__qualname__}

@@ -83,7 +83,7 @@ std::unique_ptr<Membership> join(const Config::Values& options, const Config::Va
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
   const py::gil_scoped_release release;
-  auto job = session::Job::join(std::move(config), environment);
+  auto job = session::Job::join(std::move(config), environment, checkSignals);
   const py::gil_scoped_acquire acquire;
   return std::make_unique<Membership>(valueOrThrow(std::move(job)));
 }
@@ -99,15 +99,23 @@ using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // na
 // A session, and what is counted about it.
 class Training final {
  public:
-  Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors)
+  // `update` with the addresses of the parameters, or "mean-gradient" with none.
+  Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors,
+           const std::string& update, const std::vector<uintptr_t>& parameters)
       : waits_(tensors.size()) {
     session::Job& job = member.job();
     session::Request request;
     request.name = name;
     request.observer = &waits_;
     request.interruption = checkSignals;
+    request.update = update;
+    request.updatesWaitForWord = !parameters.empty();
     for (const auto& [tensor, elements, dtype] : tensors)
       request.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+    for (size_t t = 0; t < parameters.size(); ++t) {
+      const auto memory = memoryAt(parameters[t], request.model.tensors.at(t).bytes());
+      request.memory.push_back({memory, memory});  // every gradient brings its own
+    }
     std::optional<Result<std::unique_ptr<session::Session>>> opened;
     {
       const py::gil_scoped_release release;
@@ -116,9 +124,8 @@ class Training final {
     session_ = valueOrThrow(*std::move(opened));
   }
 
-  void gradientReady(uint32_t tensor, uintptr_t address, size_t bytes) {
-    const auto memory = memoryAt(address, bytes);
-    session_->gradientReady(TensorId{tensor}, {memory, memory});
+  void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
+    session_->gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)});
   }
   void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
     session_->gradientAbsent(TensorId{tensor}, memoryAt(address, bytes));
@@ -137,6 +144,8 @@ class Training final {
     }
     return !session_->isEmpty(id);
   }
+  void update(const std::vector<double>& values) { throwIfError(session_->update(values)); }
+  void drop() { session_->drop(); }
   bool isReady(uint32_t tensor) const { return session_->isReady(TensorId{tensor}); }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
@@ -168,6 +177,7 @@ class Training final {
   std::string plan() const { return session_->plan().toString(); }
   size_t slices() const { return session_->plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
+  double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
     const auto counters = session_->counters();
     return {counters.bytesSent, counters.bytesReceived};
@@ -198,6 +208,8 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("world_size", [](const Membership& member) { return member.job().worldSize(); })
       .def_property_readonly("address",
                              [](const Membership& member) { return member.job().address().host(); })
+      .def_property_readonly("interface",
+                             [](const Membership& member) { return member.job().interfaceName(); })
       .def("option",
            [](const Membership& member, const std::string& name) {
              const base::Option* option = base::findOption(name);
@@ -217,10 +229,14 @@ PYBIND11_MODULE(_core, module) {
       });
 
   py::class_<Training>(module, "Session")
-      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&>(),
-           py::arg("job"), py::arg("name"), py::arg("tensors"), py::keep_alive<1, 2>())
+      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
+                    const std::string&, const std::vector<uintptr_t>&>(),
+           py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
+           py::arg("parameters") = std::vector<uintptr_t>(), py::keep_alive<1, 2>())
       .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
-           py::arg("bytes"))
+           py::arg("result"), py::arg("bytes"))
+      .def("update", &Training::update, py::arg("values"))
+      .def("drop", &Training::drop)
       .def("gradient_absent", &Training::gradientAbsent, py::arg("tensor"), py::arg("address"),
            py::arg("bytes"))
       .def("wait", &Training::wait, py::arg("tensor"))
@@ -231,6 +247,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("plan", &Training::plan)
       .def_property_readonly("slices", &Training::slices)
       .def_property_readonly("waited", &Training::waited)
+      .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
       .def_property_readonly("bytes_moved", &Training::bytesMoved);
 }
 

@@ -4,6 +4,21 @@
 
 namespace sluice::pytorch {
 
+void WaitTimes::onStage(const plan::StageEvent& event) {
+  if (event.stage != plan::Stage::kReady && event.stage != plan::Stage::kApplied) return;
+  const base::Lock lock(mutex_);
+  if (event.stage == plan::Stage::kReady) {
+    if (slicesOnTheWay_++ == 0) leftAt_ = event.at;
+  } else if (--slicesOnTheWay_ == 0) {
+    onTheWay_ += event.at - leftAt_;
+  }
+}
+
+double WaitTimes::secondsOnTheWay() const {
+  const base::Lock lock(mutex_);
+  return base::seconds(onTheWay_);
+}
+
 void WaitTimes::onWait(const plan::WaitEvent& event) {
   const base::Lock lock(mutex_);
   waited_.at(index(event.tensor)) += event.to - event.from;

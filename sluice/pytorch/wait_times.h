@@ -1,5 +1,5 @@
-// How long the training thread stood before closed gates, by tensor: what sluice.report() prints.
-// Thread-safe.
+// How long the training thread stood before closed gates, by tensor, and how long anything was on its way:
+// what sluice.report() prints. Thread-safe.
 #pragma once
 
 #include <vector>
@@ -13,13 +13,17 @@ class WaitTimes final : public plan::StageObserver {
  public:
   explicit WaitTimes(size_t tensors) : waited_(tensors) {}
 
-  void onStage(const plan::StageEvent& /*event*/) override {}
+  void onStage(const plan::StageEvent& event) override;
   void onWait(const plan::WaitEvent& event) override;
 
   std::vector<double> seconds() const;  // by TensorId, since the start
+  double secondsOnTheWay() const;       // of which any slice was handed over, and its result not here
 
  private:
   mutable base::Mutex mutex_;
+  int64_t slicesOnTheWay_ SLUICE_GUARDED_BY(mutex_) = 0;
+  TimePoint leftAt_ SLUICE_GUARDED_BY(mutex_);  // the first of them
+  Duration onTheWay_ SLUICE_GUARDED_BY(mutex_){};
   std::vector<Duration> waited_ SLUICE_GUARDED_BY(mutex_);
 };
 

@@ -43,13 +43,15 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const Config& config, uin
 
 }  // namespace
 
-Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& environment) {
+Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& environment,
+                                       Interruption interruption) {
   rendezvous::Launch launch;
   if (wasLaunched(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
   }
   SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
-  std::unique_ptr<Job> job(new Job(std::move(config), std::move(launch), std::move(key)));
+  std::unique_ptr<Job> job(
+      new Job(std::move(config), std::move(launch), std::move(key), std::move(interruption)));
   SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
   if (job->worldSize() == 1) return job;
 
@@ -65,23 +67,34 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   });
   SLUICE_RETURN_IF_ERROR(started);
   const auto everybody = await<std::vector<std::string>>(
-      job->loop(), [&](auto got) { job->rendezvous_->join("", std::move(got)); });
+      job->loop(), [&](auto got) { job->rendezvous_->join("", std::move(got)); }, job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
+  job->hasMet_ = true;
   return job;
 }
 
-Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key)
-    : config_(std::move(config)), launch_(std::move(launch)), key_(std::move(key)), thread_("sluice") {}
+Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption)
+    : config_(std::move(config)),
+      launch_(std::move(launch)),
+      key_(std::move(key)),
+      interruption_(std::move(interruption)),
+      thread_("sluice") {}
 
 Job::~Job() {
   if (rendezvous_ == nullptr) return;
-  (void)await<bool>(
-      loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
+  if (hasMet_) {
+    (void)await<bool>(
+        loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
+  }
   fabric::runAndWait(loop(), [this] { rendezvous_.reset(); });
 }
 
 Address Job::address() const {
   return rendezvous_ == nullptr ? Address::loopback(0) : rendezvous_->interface().address;
+}
+
+std::string Job::interfaceName() const {
+  return rendezvous_ == nullptr ? "lo" : rendezvous_->interface().name;
 }
 
 Result<std::vector<std::string>> Job::gather(const std::string& key, const std::string& value) {
@@ -92,7 +105,8 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
                                              Duration atMost) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   return await<std::vector<std::string>>(
-      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); });
+      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
+      interruption_);
 }
 
 Status Job::set(const std::string& key, const std::string& value) {
@@ -110,9 +124,12 @@ void Job::whenSet(const std::string& key, std::function<void(const std::string&)
 }
 
 Result<std::string> Job::get(const std::string& key) {
-  return await<std::string>(loop(), [&](auto got) {
-    rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout), std::move(got));
-  });
+  return await<std::string>(
+      loop(),
+      [&](auto got) {
+        rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout), std::move(got));
+      },
+      interruption_);
 }
 
 }  // namespace sluice::session

@@ -14,6 +14,7 @@
 #include <sluice/plan/ids.h>
 #include <sluice/rendezvous/rendezvous.h>
 #include <sluice/secret/job_key.h>
+#include <sluice/session/await.h>
 
 namespace sluice::session {
 
@@ -21,7 +22,10 @@ class Job final {
  public:
   // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment` says;
   // without any launcher the job is this one process. Returns when everybody is here, or why not.
-  static Result<std::unique_ptr<Job>> join(Config config, const Config::Values& environment);
+  // `interruption` is asked while a thread waits for other ranks, here and later, so that Ctrl-C ends the
+  // wait.
+  static Result<std::unique_ptr<Job>> join(Config config, const Config::Values& environment,
+                                           Interruption interruption = {});
   ~Job();
 
   Rank rank() const { return launch_.rank; }
@@ -35,6 +39,7 @@ class Job final {
 
   // The address, without a port, at which the others reach this rank; loopback in a job of one.
   Address address() const;
+  std::string interfaceName() const;  // of that address
 
   // Brings `value` and returns what every rank brought under this key, in rank order. Every rank calls it.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value, Duration atMost);
@@ -48,11 +53,13 @@ class Job final {
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
 
  private:
-  Job(Config config, rendezvous::Launch launch, secret::JobKey key);
+  Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption);
 
   const Config config_;
   const rendezvous::Launch launch_;
   const secret::JobKey key_;
+  const Interruption interruption_;
+  bool hasMet_ = false;  // true iff everybody was here once
   std::unique_ptr<metrics::Endpoint> metrics_;
   base::LoopThread thread_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one

@@ -77,6 +77,11 @@ Status checkMemory(const Request& request, const plan::Plan& plan, shard::Publis
 Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   SLUICE_ASSIGN_OR_RETURN(auto update, shard::parseOptimizerSpec(request.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(request, update, job));
+  if (request.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
+    return Status(
+        Code::kInvalidArgument,
+        "updates that wait for step() need a worker beside every server; use servers=all or servers=K");
+  }
   SLUICE_RETURN_IF_ERROR(checkMemory(request, plan, update.optimizer->publishes(), job.rank()));
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, request.name, job));
   if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
@@ -93,7 +98,7 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   if (session->tracing_) session->observers_.add(session->tracing_->observer());
   Training training{std::move(plan), std::move(update),
                     isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
-                    std::move(request.interruption)};
+                    std::move(request.interruption), request.updatesWaitForWord};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),

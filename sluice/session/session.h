@@ -32,6 +32,8 @@ struct Request {
   std::string update = "mean-gradient";  // what servers do with the mean: shard/optimizer_spec.h
   std::string name = "model";            // tells several sessions of one job apart
   plan::StageObserver* observer = nullptr;
+  // True: what servers do with a step waits for the training thread's update() or drop().
+  bool updatesWaitForWord = false;
   std::function<Status()> interruption{};  // asked while a thread waits, so that Ctrl-C ends a wait
 };
 
@@ -56,6 +58,8 @@ class Session final {
   Status setHyperparameters(std::vector<double> values) {
     return trainer_->setHyperparameters(std::move(values));
   }
+  Status update(std::vector<double> values) { return trainer_->update(std::move(values)); }
+  void drop() { trainer_->drop(); }
   Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A

@@ -95,7 +95,8 @@ Status Trainer::makeStrategy(std::span<const std::span<const std::byte>> firstPa
                                                       .update = training_.update,
                                                       .parameters = firstParameters,
                                                       .config = config_,
-                                                      .observer = observer_}));
+                                                      .observer = observer_,
+                                                      .updatesWaitForWord = training_.updatesWaitForWord}));
   resumeHeldBack();
   return base::ok();
 }
@@ -147,6 +148,24 @@ Status Trainer::setHyperparameters(std::vector<double> values) {
       gates_.fail(status);
   });
   return base::ok();
+}
+
+Status Trainer::update(std::vector<double> values) {
+  SLUICE_RETURN_IF_ERROR(checkValues(*training_.update.optimizer, values));
+  const Step step{gates_.stepsBegun() - 1};
+  fabric_->loop().post([this, values = std::move(values), step] {
+    Status status = strategy_->setHyperparameters(values, step);
+    if (status.isOk()) status = strategy_->decide(strategy::Decision::kUpdate);
+    if (!status.isOk()) gates_.fail(status);
+  });
+  return base::ok();
+}
+
+void Trainer::drop() {
+  fabric_->loop().post([this] {
+    const Status status = strategy_->decide(strategy::Decision::kDrop);
+    if (!status.isOk()) gates_.fail(status);
+  });
 }
 
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {

@@ -28,6 +28,7 @@ struct Training {
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
   std::vector<strategy::TensorMemory> memory;
   std::function<Status()> interruption{};  // see gate::WaitOptions
+  bool updatesWaitForWord = false;         // see strategy::Rooms
 };
 
 class Trainer final : public fabric::Receiver {
@@ -66,6 +67,12 @@ class Trainer final : public fabric::Receiver {
   // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
   // Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
+
+  // Where updates wait for a word: every gradient of this step has been handed over. They become an update
+  // with these hyperparameters, or nothing (wait() then finds every tensor empty). Every worker says the
+  // same.
+  Status update(std::vector<double> values);
+  void drop();
 
   // As gate::Gates. For news of other ranks that come from outside the fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }

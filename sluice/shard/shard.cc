@@ -109,12 +109,22 @@ Result<bool> Shard::contribute(SliceId slice, Rank from, Step step, std::span<co
   return add(slice, from, part);
 }
 
+uint64_t Shard::bytesOf(SliceId slice) const {
+  return index(slice) < served_.size() && served_[index(slice)] ? served(slice).home.size() : 0;
+}
+
 Result<bool> Shard::contributeNothing(SliceId slice, Rank from, Step step) {
-  const size_t bytes = index(slice) < served_.size() && served_[index(slice)] ? served(slice).home.size() : 0;
+  const uint64_t bytes = bytesOf(slice);
   SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytes));
   if (zeros_.empty()) zeros_.resize(accumulator_.size());  // never smaller than a slice; never resized again
   ++served(slice).empty;
   return add(slice, from, std::span(zeros_).first(bytes));
+}
+
+Result<bool> Shard::contributeVeto(SliceId slice, Rank from, Step step) {
+  SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytesOf(slice)));
+  served(slice).isVetoed = true;
+  return add(slice, from, {});
 }
 
 bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
@@ -131,11 +141,12 @@ bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
 }
 
 void Shard::finish(const plan::Slice& slice, Served& here) {
-  here.lastWasEmpty = here.empty == here.parts.size();
+  here.lastWasEmpty = here.isVetoed || here.empty == here.parts.size();
   if (!here.lastWasEmpty) update(slice, here);
   std::ranges::fill(here.states, PartState::kMissing);
   here.arrived = 0;
   here.empty = 0;
+  here.isVetoed = false;
   here.step = next(here.step);
 }
 

@@ -53,8 +53,11 @@ class Shard final {
   // The worker has no gradient for this step: its part counts as zeros, and takes no bytes.
   Result<bool> contributeNothing(SliceId slice, Rank from, Step step);
 
-  // True iff no worker had a gradient in the slice's last finished step: then nothing was updated, and there
-  // is no result to publish.
+  // The worker wants nothing to come of this step: once every part is in, nothing is updated.
+  Result<bool> contributeVeto(SliceId slice, Rank from, Step step);
+
+  // True iff no worker had a gradient in the slice's last finished step, or one had a veto: then nothing was
+  // updated, and there is no result to publish.
   bool isEmpty(SliceId slice) const { return served(slice).lastWasEmpty; }
 
   // The updated parameters, or the mean gradient. Stays until the last part of the next step arrives.
@@ -71,6 +74,7 @@ class Shard final {
     Step step{0};          // being collected
     uint32_t arrived = 0;  // parts that are here
     uint32_t empty = 0;    // of these, parts of workers without a gradient
+    bool isVetoed = false;
     bool lastWasEmpty = false;
     std::vector<PartState> states;  // by worker position, like the next two
     std::vector<std::span<const std::byte>> parts;
@@ -83,6 +87,7 @@ class Shard final {
         plan::StageObserver* observer);
 
   Status check(SliceId slice, Rank from, Step step, uint64_t bytes) const;
+  uint64_t bytesOf(SliceId slice) const;  // 0 if it is not served here
   bool add(SliceId slice, Rank from, std::span<const std::byte> part);
   void finish(const plan::Slice& slice, Served& served);
   void update(const plan::Slice& slice, Served& served);

@@ -70,6 +70,25 @@ TEST(Shard, SumsInRankOrderWhateverTheOrderOfArrival) {
   }
 }
 
+TEST(Shard, AVetoedStepChangesNothing) {
+  const plan::Plan plan = makePlan(2, DType::kF32, 2, 2);
+  const auto shard = makeShard(plan, Rank{0}, "sgd:lr=1");
+  const std::array<float, 2> start{10, 20};
+  const std::array<float, 2> ones{1, 1};
+  shard->setParameters(SliceId{0}, std::as_bytes(std::span(start)));
+  EXPECT_FALSE(bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{0}, std::as_bytes(std::span(ones))));
+  EXPECT_TRUE(shard->contributeVeto(SliceId{0}, Rank{0}, Step{0}).value());
+  EXPECT_TRUE(shard->isEmpty(SliceId{0}));
+  EXPECT_TRUE(std::ranges::equal(shard->result(SliceId{0}), std::as_bytes(std::span(start))));
+
+  EXPECT_FALSE(shard->contributeVeto(SliceId{0}, Rank{1}, Step{0}).isOk());  // that step is over
+  EXPECT_FALSE(bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{1}, std::as_bytes(std::span(ones))));
+  EXPECT_TRUE(bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{1}, std::as_bytes(std::span(ones))));
+  EXPECT_FALSE(shard->isEmpty(SliceId{0}));
+  const std::array<float, 2> after{9, 19};
+  EXPECT_TRUE(std::ranges::equal(shard->result(SliceId{0}), std::as_bytes(std::span(after))));
+}
+
 TEST(Shard, UpdatesTheParametersItWasGiven) {
   const plan::Plan plan = makePlan(2, DType::kF32, 2, 2);
   const auto shard = makeShard(plan, Rank{0}, "sgd:lr=0.5");

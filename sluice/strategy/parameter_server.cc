@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -66,10 +67,11 @@ class ParameterServer final : public Strategy {
     if (header.stage != Stage::kPublish) return refuse(header, "no stage that travels");
     if (has(header.flags, kNotify)) return landNotice(slice, from, header);
     if (has(header.flags, kPull)) return landPull(slice, from, header);
-    return landResult(slice, from, header);
+    return landResult(slice, from, lane, header);
   }
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
+  Status decide(Decision decision) override;
 
   std::string describeWait(TensorId tensor) const override;
 
@@ -86,16 +88,28 @@ class ParameterServer final : public Strategy {
     Step step{};
   };
 
+  // What this rank's worker has for a slice that this rank serves.
+  enum class Own : uint8_t { kGradient, kNothing, kVeto };
+  struct Held {
+    SliceId slice{};
+    Step step{};
+    Own own{};
+  };
+
   // The worker's side.
   void expectResult(TensorId tensor, Step step) {
     const auto slices = rooms_.plan.slicesOf(tensor);
     slicesLeft_[index(tensor)] = slices.size();
+    if (rooms_.updatesWaitForWord) undecided_ = step;
     for (const Slice& slice : slices) slices_[index(slice.id)] = {SliceState::kAwaited, step};
   }
   void push(const Slice& slice, Step step);
+  void contributeOwn(const Slice& slice, Step step, Own own);
+  void takeOwn(const Slice& slice, Step step, Own own);
+  void takeDecided();
   void pushNothing(const Slice& slice, Step step);
   Result<Landing> landNotice(const Slice& slice, Rank from, const wire::Header& header);
-  Result<Landing> landResult(const Slice& slice, Rank from, const wire::Header& header);
+  Result<Landing> landResult(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
   Status expectFrom(const Slice& slice, Rank from, const wire::Header& header) const;
   enum class Outcome { kResult, kEmpty };
   void resultIsHere(const Slice& slice, Outcome outcome);
@@ -138,16 +152,16 @@ class ParameterServer final : public Strategy {
   uint32_t valuesSaid_ = 0;          // how often hyperparameters were set
   uint32_t valuesLanding_ = 0;       // messages with hyperparameters whose payload is not here yet
   std::set<fabric::Lane> putOff_;    // pushes of the first worker that wait for them
+  std::optional<Step> undecided_;    // being handed over, or to be decided on
+  std::set<std::pair<Rank, fabric::Lane>> early_;  // results for it that wait
+  std::vector<Held> held_;     // in the order of backward: own parts that wait for decide()
+  std::vector<Held> decided_;  // the same, once decided
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
 
 void ParameterServer::push(const Slice& slice, Step step) {
+  if (slice.server == self_) return contributeOwn(slice, step, Own::kGradient);
   const auto gradient = partOf(rooms_.memory[index(slice.tensor)].gradient, slice);
-  if (slice.server == self_) {
-    const Result<bool> isLast = shard_->contribute(slice.id, self_, step, gradient);
-    SLUICE_CHECK(isLast.isOk(), isLast.status().toString());
-    if (*isLast) answerAll(slice, step);
-    return;
-  }
   outbox_.post({.slice = slice,
                 .stage = Stage::kPush,
                 .step = step,
@@ -158,10 +172,61 @@ void ParameterServer::push(const Slice& slice, Step step) {
 }
 
 void ParameterServer::pushNothing(const Slice& slice, Step step) {
-  if (slice.server != self_) return sendWord(slice, Stage::kPush, step, slice.server, kNoGradient);
-  const Result<bool> isLast = shard_->contributeNothing(slice.id, self_, step);
+  if (slice.server == self_) return contributeOwn(slice, step, Own::kNothing);
+  sendWord(slice, Stage::kPush, step, slice.server, kNoGradient);
+}
+
+// No slice is finished without the part of the worker beside its server. So an update that has to wait for
+// the worker's word waits with that part, while all that has to travel is on its way.
+void ParameterServer::contributeOwn(const Slice& slice, Step step, Own own) {
+  if (rooms_.updatesWaitForWord) {
+    held_.push_back({slice.id, step, own});
+  } else {
+    takeOwn(slice, step, own);
+  }
+}
+
+void ParameterServer::takeOwn(const Slice& slice, Step step, Own own) {
+  const auto isLast = [&]() -> Result<bool> {
+    switch (own) {
+      case Own::kGradient:
+        return shard_->contribute(slice.id, self_, step,
+                                  partOf(rooms_.memory[index(slice.tensor)].gradient, slice));
+      case Own::kNothing: return shard_->contributeNothing(slice.id, self_, step);
+      case Own::kVeto: break;
+    }
+    return shard_->contributeVeto(slice.id, self_, step);
+  }();
   SLUICE_CHECK(isLast.isOk(), isLast.status().toString());
   if (*isLast) answerAll(slice, step);
+}
+
+Status ParameterServer::decide(Decision decision) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  SLUICE_CHECK(rooms_.updatesWaitForWord);
+  undecided_.reset();
+  for (const auto& [from, lane] : std::exchange(early_, {})) rooms_.fabric.resume(from, lane);
+  for (Held held : std::exchange(held_, {})) {
+    if (decision == Decision::kDrop) held.own = Own::kVeto;
+    decided_.push_back(held);
+  }
+  takeDecided();
+  return base::ok();
+}
+
+// A few slices at a time, from what backward made last, which is what forward needs first: their results are
+// on their way while the others are calculated.
+void ParameterServer::takeDecided() {
+  constexpr size_t kAtOnce = 8;
+  for (size_t n = 0; n < kAtOnce && !decided_.empty(); ++n) {
+    const Held held = decided_.back();
+    decided_.pop_back();
+    takeOwn(rooms_.plan.slice(held.slice), held.step, held.own);
+  }
+  if (decided_.empty()) return;
+  rooms_.fabric.loop().post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) takeDecided();
+  });
 }
 
 Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const wire::Header& header) {
@@ -221,9 +286,15 @@ Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const w
   return Landing{{}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
 }
 
-Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, const wire::Header& header) {
+Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, fabric::Lane lane,
+                                            const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
   const bool isEmpty = has(header.flags, kNoGradient);
+  // Another rank's worker was faster. Here no parameter may change yet.
+  if (undecided_ == header.step && !isEmpty) {
+    early_.emplace(from, lane);
+    return Landing::later();
+  }
   if (header.length != (isEmpty ? 0 : rooms_.plan.bytesOf(slice)))
     return refuse(header, "not the slice's length");
   slices_[index(slice.id)].state = SliceState::kLanding;

@@ -20,7 +20,7 @@ class SteppedRank final : public fabric::Receiver {
  public:
   SteppedRank(const plan::Plan& plan, Rank rank, const shard::OptimizerSpec& update,
               std::vector<std::vector<std::byte>> parameters, const Config& config, fabric::LoopbackHub& hub,
-              const Algorithm& algorithm)
+              const Algorithm& algorithm, bool updatesWaitForWord = false)
       : parameters_(std::move(parameters)), isWorker_(plan.roles().isWorker(rank)) {
     std::vector<std::string> names;
     std::vector<std::span<const std::byte>> first;
@@ -43,7 +43,8 @@ class SteppedRank final : public fabric::Receiver {
                            .update = update,
                            .parameters = first,
                            .config = config,
-                           .observer = nullptr})
+                           .observer = nullptr,
+                           .updatesWaitForWord = updatesWaitForWord})
                     .value();
   }
   ~SteppedRank() override {

@@ -42,7 +42,12 @@ struct Rooms {
   std::span<const std::span<const std::byte>> parameters;
   const Config& config;           // for what may differ between ranks: credit
   plan::StageObserver* observer;  // may be null
+  // True iff no update is made before the training thread has said so, by Strategy::decide().
+  bool updatesWaitForWord = false;
 };
+
+// What is to become of a step whose gradients have all been handed over.
+enum class Decision : uint8_t { kUpdate, kDrop };
 
 struct Statistics {
   uint64_t bytesWaiting = 0;    // slices that wait for their turn
@@ -69,6 +74,12 @@ class Strategy {
   // New hyperparameters for the update on servers, from step `from` on, of which no gradient has been handed
   // over yet. Every worker says the same; at a rank that only serves this does nothing.
   virtual Status setHyperparameters(const std::vector<double>& values, Step from) = 0;
+
+  // With Rooms::updatesWaitForWord: all gradients of the last step have been handed over, and every worker
+  // decides the same. Dropped, every gate opens empty.
+  virtual Status decide(Decision /*decision*/) {
+    return {Code::kInvalidArgument, "this algorithm has no servers that could update; use algorithm=sluice"};
+  }
 
   // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;

@@ -228,7 +228,7 @@ class Checkpointed(nn.Module):
 
 
 class Branches(nn.Module):
-    """A layer that is first used in step 30, one that each rank uses now and then, and one that nobody ever does."""
+    """A layer that is first used in step 50, one that each rank uses now and then, and one that nobody ever does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class Branches(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         self.calls += 1
         x = self.first(x.flatten(1))
-        if self.calls > 30:
+        if self.calls > 50:
             x = self.late(x)
         if self.calls % 3 == rank():
             x = self.sometimes(x)
@@ -664,8 +664,10 @@ def test_report(two_ranks: Ranks) -> None:
     for number, text in enumerate(two_ranks.run(run_report)):
         lines = text.splitlines()
         assert f"on rank {number} of 2: 6 rounds of gradients" in lines[0]
-        assert lines[3].startswith("  sent 0.1 MB")
-        assert len(lines) == 4 + 5
+        assert "% hidden behind computing" in lines[3]
+        assert lines[4].startswith("  sent 0.1 MB")
+        assert "no schedule takes less than" in lines[5]
+        assert len(lines) == 6 + 5
 
 
 def run_debug() -> None:
