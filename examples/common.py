@@ -36,6 +36,7 @@ def arguments(description: str, dataset: str, **defaults: float) -> argparse.Nam
     parser.add_argument("--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain")
     parser.add_argument("--report", action="store_true", help="with --how sluice: print where the time went")
     parser.add_argument("--json", type=Path, help="rank 0 writes the times and losses of all iterations here")
+    parser.add_argument("--save", type=Path, help="every rank writes its parameters here, as torch.save does")
     return parser.parse_args()
 
 
@@ -108,6 +109,8 @@ def train(
         profile.save(args.profile)
     if args.report:
         print(sluice.report(), file=sys.stderr)
+    if args.save is not None:
+        torch.save(model.state_dict(), args.save)
     if rank == 0 and args.json is not None:
         seconds = [after - before for before, after in itertools.pairwise(times)]
         args.json.write_text(json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]}))

@@ -1,24 +1,60 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this one, and trains with it.
+# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this one, and trains with it as the README
+# says: one process, torchrun, mpirun, and four hosts of a lab. With SLUICE_DATA=DIR on real images, else on noise in their
+# format. What cannot run here (no mpirun, not root) is said, and skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
 room=$(mktemp -d)
-trap 'rm -rf "$room"' EXIT
+lab=wheel-test-$$
+isUp=no
+end() {
+  [[ $isUp == no ]] || "$room/venv/bin/sluice" lab down --name "$lab"
+  rm -rf "$room"
+}
+trap end EXIT
 
 python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" .
 python3 -m venv --system-site-packages "$room/venv"
 "$room/venv/bin/pip" install --quiet --no-deps "$room"/sluice-*.whl
-cd "$room" # not beside the sources, so that only what was installed is found
-venv/bin/sluice --version
-cat >train.py <<'END'
-import torch, sluice
-model, optimizer = sluice.distribute(torch.nn.Linear(4, 4), lambda ps: torch.optim.SGD(ps, lr=0.1))
-for _ in range(5):
-    optimizer.zero_grad()
-    model(torch.ones(2, 4)).sum().backward()
-    optimizer.step()
-assert sluice.mean(float(model.weight.sum())) == float(model.weight.sum())
-print(f"rank {sluice.rank()} of {sluice.world_size()} has trained")
+cp -r examples "$room/" # not beside the sources, so that only what was installed is found
+cd "$room"
+PATH="$room/venv/bin:$PATH"
+sluice --version
+
+data=${SLUICE_DATA:-$room/data}
+if [[ -z ${SLUICE_DATA:-} ]]; then
+  python - "$data/mnist" <<'END'
+import gzip, os, struct, sys
+os.makedirs(sys.argv[1])
+for part, count in (("train", 600), ("t10k", 100)):
+    with gzip.open(f"{sys.argv[1]}/{part}-images-idx3-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">IIII", 2051, count, 28, 28) + os.urandom(28 * 28 * count))
+    with gzip.open(f"{sys.argv[1]}/{part}-labels-idx1-ubyte.gz", "wb") as file:
+        file.write(struct.pack(">II", 2049, count) + bytes(number % 10 for number in range(count)))
 END
-venv/bin/python train.py
-venv/bin/python -m torch.distributed.run --nproc-per-node 2 train.py
+fi
+train=(examples/mnist_cnn.py --data "$data" --steps "${SLUICE_STEPS:-10}")
+export OMP_NUM_THREADS=1
+
+echo "one process"
+python "${train[@]}"
+echo "torchrun"
+python -m torch.distributed.run --nproc-per-node 2 "${train[@]}"
+if command -v mpirun >/dev/null; then
+  echo "mpirun"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 python "${train[@]}"
+else
+  echo "skipped: there is no mpirun here; apt install openmpi-bin"
+fi
+if [[ $(id -u) == 0 ]]; then
+  echo "four hosts of a lab"
+  sluice lab up --name "$lab" --hosts 4 --rate 1gbit
+  isUp=yes
+  sluice lab run --name "$lab" -- python "${train[@]}"
+else
+  echo "skipped: a lab needs root"
+fi
+echo "sluice profile"
+sluice profile --steps 3 --out "$room/profile.json" "${train[@]}"
+cd "$root" && echo "the wheel has trained everywhere it could"

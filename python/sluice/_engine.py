@@ -506,14 +506,14 @@ def _sendable(slot: Slot) -> Tensor:
         raise RuntimeError(f"'{slot.name}' has a sparse gradient, which sluice cannot average; use sparse=False")
     if gradient.dtype != parameter.dtype:
         raise RuntimeError(f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}")
-    if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or _is_dense(gradient)):
+    if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or is_dense(gradient)):
         return gradient
     copy = torch.empty_like(parameter, requires_grad=False)
     copy.copy_(gradient)
     return copy
 
 
-def _is_dense(tensor: Tensor) -> bool:
+def is_dense(tensor: Tensor) -> bool:
     """True iff its elements fill one piece of memory without holes, in whichever order."""
     expected = 1
     for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]):

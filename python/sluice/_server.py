@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sluice._engine import Engine, Gate
+from sluice import _core
+from sluice._engine import Engine, Gate, is_dense
 from sluice._pending import PendingGradient
 
 # What the servers take of a group's settings, in their order, and what those they do not know must be.
@@ -32,6 +33,10 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
     if {parameter for parameter in optimizer.param_groups[0]["params"] if parameter.requires_grad} != trained:
         raise ValueError("server_optimizer=True takes an optimizer of all trained parameters of the model, and of no other")
+    if not all(is_dense(parameter) for parameter in trained):
+        raise ValueError(
+            "server_optimizer=True takes parameters that each fill one piece of memory; call .contiguous() on them"
+        )
     if optimizer.state:
         raise ValueError(
             "the optimizer has state already, which the servers cannot take over; leave server_optimizer=True away"
@@ -61,6 +66,7 @@ class ServerStep:
         self.engine = engine
         self.kind = type(optimizer)
         self._optimizer = optimizer
+        self._was_said = False
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         engine.server = self
 
@@ -77,6 +83,12 @@ class ServerStep:
         whole = 4 * buffers * elements / 1e6
         name = self.kind.__name__
         return f"{name} runs on the servers: {whole / world_size:.1f} MB of its state on each rank instead of {whole:.1f} MB"
+
+    def say_what_is_missing(self) -> None:
+        """Once, of a checkpoint."""
+        if not self._was_said and self.engine.job.rank == 0:
+            _core.say(f"the state of {self.kind.__name__} is on the servers: its state_dict() holds the settings only")
+        self._was_said = True
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         engine = self.engine

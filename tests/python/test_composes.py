@@ -639,6 +639,51 @@ def test_a_read_that_nobody_saw_is_an_error(two_ranks: Ranks) -> None:
         assert "'secret.weight' got a gradient, but its gate was still closed" in text
 
 
+def run_touched_in_flight() -> tuple[str, bool]:
+    """Somebody changes a gradient behind sluice's back while its mean is on the way: by a reference from before backward."""
+    model, optimizer = sluice.distribute(make_net(), sgd)
+    plain_loop(3)(model, optimizer)
+    optimizer.synchronize()
+    held = model.out.weight.grad
+    assert type(held) is Tensor
+    held.zero_()
+    loss_of(model, *next(batches(1))).backward()  # adds to what `held` is
+    was_pending = type(model.out.weight.grad) is not Tensor
+    held.mul_(2)
+    try:
+        optimizer.synchronize()
+    except RuntimeError as error:
+        model._sluice.synchronize()  # the others still travel
+        return str(error), was_pending
+    return "nothing", was_pending
+
+
+def test_a_gradient_changed_on_its_way_is_an_error(two_ranks: Ranks) -> None:
+    for text, was_pending in two_ranks.run(run_touched_in_flight):
+        assert "the gradient of 'out.weight' was changed while its mean was on the way" in text
+        assert was_pending
+
+
+def run_first_rounds() -> list[bool]:
+    """Whether all mean gradients are in place when backward() returns; and whether looking at them is noticed."""
+    model, optimizer = sluice.distribute(make_net(), sgd)
+    in_place = []
+    for number, (x, y) in enumerate(batches(4)):
+        optimizer.zero_grad()
+        loss_of(model, x, y).backward()
+        in_place.append(not any(slot.is_travelling for slot in model._sluice.slot_of.values()))
+        if number == 3:
+            assert not model._sluice._was_touched
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            assert model._sluice._was_touched or in_place[-1]
+        optimizer.step()
+    return in_place[:2]
+
+
+def test_the_first_rounds_end_as_with_ddp(two_ranks: Ranks) -> None:
+    assert two_ranks.run(run_first_rounds) == [[True, True]] * 2
+
+
 # Small things.
 
 
@@ -712,6 +757,18 @@ def run_refusals() -> list[str]:
             sluice.distribute(model, sgd)
         except ValueError as error:
             texts.append(str(error))
+    once, its = sluice.distribute(nn.Linear(2, 2), sgd)
+    twice: list[Any] = [
+        lambda: sluice.distribute(once, sgd),
+        lambda: sluice.distribute(nn.Linear(2, 2), its),
+        lambda: sluice.distribute(torch.jit.script(nn.Linear(2, 2)), sgd),
+        lambda: sluice.distribute(nn.Linear(2, 2), sgd, algorithm="p3"),
+    ]
+    for act in twice:
+        try:
+            act()
+        except ValueError as error:
+            texts.append(str(error).split(" (")[0])
     own = torch.optim.Adam if rank() else torch.optim.AdamW
     for optimizers in (lambda ps: torch.optim.SGD(ps, lr=0.1 * (rank() + 1)), own):
         try:
@@ -728,6 +785,10 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
             "'weight' is torch.complex64; sluice averages float32, float64, bfloat16 and float16",
             "'weight' is on meta, but sluice trains in the host's memory only so far",
             "'weight' has no shape yet; run the model once before sluice.distribute()",
+            "Linear is distributed already",
+            "SGD is distributed already",
+            "sluice cannot see what a ScriptModule reads; distribute the model before it is scripted",
+            "the job has begun with other options",
         ]
         assert [text for text in texts if "rank" in text] == [
             "the ranks do not train the same thing: on rank 1 parameter 'weight' is (5, 4) torch.float32, strides (4, 1), "

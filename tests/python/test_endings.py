@@ -78,6 +78,33 @@ def test_a_killed_rank_is_named(how: signal.Signals) -> None:
             rank.communicate()
 
 
+@pytest.mark.parametrize("where", ["rendezvous", "barrier"])
+def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
+    """Rank 1 never comes, or comes to everything but the barrier."""
+    port = free_port()
+    script = "import os, time, torch, sluice\n"
+    if where == "barrier":
+        script += "sluice.rank()\nif os.environ['RANK'] == '1': time.sleep(60)\n"
+    script += "print('waits', flush=True)\nsluice.barrier()"
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=environment(rank, 2, port))
+        for rank in range(2 if where == "barrier" else 1)
+    ]  # fmt: skip
+    try:
+        assert ranks[0].stdout is not None and ranks[0].stdout.readline() == "waits\n"
+        time.sleep(0.5)  # into the wait
+        ranks[0].send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, errors = ranks[0].communicate(timeout=30)
+        assert errors.splitlines()[-1] == "KeyboardInterrupt"
+        assert time.monotonic() - begun < 10
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+
 def test_ctrl_c_ends_a_wait() -> None:
     """Rank 0 waits for rank 1, which does nothing for a while."""
     port = free_port()
