@@ -70,7 +70,7 @@ def distribute(
         optimizers = [optimizer(model.parameters())]
     else:
         optimizers = list(optimizer)
-    _refuse(model, job)
+    _refuse(model, optimizers, job)
     if server_optimizer:
         _server.refuse(model, optimizers)
     name = job.new_name(type(model).__name__)
@@ -84,8 +84,12 @@ def distribute(
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 
-def _refuse(model: nn.Module, job: Job) -> None:
-    """What cannot work is said now, and not in the first step."""
+def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
+    """What cannot work is said now, before anything has been changed, and not in the first step."""
+    _model.refuse(model)
+    for optimizer in optimizers:
+        if isinstance(optimizer, GatedOptimizer):
+            raise ValueError(f"{type(optimizer).__name__} is distributed already")
     if job.option("servers").startswith("dedicated"):
         raise ValueError("servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all or servers=K")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:

@@ -78,15 +78,19 @@ class GatedRoot(GatedModule):
         return self._sluice.no_sync()
 
 
-def dress(model: nn.Module, engine: Engine) -> None:
-    classes: dict[tuple[type, type], type] = {}
+def refuse(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
             raise ValueError("sluice cannot see what a ScriptModule reads; distribute the model before it is scripted")
+        if isinstance(module, GatedModule):
+            raise ValueError(f"{type(module).__name__} is distributed already")
+
+
+def dress(model: nn.Module, engine: Engine) -> None:
+    classes: dict[tuple[type, type], type] = {}
+    for module in model.modules():
         mixin = GatedRoot if module is model else GatedModule
         kind = type(module)
-        if issubclass(kind, GatedModule):
-            raise ValueError(f"{kind.__name__} is distributed already")
         if (kind, mixin) not in classes:
             names = {"_sluice": engine, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
             classes[kind, mixin] = type(kind.__name__, (mixin, kind), names)

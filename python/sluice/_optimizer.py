@@ -168,8 +168,6 @@ class GatedOptimizer(torch.optim.Optimizer):
 
 def dress(optimizer: torch.optim.Optimizer, engine: Engine, *, per_tensor: bool, on_servers: bool) -> GatedOptimizer:
     kind = type(optimizer)
-    if issubclass(kind, GatedOptimizer):
-        raise ValueError(f"{kind.__name__} is distributed already")
     late = ServerStep(engine, optimizer) if on_servers else LateStep(engine, optimizer, per_tensor)
     # A scheduler that came first has put its own wrapper here.
     optimizer.__dict__.pop("step", None)
