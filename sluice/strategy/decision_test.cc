@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/options.h>
 #include <sluice/strategy/stepped_world.h>
 
 namespace sluice::strategy {
@@ -11,28 +10,9 @@ namespace {
 
 class DecisionTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
-  void SetUp() override {
-    const auto& [name, servers] = GetParam();
-    ASSERT_TRUE(config_.set(option::kSliceElements, "3").isOk());
-    const Algorithm& algorithm = *findAlgorithm(name).value();
-    plan::PlanSpec spec;
-    spec.model.tensors = {{"a", 50, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}};
-    spec.roles = plan::parseRoles(servers, kWorld).value();
-    spec.strategy = name;
-    ASSERT_TRUE(algorithm.choose(config_, spec).isOk());
-    plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
-    std::vector<std::vector<std::byte>> zeros;
-    for (const auto& tensor : plan_->model().tensors) zeros.emplace_back(tensor.bytes());
-    for (uint32_t r = 0; r < kWorld; ++r) {
-      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, zeros, config_, hub_,
-                                                     algorithm,
-                                                     /*updatesWaitForWord=*/true));
-    }
-  }
-
   void handOver(SteppedRank& rank) {
     for (uint32_t t = 3; t-- > 0;) {
-      const std::vector<float> ones(plan_->model().tensors[t].elements, 1);
+      const std::vector<float> ones(plan_.model().tensors[t].elements, 1);
       rank.gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
     }
   }
@@ -41,17 +21,19 @@ class DecisionTest : public testing::TestWithParam<std::tuple<std::string, std::
   }
   void expectEverywhere(SteppedRank& rank, float value) {
     for (uint32_t t = 0; t < 3; ++t) {
-      const std::vector<float> wanted(plan_->model().tensors[t].elements, value);
+      const std::vector<float> wanted(plan_.model().tensors[t].elements, value);
       EXPECT_TRUE(std::ranges::equal(rank.result(TensorId{t}), std::as_bytes(std::span(wanted)))) << value;
     }
   }
 
-  static constexpr uint32_t kWorld = 3;
-  Config config_;
-  const shard::OptimizerSpec update_ = shard::parseOptimizerSpec("sgd:lr=1").value();
-  std::unique_ptr<plan::Plan> plan_;
-  fabric::LoopbackHub hub_{kWorld};
-  std::vector<std::unique_ptr<SteppedRank>> ranks_;
+  SteppedWorld world_{std::get<0>(GetParam()),
+                      std::get<1>(GetParam()),
+                      3,
+                      {{"a", 50, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}},
+                      "sgd:lr=1",
+                      /*updatesWaitForWord=*/true};
+  const plan::Plan& plan_ = world_.plan();
+  std::vector<std::unique_ptr<SteppedRank>>& ranks_ = world_.ranks();
 };
 
 TEST_P(DecisionTest, NothingChangesBeforeTheRanksOwnWord) {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/options.h>
 #include <sluice/strategy/stepped_world.h>
 
 namespace sluice::strategy {
@@ -10,24 +9,6 @@ namespace {
 
 class HyperparametersTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
-  void SetUp() override {
-    const auto& [name, servers] = GetParam();
-    ASSERT_TRUE(config_.set(option::kSliceElements, "3").isOk());
-    const Algorithm& algorithm = *findAlgorithm(name).value();
-    plan::PlanSpec spec;
-    spec.model.tensors = {{"a", 5, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}};
-    spec.roles = plan::parseRoles(servers, kWorld).value();
-    spec.strategy = name;
-    ASSERT_TRUE(algorithm.choose(config_, spec).isOk());
-    plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
-    std::vector<std::vector<std::byte>> zeros;
-    for (const auto& tensor : plan_->model().tensors) zeros.emplace_back(tensor.bytes());
-    for (uint32_t r = 0; r < kWorld; ++r) {
-      ranks_.push_back(
-          std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, zeros, config_, hub_, algorithm));
-    }
-  }
-
   void say(SteppedRank& rank, double rate, Step from) {
     rank.loop().post([&rank, rate, from] {
       auto values = shard::parseOptimizerSpec("sgd").value().values;
@@ -36,12 +17,13 @@ class HyperparametersTest : public testing::TestWithParam<std::tuple<std::string
     });
   }
 
-  static constexpr uint32_t kWorld = 4;
-  Config config_;
-  const shard::OptimizerSpec update_ = shard::parseOptimizerSpec("sgd:lr=1").value();
-  std::unique_ptr<plan::Plan> plan_;
-  fabric::LoopbackHub hub_{kWorld};
-  std::vector<std::unique_ptr<SteppedRank>> ranks_;
+  SteppedWorld world_{std::get<0>(GetParam()),
+                      std::get<1>(GetParam()),
+                      4,
+                      {{"a", 5, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}},
+                      "sgd:lr=1"};
+  const plan::Plan& plan_ = world_.plan();
+  std::vector<std::unique_ptr<SteppedRank>>& ranks_ = world_.ranks();
 };
 
 TEST_P(HyperparametersTest, EveryStepHasItsOwn) {
@@ -56,7 +38,7 @@ TEST_P(HyperparametersTest, EveryStepHasItsOwn) {
       say(*rank, 1000, Step{step});  // thought better of
       say(*rank, rate, Step{step});
       for (uint32_t t = 3; t-- > 0;) {
-        const std::vector<float> ones(plan_->model().tensors[t].elements, 1);
+        const std::vector<float> ones(plan_.model().tensors[t].elements, 1);
         rank->gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
       }
       say(*rank, 500, Step{step + 1});  // while this step is under way
@@ -66,7 +48,7 @@ TEST_P(HyperparametersTest, EveryStepHasItsOwn) {
       if (!rank->isWorker()) continue;
       for (uint32_t t = 0; t < 3; ++t) {
         ASSERT_TRUE(rank->gates().isOpen(TensorId{t})) << rank->strategy().describeWait(TensorId{t});
-        const std::vector<float> wanted(plan_->model().tensors[t].elements, expected);
+        const std::vector<float> wanted(plan_.model().tensors[t].elements, expected);
         EXPECT_TRUE(std::ranges::equal(rank->result(TensorId{t}), std::as_bytes(std::span(wanted))))
             << step << " " << t;
       }
@@ -75,10 +57,10 @@ TEST_P(HyperparametersTest, EveryStepHasItsOwn) {
 }
 
 TEST_P(HyperparametersTest, AreTakenFromTheFirstWorkerOnly) {
-  const std::vector<double> values = update_.values;
+  const std::vector<double> values = world_.update().values;
   const auto bytes = std::as_bytes(std::span(values));
-  const Rank server = plan_->roles().servers.back();
-  const bool onlyServes = !plan_->roles().isWorker(server);
+  const Rank server = plan_.roles().servers.back();
+  const bool onlyServes = !plan_.roles().isWorker(server);
   struct Sending {
     uint32_t from;
     size_t length;

@@ -9,7 +9,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/check.h>
 #include <sluice/base/manual_loop.h>
+#include <sluice/base/options.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/strategy/algorithms.h>
 
@@ -80,6 +82,41 @@ class SteppedRank final : public fabric::Receiver {
   std::unique_ptr<gate::Gates> gates_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<fabric::Fabric> fabric_;
+};
+
+// Ranks of one algorithm whose servers run `update`, from parameters that are all zero; slices of three
+// elements.
+class SteppedWorld final {
+ public:
+  SteppedWorld(std::string_view algorithmName, std::string_view servers, uint32_t world,
+               std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false)
+      : update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
+    SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
+    const Algorithm& algorithm = *findAlgorithm(algorithmName).value();
+    plan::PlanSpec spec;
+    spec.model.tensors = std::move(tensors);
+    spec.roles = plan::parseRoles(servers, world).value();
+    spec.strategy = algorithmName;
+    SLUICE_CHECK(algorithm.choose(config_, spec).isOk());
+    plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
+    std::vector<std::vector<std::byte>> zeros;
+    for (const auto& tensor : plan_->model().tensors) zeros.emplace_back(tensor.bytes());
+    for (uint32_t r = 0; r < world; ++r) {
+      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, zeros, config_, hub_,
+                                                     algorithm, updatesWaitForWord));
+    }
+  }
+
+  const plan::Plan& plan() const { return *plan_; }
+  const shard::OptimizerSpec& update() const { return update_; }
+  std::vector<std::unique_ptr<SteppedRank>>& ranks() { return ranks_; }
+
+ private:
+  Config config_;
+  const shard::OptimizerSpec update_;
+  std::unique_ptr<plan::Plan> plan_;
+  fabric::LoopbackHub hub_;
+  std::vector<std::unique_ptr<SteppedRank>> ranks_;
 };
 
 // Steps the loops in random order until nothing is left to run.
