@@ -1,0 +1,78 @@
+// All-reduce and its relatives, asynchronous, errors as Status. One interface for every engine; every method
+// belongs to the engine's loop.
+//
+// Every rank makes the same calls. What makes a call the same on two ranks is its Ticket, not the order of
+// calls: ranks may make them in different orders, and several may be under way at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include <sluice/base/status.h>
+#include <sluice/codec/codec.h>
+#include <sluice/collective/method.h>
+#include <sluice/plan/dtype.h>
+#include <sluice/plan/ids.h>
+
+namespace sluice::collective {
+
+// Names a call: unique among all calls of one engine whose step is not over.
+struct Ticket {
+  Step step{};
+  TensorId number{};
+  friend auto operator<=>(const Ticket&, const Ticket&) = default;
+};
+
+// What all calls take. The data stays where it is until `done`; after an error it stays until the fabric is
+// gone, since other ranks' bytes may still be on their way into it.
+struct Call {
+  Ticket ticket{};
+  Method method = Method::kDirect;
+  DType dtype = DType::kF32;
+  std::span<std::byte> data{};  // all of it, on every rank; the same size everywhere
+};
+
+struct Reduction {
+  double scale = 1;  // each rank's part is multiplied by it before it is added: 1/N makes a mean
+  // Shrinks what travels, at each hop; only f32. Null: nothing does.
+  const codec::Codec* codec = nullptr;
+};
+
+// Runs on the loop, exactly once.
+using Done = std::function<void(const Status&)>;
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  // Everybody has the sum of all ranks' data. All ranks get the same bits, also with a codec.
+  virtual void allReduce(const Call& call, const Reduction& reduction, Done done) = 0;
+
+  // Each rank has the sum in its own part (partOf(), below); what is in the others is not to be used.
+  virtual void reduceScatter(const Call& call, const Reduction& reduction, Done done) = 0;
+
+  // Everybody has each rank's own part.
+  virtual void allGather(const Call& call, Done done) = 0;
+
+  // Everybody has the root's data.
+  virtual void broadcast(const Call& call, Rank root, Done done) = 0;
+
+  // What the call waits for, in words that name ranks; empty if it is not under way.
+  virtual std::string describeWait(const Ticket& ticket) const = 0;
+};
+
+// A run of elements.
+struct Range {
+  uint64_t first = 0;
+  uint64_t count = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+// Which of `elements` belong to a rank in reduceScatter() and allGather(): equal parts that begin at
+// multiples of a codec's block.
+Range partOf(Rank rank, uint32_t world, uint64_t elements);
+
+}  // namespace sluice::collective

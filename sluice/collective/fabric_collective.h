@@ -1,0 +1,46 @@
+// Collectives on our own fabric: ring, halving-doubling and direct, with compression inside the reduction,
+// and a lost rank named. Belongs to the fabric's loop. Its owner is the fabric's receiver and passes on what
+// concerns it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include <sluice/collective/collective.h>
+#include <sluice/collective/operation.h>
+#include <sluice/fabric/fabric.h>
+
+namespace sluice::collective {
+
+class FabricCollective final : public Collective {
+ public:
+  // REQUIRES: the fabric goes first, so that its last completions find this alive.
+  explicit FabricCollective(fabric::Fabric& fabric) : fabric_(fabric) {}
+
+  void allReduce(const Call& call, const Reduction& reduction, Done done) override;
+  void reduceScatter(const Call& call, const Reduction& reduction, Done done) override;
+  void allGather(const Call& call, Done done) override;
+  void broadcast(const Call& call, Rank root, Done done) override;
+  std::string describeWait(const Ticket& ticket) const override;
+
+  // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender.
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header);
+
+  // A rank is lost, or somebody has to stop: everything under way ends with `why`, and so does every later
+  // call.
+  void fail(const Status& why);
+
+ private:
+  void begin(const Call& call, const Reduction& reduction, Schedule schedule, Layout::Order order, Done done);
+  void ended(const Ticket& ticket, const Status& status, const Done& done);
+  uint32_t world() const { return static_cast<uint32_t>(fabric_.worldSize()); }
+
+  fabric::Fabric& fabric_;
+  std::map<Ticket, std::shared_ptr<Operation>> underway_;
+  std::set<Ticket> recent_;  // that have ended, of the last steps: a message for one of them is a mistake
+  std::set<std::pair<Rank, fabric::Lane>> heldBack_;
+  Status error_;
+};
+
+}  // namespace sluice::collective
