@@ -8,11 +8,13 @@ install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS python/sluice-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
 configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
-  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES cmake/SluiceDependencies.cmake
   "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+# Not built here but where it is used: see sluice-config.cmake.in.
+install(DIRECTORY sluice/pytorch/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice/pytorch)
 # What the wheel holds besides python/sluice (pyproject.toml): the module, and the program.
 if(SKBUILD)
   install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)

@@ -24,6 +24,8 @@ packages=(
   # libraries
   'libcli11-dev>=2.1' 'nlohmann-json3-dev>=3.11' 'libspdlog-dev>=1:1.10' 'libfmt-dev>=9.1'
   libsodium-dev 'libssl-dev>=3.0' 'libucx-dev>=1.13' ucx-utils 'prometheus-cpp-dev>=1.0' 'pybind11-dev>=2.10'
+  # the C++ example
+  zlib1g-dev
   # tests
   'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
   # the lab

@@ -1,0 +1,304 @@
+#include <sluice/pytorch/libtorch/distributed.h>
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <functional>
+#include <span>
+
+#include <fmt/format.h>
+
+namespace sluice::pytorch {
+namespace {
+
+DType dtypeOf(const torch::Tensor& tensor, const std::string& name) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32: return DType::kF32;
+    case torch::kFloat64: return DType::kF64;
+    case torch::kBFloat16: return DType::kBF16;
+    case torch::kFloat16: return DType::kF16;
+    default:
+      throw Error({Code::kInvalidArgument,
+                   fmt::format("'{}' is {}: only float32, float64, bfloat16 and float16 are trained", name,
+                               c10::toString(tensor.scalar_type()))});
+  }
+}
+
+std::span<std::byte> bytesOf(const torch::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+// In the order in which they are registered. The model itself may lie on the stack, so it is not asked for a
+// pointer.
+std::vector<GatedModule*> gatedModulesIn(torch::nn::Module& model) {
+  std::vector<GatedModule*> found;
+  if (auto* gated = dynamic_cast<GatedModule*>(&model)) found.push_back(gated);
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    if (auto* gated = dynamic_cast<GatedModule*>(module.get())) found.push_back(gated);
+  }
+  return found;
+}
+
+}  // namespace
+
+void throwIfError(const Status& status) {
+  if (!status.isOk()) throw Error(status);
+}
+
+class Distributed::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit Hook(std::function<void()> then) : then_(std::move(then)) {}
+  void operator()(const torch::Tensor&) override { then_(); }
+
+ private:
+  const std::function<void()> then_;
+};
+
+Distributed::Distributed(session::Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
+                         const std::string& name)
+    : model_(model), optimizer_(optimizer) {
+  findGates();
+  sortIntoGroups();
+  openSession(job, name);
+  const torch::NoGradGuard noGrad;
+  for (const Parameter& parameter : parameters_) broadcast(parameter.value);
+  broadcastBuffers();
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[p].value,
+                                                   std::make_unique<Hook>([this, p] { gradientIsThere(p); }));
+  }
+  for (GatedModule* gated : gatedModulesIn(model_)) gated->door().setKeeper(this);
+}
+
+Distributed::~Distributed() {
+  for (GatedModule* gated : gatedModulesIn(model_)) gated->door().setKeeper(nullptr);
+  for (const Parameter& parameter : parameters_)
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter.value, nullptr);
+  if (session_ != nullptr) session_->abandon("has ended without leave()");
+}
+
+// A parameter belongs to the first gate that reads it; a module waits for every gate that one of its
+// parameters belongs to, since two modules may share one.
+void Distributed::findGates() {
+  std::unordered_map<const void*, size_t> known;
+  for (const auto& item : model_.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    if (!item.value().device().is_cpu() || !item.value().is_contiguous()) {
+      throw Error({Code::kInvalidArgument,
+                   fmt::format("'{}' does not lie in one piece in host memory: use .cpu().contiguous()",
+                               item.key())});
+    }
+    if (!known.emplace(item.value().unsafeGetTensorImpl(), parameters_.size()).second) continue;
+    parameters_.push_back({item.key(), item.value()});
+  }
+  constexpr size_t kNone = static_cast<size_t>(-1);
+  for (Parameter& parameter : parameters_) parameter.gate = kNone;
+
+  for (const GatedModule* gated : gatedModulesIn(model_)) {
+    for (const torch::nn::Module* module : gated->gates()) {
+      const auto* inner = dynamic_cast<const GatedModule*>(module);
+      if (inner != nullptr && inner != gated) continue;  // it has its own
+      auto& waits = gatesOf_[module];
+      Gate gate;
+      for (const torch::Tensor& tensor : module->parameters()) {
+        const auto found = known.find(tensor.unsafeGetTensorImpl());
+        if (found == known.end()) continue;
+        Parameter& parameter = parameters_[found->second];
+        if (parameter.gate == kNone) {
+          parameter.gate = gates_.size();
+          gate.parameters.push_back(found->second);
+        }
+        if (std::ranges::find(waits, parameter.gate) == waits.end()) waits.push_back(parameter.gate);
+      }
+      if (!gate.parameters.empty()) gates_.push_back(std::move(gate));
+    }
+  }
+  Gate rest;
+  for (size_t p = 0; p < parameters_.size(); ++p) {
+    if (parameters_[p].gate != kNone) continue;
+    parameters_[p].gate = gates_.size();
+    rest.parameters.push_back(p);
+  }
+  gates_.push_back(std::move(rest));
+}
+
+// In the optimizer's order, and as often as it has a parameter: each gate's share of what a whole step does.
+void Distributed::sortIntoGroups() {
+  std::unordered_map<const void*, size_t> gateOf;
+  for (const Parameter& parameter : parameters_)
+    gateOf[parameter.value.unsafeGetTensorImpl()] = parameter.gate;
+  const auto& groups = optimizer_.param_groups();
+  for (Gate& gate : gates_) gate.groups.resize(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (const torch::Tensor& tensor : groups[g].params()) {
+      const auto found = gateOf.find(tensor.unsafeGetTensorImpl());
+      if (found != gateOf.end()) gates_[found->second].groups[g].push_back(tensor);
+    }
+  }
+}
+
+void Distributed::openSession(session::Job& job, const std::string& name) {
+  session::Request request;
+  request.name = name;
+  for (const Parameter& parameter : parameters_) {
+    request.model.tensors.push_back({parameter.name, static_cast<uint64_t>(parameter.value.numel()),
+                                     dtypeOf(parameter.value, parameter.name)});
+  }
+  session_ = valueOrThrow(session::Session::open(job, std::move(request)));
+}
+
+void Distributed::broadcast(torch::Tensor tensor) {
+  if (tensor.numel() == 0) return;
+  torch::Tensor whole = tensor.detach().contiguous();
+  throwIfError(session_->broadcast(Rank{0}, bytesOf(whole)));
+  if (whole.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(whole);
+}
+
+void Distributed::broadcastBuffers() {
+  for (const torch::Tensor& buffer : model_.buffers()) broadcast(buffer);
+}
+
+TensorId Distributed::idOf(const Parameter& parameter) const {
+  return TensorId{static_cast<uint32_t>(&parameter - parameters_.data())};
+}
+
+void Distributed::gradientIsThere(size_t index) {
+  if (holdingBack_ > 0) return;
+  Parameter& parameter = parameters_[index];
+  if (gates_[parameter.gate].isClosed) {
+    throw Error(
+        {Code::kInvalidArgument,
+         fmt::format(
+             "'{}' got a gradient, but its gate was still closed: the forward pass read its old value. "
+             "Read it inside its gated module, or call synchronize() after step()",
+             parameter.name)});
+  }
+  if (!inBackward_) {
+    inBackward_ = true;
+    ++round_;
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { backwardEnds(); });
+  }
+  handOver(parameter);
+}
+
+// Every rank takes part with every parameter, so that nobody waits for what never comes.
+void Distributed::backwardEnds() {
+  inBackward_ = false;
+  for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
+    if (parameter->round == round_) continue;
+    if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
+    settle(*parameter);                                                   // what an earlier backward has sent
+    if (parameter->value.grad().defined()) {
+      handOver(*parameter);
+      continue;
+    }
+    parameter->round = round_;
+    parameter->gradient = torch::empty_like(parameter->value, torch::TensorOptions().requires_grad(false));
+    parameter->state = Gradient::kTravelling;
+    session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient));
+  }
+}
+
+void Distributed::handOver(Parameter& parameter) {
+  torch::Tensor gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+  if (gradient.layout() != torch::kStrided || gradient.scalar_type() != parameter.value.scalar_type()) {
+    throw Error({Code::kInvalidArgument,
+                 fmt::format("the gradient of '{}' is sparse or of another type than the parameter",
+                             parameter.name)});
+  }
+  if (parameter.state == Gradient::kTravelling) {  // a second backward: adds to the mean of the first
+    settle(parameter);
+    const torch::Tensor mean = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+    if (mean.defined()) gradient.add_(mean);
+  }
+  parameter.round = round_;
+  parameter.gradient = gradient.contiguous();
+  parameter.state = Gradient::kTravelling;
+  const auto memory = bytesOf(parameter.gradient);
+  session_->gradientReady(idOf(parameter), {memory, memory});
+}
+
+void Distributed::settle(Parameter& parameter) {
+  if (parameter.state == Gradient::kPutAside) {
+    parameter.value.mutable_grad() = std::exchange(parameter.gradient, torch::Tensor());
+    parameter.state = Gradient::kMean;
+  }
+  if (parameter.state != Gradient::kTravelling) return;
+  throwIfError(session_->wait(idOf(parameter)));
+  parameter.state = Gradient::kMean;
+  const torch::Tensor mean = std::exchange(parameter.gradient, torch::Tensor());
+  parameter.value.mutable_grad() = session_->isEmpty(idOf(parameter)) ? torch::Tensor() : mean;
+}
+
+void Distributed::step() {
+  frozen_.clear();
+  for (const auto& group : optimizer_.param_groups()) frozen_.push_back(group.options().clone());
+  if (!gates_.empty() && frozen_.size() != gates_.front().groups.size()) {
+    throw Error(
+        {Code::kInvalidArgument, "the optimizer got another group of parameters; give it all of them first"});
+  }
+  for (Gate& gate : gates_) {
+    if (gate.isClosed) open(gate);  // step() twice without a backward
+    gate.isClosed = true;
+  }
+  for (Parameter& parameter : parameters_) {  // zero_grad() comes before the gates open
+    if (parameter.state == Gradient::kTravelling) continue;
+    parameter.gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+    parameter.state = Gradient::kPutAside;
+  }
+  open(gates_.back());
+}
+
+void Distributed::synchronize() {
+  for (Gate& gate : gates_) {
+    if (gate.isClosed) open(gate);
+  }
+  for (Parameter& parameter : parameters_) settle(parameter);
+}
+
+void Distributed::leave() {
+  synchronize();
+  const auto session = std::move(session_);
+  throwIfError(session->leave());
+}
+
+void Distributed::beforeReading(const torch::nn::Module& module) {
+  const auto waits = gatesOf_.find(&module);
+  if (waits == gatesOf_.end()) return;
+  for (const size_t gate : waits->second) {
+    if (gates_[gate].isClosed) open(gates_[gate]);
+  }
+}
+
+void Distributed::open(Gate& gate) {
+  gate.isClosed = false;
+  for (const size_t p : gate.parameters) settle(parameters_[p]);
+  runOptimizer(gate);
+  for (const size_t p : gate.parameters) {
+    parameters_[p].value.mutable_grad() = torch::Tensor();
+    parameters_[p].state = Gradient::kLocal;
+  }
+}
+
+// The optimizer sees the parameters of this gate only, and its settings as they were at step().
+void Distributed::runOptimizer(const Gate& gate) {
+  const c10::InferenceMode inference(false);
+  const torch::NoGradGuard noGrad;
+  auto& groups = optimizer_.param_groups();
+  std::vector<std::vector<torch::Tensor>> all;
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> later;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    all.push_back(std::exchange(groups[g].params(), gate.groups[g]));
+    later.push_back(groups[g].options().clone());
+    groups[g].set_options(frozen_[g]->clone());
+  }
+  optimizer_.step();
+  for (size_t g = 0; g < groups.size(); ++g) {
+    groups[g].params() = std::move(all[g]);
+    groups[g].set_options(std::move(later[g]));
+  }
+}
+
+}  // namespace sluice::pytorch

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs a build into a fresh tree, builds examples/cpp and tests/libtorch against it, and runs both with two ranks.
+#   libtorch_test.sh BUILD_DIRECTORY [DATA]    DATA: the folder with mnist/ in it; without it the example is only built
+set -euo pipefail
+build=$1
+data=${2:-}
+project=$(cd "$(dirname "$0")" && pwd)/libtorch
+torch=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)' 2>/dev/null) || { echo "no Torch here"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/tree" >/dev/null
+cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/tree;$torch" >"$work/log" 2>&1 &&
+  cmake --build "$work/build" >>"$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
+
+# twoRanks PROGRAM...: what both say, one after the other; fails if either does.
+twoRanks() {
+  local port=$((20000 + RANDOM % 20000)) other
+  RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/1" 2>&1 &
+  other=$!
+  RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/0" 2>&1 && wait "$other" || { cat "$work/0" "$work/1"; exit 1; }
+  cat "$work/0" "$work/1"
+}
+
+twoRanks "$work/build/gates"
+if [[ -z $data ]]; then
+  echo "the MNIST example is built, but not run: configure with -DSLUICE_TEST_DATA=FOLDER_WITH_MNIST"
+  exit 0
+fi
+said=$(twoRanks "$work/build/example/mnist" --data "$data")
+echo "$said"
+sums=$(sed -n 's/.*sum up to //p' <<<"$said" | sort -u | wc -l)
+[[ $sums == 1 ]] || { echo "the ranks have different parameters"; exit 1; }
+accuracy=$(sed -n 's/rank 0 .*accuracy \([0-9.]*\) .*/\1/p' <<<"$said")
+awk "BEGIN { exit !($accuracy >= 97) }" || { echo "accuracy $accuracy %, at least 97 % is wanted"; exit 1; }
