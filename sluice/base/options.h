@@ -16,6 +16,17 @@ namespace sluice::base {
 namespace option {
 inline constexpr Option kAlgorithm = sameOnAllRanks(
     {"algorithm", Kind::kText, "sluice", "How ranks are kept in step ('sluice algorithms' lists them)"});
+inline constexpr Option kCodec = sameOnAllRanks(
+    {"codec", Kind::kChoice, "none",
+     "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
+     "none|fp16|bf16|int8"});
+inline constexpr Option kCollective = sameOnAllRanks(
+    {"collective", Kind::kChoice, "direct",
+     "How all-reduces go: direct has the parameter servers' bits, the others sum in another order",
+     "direct|ring|halving-doubling"});
+inline constexpr Option kComputeTime =
+    sameOnAllRanks({"compute-time", Kind::kDuration, "100ms",
+                    "mgwfbp: how long one forward and backward pass takes, without any waiting"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{
     "debug", Kind::kText, "",
@@ -47,14 +58,28 @@ inline constexpr Option kJobKey{
 inline constexpr Option kJobKeyFile{
     "job-key-file", Kind::kText, "",
     "Read the job key from this file of mode 0600 (sluice key new makes one)"};
+inline constexpr Option kLayerTimes =
+    sameOnAllRanks({"layer-times", Kind::kText, "",
+                    "mgwfbp: the profile with this model's layer times; without one, time goes by size"});
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+inline constexpr Option kMerge = sameOnAllRanks(
+    {"merge", Kind::kChoice, "exact",
+     "mgwfbp: how tensors are merged: exact is the best there is, paper is the published algorithm",
+     "exact|paper"});
 inline constexpr Option kMetricsAddress{"metrics-address", Kind::kText, "127.0.0.1",
                                         "Where metrics are served: who can reach it can read layer names"};
 inline constexpr Option kMetricsPort{
     "metrics-port", Kind::kText, "off",
     "Serve metrics for Prometheus on this port plus the local rank (docs/metrics.md); 0: any free one"};
+inline constexpr Option kReductionRate = sameOnAllRanks(
+    {"reduction-rate", Kind::kRate, "1gbit",
+     "mgwfbp: the speed of each rank's link, which decides what an all-reduce costs per byte"});
+inline constexpr Option kReductionStart = sameOnAllRanks(
+    {"reduction-start", Kind::kDuration, "500us", "mgwfbp: what an all-reduce costs besides its bytes"});
+inline constexpr Option kReductions =
+    sameOnAllRanks({"reductions", Kind::kInteger, "1", "How many all-reduces are under way at once"});
 // Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every few
 // seconds which ranks are missing.
 inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",

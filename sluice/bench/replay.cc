@@ -1,6 +1,7 @@
 #include <sluice/bench/replay.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -86,9 +87,13 @@ std::string traceDirectoryFor(const Config& config, const std::string& strategy,
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
-Result<uint64_t> sliceElementsOf(std::string_view strategy, const Config& config) {
+Result<uint64_t> sliceElementsOf(std::string_view strategy, const Config& config, const plan::Model& model,
+                                 const plan::Roles& roles) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::findAlgorithm(strategy));
   plan::PlanSpec spec;
+  spec.model = model;
+  spec.roles = roles;
+  spec.strategy = strategy;
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   return spec.slicing.sliceElements;
 }
@@ -143,6 +148,17 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                   .encrypt = options.config.text(option::kEncrypt),
                   .servers = options.config.text(option::kServers),
                   .iterations = options.iterations};
+  // What merging goes by, known here exactly.
+  Config config = options.config;
+  const auto known = [&](const base::Option& option, const std::string& value) {
+    const bool isGiven = config.value(option).source != base::Source::kDefault;
+    return isGiven ? base::ok() : config.set(option, value);
+  };
+  SLUICE_RETURN_IF_ERROR(known(option::kLayerTimes, options.profile));
+  SLUICE_RETURN_IF_ERROR(
+      known(option::kComputeTime, fmt::format("{}us", std::llround(task.computeSeconds * 1e6))));
+  SLUICE_RETURN_IF_ERROR(known(option::kReductionRate, base::formatRate(arena.goodput())));
+
   // Ten times what it should take, and a minute for all ranks to meet.
   const Duration limit = std::chrono::minutes(1) +
                          base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
@@ -153,16 +169,17 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       if (hooks.isInterrupted()) return Status(Code::kCancelled, "interrupted");
       if (hooks.onRun) hooks.onRun(options.strategies[s]);
       const auto& strategy = options.strategies[s];
-      SLUICE_ASSIGN_OR_RETURN(auto figures,
-                              Run(arena, hooks)
-                                  .toTheEnd(task, options.config, strategy,
-                                            traceDirectoryFor(options.config, strategy, run), limit));
+      SLUICE_ASSIGN_OR_RETURN(
+          auto figures,
+          Run(arena, hooks)
+              .toTheEnd(task, config, strategy, traceDirectoryFor(options.config, strategy, run), limit));
       runs[s].push_back(std::move(figures));
     }
   }
   std::vector<Figures> rows;
   for (size_t s = 0; s < options.strategies.size(); ++s) {
-    SLUICE_ASSIGN_OR_RETURN(setting.sliceElements, sliceElementsOf(options.strategies[s], options.config));
+    SLUICE_ASSIGN_OR_RETURN(setting.sliceElements,
+                            sliceElementsOf(options.strategies[s], config, profile.toModel(), roles));
     rows.push_back(summarise(setting, options.strategies[s], runs[s]));
   }
   compareWithKvstore(rows);

@@ -123,6 +123,7 @@ void addBenchCommand(Program& program, CLI::App& root) {
   addScale(program, *group);
   addReplayRank(program, *group);
   addBenchFabricCommands(program, *group);
+  addBenchCollectiveCommands(program, *group);
 }
 
 }  // namespace sluice::cli

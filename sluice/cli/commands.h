@@ -9,7 +9,8 @@ class Program;
 
 void addAlgorithmsCommand(Program& program, CLI::App& root);
 void addBenchCommand(Program& program, CLI::App& root);
-void addBenchFabricCommands(Program& program, CLI::App& bench);  // of `sluice bench`
+void addBenchCollectiveCommands(Program& program, CLI::App& bench);  // of `sluice bench`
+void addBenchFabricCommands(Program& program, CLI::App& bench);      // of `sluice bench`
 void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);

@@ -13,6 +13,9 @@ extern const Algorithm kKvstore;
 extern const Algorithm kSlicing;
 extern const Algorithm kP3;
 extern const Algorithm kSluice;
+extern const Algorithm kAllreduce;
+extern const Algorithm kWfbp;
+extern const Algorithm kMgwfbp;
 
 std::span<const Algorithm* const> algorithms();
 

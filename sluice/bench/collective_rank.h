@@ -1,0 +1,16 @@
+// One rank of a measurement of collectives: all-reduces with every method at every size, over the fabric that
+// the configuration asks for, in step with all other ranks. Runs in its own process.
+#pragma once
+
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/bench/collective_task.h>
+
+namespace sluice::bench {
+
+// As this rank saw them. Also checks that the sums are right.
+Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task, const Config& config,
+                                                        const Config::Values& environment);
+
+}  // namespace sluice::bench

@@ -1,0 +1,84 @@
+#include <sluice/bench/collective_task.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/check.h>
+
+namespace sluice::bench {
+namespace {
+
+constexpr std::string_view kCollectiveMark = "collective-figures ";
+
+}  // namespace
+
+std::string CollectiveTask::toText() const {
+  return nlohmann::json{{"methods", methods}, {"sizes", sizes}, {"codec", codec}, {"seconds", seconds}}
+      .dump();
+}
+
+Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    return CollectiveTask{.methods = json.at("methods").get<std::vector<std::string>>(),
+                          .sizes = json.at("sizes").get<std::vector<uint64_t>>(),
+                          .codec = json.at("codec").get<std::string>(),
+                          .seconds = json.at("seconds").get<double>()};
+  } catch (const nlohmann::json::exception& e) {
+    return Status(Code::kInvalidArgument, fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+  }
+}
+
+std::string toText(const std::vector<CollectiveFigure>& figures) {
+  auto list = nlohmann::json::array();
+  for (const auto& figure : figures) {
+    list.push_back(
+        {{"method", figure.method}, {"bytes", figure.bytes}, {"p50", figure.p50}, {"p99", figure.p99}});
+  }
+  return std::string(kCollectiveMark) + list.dump();
+}
+
+std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_view line) {
+  if (!line.starts_with(kCollectiveMark)) return std::nullopt;
+  try {
+    std::vector<CollectiveFigure> figures;
+    for (const auto& json : nlohmann::json::parse(line.substr(kCollectiveMark.size()))) {
+      figures.push_back({json.at("method").get<std::string>(), json.at("bytes").get<uint64_t>(),
+                         json.at("p50").get<double>(), json.at("p99").get<double>()});
+    }
+    return figures;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+LineFit fitLine(const std::vector<CollectiveFigure>& figures) {
+  SLUICE_CHECK(figures.size() >= 2, figures.size());
+  // Minimises sum ((a + b*M)/t - 1)^2, which is linear in a and b.
+  double aa = 0;
+  double ab = 0;
+  double bb = 0;
+  double a1 = 0;
+  double b1 = 0;
+  for (const auto& figure : figures) {
+    const double one = 1 / figure.p50;
+    const double bytes = static_cast<double>(figure.bytes) / figure.p50;
+    aa += one * one;
+    ab += one * bytes;
+    bb += bytes * bytes;
+    a1 += one;
+    b1 += bytes;
+  }
+  const double determinant = aa * bb - ab * ab;
+  LineFit fit{.start = (a1 * bb - b1 * ab) / determinant, .perByte = (aa * b1 - ab * a1) / determinant};
+  for (const auto& figure : figures) {
+    const double guess = fit.start + fit.perByte * static_cast<double>(figure.bytes);
+    fit.worst = std::max(fit.worst, std::abs(guess / figure.p50 - 1));
+  }
+  return fit;
+}
+
+}  // namespace sluice::bench

@@ -1,0 +1,182 @@
+// sluice bench collective: how long all-reduces take by method and size, as a line a + b*M, and that line as
+// a file that mgwfbp plans with. sluice bench collective-rank: what it starts on each host.
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/options.h>
+#include <sluice/base/text.h>
+#include <sluice/bench/collective_rank.h>
+#include <sluice/bench/rank_variables.h>
+#include <sluice/cli/commands.h>
+#include <sluice/cli/interruption.h>
+#include <sluice/cli/json_output.h>
+#include <sluice/cli/program.h>
+#include <sluice/cli/table.h>
+#include <sluice/lab/lab.h>
+
+namespace sluice::cli {
+namespace {
+
+using bench::CollectiveFigure;
+
+constexpr auto kCollectiveLimit = std::chrono::minutes(10);
+
+struct CollectiveFlags {
+  int hosts = 0;
+  std::string rate;
+  std::string methods = "direct,ring,halving-doubling";
+  std::string sizes = "4KB,64KB,1MB,4MB,25MB";
+  double seconds = 1;
+  std::string json;
+  std::string network;
+};
+
+Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const Config& config) {
+  bench::CollectiveTask task;
+  task.codec = config.text(option::kCodec);
+  task.seconds = flags.seconds;
+  for (const auto method : base::split(flags.methods, ',')) task.methods.emplace_back(base::trim(method));
+  for (const auto size : base::split(flags.sizes, ',')) {
+    SLUICE_ASSIGN_OR_RETURN(const uint64_t bytes, base::parseBytes(base::trim(size)));
+    task.sizes.push_back(bytes);
+  }
+  if (task.sizes.size() < 2) return Status(Code::kInvalidArgument, "a line needs at least two --sizes");
+  return task;
+}
+
+Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, const Config& config) {
+  SLUICE_ASSIGN_OR_RETURN(const auto task, taskOf(flags, config));
+  lab::Layout layout;
+  layout.hosts = flags.hosts;
+  if (!flags.rate.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(layout.rate, base::parseRate(flags.rate));
+  }
+  const Interruption interruption;  // the lab goes in any case
+  SLUICE_ASSIGN_OR_RETURN(const auto lab, lab::TemporaryLab::up(layout));
+  std::vector<CollectiveFigure> figures;
+  std::string firstError;
+  lab::RunOptions run;
+  run.command = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "collective-rank", task.toText()};
+  run.environment = bench::variablesFor(config);
+  run.timeout = kCollectiveLimit;
+  run.onLine = [&](int rank, lab::Stream stream, std::string_view line) {
+    if (stream == lab::Stream::kError && firstError.empty())
+      firstError = fmt::format("rank {}: {}", rank, line);
+    if (auto found = bench::parseCollectiveFigures(line); found && rank == 0) figures = *std::move(found);
+  };
+  SLUICE_ASSIGN_OR_RETURN(const int exitCode, (*lab)->run(std::move(run)));
+  if (exitCode != 0 || figures.empty()) {
+    return Status(Code::kInternal,
+                  firstError.empty() ? fmt::format("a rank ended with exit code {}", exitCode) : firstError);
+  }
+  return figures;
+}
+
+std::vector<CollectiveFigure> ofMethod(const std::vector<CollectiveFigure>& all, const std::string& method) {
+  std::vector<CollectiveFigure> some;
+  for (const auto& figure : all) {
+    if (figure.method == method) some.push_back(figure);
+  }
+  return some;
+}
+
+// Of what each rank has to send, 2(N-1)/N times the data.
+double gbitPerLink(const CollectiveFigure& figure, int hosts) {
+  return 2.0 * (hosts - 1) / hosts * static_cast<double>(figure.bytes) * 8e-9 / figure.p50;
+}
+
+// What mgwfbp plans with, as a configuration file: --config FILE reads it.
+Status saveNetwork(const std::string& path, const bench::LineFit& fit, int hosts, const std::string& method) {
+  const double bitsPerSecond = 2.0 * (hosts - 1) / hosts * 8 / fit.perByte;
+  const nlohmann::ordered_json file{
+      {"collective", method},
+      {"reduction-start", fmt::format("{}us", std::max(0L, std::lround(fit.start * 1e6)))},
+      {"reduction-rate", base::formatRate({static_cast<uint64_t>(std::llround(bitsPerSecond))})}};
+  std::ofstream out(path);
+  out << file.dump(2) << '\n';
+  return out.flush() ? base::ok() : base::fromErrno("write " + path);
+}
+
+Result<int> run(const CollectiveFlags& flags, const Config& config) {
+  if (flags.hosts < 2) {
+    return Status(
+        Code::kInvalidArgument,
+        "this makes a cluster of its own on this machine: say --lab N, with N at least 2 (needs root)");
+  }
+  SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
+  SLUICE_ASSIGN_OR_RETURN(const auto figures, measure(flags, config));
+  Table table({"method", "size", "p50 ms", "p99 ms", "Gbit/s on each link"});
+  auto json = nlohmann::ordered_json::array();
+  for (const auto& figure : figures) {
+    const double gbit = gbitPerLink(figure, flags.hosts);
+    table.addRow({figure.method, base::formatBytes(figure.bytes), fmt::format("{:.3f}", figure.p50 * 1e3),
+                  fmt::format("{:.3f}", figure.p99 * 1e3), fmt::format("{:.3f}", gbit)});
+    json.push_back({{"engine", "fabric"},
+                    {"method", figure.method},
+                    {"workers", flags.hosts},
+                    {"rate", flags.rate},
+                    {"codec", config.text(option::kCodec)},
+                    {"bytes", figure.bytes},
+                    {"p50_ms", figure.p50 * 1e3},
+                    {"p99_ms", figure.p99 * 1e3},
+                    {"link_gbit", gbit}});
+  }
+  if (flags.json != "-") fmt::print("{}", table.toText());
+  for (const auto method : base::split(flags.methods, ',')) {
+    const std::string name(base::trim(method));
+    const auto fit = bench::fitLine(ofMethod(figures, name));
+    if (flags.json != "-") {
+      fmt::print("{}: {:.0f} us + {:.3f} ns a byte, within {:.0f} %\n", name, fit.start * 1e6,
+                 fit.perByte * 1e9, fit.worst * 100);
+    }
+    if (!flags.network.empty() && name == config.text(option::kCollective)) {
+      SLUICE_RETURN_IF_ERROR(saveNetwork(flags.network, fit, flags.hosts, name));
+    }
+  }
+  if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, json));
+  return 0;
+}
+
+}  // namespace
+
+void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
+  CLI::App* command =
+      program.addCommand(bench, "collective", "Measure all-reduces by method and size",
+                         {"sluice bench collective --lab 4 --rate 1gbit --encrypt off",
+                          "sluice bench collective --lab 4 --rate 1gbit --network network.json",
+                          "sluice bench replay --config network.json --strategies wfbp,mgwfbp --lab"});
+  auto flags = std::make_shared<CollectiveFlags>();
+  command->add_option("--lab", flags->hosts, "Make a lab of this many hosts, and remove it at the end");
+  command->add_option("--rate", flags->rate, "Speed of each host's link, as 1gbit; default: not shaped");
+  command->add_option("--methods", flags->methods, "Which methods")->capture_default_str();
+  command->add_option("--sizes", flags->sizes, "Bytes of f32 to reduce")->capture_default_str();
+  command->add_option("--seconds", flags->seconds, "Spent on each method and size, about")
+      ->capture_default_str();
+  command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
+  command->add_option("--network", flags->network,
+                      "Write what the method of --collective costs to this file, for --config");
+  for (const base::Option* option :
+       {&option::kFabric, &option::kEncrypt, &option::kCodec, &option::kCollective})
+    program.addOption(command, *option);
+  program.onRun(command, [flags](const Config& config) { return run(*flags, config); });
+
+  CLI::App* rank = program.addCommand(bench, "collective-rank", "One rank of a measurement of collectives",
+                                      {"sluice bench collective-rank TASK"});
+  rank->group("");  // not listed
+  auto task = std::make_shared<std::string>();
+  rank->add_option("task", *task, "What to do, as 'sluice bench collective' writes it")->required();
+  program.onRun(rank, [task](const Config& config) -> Result<int> {
+    SLUICE_ASSIGN_OR_RETURN(const auto parsed, bench::parseCollectiveTask(*task));
+    SLUICE_ASSIGN_OR_RETURN(const auto figures,
+                            bench::runCollectiveRank(parsed, config, base::processEnvironment()));
+    fmt::print("{}\n", bench::toText(figures));
+    return 0;
+  });
+}
+
+}  // namespace sluice::cli
