@@ -19,6 +19,10 @@ namespace py = pybind11;
 namespace sluice::pytorch {
 namespace {
 
+// Where nobody has said how large slices are to be. The core that handles them is one that computes: a few
+// large ones leave it alone longer than many small ones, which a network of its own would prefer.
+constexpr std::string_view kSliceElements = "50000";
+
 PyObject* peerLost = nullptr;  // the exception class, made once with the module
 
 // Python's idea of an error. A wait that Ctrl-C has ended has left its exception in Python already.
@@ -81,6 +85,9 @@ class Membership final {
 std::unique_ptr<Membership> join(const Config::Values& options, const Config::Values& environment) {
   Config config = valueOrThrow(Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
+  if (config.integer(option::kSliceElements) == 0) {
+    throwIfError(config.set(option::kSliceElements, kSliceElements));
+  }
   for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
   const py::gil_scoped_release release;
   auto job = session::Job::join(std::move(config), environment, checkSignals);
