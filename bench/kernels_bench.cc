@@ -1,6 +1,6 @@
-// How fast sums and optimizer steps go through memory, beside memcpy: bytes_per_second counts every byte read
-// and written. Sizes: one default slice (50,000 parameters, in the cache) and a large tensor (16 million, out
-// of it).
+// How fast sums, codecs and optimizer steps go through memory, beside memcpy: bytes_per_second counts every
+// byte read and written. Sizes: one default slice (50,000 parameters, in the cache) and a large tensor (16
+// million, out of it).
 #include <cstring>
 #include <string>
 #include <vector>
@@ -8,6 +8,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <sluice/codec/codec.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/shard/optimizer_spec.h>
 
@@ -56,6 +57,29 @@ void narrow(benchmark::State& state, DType dtype, Level level) {
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(in.size() + out.size()));
 }
 
+// bytes_per_second counts the f32 bytes on one side and the encoded ones on the other.
+void encode(benchmark::State& state, const sluice::codec::Codec& codec) {
+  const auto count = static_cast<size_t>(state.range(0));
+  const std::vector<float> in(count, 0.25F);
+  Bytes out(codec.encodedBytes(count));
+  for (auto _ : state) {
+    codec.encode(std::as_bytes(std::span(in)), out);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(count * sizeof(float) + out.size()));
+}
+
+void decode(benchmark::State& state, const sluice::codec::Codec& codec) {
+  const auto count = static_cast<size_t>(state.range(0));
+  const Bytes in(codec.encodedBytes(count));
+  Bytes out(count * sizeof(float));
+  for (auto _ : state) {
+    codec.decode(in, out);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(in.size() + out.size()));
+}
+
 void step(benchmark::State& state, const std::string& text, DType dtype, Level level) {
   const auto count = static_cast<size_t>(state.range(0));
   const auto spec = sluice::shard::parseOptimizerSpec(text).value();
@@ -77,6 +101,10 @@ void addAll() {
     benchmark::RegisterBenchmark(name.c_str(), function)->Arg(kSlice)->Arg(kLarge);
   };
   add("memcpy", copy);
+  for (const auto* codec : {&sluice::codec::kFp16, &sluice::codec::kBf16, &sluice::codec::kInt8}) {
+    add(fmt::format("encode/{}", codec->name()), [=](benchmark::State& s) { encode(s, *codec); });
+    add(fmt::format("decode/{}", codec->name()), [=](benchmark::State& s) { decode(s, *codec); });
+  }
   for (const Level level : sluice::kernel::levels()) {
     const auto at = [&](std::string_view what, DType dtype) {
       return fmt::format("{}/{}/{}", what, sluice::plan::name(dtype), sluice::kernel::name(level));

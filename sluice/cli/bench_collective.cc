@@ -149,7 +149,7 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
       program.addCommand(bench, "collective", "Measure all-reduces by method and size",
                          {"sluice bench collective --lab 4 --rate 1gbit --encrypt off",
                           "sluice bench collective --lab 4 --rate 1gbit --network network.json",
-                          "sluice bench replay --config network.json --strategies wfbp,mgwfbp --lab"});
+                          "sluice --config network.json bench replay --strategies wfbp,mgwfbp --lab"});
   auto flags = std::make_shared<CollectiveFlags>();
   command->add_option("--lab", flags->hosts, "Make a lab of this many hosts, and remove it at the end");
   command->add_option("--rate", flags->rate, "Speed of each host's link, as 1gbit; default: not shaped");
