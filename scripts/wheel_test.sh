@@ -15,7 +15,9 @@ end() {
 trap end EXIT
 
 # With the flags of the release preset, so that the compiler cache knows most of it.
-python3 -m pip wheel --quiet --no-build-isolation --no-deps -C cmake.define.SLUICE_WERROR=ON --wheel-dir "$room" .
+flags="-O2 -DNDEBUG -Wno-subobject-linkage"
+python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" \
+  -C cmake.define.SLUICE_WERROR=ON -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$flags" .
 python3 -m venv --system-site-packages "$room/venv"
 "$room/venv/bin/pip" install --quiet --no-deps "$room"/sluice-*.whl
 cp -r examples "$room/" # not beside the sources, so that only what was installed is found
