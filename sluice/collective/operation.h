@@ -73,6 +73,7 @@ class Operation final : public std::enable_shared_from_this<Operation> {
   std::vector<std::vector<uint32_t>> sendOrdinals_;     // by round, as in the schedule
   std::map<std::pair<Rank, uint32_t>, Place> placeOf_;  // by sender and number
   std::vector<Strip> strips_;
+  uint32_t stripsBegun_ = 0;
   size_t stripsLeft_;
   size_t sendsLeft_ = 0;
   Bytes sum_;  // scratch
