@@ -17,7 +17,7 @@ inline constexpr size_t kSealBytes = 16;  // how much longer a sealed message is
 
 class Sealer final {
  public:
-  explicit Sealer(Key key) : key_(std::move(key)) {}
+  explicit Sealer(const Key& key) : key_(key) {}
 
   // Appends the sealed `plain` to `out`. `label` goes in the clear elsewhere and is protected with it.
   void seal(std::span<const std::byte> plain, std::span<const std::byte> label, std::string& out);
@@ -29,7 +29,7 @@ class Sealer final {
 
 class Opener final {
  public:
-  explicit Opener(Key key) : key_(std::move(key)) {}
+  explicit Opener(const Key& key) : key_(key) {}
 
   // Appends what was sealed to `out`. An error is final.
   Status open(std::span<const std::byte> sealed, std::span<const std::byte> label, std::string& out);

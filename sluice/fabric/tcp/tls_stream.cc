@@ -97,8 +97,8 @@ std::string tlsError() {
 
 }  // namespace
 
-TlsContext::TlsContext(secret::Key presharedKey)
-    : presharedKey_(std::move(presharedKey)), context_(SSL_CTX_new(TLS_method())) {
+TlsContext::TlsContext(const secret::Key& presharedKey)
+    : presharedKey_(presharedKey), context_(SSL_CTX_new(TLS_method())) {
   SLUICE_CHECK(context_ != nullptr, tlsError());
   SLUICE_CHECK(SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1);
   SLUICE_CHECK(SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1);

@@ -18,7 +18,7 @@ namespace sluice::fabric {
 // The settings that all connections of a fabric share.
 class TlsContext final {
  public:
-  explicit TlsContext(secret::Key presharedKey);
+  explicit TlsContext(const secret::Key& presharedKey);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
