@@ -126,7 +126,8 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
       [self = shared_from_this(), &receipt, number, bytes = receipt.bytes](const Status& status) {
         if (!status.isOk()) return self->end(status);
         receipt.state = Receipt::State::kHere;
-        if (!self->onEnd_) return;
+        // A strip that has not begun here looks at what is there when it begins.
+        if (!self->onEnd_ || number >= self->stripsBegun_) return;
         self->advance(number);
         self->endIfDone();
       }};
