@@ -86,8 +86,8 @@ class Member final : public fabric::Receiver {
   void onPeerLeft(Rank) override {}
 
  private:
-  void flood(std::vector<Rank> to) {
-    flood_.emplace(*fabric_, std::move(to));
+  void flood(const std::vector<Rank>& to) {
+    flood_.emplace(*fabric_, to);
     flood_->start();
   }
   std::vector<Rank> others() const {

@@ -11,7 +11,7 @@ namespace sluice::collective {
 namespace {
 
 // Large enough that a message costs little, small enough that summing one takes much less than sending all.
-constexpr uint64_t kMessageBytes = 128 * 1024;
+constexpr uint64_t kMessageBytes = uint64_t{128} << 10;
 constexpr uint32_t kMostStrips = 1024;
 constexpr uint64_t kStepsRemembered = 2;
 

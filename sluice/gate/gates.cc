@@ -18,7 +18,7 @@ constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, f
 Gates::Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
              plan::StageObserver* observer)
     : names_(std::move(tensorNames)),
-      options_(options),
+      options_(std::move(options)),
       onStall_(std::move(onStall)),
       observer_(observer),
       gates_(names_.size()) {}

@@ -87,7 +87,7 @@ class Workshop final {
     return atSwitch({"tc", "-batch", "-"}, switchShapingScript(byHost));
   }
 
-  Status break_(const Faults& faults) const { return atSwitch({"nft", "-f", "-"}, faultScript(faults)); }
+  Status impose(const Faults& faults) const { return atSwitch({"nft", "-f", "-"}, faultScript(faults)); }
 
  private:
   Status inside(const std::string& network, std::vector<std::string> command, std::string input) const {
@@ -149,7 +149,7 @@ Status build(const Workshop& shop, const Layout& layout, const Progress& progres
     rates[host] = layout.rate;
   }
   SLUICE_RETURN_IF_ERROR(shop.shape(rates, layout.delay));
-  return shop.break_({});
+  return shop.impose({});
 }
 
 bool isWhole(const State& state) {
@@ -259,7 +259,7 @@ Status Lab::changeFaults(const std::function<Status(const State&, Faults&)>& cha
   SLUICE_ASSIGN_OR_RETURN(State state, store().read(name_));
   Faults faults = state.faults;
   SLUICE_RETURN_IF_ERROR(change(state, faults));
-  SLUICE_RETURN_IF_ERROR(shop.break_(faults));
+  SLUICE_RETURN_IF_ERROR(shop.impose(faults));
   state.faults = faults;
   return store().write(state);
 }

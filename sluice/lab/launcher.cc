@@ -54,7 +54,7 @@ struct Prepared {
   std::vector<char*> variables;
 
   Prepared(const std::vector<std::string>& command, const base::Config::Values& values) {
-    for (const auto& [name, value] : values) environment.push_back(name + "=" + value);
+    for (const auto& [name, value] : values) environment.push_back(fmt::format("{}={}", name, value));
     for (auto& variable : environment) variables.push_back(variable.data());
     for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
     variables.push_back(nullptr);
@@ -74,6 +74,7 @@ struct Prepared {
                              const sigset_t& signals) {
   ::setpgid(0, 0);  // a signal to the group reaches the rank's own children too
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing < 0) giveUp("cannot open /dev/null", 126);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(error, STDERR_FILENO);

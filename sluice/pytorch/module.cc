@@ -49,8 +49,8 @@ Status checkSignals() {
 }
 
 std::span<std::byte> memoryAt(uintptr_t address, size_t bytes) {
-  return {reinterpret_cast<std::byte*>(address),
-          bytes};  // NOLINT(performance-no-int-to-ptr): Tensor.data_ptr()
+  auto* first = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr): data_ptr()
+  return {first, bytes};
 }
 
 DType dtypeNamed(const std::string& wanted) {

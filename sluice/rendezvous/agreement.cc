@@ -28,7 +28,7 @@ std::string Agreement::hash() const {
 
 std::string Agreement::encode() const {
   std::string text;
-  for (const auto& [name, value] : pairs_) text += name + "=" + value + "\n";
+  for (const auto& [name, value] : pairs_) text.append(name).append("=").append(value).append("\n");
   return text;
 }
 

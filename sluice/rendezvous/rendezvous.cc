@@ -86,7 +86,7 @@ Store& Rendezvous::store() {
   return *remote_;
 }
 
-void Rendezvous::join(std::string note, Store::GotAll got) {
+void Rendezvous::join(std::string note, const Store::GotAll& got) {
   const auto gather = [this, note = std::move(note), got](Duration timeLeft) {
     store().gather("start", note, timeLeft, got);
   };

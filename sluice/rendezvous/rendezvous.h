@@ -35,7 +35,7 @@ class Rendezvous final {
   const Interface& interface() const { return interface_; }
 
   // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread only.
-  void join(std::string note, Store::GotAll got);
+  void join(std::string note, const Store::GotAll& got);
 
   // For later notes. REQUIRES: join() has completed well.
   Store& store();

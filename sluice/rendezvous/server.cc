@@ -128,7 +128,8 @@ void Server::addPeer(base::Fd socket) {
 }
 
 void Server::drop(const PeerPtr& peer) {
-  const PeerPtr keep = peer;
+  // The caller's may be the one that is erased.
+  const PeerPtr keep = peer;  // NOLINT(performance-unnecessary-copy-initialization)
   keep->connection->close();
   if (keep->joined) {
     members_.erase(keep->rank);
