@@ -51,6 +51,16 @@ class Plot(unittest.TestCase):
                 self.assertGreater(width, 500)
                 self.assertGreater(height, 250)
 
+    def testStrategiesWithSliceSizesOfTheirOwnAreNoSeries(self):
+        rows = [row("kvstore"), row("sluice", slice_elements=12500)]
+        look = ("import json, sys; from importlib.machinery import SourceFileLoader as Loader; "
+                "plot = Loader('plot', sys.argv[1]).load_module(); "
+                "print(plot.drawingFor(json.loads(sys.argv[2])).__name__)")
+        script = Path(PROGRAM).parent / "sluice-plot"
+        drawn = [subprocess.run(["/usr/bin/python3", "-Bc", look, script, json.dumps(which)], capture_output=True, text=True,
+                                timeout=60).stdout.strip() for which in (rows, rows + [row("kvstore", ratio=2)], KINDS["slices"])]
+        self.assertEqual(drawn, ["drawComparison", "drawSweep", "drawSlices"])
+
     def testWhatIsNoMeasurementIsRefusedInOneLine(self):
         for text in ("", "[]", "{}", "[1]", '[{"profile": "x"}]'):
             with self.subTest(text=text):
