@@ -432,20 +432,16 @@ class Engine:
                 self._hand_over(slot)
                 continue
             slot.round = self._round
+            slot.is_travelling = True
+            result: Tensor = slot.parameter
             if self.server is not None:
                 self._is_undecided, self._undecided_round = True, self._round
-                slot.is_travelling = True
                 slot.gradient = None
-                size = slot.parameter.numel() * slot.parameter.element_size()
-                self._session.gradient_absent(slot.index, slot.parameter.data_ptr(), size)
-                continue
-            slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
-            slot.version = slot.gradient._version
-            slot.is_travelling = True
-            slot.parameter.grad = self.guard(slot, slot.gradient)
-            self._session.gradient_absent(
-                slot.index, slot.gradient.data_ptr(), slot.gradient.numel() * slot.gradient.element_size()
-            )
+            else:
+                result = slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
+                slot.version = slot.gradient._version
+                slot.parameter.grad = self.guard(slot, slot.gradient)
+            self._session.gradient_absent(slot.index, result.data_ptr(), result.numel() * result.element_size())
         if self.rounds <= _AS_DDP and self.server is None:
             self.synchronize()
         if is_first:

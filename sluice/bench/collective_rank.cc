@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 
 #include <fmt/format.h>
 
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/fabric/common.h>
+#include <sluice/kernel/reduce.h>
 #include <sluice/session/await.h>
 #include <sluice/session/job.h>
 #include <sluice/session/make_fabric.h>
@@ -53,7 +53,7 @@ class Measurement final {
                                   .data = std::as_writable_bytes(std::span(data))};
       const TimePoint begin = job_.loop().now();
       SLUICE_RETURN_IF_ERROR(session::awaitStatus(job_.loop(), [&](auto done) {
-        member_.collective().allReduce(call, {.scale = 1.0 / job_.worldSize(), .codec = codec},
+        member_.collective().allReduce(call, {.scale = kernel::meanScale(job_.worldSize()), .codec = codec},
                                        std::move(done));
       }));
       return base::seconds(job_.loop().now() - begin);
@@ -112,9 +112,7 @@ Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& ta
       SLUICE_RETURN_IF_ERROR(measurement.measure(method, bytes, figures));
   }
   SLUICE_RETURN_IF_ERROR(job->gather("bench/done", "").status());
-  std::promise<Status> closed;
-  fabric->close([&](const Status& status) { closed.set_value(status); });
-  SLUICE_RETURN_IF_ERROR(closed.get_future().get());  // ends: close() has a deadline of its own
+  SLUICE_RETURN_IF_ERROR(fabric::closeAndWait(*fabric));
   return figures;
 }
 

@@ -137,12 +137,6 @@ class Member final : public fabric::Receiver {
   bool hasEnded_ = false;
 };
 
-Status closeInGoodOrder(fabric::Fabric& fabric) {
-  std::promise<Status> closed;
-  fabric.close([&](const Status& status) { closed.set_value(status); });
-  return closed.get_future().get();  // ends: close() has a deadline of its own
-}
-
 }  // namespace
 
 Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
@@ -183,7 +177,7 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
   report.connections = fabric->counters().connections;
   if (member.hasLost()) return task.outlivesLoss ? Result<FabricReport>(report) : ended.get();
   SLUICE_RETURN_IF_ERROR(job->gather("bench/done", "").status());
-  SLUICE_RETURN_IF_ERROR(closeInGoodOrder(*fabric));
+  SLUICE_RETURN_IF_ERROR(fabric::closeAndWait(*fabric));
   return report;
 }
 

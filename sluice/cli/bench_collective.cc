@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +17,7 @@
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
 #include <sluice/lab/lab.h>
+#include <sluice/plan/bounds.h>
 
 namespace sluice::cli {
 namespace {
@@ -85,21 +85,18 @@ std::vector<CollectiveFigure> ofMethod(const std::vector<CollectiveFigure>& all,
   return some;
 }
 
-// Of what each rank has to send, 2(N-1)/N times the data.
-double gbitPerLink(const CollectiveFigure& figure, int hosts) {
-  return 2.0 * (hosts - 1) / hosts * static_cast<double>(figure.bytes) * 8e-9 / figure.p50;
+// What each rank has to send of so many bytes.
+double gbitOnEachLink(double bytes, int hosts) {
+  return plan::shardedWireSeconds(static_cast<uint32_t>(hosts), bytes, Rate{1'000'000'000});
 }
 
 // What mgwfbp plans with, as a configuration file: --config FILE reads it.
 Status saveNetwork(const std::string& path, const bench::LineFit& fit, int hosts, const std::string& method) {
-  const double bitsPerSecond = 2.0 * (hosts - 1) / hosts * 8 / fit.perByte;
-  const nlohmann::ordered_json file{
-      {"collective", method},
-      {"reduction-start", fmt::format("{}us", std::max(0L, std::lround(fit.start * 1e6)))},
-      {"reduction-rate", base::formatRate({static_cast<uint64_t>(std::llround(bitsPerSecond))})}};
-  std::ofstream out(path);
-  out << file.dump(2) << '\n';
-  return out.flush() ? base::ok() : base::fromErrno("write " + path);
+  const double bitsPerSecond = gbitOnEachLink(1, hosts) * 1e9 / fit.perByte;
+  return writeJson(
+      path, {{"collective", method},
+             {"reduction-start", fmt::format("{}us", std::max(0L, std::lround(fit.start * 1e6)))},
+             {"reduction-rate", base::formatRate({static_cast<uint64_t>(std::llround(bitsPerSecond))})}});
 }
 
 Result<int> run(const CollectiveFlags& flags, const Config& config) {
@@ -113,7 +110,7 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
   Table table({"method", "size", "p50 ms", "p99 ms", "Gbit/s on each link"});
   auto json = nlohmann::ordered_json::array();
   for (const auto& figure : figures) {
-    const double gbit = gbitPerLink(figure, flags.hosts);
+    const double gbit = gbitOnEachLink(static_cast<double>(figure.bytes), flags.hosts) / figure.p50;
     table.addRow({figure.method, base::formatBytes(figure.bytes), fmt::format("{:.3f}", figure.p50 * 1e3),
                   fmt::format("{:.3f}", figure.p99 * 1e3), fmt::format("{:.3f}", gbit)});
     json.push_back({{"engine", "fabric"},

@@ -89,4 +89,11 @@ void runAndWait(Loop& loop, Task task) {
                "the loop of a fabric must run until the fabric is destroyed");
 }
 
+Status closeAndWait(Fabric& fabric) {
+  SLUICE_DCHECK(!fabric.loop().inLoop());
+  std::promise<Status> closed;
+  fabric.close([&](const Status& status) { closed.set_value(status); });
+  return closed.get_future().get();
+}
+
 }  // namespace sluice::fabric

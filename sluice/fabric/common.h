@@ -25,4 +25,7 @@ void checkLanding(const Landing& landing, const wire::Header& header);
 // Runs `task` on the loop and returns when it has run, or when the loop has ended without running it.
 void runAndWait(Loop& loop, Task task);
 
+// Closes in good order, and waits for it: close() has a deadline of its own. REQUIRES: not on the loop.
+Status closeAndWait(Fabric& fabric);
+
 }  // namespace sluice::fabric

@@ -1,7 +1,5 @@
 #include <sluice/session/trainer.h>
 
-#include <future>
-
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
@@ -56,7 +54,7 @@ Trainer::~Trainer() {
   });
   // Another rank is to blame. Those who heard of our end first would take us for it, if we went without a
   // word.
-  if (gates_.error().code() == Code::kPeerLost) (void)close();
+  if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
   fabric_.reset();
 }
 
@@ -171,13 +169,7 @@ void Trainer::drop() {
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   SLUICE_RETURN_IF_ERROR(everybodyIsDone());
-  return close();
-}
-
-Status Trainer::close() {
-  std::promise<Status> closed;
-  fabric_->close([&](const Status& status) { closed.set_value(status); });
-  return closed.get_future().get();  // ends: the fabric has a deadline for it
+  return fabric::closeAndWait(*fabric_);
 }
 
 strategy::Statistics Trainer::statistics() {

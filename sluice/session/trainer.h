@@ -101,7 +101,6 @@ class Trainer final : public fabric::Receiver {
 
   Status begin();
   Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
-  Status close();
   void resumeHeldBack();
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);

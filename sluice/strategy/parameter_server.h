@@ -23,7 +23,7 @@ struct ServerStyle {
   queue::EgressOptions egress;
 };
 
-inline constexpr uint64_t kPublishedSlice = 50'000;  // what P3's authors found best
+inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // what P3's authors found best
 
 // Slices of `preferred` parameters, unless the user wants others.
 Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,

@@ -8,6 +8,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
+#include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/kernel/reduce.h>
@@ -211,16 +212,14 @@ std::string groupsText(std::span<const plan::Group> groups) {
 Result<std::vector<plan::Group>> parseGroups(const std::string& text, size_t tensors) {
   std::vector<plan::Group> groups;
   size_t next = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    const size_t dash = text.find('-', at);
-    if (dash >= end) break;
-    SLUICE_ASSIGN_OR_RETURN(const int64_t first, base::parseInteger(text.substr(at, dash - at)));
-    SLUICE_ASSIGN_OR_RETURN(const int64_t last, base::parseInteger(text.substr(dash + 1, end - dash - 1)));
+  for (const std::string_view group : base::split(text, ',')) {
+    const auto ends = base::split(group, '-');
+    if (ends.size() != 2) break;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t first, base::parseInteger(ends[0]));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t last, base::parseInteger(ends[1]));
     if (first != static_cast<int64_t>(next) || last < first) break;
     groups.push_back({static_cast<size_t>(first), static_cast<size_t>(last)});
     next = static_cast<size_t>(last) + 1;
-    at = end + 1;
   }
   if (next != tensors)
     return Status(Code::kInvalidArgument, fmt::format("'{}' does not group {} tensors", text, tensors));

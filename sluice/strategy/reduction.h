@@ -2,9 +2,8 @@
 // which tensors travel together.
 //
 //   gradientReady -> packed into its group's buffer
-//   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every rank, never
-//   in the
-//                    order of arrival, or two ranks could wait for each other
+//   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every rank,
+//                    never in the order of arrival, or two ranks could wait for each other
 //   mean here     -> every rank updates, or hands out the mean -> open the group's gates
 #pragma once
 
