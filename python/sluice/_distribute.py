@@ -74,7 +74,8 @@ def distribute(
     if server_optimizer:
         _server.refuse(model, optimizers)
     name = job.new_name(type(model).__name__)
-    _agree(job, name, [*_describe(model, optimizers), f"server_optimizer={server_optimizer}"])
+    settings = [f"server_optimizer={server_optimizer}", f"broadcast_buffers={broadcast_buffers}"]
+    _agree(job, name, [*_describe(model, optimizers), *settings])
     _start_alike(job, model, optimizers)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from sluice import _core
 from sluice._job import Job
+from sluice._layer_times import LayerTimes
 from sluice._observe import Observer, Reads
 from sluice._pending import PendingGradient
 
@@ -93,6 +94,9 @@ class Engine:
         self.rounds = 0
         self._seconds_waited = 0.0
         self._began = 0.0
+        self._planned_in_round = 0
+        self._times = LayerTimes()
+        self._first_round_seconds = 0.0  # of the network, with nothing else to do; 0: not seen
 
         self._broadcasts_buffers = broadcast_buffers
         self._buffers_are_due = broadcast_buffers
@@ -173,10 +177,8 @@ class Engine:
             return f"'{self.name}' has not begun"
         seconds = time.perf_counter() - self._began
         sent, received = self._session.bytes_moved
-        rounds = max(1, self.rounds - 1)  # the first came before this
+        rounds = max(1, self.rounds - self._planned_in_round)
         waited, travelled = self._seconds_waited, self._session.seconds_on_the_way
-        compute = (seconds - waited) / rounds
-        wire = travelled / rounds
         lines = [
             f"'{self.name}' on rank {self.job.rank} of {self.job.world_size}: "
             f"{self.rounds} rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
@@ -186,13 +188,37 @@ class Engine:
             "behind computing",
             f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, {8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s "
             "while on their way",
-            f"  no schedule takes less than {1e3 * compute:.0f} ms, its computing; {1e3 * max(compute, wire):.0f} ms if the "
-            "network cannot be faster than it was",
+            self._describe_bound(seconds, rounds),
         ]
         waits_by_layer = zip(self._session.waited, self._slots, strict=True)
         for one, slot in sorted(waits_by_layer, key=lambda wait: -wait[0])[:5]:
             lines.append(f"  {slot.name:40} {one:8.2f} s")
         return "\n".join(lines)
+
+    def _describe_bound(self, seconds: float, rounds: int) -> str:
+        """P3's bound, with the layers' times as they were in training and the network as fast as it has been seen."""
+        assert self._session is not None
+        gates = list(dict.fromkeys(slot.gate for slot in self._slots))  # in the order of the forward pass
+        layers = [
+            (
+                self._times.forward.get(gate, 0.0) / rounds,
+                self._times.backward.get(gate, 0.0) / rounds,
+                float(sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)),
+            )
+            for gate in gates
+        ]
+        passes = sum(forward + backward for forward, backward, _ in layers)
+        besides = max(0.0, (seconds - self._seconds_waited) / rounds - passes)
+        # Whatever has been on its way has waited for gradients too, in all rounds but the first.
+        travelled = self._session.seconds_on_the_way / (rounds + 1)
+        wire = min(self._first_round_seconds or travelled, travelled)
+        bound = _core.p3_bound(layers, wire / sum(size for _, _, size in layers)) + besides
+        sent = self._session.bytes_moved[0] / (rounds + 1)
+        return (
+            f"  no schedule takes less than {1e3 * bound:.0f} ms, P3's bound: {1e3 * passes:.0f} ms forward and backward, "
+            f"{1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at {8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; "
+            f"this took {seconds / rounds / max(bound, 1e-9):.2f} of it"
+        )
 
     # Called by optimizers.
 
@@ -209,6 +235,7 @@ class Engine:
         self._seconds_waited += time.perf_counter() - begun
         for updater in self.updaters:
             updater.apply(gate)
+        self._times.pause(time.perf_counter() - begun)
 
     def undecided(self) -> list[Slot]:
         """With a server's optimizer: what the next step() is for."""
@@ -290,6 +317,7 @@ class Engine:
             for slot in self._slots:
                 slot.parameter_version = slot.parameter._version
         self._plans += 1
+        self._planned_in_round, self._seconds_waited, self._times = self.rounds, 0.0, LayerTimes()
         if self.job.rank == 0:
             self._say_hello()
 
@@ -322,9 +350,13 @@ class Engine:
             self._start_over()
         if self._buffers_are_due:
             self.job.broadcast_together([buffer for buffer in self.model.buffers() if buffer.numel() > 0])
+        if not torch.compiler.is_compiling():
+            self._times.forward_begins()
 
     def _after_model(self, model: nn.Module, args: Any, output: Any) -> None:
         self._depth -= 1
+        if self._depth == 0 and not torch.compiler.is_compiling():
+            self._times.forward_ends()
         # As DDP does: the forward pass after one whose gradients were averaged begins with rank 0's buffers.
         self._buffers_are_due = self._broadcasts_buffers and (self.synchronises or not torch.is_grad_enabled())
         if self._depth == 0 and self.job.world_size > 1 and torch.is_grad_enabled():
@@ -334,14 +366,13 @@ class Engine:
                     tensor.register_hook(self._backward_begins)
 
     def _before_module(self, module: nn.Module, args: Any) -> None:
-        if not self.is_closed:
-            return
-        if self._depth == 0 and (not module.training or not torch.is_grad_enabled()):
+        if self.is_closed and self._depth == 0 and (not module.training or not torch.is_grad_enabled()):
             self.open_all()
-            return
         for gate in self._gates_of[module]:
             if gate.is_closed:
                 self.open(gate)
+            if not torch.compiler.is_compiling():  # it would guard against every new time
+                self._times.reads(gate)
 
     def _start_over(self) -> None:
         """Another set of parameters is trained from here on: on all ranks, since all run the same program."""
@@ -382,6 +413,7 @@ class Engine:
         self._settle(slot)
 
     def _after_accumulation(self, slot: Slot, parameter: Tensor) -> None:
+        self._times.gradient(slot.gate)
         if not self.synchronises:
             return
         self._backward_begins()
@@ -415,9 +447,11 @@ class Engine:
         if not self._round_has_gradients:  # torch.autograd.grad() leaves none
             return
         self.rounds += 1
+        self._times.backward_ends()
         is_first = self._session is None
         if is_first:
             self._plan()
+        begun = time.perf_counter()
         assert self._session is not None
         for slot in reversed(self._slots):
             if slot.round == self._round:
@@ -444,6 +478,8 @@ class Engine:
             self._session.gradient_absent(slot.index, result.data_ptr(), result.numel() * result.element_size())
         if self.rounds <= _AS_DDP and self.server is None:
             self.synchronize()
+            if is_first:
+                self._first_round_seconds = time.perf_counter() - begun
         if is_first:
             self._began = time.perf_counter()
 

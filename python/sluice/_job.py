@@ -92,6 +92,9 @@ class Job:
         """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics, not for gradients."""
         if not isinstance(value, Tensor):
             return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
+        brought = self._brought(f"{tuple(value.shape)} {value.dtype}")
+        if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
+            raise ValueError(f"sluice.mean() of {brought[0]} on rank 0, but of {brought[other]} on rank {other}")
         total = torch.zeros_like(value, memory_format=torch.contiguous_format)
         for root in range(self.world_size):
             part = value.detach().clone(memory_format=torch.contiguous_format)
@@ -99,11 +102,23 @@ class Job:
             total += part
         return total / self.world_size
 
+    def _brought(self, text: str) -> list[str]:
+        """What every rank brought, cut to a line, in rank order. Unlike gather() it ends as soon as a rank that has not come
+        ends its training."""
+        texts = []
+        for root in range(self.world_size):
+            line = bytearray(text.encode()[:200].ljust(200))
+            self.broadcast(torch.frombuffer(line, dtype=torch.uint8), root)
+            texts.append(line.decode(errors="replace").rstrip())
+        return texts
+
     def _endings(self) -> list[Ending]:
         return [*self.members, self._words]
 
     def leave(self) -> None:
         """In good order. Whoever trains on is told by its own session; this rank has done its part."""
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            self._words.announce_end()  # first: a rank that waits for a broadcast would not come to the leaving below
         for member in self._endings():
             with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
                 member.leave()

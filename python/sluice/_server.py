@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sluice import _core
 from sluice._engine import Engine, Gate, is_dense
 from sluice._pending import PendingGradient
 
@@ -66,7 +65,6 @@ class ServerStep:
         self.engine = engine
         self.kind = type(optimizer)
         self._optimizer = optimizer
-        self._was_said = False
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         engine.server = self
 
@@ -84,11 +82,14 @@ class ServerStep:
         name = self.kind.__name__
         return f"{name} runs on the servers: {whole / world_size:.1f} MB of its state on each rank instead of {whole:.1f} MB"
 
-    def say_what_is_missing(self) -> None:
-        """Once, of a checkpoint."""
-        if not self._was_said and self.engine.job.rank == 0:
-            _core.say(f"the state of {self.kind.__name__} is on the servers: its state_dict() holds the settings only")
-        self._was_said = True
+    def refuse_checkpoint(self) -> None:
+        """A checkpoint without the state would lose it silently."""
+        (group,) = self._optimizer.param_groups
+        if "betas" in group or group["momentum"] != 0:
+            raise RuntimeError(
+                f"with server_optimizer=True the state of {self.kind.__name__} is on the servers and cannot be saved yet; save "
+                "the model's state_dict() alone, or leave server_optimizer=True away"
+            )
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         engine = self.engine

@@ -10,6 +10,7 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
+#include <sluice/plan/bounds.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/session.h>
@@ -164,6 +165,15 @@ class Training final {
     throwIfError(status);
   }
 
+  void announceEnd() {
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = session_->announceEnd();
+    }
+    throwIfError(status);
+  }
+
   void leave() {
     Status status;
     {
@@ -208,6 +218,15 @@ PYBIND11_MODULE(_core, module) {
   module.def("say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
+  module.def(
+      "p3_bound",
+      [](const std::vector<std::tuple<double, double, double>>& layers, double secondsPerByte) {
+        std::vector<plan::Layer> described;
+        for (const auto& [forward, backward, bytes] : layers) described.push_back({forward, backward, bytes});
+        return plan::p3Bound(described, {.start = 0, .perByte = secondsPerByte});
+      },
+      py::arg("layers"), py::arg("seconds_per_byte"));
+
   py::class_<Membership>(module, "Job")
       .def(py::init(&join), py::arg("options"), py::arg("environment"))
       .def("close", &Membership::close)
@@ -249,6 +268,7 @@ PYBIND11_MODULE(_core, module) {
       .def("wait", &Training::wait, py::arg("tensor"))
       .def("is_ready", &Training::isReady, py::arg("tensor"))
       .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
+      .def("announce_end", &Training::announceEnd)
       .def("leave", &Training::leave)
       .def("abandon", &Training::abandon, py::arg("why"))
       .def_property_readonly("plan", &Training::plan)

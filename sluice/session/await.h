@@ -45,13 +45,15 @@ Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}
 
 // The same for an operation that gives nothing but a Status.
 template <typename Start>
-Status awaitStatus(Loop& loop, Start&& start) {
-  return await<bool>(loop,
-                     [&](auto got) {
-                       start([got = std::move(got)](const Status& status) {
-                         got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
-                       });
-                     })
+Status awaitStatus(Loop& loop, Start&& start, const Interruption& interruption = {}) {
+  return await<bool>(
+             loop,
+             [&](auto got) {
+               start([got = std::move(got)](const Status& status) {
+                 got(status.isOk() ? Result<bool>(true) : Result<bool>(status));
+               });
+             },
+             interruption)
       .status();
 }
 

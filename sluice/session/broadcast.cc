@@ -1,6 +1,7 @@
 #include <sluice/session/broadcast.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -20,13 +21,14 @@ uint32_t piecesOf(size_t bytes) {
 
 }  // namespace
 
-void Broadcast::start(Rank root, std::span<std::byte> data, fabric::Done done) {
+void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
   SLUICE_DCHECK(fabric_.loop().inLoop());
   const uint64_t sequence = nextSequence_++;
-  const uint32_t pieces = piecesOf(data.size());
+  if (end_.has_value() && sequence >= end_->count) return done(end_->why);
+  const uint32_t pieces = piecesOf(data->size());
   const bool isRoot = root == fabric_.rank();
   const size_t left = pieces * (childrenOf(root).size() + (isRoot ? 0 : 1));
-  underway_.emplace(sequence, Underway{root, data, std::move(done), left});
+  underway_.emplace(sequence, Underway{root, std::move(data), std::move(done), left});
   if (isRoot) {
     for (uint32_t number = 0; number < pieces; ++number) forward(sequence, number);
   }
@@ -53,10 +55,11 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
   const uint32_t position = positionOf(fabric_.rank(), here.root);
   if (position == 0 || from != rankAt((position - 1) / 2, here.root))
     return refuse("not from the rank above");
-  if (number >= piecesOf(here.data.size())) return refuse("no such piece");
-  const auto place = piece(here, number);
+  if (number >= piecesOf(here.data->size())) return refuse("no such piece");
+  const auto place = piece(*here.data, number);
   if (header.length != place.size()) return refuse("not the length that is expected here");
-  return fabric::Landing{{place.data(), place.size()}, [this, sequence, number](const Status& status) {
+  return fabric::Landing{{place.data(), place.size()},
+                         [this, sequence, number, kept = here.data](const Status& status) {
                            if (!status.isOk()) return fail(status);
                            forward(sequence, number);
                            finished(sequence);
@@ -66,14 +69,15 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
 void Broadcast::forward(uint64_t sequence, uint32_t number) {
   const auto found = underway_.find(sequence);
   if (found == underway_.end()) return;  // it has failed meanwhile
-  const auto payload = piece(found->second, number);
+  const SharedBytes data = found->second.data;
+  const auto payload = piece(*data, number);
   const fabric::Message message{.step = Step{sequence},
                                 .slice = SliceId{number},
                                 .stage = plan::Stage::kApplied,
                                 .dtype = DType::kBytes};
   for (const Rank child : childrenOf(found->second.root)) {
     fabric_.send(child, kBroadcastLane, message, {payload.data(), payload.size()},
-                 [this, sequence](const Status& status) {
+                 [this, sequence, kept = data](const Status& status) {
                    if (!status.isOk()) return fail(status);
                    finished(sequence);
                  });
@@ -87,13 +91,18 @@ void Broadcast::finished(uint64_t sequence) {
   node.mapped().done(base::ok());
 }
 
-void Broadcast::fail(const Status& why) {
-  for (auto& [sequence, underway] : std::exchange(underway_, {})) underway.done(why);
+void Broadcast::endAfter(uint64_t count, const Status& why) {
+  if (end_.has_value() && end_->count <= count) return;
+  end_ = End{count, why};
+  std::map<uint64_t, Underway> ended;
+  while (!underway_.empty() && std::prev(underway_.end())->first >= count)
+    ended.insert(underway_.extract(std::prev(underway_.end())));
+  for (auto& [sequence, underway] : ended) underway.done(why);
 }
 
-std::span<std::byte> Broadcast::piece(const Underway& underway, uint32_t number) const {
+std::span<std::byte> Broadcast::piece(std::vector<std::byte>& data, uint32_t number) {
   const size_t offset = number * kPieceBytes;
-  return underway.data.subspan(offset, std::min(kPieceBytes, underway.data.size() - offset));
+  return std::span(data).subspan(offset, std::min(kPieceBytes, data.size() - offset));
 }
 
 uint32_t Broadcast::positionOf(Rank rank, Rank root) const {

@@ -9,8 +9,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include <sluice/fabric/fabric.h>
 
@@ -18,24 +21,36 @@ namespace sluice::session {
 
 inline constexpr fabric::Lane kBroadcastLane = fabric::Lane::kUrgent;
 
+// Shared with the fabric, which may still be at work on them when the broadcast has failed and whoever called
+// it is gone.
+using SharedBytes = std::shared_ptr<std::vector<std::byte>>;
+
 class Broadcast final {
  public:
   explicit Broadcast(fabric::Fabric& fabric) : fabric_(fabric) {}
 
   // `done` runs when the root's bytes are in `data`, and the copies for others are beyond recall.
-  void start(Rank root, std::span<std::byte> data, fabric::Done done);
+  void start(Rank root, SharedBytes data, fabric::Done done);
 
   Result<fabric::Landing> onMessage(Rank from, const wire::Header& header);
 
-  // Everything that is under way ends with `why`.
-  void fail(const Status& why);
+  // Somebody takes part in the first `count` broadcasts only: all others end with `why`, now and later.
+  void endAfter(uint64_t count, const Status& why);
+  void fail(const Status& why) { endAfter(0, why); }
+
+  uint64_t begun() const { return nextSequence_; }
 
  private:
   struct Underway {
     Rank root;
-    std::span<std::byte> data;
+    SharedBytes data;
     fabric::Done done;
     size_t left;  // pieces to receive, and to send
+  };
+
+  struct End {
+    uint64_t count;
+    Status why;
   };
 
   // A tree over positions: a rank's distance from the root, going around.
@@ -43,7 +58,7 @@ class Broadcast final {
   Rank rankAt(uint32_t position, Rank root) const;
   std::vector<Rank> childrenOf(Rank root) const;
 
-  std::span<std::byte> piece(const Underway& underway, uint32_t number) const;
+  static std::span<std::byte> piece(std::vector<std::byte>& data, uint32_t number);
   void forward(uint64_t sequence, uint32_t number);
   void finished(uint64_t sequence);
 
@@ -51,6 +66,7 @@ class Broadcast final {
   uint64_t nextSequence_ = 0;
   std::map<uint64_t, Underway> underway_;  // by sequence
   std::set<Rank> heldBack_;                // sent before we called
+  std::optional<End> end_;                 // the earliest there is
 };
 
 }  // namespace sluice::session

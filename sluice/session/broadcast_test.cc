@@ -20,11 +20,13 @@ class Member final : public fabric::Receiver {
     loop_.post([this] { fabric_.reset(); });
     loop_.runReady();
   }
-  void start(Rank root, std::vector<std::byte>& data) {
-    loop_.post([this, root, &data] {
+  void start(Rank root, SharedBytes data) {
+    loop_.post([this, root, data = std::move(data)] {
       broadcast_.start(root, data, [this](const Status& status) { endings.push_back(status); });
     });
   }
+  void endAfter(uint64_t count, const Status& why) { broadcast_.endAfter(count, why); }
+  uint64_t begun() const { return broadcast_.begun(); }
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     EXPECT_EQ(lane, kBroadcastLane);
     return broadcast_.onMessage(from, header);
@@ -40,9 +42,9 @@ class Member final : public fabric::Receiver {
   Broadcast broadcast_;
 };
 
-std::vector<std::byte> fill(size_t bytes, uint32_t seed) {
-  std::vector<std::byte> data(bytes);
-  for (size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(seed + i / 3);
+SharedBytes fill(size_t bytes, uint32_t seed) {
+  auto data = std::make_shared<std::vector<std::byte>>(bytes);
+  for (size_t i = 0; i < bytes; ++i) (*data)[i] = static_cast<std::byte>(seed + i / 3);
   return data;
 }
 
@@ -55,15 +57,15 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
     // Two broadcasts at once; the second of more than one piece; one of nothing.
     const std::vector<size_t> sizes{10, (size_t{1} << 20) + 17, 0};
     for (uint32_t root = 0; root < world; ++root) {
-      std::vector<std::vector<std::vector<std::byte>>> data(world);
+      std::vector<std::vector<SharedBytes>> data(world);
       for (uint32_t r = 0; r < world; ++r) {
         const uint32_t late = (r + root + 1) % world;  // others call before the root does
         for (size_t b = 0; b < sizes.size(); ++b) data[late].push_back(fill(sizes[b], late * 10 + b));
-        for (auto& bytes : data[late]) members[late]->start(Rank{root}, bytes);
+        for (const auto& bytes : data[late]) members[late]->start(Rank{root}, bytes);
         loop.runReady();
       }
       for (uint32_t r = 0; r < world; ++r) {
-        for (size_t b = 0; b < sizes.size(); ++b) EXPECT_EQ(data[r][b], fill(sizes[b], root * 10 + b));
+        for (size_t b = 0; b < sizes.size(); ++b) EXPECT_EQ(*data[r][b], *fill(sizes[b], root * 10 + b));
         EXPECT_EQ(members[r]->endings.size(), (root + 1) * sizes.size());
         EXPECT_TRUE(std::ranges::all_of(members[r]->endings, &Status::isOk));
       }
@@ -76,14 +78,38 @@ TEST(Broadcast, ALossEndsItOnce) {
   fabric::LoopbackHub hub(2);
   auto lost = std::make_unique<Member>(hub, Rank{0}, loop);
   Member waiting(hub, Rank{1}, loop);
-  auto data = fill(10, 0);
-  waiting.start(Rank{0}, data);
+  waiting.start(Rank{0}, fill(10, 0));
   loop.runReady();
   EXPECT_TRUE(waiting.endings.empty());
   waiting.onPeerLost(Rank{0}, {Code::kPeerLost, "rank 0 is lost"});
   waiting.onPeerLost(Rank{0}, {Code::kPeerLost, "an echo"});
   ASSERT_EQ(waiting.endings.size(), 1U);
   EXPECT_EQ(waiting.endings[0].message(), "rank 0 is lost");
+  waiting.start(Rank{0}, fill(10, 0));  // nor does anybody wait for it later
+  loop.runReady();
+  ASSERT_EQ(waiting.endings.size(), 2U);
+  EXPECT_EQ(waiting.endings[1].message(), "rank 0 is lost");
+}
+
+// A rank has ended after its first broadcast, which is still on its way to us.
+TEST(Broadcast, AnEndInGoodOrderLeavesEarlierOnesAlone) {
+  base::ManualLoop loop;
+  fabric::LoopbackHub hub(2);
+  Member leaving(hub, Rank{0}, loop);
+  Member waiting(hub, Rank{1}, loop);
+  const auto first = fill(10, 0);
+  waiting.start(Rank{0}, first);
+  waiting.start(Rank{0}, fill(10, 0));
+  loop.runReady();
+  EXPECT_EQ(waiting.begun(), 2U);
+  waiting.endAfter(1, {Code::kPeerLost, "rank 0 has ended"});
+  ASSERT_EQ(waiting.endings.size(), 1U);
+  EXPECT_EQ(waiting.endings[0].message(), "rank 0 has ended");
+  leaving.start(Rank{0}, fill(10, 7));
+  loop.runReady();
+  ASSERT_EQ(waiting.endings.size(), 2U);
+  EXPECT_TRUE(waiting.endings[1].isOk());
+  EXPECT_EQ(*first, *fill(10, 7));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <sluice/session/session.h>
 
+#include <sstream>
+
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
@@ -18,6 +20,7 @@ namespace {
 struct End {
   Rank rank{};
   std::optional<uint64_t> steps;  // that it has taken part in; empty: it left in the middle of something
+  uint64_t broadcasts = 0;        // the same
   std::string why;                // "has ended its training after 12 steps"
 };
 
@@ -26,16 +29,22 @@ std::string endKey(const std::string& name) {
 }
 
 std::string toNote(const End& end) {
-  return fmt::format("{} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.why);
+  return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.broadcasts,
+                     end.why);
 }
 
 Result<End> parseEnd(const std::string& note) {
-  const size_t first = note.find(' ');
-  const size_t second = note.find(' ', first + 1);
-  if (second == std::string::npos) return Status(Code::kDataLoss, "not the note of an end");
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(note.substr(0, first)));
-  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, note.substr(second + 1)};
-  if (const std::string steps = note.substr(first + 1, second - first - 1); steps != "-") {
+  std::istringstream words(note);
+  std::string rankText;
+  std::string steps;
+  std::string broadcastsText;
+  std::string why;
+  if (!(words >> rankText >> steps >> broadcastsText) || !std::getline(words >> std::ws, why))
+    return Status(Code::kDataLoss, "not the note of an end");
+  SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(rankText));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t broadcasts, base::parseInteger(broadcastsText));
+  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, static_cast<uint64_t>(broadcasts), std::move(why)};
+  if (steps != "-") {
     SLUICE_ASSIGN_OR_RETURN(const int64_t number, base::parseInteger(steps));
     end.steps = static_cast<uint64_t>(number);
   }
@@ -129,7 +138,7 @@ void Session::listenForTheEnd() {
     if (*listener == nullptr || !end.isOk() || end->rank == self) return;
     const Status why{Code::kPeerLost, fmt::format("rank {} {}", end->rank, end->why)};
     if (end->steps.has_value()) {
-      (*listener)->endAfter(*end->steps, why);
+      (*listener)->endAfter(*end->steps, end->broadcasts, why);
     } else {
       (*listener)->fail(why);
     }
@@ -147,18 +156,20 @@ Status Session::leave() {
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // nobody has gone yet
-    if (isWorker()) {
-      const uint64_t steps = trainer_->stepsBegun();
-      SLUICE_RETURN_IF_ERROR(job_.set(
-          endKey(name_),
-          toNote({job_.rank(), steps, fmt::format("has ended its training after {} steps", steps)})));
-    }
+    if (isWorker()) SLUICE_RETURN_IF_ERROR(announceEnd());
     return job_.gather("leave/" + name_, "", atMost).status();
   });
 }
 
+Status Session::announceEnd() {
+  const uint64_t steps = trainer_->stepsBegun();
+  std::string why = "has ended its training";
+  if (steps > 0) why += fmt::format(" after {} steps", steps);
+  return job_.set(endKey(name_), toNote({job_.rank(), steps, trainer_->broadcastsBegun(), std::move(why)}));
+}
+
 void Session::abandon(const std::string& why) {
-  const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, why}));
+  const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
   if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
 }
 

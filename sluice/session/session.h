@@ -67,6 +67,10 @@ class Session final {
   // a step which this one has not taken part in is told so.
   Status leave();
 
+  // Tells the others that this rank takes part in no further step and no further broadcast: whoever of them
+  // waits for one ends with its name. leave() says so too; this is for who has something else to do before.
+  Status announceEnd();
+
   // Ends in bad order: the other ranks' waits end with `why`, and this rank's name.
   void abandon(const std::string& why);
 

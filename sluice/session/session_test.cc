@@ -216,8 +216,14 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
   }
 }
 
+Status takeAStep(Session& session) {
+  session.gradientReady(TensorId{0});
+  return session.wait(TensorId{0});
+}
+
 // What a rank hears that trains on after another has ended.
-std::string whatTheOtherHears(const std::function<void(Session&)>& end) {
+std::string whatTheOtherHears(const std::function<void(Session&)>& end,
+                              const std::function<Status(Session&)>& goOn = takeAStep) {
   std::string heard;
   onRanks(
       2,
@@ -226,11 +232,9 @@ std::string whatTheOtherHears(const std::function<void(Session&)>& end) {
         OneTensor memory(5);
         auto session = Session::open(**job, memory.request("mean-gradient"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
-        (*session)->gradientReady(TensorId{0});
-        EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+        EXPECT_TRUE(takeAStep(**session).isOk());
         if (r == 1) return end(**session);
-        (*session)->gradientReady(TensorId{0});
-        heard = (*session)->wait(TensorId{0}).message();
+        heard = goOn(**session).message();
       },
       [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk()); });
   return heard;
@@ -239,6 +243,18 @@ std::string whatTheOtherHears(const std::function<void(Session&)>& end) {
 TEST(Session, ARankThatTrainsLongerIsToldWhoHasEnded) {
   EXPECT_EQ(whatTheOtherHears([](Session& session) { EXPECT_FALSE(session.leave().isOk()); }),
             "waiting for 'w' of step 1: rank 1 has ended its training after 1 steps");
+}
+
+TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
+  const auto hear = [](Session& session) {
+    std::vector<std::byte> word(3);
+    return session.broadcast(Rank{1}, word);
+  };
+  EXPECT_EQ(whatTheOtherHears([](Session& session) { EXPECT_TRUE(session.announceEnd().isOk()); }, hear),
+            "rank 1 has ended its training after 1 steps");
+  EXPECT_EQ(
+      whatTheOtherHears([](Session& session) { session.abandon("ended with KeyboardInterrupt"); }, hear),
+      "rank 1 ended with KeyboardInterrupt");
 }
 
 TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {

@@ -1,5 +1,8 @@
 #include <sluice/session/trainer.h>
 
+#include <algorithm>
+#include <memory>
+
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
@@ -104,7 +107,25 @@ void Trainer::resumeHeldBack() {
 }
 
 Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
-  return awaitStatus(fabric_->loop(), [&](auto done) { broadcast_->start(root, data, std::move(done)); });
+  // Bytes of its own: whoever interrupts the wait may free `data`, while the network goes on.
+  const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
+  if (root == fabric_->rank()) std::ranges::copy(data, bytes->begin());
+  SLUICE_RETURN_IF_ERROR(awaitStatus(
+      fabric_->loop(), [&](auto done) { broadcast_->start(root, bytes, std::move(done)); },
+      training_.interruption));
+  if (root != fabric_->rank()) std::ranges::copy(*bytes, data.begin());
+  return base::ok();
+}
+
+uint64_t Trainer::broadcastsBegun() {
+  uint64_t begun = 0;
+  fabric::runAndWait(fabric_->loop(), [&] { begun = broadcast_->begun(); });
+  return begun;
+}
+
+void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
+  gates_.endAfter(steps, why);
+  fabric_->loop().post([this, broadcasts, why] { broadcast_->endAfter(broadcasts, why); });
 }
 
 void Trainer::gradientReady(TensorId tensor) {

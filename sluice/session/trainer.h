@@ -61,8 +61,10 @@ class Trainer final : public fabric::Receiver {
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
   bool isEmpty(TensorId tensor) const { return gates_.isEmpty(tensor); }
 
-  // The root's bytes in everybody's `data`. Every rank calls it, in the same order.
+  // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has returned,
+  // with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
+  uint64_t broadcastsBegun();
 
   // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
   // Every worker says the same; ranks that only serve are told.
@@ -74,9 +76,9 @@ class Trainer final : public fabric::Receiver {
   Status update(std::vector<double> values);
   void drop();
 
-  // As gate::Gates. For news of other ranks that come from outside the fabric.
+  // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
-  void endAfter(uint64_t steps, const Status& why) { gates_.endAfter(steps, why); }
+  void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);
 
   // Every wait, now and later, ends with `why`.
   void fail(const Status& why);

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import Ranks
+from ranks import Ranks, run_script
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -287,6 +287,15 @@ def test_models(two_ranks: Ranks, model: str) -> None:
     two_ranks.run(run_model, model)
 
 
+def run_without_broadcast_of_buffers() -> None:
+    """Statistics of batches stay every rank's own."""
+    same_as_ddp(sgd, plain_loop(10), ddp_options={"broadcast_buffers": False}, broadcast_buffers=False)
+
+
+def test_buffers_can_stay_on_their_rank(two_ranks: Ranks) -> None:
+    two_ranks.run(run_without_broadcast_of_buffers)
+
+
 # Optimizers.
 
 
@@ -510,6 +519,34 @@ def test_checkpoints_go_to_plain_pytorch_and_back(two_ranks: Ranks) -> None:
     two_ranks.run(run_checkpoint)
 
 
+def run_rank_0_begins() -> None:
+    """Rank 0 comes from a checkpoint, rank 1 from nowhere: both have rank 0's parameters, buffers and optimizer state."""
+    data = list(batches(8))
+
+    def go_on(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for x, y in data:
+            optimizer.zero_grad()
+            loss_of(model, x, y).backward()
+            optimizer.step()
+
+    begun, its = make_net(), None
+    if rank() == 0:
+        its = torch.optim.Adam(begun.parameters(), lr=1e-2)
+        go_on(begun, its)
+    model, optimizer = sluice.distribute(begun, its or torch.optim.Adam(begun.parameters(), lr=1e-2))
+    assert len(optimizer.state_dict()["state"]) == len(list(model.parameters()))
+    go_on(model, optimizer)
+    for state in optimizer.state_dict()["state"].values():
+        assert state["step"] == 16
+        assert torch.equal(sluice.mean(state["exp_avg"].double()), state["exp_avg"].double())
+    for parameter in model.parameters():
+        assert torch.equal(sluice.mean(parameter.detach().double()), parameter.detach().double())
+
+
+def test_all_begin_as_rank_0(two_ranks: Ranks) -> None:
+    two_ranks.run(run_rank_0_begins)
+
+
 # No stale read.
 
 
@@ -693,26 +730,12 @@ def run_helpers() -> None:
     assert sluice.mean(float(rank())) == 0.5
     assert sluice.mean(rank() + 1) == 1.5
     assert torch.equal(sluice.mean(torch.full((2, 3), 4.0 * rank())), torch.full((2, 3), 2.0))
+    with pytest.raises(ValueError, match=r"sluice.mean\(\) of \(2,\) torch.float32 on rank 0, but of \(3,\) .* on rank 1"):
+        sluice.mean(torch.ones(2 + rank()))
 
 
 def test_helpers(two_ranks: Ranks) -> None:
     two_ranks.run(run_helpers)
-
-
-def run_report() -> str:
-    model, optimizer = sluice.distribute(make_net(), sgd)
-    plain_loop(6)(model, optimizer)
-    return sluice.report().split("'Net-")[-1]
-
-
-def test_report(two_ranks: Ranks) -> None:
-    for number, text in enumerate(two_ranks.run(run_report)):
-        lines = text.splitlines()
-        assert f"on rank {number} of 2: 6 rounds of gradients" in lines[0]
-        assert "% hidden behind computing" in lines[3]
-        assert lines[4].startswith("  sent 0.1 MB")
-        assert "no schedule takes less than" in lines[5]
-        assert len(lines) == 6 + 5
 
 
 def run_debug() -> None:
@@ -734,16 +757,17 @@ def test_debugging_of_gates(two_ranks: Ranks) -> None:
     two_ranks.run(run_debug)
 
 
-def run_compiled() -> None:
+def run_compiled(backend: str) -> None:
     reference = make_net()
     plain_loop(6)(ddp(reference), sgd(reference.parameters()))
     model, optimizer = sluice.distribute(make_net(), sgd)
-    plain_loop(6)(torch.compile(model, backend="eager"), optimizer)  # type: ignore[arg-type]
+    plain_loop(6)(torch.compile(model, backend=backend), optimizer)  # type: ignore[arg-type]
     assert_equal(model.state_dict(), reference.state_dict())
 
 
-def test_torch_compile(two_ranks: Ranks) -> None:
-    two_ranks.run(run_compiled)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_torch_compile(two_ranks: Ranks, backend: str) -> None:
+    two_ranks.run(run_compiled, backend)
 
 
 # Refusals.
@@ -796,6 +820,69 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
             "the ranks do not train the same thing: on rank 1 group 0 has lr=0.2; on rank 0 group 0 has lr=0.1",
             "the ranks do not train the same thing: on rank 1 the optimizer is Adam; on rank 0 the optimizer is AdamW",
         ]
+
+
+class SparseWithoutAModule(nn.Module):
+    """Nothing in distribute() can see that its gradient will be sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.ones(5, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.embedding(x, self.table, sparse=True)
+
+
+def run_sparse_gradient() -> str:
+    model, _ = sluice.distribute(SparseWithoutAModule(), lambda ps: torch.optim.SGD(ps, lr=0.1))
+    try:
+        model(torch.tensor([1, 2])).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
+def test_a_sparse_gradient_is_an_error(two_ranks: Ranks) -> None:
+    for text in two_ranks.run(run_sparse_gradient):
+        assert "'table' has a sparse gradient, which sluice cannot average; use sparse=False" in text
+
+
+SETTINGS = """
+import os, torch, sluice
+rank = int(os.environ["RANK"])
+try:
+    sluice.distribute(torch.nn.Linear(2, 2), lambda ps: torch.optim.SGD(ps, lr=0.1), {options})
+except (ValueError, RuntimeError) as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("servers='dedicated:1'", "servers=dedicated:K is not there for PyTorch yet"),
+        ("broadcast_buffers=rank == 0", "on rank 1 broadcast_buffers=False; on rank 0 broadcast_buffers=True"),
+        ("server_optimizer=rank == 0", "on rank 1 server_optimizer=False; on rank 0 server_optimizer=True"),
+    ],
+)
+def test_settings_that_cannot_be(options: str, text: str) -> None:
+    for ended in run_script(SETTINGS.format(options=options), 2):
+        assert text in ended.stdout and ended.stdout.count("\n") == 1, ended
+
+
+ALGORITHM_OF_ITS_OWN = """
+import os, torch, sluice
+model, optimizer = sluice.distribute(torch.nn.Linear(2, 2), lambda ps: torch.optim.SGD(ps, lr=0.1),
+                                     algorithm=("sluice", "p3")[int(os.environ["RANK"])])
+model(torch.ones(1, 2)).sum().backward()
+"""
+
+
+def test_an_algorithm_of_ones_own_is_named() -> None:
+    for ended in run_script(ALGORITHM_OF_ITS_OWN, 2):
+        assert ended.returncode == 1
+        last = ended.stderr.splitlines()[-1]
+        assert "p3" in last and "sluice" in last and "rank" in last, ended.stderr
 
 
 class CountsInGroup(torch.optim.SGD):

@@ -42,7 +42,9 @@ def test_one_process_needs_no_launcher() -> None:
 
 def test_an_exception_ends_the_others_with_its_text() -> None:
     script = TRAINING + "train(10 + 1000000 * (1 - rank))\nraise KeyError('no such batch')"
+    begun = time.monotonic()
     first, second = run_script(script, 2, **HEARTBEAT)
+    assert time.monotonic() - begun < 20  # with the start of both
     assert "KeyError: 'no such batch'" in second.stderr
     assert first.returncode == 1
     assert "PeerLostError" in first.stderr and "rank 1 ended with KeyError: 'no such batch'" in first.stderr
@@ -52,6 +54,63 @@ def test_unequal_numbers_of_batches_end_with_a_name() -> None:
     first, second = run_script(TRAINING + "train(20 if rank == 1 else 30)", 2, **HEARTBEAT)
     assert first.returncode == 1 and second.returncode == 0
     assert "rank 1 has ended its training after 20 steps" in first.stderr
+
+
+def test_unequal_numbers_of_batches_where_buffers_are_broadcast() -> None:
+    """Rank 1 waits for rank 0's buffers then, not for a gradient."""
+    script = TRAINING.replace("torch.nn.Linear(8, 300), ", "torch.nn.Linear(8, 300), torch.nn.BatchNorm1d(300), ")
+    first, second = run_script(script + "train(20 if rank == 0 else 30)", 2, **HEARTBEAT)
+    assert first.returncode == 0 and second.returncode == 1
+    assert "PeerLostError" in second.stderr and "rank 0 has ended its training" in second.stderr
+
+
+MEAN = (
+    TRAINING
+    + """
+train(5)
+print(sluice.mean(float(rank)), flush=True)
+if rank == 1:
+    {end}
+sluice.mean(1.0)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        ("sys.exit(0)", "rank 1"),
+        ("raise KeyError('lost')", "rank 1 ended with KeyError: 'lost'"),
+        ("os.kill(os.getpid(), 9)", "rank 1"),
+    ],
+)
+def test_a_mean_that_never_comes_names_who_has_ended(end: str, text: str) -> None:
+    first, _ = run_script(MEAN.format(end=end), 2, **HEARTBEAT)
+    assert (first.returncode, first.stdout) == (1, "trains\n0.5\n"), first.stderr
+    assert text in first.stderr.splitlines()[-1]
+
+
+def test_ctrl_c_on_all_ranks() -> None:
+    """As a terminal does it."""
+    port = free_port()
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", TRAINING + "train(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, env=environment(rank, 2, port, **HEARTBEAT))
+        for rank in range(2)
+    ]  # fmt: skip
+    try:
+        for rank in ranks:
+            assert rank.stdout is not None and rank.stdout.readline() == "trains\n"
+        for rank in ranks:
+            rank.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        last = [rank.communicate(timeout=30)[1].splitlines()[-1] for rank in ranks]
+        assert time.monotonic() - begun < 10
+        assert all("KeyboardInterrupt" in line for line in last), last
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -78,18 +137,18 @@ def test_a_killed_rank_is_named(how: signal.Signals) -> None:
             rank.communicate()
 
 
-@pytest.mark.parametrize("where", ["rendezvous", "barrier"])
+@pytest.mark.parametrize("where", ["rendezvous", "barrier", "mean"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
-    """Rank 1 never comes, or comes to everything but the barrier."""
+    """Rank 1 never comes, or comes to everything but this."""
     port = free_port()
     script = "import os, time, torch, sluice\n"
-    if where == "barrier":
+    if where != "rendezvous":
         script += "sluice.rank()\nif os.environ['RANK'] == '1': time.sleep(60)\n"
-    script += "print('waits', flush=True)\nsluice.barrier()"
+    script += "print('waits', flush=True)\n" + ("sluice.mean(torch.ones(3))" if where == "mean" else "sluice.barrier()")
     ranks = [
         subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                          env=environment(rank, 2, port))
-        for rank in range(2 if where == "barrier" else 1)
+        for rank in range(1 if where == "rendezvous" else 2)
     ]  # fmt: skip
     try:
         assert ranks[0].stdout is not None and ranks[0].stdout.readline() == "waits\n"

@@ -1,0 +1,82 @@
+"""sluice.report() and what it is made of: the layers' times as seen in training, and the bound."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+import torch
+from ranks import Ranks
+from sluice._core import p3_bound
+from sluice._layer_times import LayerTimes
+from torch import Tensor, nn
+from training import make_net, plain_loop
+
+import sluice
+
+
+def test_the_bound_of_two_layers() -> None:
+    layers = [(1.0, 2.0, 10.0), (3.0, 4.0, 20.0)]  # forward, backward, bytes
+    assert p3_bound(layers, 0.0) == 10.0  # computing alone
+    # The second layer's gradient is there after 4, both are over the wire 15 later, and 3 of forward are left.
+    assert p3_bound(layers, 0.5) == 4 + 15 + 3
+
+
+def test_times_go_to_the_layer_that_computes() -> None:
+    now = 0.0
+    times = LayerTimes(lambda: now)
+    for _ in range(2):
+        for seconds, event in (
+            (5.0, times.backward_ends), (0.0, times.forward_begins), (1.0, lambda: times.reads("a")),
+            (2.0, lambda: times.pause(0.5)), (0.0, lambda: times.reads("b")), (3.0, lambda: times.reads("a")),
+            (0.25, times.forward_ends), (4.0, lambda: times.gradient("b")), (6.0, lambda: times.gradient("a")),
+            (7.0, times.backward_ends), (8.0, lambda: times.gradient("late")),
+        ):  # fmt: skip
+            now += seconds
+            event()
+    assert times.forward == {"a": 2 * (1.5 + 0.25), "b": 2 * 3.0}
+    assert times.backward == {"b": 2 * 4.0, "a": 2 * 6.0}
+
+
+class Sleeper(nn.Module):
+    """A layer whose forward pass takes a known time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 8)
+        self.second = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        time.sleep(0.03)
+        return self.second(x)
+
+
+def run_report() -> tuple[str, str]:
+    model, optimizer = sluice.distribute(make_net(), lambda ps: torch.optim.SGD(ps, lr=0.1))
+    plain_loop(6)(model, optimizer)
+    text = sluice.report().split("'Net-")[-1]
+    slow, its = sluice.distribute(Sleeper(), lambda ps: torch.optim.SGD(ps, lr=0.1))
+    for _ in range(6):
+        its.zero_grad()
+        slow(torch.ones(2, 8)).sum().backward()
+        its.step()
+    return text, sluice.report().split("'Sleeper-")[-1]
+
+
+def test_report(two_ranks: Ranks) -> None:
+    for number, (text, slow) in enumerate(two_ranks.run(run_report)):
+        lines = text.splitlines()
+        assert f"on rank {number} of 2: 6 rounds of gradients" in lines[0]
+        assert "% hidden behind computing" in lines[3]
+        assert lines[4].startswith("  sent 0.1 MB")
+        assert "no schedule takes less than" in lines[5]
+        assert len(lines) == 6 + 5
+        found = re.search(r"less than (\d+) ms, P3's bound: (\d+) ms forward and backward, (\d+) ms besides, (\d+) ms on the "
+                          r"wire at \d+ Mbit/s; this took ([\d.]+) of it", slow)  # fmt: skip
+        assert found is not None, slow
+        bound, passes, besides, _, over = map(float, found.groups())
+        assert passes >= 30
+        assert bound >= passes + besides - 2  # rounded
+        assert over == pytest.approx(1, abs=1)
