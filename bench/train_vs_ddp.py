@@ -1,8 +1,10 @@
 """Real training in a lab: sluice beside DDP on Gloo, runs interleaved, and the P3 bound of the measured profile beside both.
 
-    sudo python3 bench/train_vs_ddp.py --sluice build/release/bin/sluice --example fashion_vgg --data DATA --json out.json
+    sudo PYTHONPATH=build/release/python python3 bench/train_vs_ddp.py --sluice build/release/bin/sluice \\
+      --example fashion_vgg --data DATA --json out.json --plot out.png
 
-Each rank has a core of its own while there are enough. `--rate auto` makes the time on the wire as long as the compute.
+Each rank has a core of its own while there are enough. `--rate auto` makes the time on the wire `--ratio` times the compute.
+`sluice plot A.json B.json -o X.png` draws several of its files side by side.
 """
 
 from __future__ import annotations
@@ -14,26 +16,32 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
+
+from sluice._core import p3_bound
 
 HERE = Path(__file__).resolve().parent
 BATCHES = {"fashion_vgg": 128, "char_transformer": 12, "mnist_cnn": 64}
 GOODPUT = 0.95  # of a link's rate; the rest is headers (docs/lab.md)
 LAB = "train-vs-ddp"
 
+Trained = dict[str, list[float]]  # "seconds" and "losses" of every iteration, on rank 0
 
-def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
-    """The shortest iteration that any schedule on one link can have: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), and what the
-    loop does besides, which no schedule changes."""
-    tensors, compute = profile["tensors"], profile["compute_s"]
-    forward = [tensor["forward"] * compute for tensor in tensors]
-    backward = [tensor["backward"] * compute for tensor in tensors]
-    longest, wire = compute, 0.0
-    for j, tensor in enumerate(tensors):
-        wire += 4 * tensor["parameters"] * seconds_per_byte
-        longest = max(longest, sum(backward[j:]) + wire + sum(forward[j:]))
-    return longest + float(profile["other_s"])
+
+class Setting:
+    """What is trained by: sluice, or DDP with one size of buckets."""
+
+    def __init__(self, bucket_mb: float | None) -> None:
+        self.bucket_mb = bucket_mb
+        self.name = "sluice" if bucket_mb is None else f"ddp {bucket_mb:g} MB"
+        self.options = ["--how", "sluice"] if bucket_mb is None else ["--how", "ddp", "--bucket-mb", str(bucket_mb)]
+        self.runs: list[Trained] = []
+
+    def seconds(self, skip: int) -> list[float]:
+        """The median iteration of each run."""
+        return [statistics.median(run["seconds"][skip:]) for run in self.runs]
 
 
 class Bench:
@@ -44,36 +52,64 @@ class Bench:
         self.batch = args.batch or BATCHES[args.example]
         self.variables = {**os.environ, "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", "SLUICE_ENCRYPT": args.encrypt}
 
-    def options(self, how: str, steps: int, out: Path, *more: str) -> list[str]:
-        data = ["--data", str(self.args.data), "--batch", str(self.batch), "--steps", str(steps)]
-        return [sys.executable, str(self.program), "--how", how, *data, "--json", str(out), *more]
+    def words(self, out: Path, *more: str) -> list[str]:
+        data = ["--data", str(self.args.data), "--batch", str(self.batch), "--steps", str(self.args.steps), "--no-test"]
+        return [sys.executable, str(self.program), *data, "--json", str(out), *more]
 
-    def profile(self) -> dict[str, Any]:
-        """Of one rank, while as many others compute beside it as in the real job: they share memory, and maybe cores."""
-        path = self.folder / "profile-0.json"
+    def alone(self, *more: str) -> Trained:
+        """Plain training, while as many others compute beside it as in the real job: they share memory, and maybe cores."""
         ranks = []
         for rank in range(self.args.workers):
-            words = self.options("plain", self.args.steps, self.folder / "plain.json")
-            words += ["--profile", str(self.folder / f"profile-{rank}.json")]
+            words = self.words(self.folder / f"plain-{rank}.json", "--how", "plain")
+            words += [word.replace("RANK", str(rank)) for word in more]
             command = ["taskset", "-c", str(rank % (os.cpu_count() or 1)), *words]
             ranks.append(subprocess.Popen(command, env=self.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (all of them are to be waited for)
             sys.exit(f"{self.program} has failed; run it by hand to see why")
-        return dict(json.loads(path.read_text()))
+        return dict(json.loads((self.folder / "plain-0.json").read_text()))
 
-    def train(self, how: str, run: int, bucket_mb: float = 25) -> dict[str, list[float]]:
-        out = self.folder / f"{how}-{bucket_mb}-{run}.json"
-        words = self.options(how, self.args.steps, out, "--bucket-mb", str(bucket_mb))
+    def profile(self) -> dict[str, Any]:
+        """Of one rank. Watching every read costs time, which is taken out again: an iteration of the profile is as long as one
+        that nobody watched."""
+        self.alone("--profile", str(self.folder / "profile-RANK.json"))
+        profile = dict(json.loads((self.folder / "profile-0.json").read_text()))
+        unwatched = statistics.median(self.alone()["seconds"][self.args.skip :])
+        watched = profile["compute_s"] + profile["other_s"]
+        profile["compute_s"] *= unwatched / watched
+        profile["other_s"] *= unwatched / watched
+        return profile
+
+    def train(self, setting: Setting) -> None:
+        out = self.folder / "trained.json"
         pinned = f'exec taskset -c $((RANK % {os.cpu_count()})) "$@"'
-        command = [self.args.sluice, "lab", "run", "--name", LAB, "--timeout", "110s", "--", "bash", "-c", pinned, "-", *words]
+        command = [self.args.sluice, "lab", "run", "--name", LAB, "--timeout", f"{self.args.timeout}s", "--",
+                   "bash", "-c", pinned, "-", *self.words(out, *setting.options)]  # fmt: skip
         ran = subprocess.run(command, env=self.variables, capture_output=True, text=True)
         if ran.returncode != 0:
-            sys.exit(f"{how}: exit code {ran.returncode}\n{ran.stderr[-2000:]}")
-        return dict(json.loads(out.read_text()))
+            sys.exit(f"{setting.name}: exit code {ran.returncode}\n{ran.stderr[-2000:]}")
+        setting.runs.append(json.loads(out.read_text()))
 
 
-def median_of(results: list[dict[str, list[float]]], skip: int) -> float:
-    return statistics.median(statistics.median(result["seconds"][skip:]) for result in results)
+def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
+    """The shortest iteration that any schedule on one link can have, and what the loop does besides: the optimizer."""
+    compute = profile["compute_s"]
+    layers = [(t["forward"] * compute, t["backward"] * compute, 4.0 * t["parameters"]) for t in profile["tensors"]]
+    return float(p3_bound(layers, seconds_per_byte) + profile["other_s"])
+
+
+def interleave(bench: Bench, settings: list[Setting]) -> None:
+    """Run by run, so that a machine that changes changes for all; each begins another one, so that none is always first."""
+    args, begun = bench.args, time.monotonic()
+    for run in range(args.runs):
+        first = run % len(settings)
+        for setting in settings[first:] + settings[:first]:
+            bench.train(setting)
+            print(f"run {run + 1} of {args.runs}, {setting.name}: {1e3 * setting.seconds(args.skip)[-1]:.0f} ms",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        spent = time.monotonic() - begun
+        if run + 1 < args.runs and spent * (run + 2) / (run + 1) > args.at_most:
+            print(f"no further run: {run + 1} took {spent:.0f} s, and --at-most is {args.at_most:.0f}", file=sys.stderr)
+            return
 
 
 def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -83,48 +119,50 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     sent = 2 * (args.workers - 1) / args.workers * size  # by each rank: its gradients out, its sums back
     rate = sent * 8 / GOODPUT / profile["compute_s"] / args.ratio if args.rate == "auto" else float(args.rate) * 1e6
     limit = bound(profile, sent / size * 8 / GOODPUT / rate)
+    print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, {1e3 * profile['other_s']:.0f} ms besides, "
+          f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * limit:.0f} ms", file=sys.stderr, flush=True)  # fmt: skip
+    ours, *theirs = settings = [Setting(None), *[Setting(bucket) for bucket in args.buckets]]
     lab = [args.sluice, "lab"]
-    subprocess.run([*lab, "up", "--name", LAB, "--hosts", str(args.workers), "--rate", f"{rate / 1e6:.0f}mbit"], check=True)
+    subprocess.run([*lab, "up", "--name", LAB, "--hosts", str(args.workers), "--rate", f"{rate / 1e6:.0f}mbit"], check=True,
+                   stdout=subprocess.DEVNULL)  # fmt: skip
     try:
-        runs: dict[str, list[dict[str, list[float]]]] = {}
-        for run in range(args.runs):  # interleaved, so that a machine that changes changes for all
-            for how, bucket in [("sluice", 25.0), *[("ddp", size_mb) for size_mb in args.buckets]]:
-                runs.setdefault(f"{how} {bucket:g}", []).append(bench.train(how, run, bucket))
+        interleave(bench, settings)
     finally:
-        subprocess.run([*lab, "down", "--name", LAB], check=True)
+        subprocess.run([*lab, "down", "--name", LAB], check=True, stdout=subprocess.DEVNULL)
 
     samples = bench.batch * args.workers
-    seconds = {name: median_of(results, args.skip) for name, results in runs.items()}
-    ours = seconds.pop("sluice 25")
-    best = min(seconds, key=lambda name: seconds[name])
-    losses = {name: results[0]["losses"] for name, results in runs.items()}
-    gap = max(abs(a - b) / abs(b) for a, b in zip(losses["sluice 25"], losses[best], strict=True))
+    seconds = {setting: statistics.median(setting.seconds(args.skip)) for setting in settings}
+    best = min(theirs, key=lambda setting: seconds[setting])
+    as_it_comes = next((seconds[setting] for setting in theirs if setting.bucket_mb == 25), float("nan"))
+    gap = max(abs(a - b) / abs(b) for a, b in zip(ours.runs[0]["losses"], best.runs[0]["losses"], strict=True))
     return {
         "example": args.example, "workers": args.workers, "rate": round(rate),
         "ratio": sent * 8 / GOODPUT / rate / profile["compute_s"],
-        "sluice_samples_s": samples / ours, "ddp_samples_s": samples / seconds.get("ddp 25", float("nan")),
-        "ddp_best_samples_s": samples / seconds[best], "ddp_best_bucket_mb": float(best.split()[1]),
-        "speedup": seconds.get("ddp 25", float("nan")) / ours, "speedup_over_best": seconds[best] / ours,
-        "over_bound": ours / limit, "loss_gap": gap, "bound_s": limit, "compute_s": profile["compute_s"],
-        "other_s": profile["other_s"], "sluice_s": ours, "ddp_s": seconds, "runs": args.runs, "steps": args.steps,
+        "sluice_samples_s": samples / seconds[ours], "ddp_samples_s": samples / as_it_comes,
+        "ddp_best_samples_s": samples / seconds[best], "ddp_best_bucket_mb": best.bucket_mb,
+        "speedup": as_it_comes / seconds[ours], "speedup_over_best": seconds[best] / seconds[ours],
+        "over_bound": seconds[ours] / limit, "loss_gap": gap, "bound_s": limit, "compute_s": profile["compute_s"],
+        "other_s": profile["other_s"], "runs": len(ours.runs), "steps": args.steps, "batch": bench.batch,
+        "encrypt": args.encrypt, "run_s": {setting.name: setting.seconds(args.skip) for setting in settings},
     }  # fmt: skip
 
 
-def plot(figures: dict[str, Any], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    bars = {"sluice": figures["sluice_s"], **{f"{name} MB": value for name, value in figures["ddp_s"].items()}}
-    pyplot.figure(figsize=(6, 3.5))
-    pyplot.bar(list(bars), [1e3 * value for value in bars.values()], color=["tab:blue"] + ["tab:gray"] * len(figures["ddp_s"]))
-    pyplot.axhline(1e3 * figures["bound_s"], color="tab:red", linestyle="--", label="bound")
-    pyplot.ylabel("ms per iteration")
-    pyplot.title(f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s")
-    pyplot.legend()
-    pyplot.tight_layout()
-    pyplot.savefig(path, dpi=120)
+def table(figures: dict[str, Any]) -> str:
+    """For people: every setting beside the bound."""
+    samples = figures["batch"] * figures["workers"]
+    medians = {name: statistics.median(runs) for name, runs in figures["run_s"].items()}
+    lines = [
+        f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s a host, wire over compute "
+        f"{figures['ratio']:.2f}, {figures['runs']} runs of {figures['steps']} steps",
+        f"{'':12}{'ms':>8}{'runs':>22}{'over bound':>12}{'samples/s':>11}{'over sluice':>13}",
+        f"{'bound':12}{1e3 * figures['bound_s']:8.0f}{'':22}{1:12.2f}{samples / figures['bound_s']:11.1f}",
+    ]
+    for name, median in medians.items():
+        runs = " ".join(f"{1e3 * one:.0f}" for one in figures["run_s"][name])
+        lines.append(f"{name:12}{1e3 * median:8.0f}{runs:>22}{median / figures['bound_s']:12.2f}{samples / median:11.1f}"
+                     f"{median / medians['sluice']:13.2f}")  # fmt: skip
+    lines.append(f"loss off DDP's by {figures['loss_gap']:.1e} at most")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -141,17 +179,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--buckets", type=float, nargs="+", default=[25.0, 5.0, 1.0], help="DDP's bucket sizes in MB")
     parser.add_argument("--encrypt", choices=["on", "off"], default="off", help="sluice's; DDP on Gloo never does")
+    parser.add_argument("--timeout", type=int, default=170, help="seconds that one job may take")
+    parser.add_argument("--at-most", type=float, default=330, help="seconds after which no further run is begun")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=Path, help="a picture, as `sluice plot` draws it")
     args = parser.parse_args()
+    if args.steps <= args.skip + 1:
+        parser.error("--steps must be more than --skip and one")
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(args, Path(folder))
-    text = json.dumps(figures, indent=1)
-    print(text)
-    if args.json is not None:
-        args.json.write_text(text + "\n")
-    if args.plot is not None:
-        plot(figures, args.plot)
+        file = args.json or Path(folder) / "figures.json"
+        file.write_text(json.dumps(figures, indent=1) + "\n")
+        if args.plot is not None:
+            subprocess.run([args.sluice, "plot", str(file), "-o", str(args.plot)], check=True)
+    print(table(figures))
 
 
 if __name__ == "__main__":

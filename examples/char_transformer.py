@@ -6,10 +6,11 @@ torchrun --nproc-per-node 2 examples/char_transformer.py --data DATA
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 
 import torch
-from common import Batches, arguments, rank_and_world, train
+from common import Batches, argument_parser, rank_and_world, train
 from torch import Tensor, nn
 
 WIDTH, HEADS, LAYERS, CONTEXT = 512, 8, 4, 64
@@ -27,23 +28,30 @@ class CharTransformer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.characters(x) + self.places(torch.arange(x.shape[1]))
-        return self.head(self.body(hidden, mask=self.mask, is_causal=True))
+        mask = self.mask[: x.shape[1], : x.shape[1]]
+        return self.head(self.body(hidden, mask=mask, is_causal=True))
 
 
 def samples(text: Tensor, args: argparse.Namespace) -> Iterator[tuple[Tensor, Tensor]]:
     rank, _ = rank_and_world(args)
     generator = torch.Generator().manual_seed(1000 * args.seed + rank)
     while True:
-        begins = torch.randint(len(text) - CONTEXT - 1, (args.batch,), generator=generator)
-        rows = torch.stack([text[begin : begin + CONTEXT + 1] for begin in begins.tolist()])
+        begins = torch.randint(len(text) - args.length - 1, (args.batch,), generator=generator)
+        rows = torch.stack([text[begin : begin + args.length + 1] for begin in begins.tolist()])
         yield rows[:, :-1], rows[:, 1:]
 
 
 def main() -> None:
-    args = arguments(__doc__ or "", "tinyshakespeare", steps=300, batch=4, lr=3e-4)
+    parser = argument_parser(__doc__ or "", "tinyshakespeare", steps=300, batch=4, lr=3e-4)
+    parser.add_argument("--length", type=int, choices=range(1, CONTEXT + 1), metavar=f"1..{CONTEXT}", default=CONTEXT,
+                        help="characters in a sample")  # fmt: skip
+    args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    characters = (args.data / "tinyshakespeare" / "input.txt").read_text()
+    file = args.data / "tinyshakespeare" / "input.txt"
+    if not file.is_file():
+        sys.exit(f"there is no {file}; give the folder that tinyshakespeare/ is in as --data")
+    characters = file.read_text()
     vocabulary = sorted(set(characters))
     number = {character: place for place, character in enumerate(vocabulary)}
     text = torch.tensor([number[character] for character in characters])

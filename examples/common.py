@@ -23,7 +23,7 @@ import sluice
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
-def arguments(description: str, dataset: str, **defaults: float) -> argparse.Namespace:
+def argument_parser(description: str, dataset: str, **defaults: float) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--how", choices=["plain", "ddp", "sluice"], default="sluice", help="how ranks are kept in step")
     parser.add_argument("--data", type=Path, default=Path("data"), help=f"folder with {dataset}/ in it")
@@ -35,9 +35,14 @@ def arguments(description: str, dataset: str, **defaults: float) -> argparse.Nam
     parser.add_argument("--threads", type=int, default=1, help="of Torch, on each rank")
     parser.add_argument("--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain")
     parser.add_argument("--report", action="store_true", help="with --how sluice: print where the time went")
+    parser.add_argument("--test", action=argparse.BooleanOptionalAction, default=True, help="look at the test data at the end")
     parser.add_argument("--json", type=Path, help="rank 0 writes the times and losses of all iterations here")
     parser.add_argument("--save", type=Path, help="every rank writes its parameters here, as torch.save does")
-    return parser.parse_args()
+    return parser
+
+
+def arguments(description: str, dataset: str, **defaults: float) -> argparse.Namespace:
+    return argument_parser(description, dataset, **defaults).parse_args()
 
 
 def distribute(
@@ -63,6 +68,8 @@ def images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
     """MNIST's own format: `train` or `t10k`, as it is downloaded."""
 
     def read(name: str, header: int) -> Tensor:
+        if not (folder / name).is_file():
+            sys.exit(f"there is no {folder / name}; give the folder that {folder.name}/ is in as --data")
         with gzip.open(folder / name) as file:
             return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
 

@@ -28,6 +28,8 @@ def main() -> None:
     model = train(
         args, make_model(), lambda ps: torch.optim.SGD(ps, lr=args.lr, momentum=0.9), batches, nn.functional.cross_entropy
     )
+    if not args.test:
+        return
     found = accuracy(model, *(tensor[:2000] for tensor in images(args.data / "fashion-mnist", "t10k")))
     if rank_and_world(args)[0] == 0:
         print(f"accuracy on 2000 test images: {100 * found:.2f} %")

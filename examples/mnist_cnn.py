@@ -22,6 +22,8 @@ def main() -> None:
     torch.manual_seed(args.seed)
     batches = shuffled(*images(args.data / "mnist", "train"), args)
     model = train(args, make_model(), lambda ps: torch.optim.AdamW(ps, lr=args.lr), batches, nn.functional.cross_entropy)
+    if not args.test:
+        return
     found = accuracy(model, *images(args.data / "mnist", "t10k"))
     if rank_and_world(args)[0] == 0:
         print(f"accuracy on the test images: {100 * found:.2f} %")

@@ -25,6 +25,8 @@ KINDS = {
     "sweep": [row(s, ratio=r, profile=p) for s in ("kvstore", "p3") for r in (0.5, 1) for p in ("vgg19", "mine.json")],
     "slices": [row(slice_elements=s) for s in (5000, 50000)],
     "scale": [row(s, workers=w, profile="vgg19") for s in ("kvstore", "sluice") for w in (2, 8)],
+    "training": {"example": "mine", "workers": 2, "rate": 1e9, "ratio": 1, "bound_s": 0.36, "over_bound": 1.03, "speedup": 1.4,
+                 "speedup_over_best": 1.3, "run_s": {"sluice": [0.37, 0.38, 0.4], "ddp 25 MB": [0.5]}},
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
 

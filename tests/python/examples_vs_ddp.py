@@ -1,10 +1,14 @@
 """The three examples, trained by DDP and by sluice on the same data.
 
-    PYTHONPATH=build/release/python python3 tests/python/examples_vs_ddp.py --data DATA
+    PYTHONPATH=build/release/python python3 tests/python/examples_vs_ddp.py --data DATA --json out.json
 
-With two ranks all parameters must be DDP's, bit by bit, after 200 steps. With four, where DDP sums in another order: the loss
-within 1e-3 in the first 20 steps, and its mean over the last 20 within 1 %; and the same bits on all ranks, with every
-algorithm and slice size. Takes minutes, so it is not among the tests.
+two         2 ranks: all parameters are DDP's, bit by bit, after 200 steps
+four        4 ranks, where DDP sums in another order: the loss within 1e-3 in the first 20 steps, its mean over the last 20
+            within 1 %, and the same bits on all ranks
+algorithms  4 ranks: every algorithm and slice size gives the same bits
+
+The models are the examples' own; batches are small (and the transformer's samples short), so that 200 steps take a minute.
+It takes a quarter of an hour on two cores, so it is not among the tests.
 """
 
 from __future__ import annotations
@@ -16,6 +20,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +30,26 @@ import torch
 from ranks import environment, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["mnist_cnn", "fashion_vgg", "char_transformer"]
 STEPS = 200
-BATCHES = {"mnist_cnn": 32, "fashion_vgg": 8, "char_transformer": 2}
-ALGORITHMS = [("sluice", 50_000), ("sluice", 12_500), ("p3", 50_000), ("slicing", 7_001), ("kvstore", 50_000)]
+SIZES = {
+    "mnist_cnn": ["--batch", "32"],
+    "fashion_vgg": ["--batch", "8"],
+    "char_transformer": ["--batch", "2", "--length", "16"],
+}
+ALGORITHMS = [("sluice", 50_000), ("sluice", 12_500), ("sluice", 999), ("p3", 50_000), ("p3", 7_001), ("slicing", 7_001),
+              ("kvstore", 50_000), ("allreduce", 0), ("wfbp", 0), ("mgwfbp", 0)]  # fmt: skip
+
+
+@dataclass
+class Check:
+    """One line of the table at the end."""
+
+    example: str
+    workers: int
+    what: str
+    found: str
+    is_good: bool
+    seconds: float
 
 
 class Trained:
@@ -38,21 +61,38 @@ class Trained:
 
 
 def train(args: argparse.Namespace, example: str, how: str, world: int, steps: int, **variables: str) -> Trained:
+    title = " ".join([f"{example} by {how} on {world} ranks", *variables.values()])
     with tempfile.TemporaryDirectory() as name:
-        folder, port = Path(name), free_port()
-        script, data = str(EXAMPLES / f"{example}.py"), str(args.data)
-        command = [sys.executable, script, "--how", how, "--data", data, "--steps", str(steps),
-                   "--batch", str(BATCHES[example]), "--json", str(folder / "out.json"), "--save"]  # fmt: skip
-        ranks = [
-            subprocess.Popen([*command, str(folder / f"{rank}.pt")], env=environment(rank, world, port, **variables),
-                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            for rank in range(world)
-        ]  # fmt: skip
-        for rank in ranks:
-            _, errors = rank.communicate(timeout=600)
-            if rank.returncode != 0:
-                sys.exit(f"{example} by {how}: {errors[-2000:]}")
-        return Trained(folder, world)
+        folder, port, begun = Path(name), free_port(), time.monotonic()
+        command = [sys.executable, str(EXAMPLES / f"{example}.py"), "--how", how, "--data", str(args.data), "--no-test",
+                   "--steps", str(steps), *SIZES[example], "--json", str(folder / "out.json"), "--save"]  # fmt: skip
+        ranks = []
+        for rank in range(world):
+            with (folder / f"{rank}.err").open("w") as errors:
+                ranks.append(
+                    subprocess.Popen([*command, str(folder / f"{rank}.pt")], env=environment(rank, world, port, **variables),
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE if rank == 0 else errors, text=True)
+                )  # fmt: skip
+        too_long = threading.Timer(args.timeout, lambda: [rank.kill() for rank in ranks])
+        too_long.start()
+        try:
+            said = []
+            assert ranks[0].stderr is not None
+            for line in ranks[0].stderr:  # its progress
+                said.append(line)
+                print(f"  {title}: {line.rstrip()}", file=sys.stderr, flush=True)
+            failed = [rank for rank, process in enumerate(ranks) if process.wait() != 0]
+            if failed:
+                took = time.monotonic() - begun
+                why = "".join(said) if failed[0] == 0 else (folder / f"{failed[0]}.err").read_text()
+                sys.exit(f"{title}: rank {failed[0]} ended with {ranks[failed[0]].returncode} after {took:.0f} s"
+                         f"{' (--timeout)' if took >= args.timeout else ''}\n{why[-2000:]}")  # fmt: skip
+            return Trained(folder, world)
+        finally:
+            too_long.cancel()
+            for process in ranks:
+                process.kill()
+                process.wait()
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
@@ -68,37 +108,51 @@ def parameters(state: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor for name, tensor in state.items() if not name.endswith(("running_mean", "running_var"))}
 
 
-def say(what: str, wrong: str) -> bool:
-    print(f"{'ok  ' if not wrong else 'NOT '} {what}{': ' + wrong if wrong else ''}", flush=True)
-    return not wrong
+class Checks:
+    def __init__(self) -> None:
+        self.done: list[Check] = []
+        self._begun = time.monotonic()
 
+    def add(self, example: str, workers: int, what: str, found: str, is_good: bool) -> None:
+        now = time.monotonic()
+        check = Check(example, workers, what, found, is_good, now - self._begun)
+        self._begun = now
+        self.done.append(check)
+        print(self.line(check), flush=True)
 
-def two_ranks(args: argparse.Namespace, example: str) -> bool:
-    by_ddp, ours = (train(args, example, how, 2, STEPS) for how in ("ddp", "sluice"))
-    wrong = next((text for pair in zip(ours.states, by_ddp.states, strict=True) if (text := difference(*pair))), "")
-    return say(f"{example}: 2 ranks, {STEPS} steps, parameters as with DDP bit by bit", wrong)
+    def same(self, example: str, workers: int, what: str, wrong: str) -> None:
+        self.add(example, workers, what, wrong or "the same bits", not wrong)
 
+    @staticmethod
+    def line(check: Check) -> str:
+        mark = "ok " if check.is_good else "NOT"
+        return f"{mark} {check.example:17}{check.workers:2} ranks  {check.what:45}{check.found:40}{check.seconds:5.0f} s"
 
-def four_ranks(args: argparse.Namespace, example: str) -> bool:
-    by_ddp, ours = (train(args, example, how, 4, STEPS) for how in ("ddp", "sluice"))
-    first = max(abs(a - b) / abs(b) for a, b in zip(ours.losses[:20], by_ddp.losses[:20], strict=True))
-    means = [statistics.fmean(trained.losses[-20:]) for trained in (ours, by_ddp)]
-    last = abs(means[0] - means[1]) / means[1]
-    wrong = "" if first <= 1e-3 and last <= 0.01 else "too far"
-    apart = next((text for state in ours.states[1:] if (text := difference(state, parameters(ours.states[0])))), "")
-    good = say(f"{example}: 4 ranks, loss off DDP's by {first:.1e} in 20 steps, {100 * last:.2f} % at the end", wrong)
-    return say(f"{example}: 4 ranks have the same bits", apart) and good
+    def two_ranks(self, args: argparse.Namespace, example: str) -> None:
+        by_ddp, ours = (train(args, example, how, 2, STEPS) for how in ("ddp", "sluice"))
+        pairs = zip(ours.states, by_ddp.states, strict=True)
+        wrong = next((text for pair in pairs if (text := difference(*pair))), "")
+        size = sum(tensor.numel() for tensor in ours.states[0].values()) / 1e6
+        self.same(example, 2, f"{size:.1f} M numbers and DDP's, {STEPS} steps", wrong)
 
+    def four_ranks(self, args: argparse.Namespace, example: str) -> None:
+        by_ddp, ours = (train(args, example, how, 4, STEPS) for how in ("ddp", "sluice"))
+        first = max(abs(a - b) / abs(b) for a, b in zip(ours.losses[:20], by_ddp.losses[:20], strict=True))
+        means = [statistics.fmean(trained.losses[-20:]) for trained in (ours, by_ddp)]
+        last = abs(means[0] - means[1]) / means[1]
+        self.add(example, 4, "loss of steps 1 to 20 off DDP's (1e-3)", f"{first:.1e}", first <= 1e-3)
+        self.add(example, 4, "its mean over steps 181 to 200 (1 %)", f"{100 * last:.3f} %", last <= 0.01)
+        apart = (text for state in ours.states[1:] if (text := difference(state, parameters(ours.states[0]))))
+        self.same(example, 4, "all ranks", next(apart, ""))
 
-def algorithms(args: argparse.Namespace) -> bool:
-    reference: Trained | None = None
-    good = True
-    for algorithm, elements in ALGORITHMS:
-        ours = train(args, "mnist_cnn", "sluice", 4, 50, SLUICE_ALGORITHM=algorithm, SLUICE_SLICE_ELEMENTS=str(elements))
-        reference = reference or ours
-        wrong = next((text for state in ours.states if (text := difference(state, reference.states[0]))), "")
-        good = say(f"mnist_cnn: 4 ranks, {algorithm} with slices of {elements}: the same bits", wrong) and good
-    return good
+    def algorithms(self, args: argparse.Namespace) -> None:
+        reference: Trained | None = None
+        for algorithm, elements in ALGORITHMS:
+            variables = {"SLUICE_ALGORITHM": algorithm, "SLUICE_SLICE_ELEMENTS": str(elements)}
+            ours = train(args, "mnist_cnn", "sluice", 4, 50, **variables)
+            reference = reference or ours
+            wrong = next((text for state in ours.states if (text := difference(state, reference.states[0]))), "")
+            self.same("mnist_cnn", 4, f"{algorithm}{f', slices of {elements}' if elements else ''}, all ranks", wrong)
 
 
 def main() -> None:
@@ -107,15 +161,27 @@ def main() -> None:
         "--data", type=Path, default=os.environ.get("SLUICE_DATA"), help="folder of the data sets [SLUICE_DATA]"
     )
     parser.add_argument("--only", nargs="+", choices=["two", "four", "algorithms"], default=["two", "four", "algorithms"])
-    parser.add_argument("--examples", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--timeout", type=float, default=900, help="seconds that one job may take")
+    parser.add_argument("--json", type=Path, help="write the table here too")
     args = parser.parse_args()
     if args.data is None or not args.data.is_dir():
         print("skipped: no data; give --data or SLUICE_DATA")
         sys.exit(77)
-    good = [two_ranks(args, example) for example in args.examples if "two" in args.only]
-    good += [four_ranks(args, example) for example in args.examples if "four" in args.only]
-    good += [algorithms(args)] if "algorithms" in args.only else []
-    sys.exit(0 if all(good) else 1)
+    checks = Checks()
+    for example in args.examples:
+        if "two" in args.only:
+            checks.two_ranks(args, example)
+    for example in args.examples:
+        if "four" in args.only:
+            checks.four_ranks(args, example)
+    if "algorithms" in args.only:
+        checks.algorithms(args)
+    good = sum(check.is_good for check in checks.done)
+    print("\n" + "\n".join(map(checks.line, checks.done)) + f"\n{good} of {len(checks.done)} as they should be")
+    if args.json is not None:
+        args.json.write_text(json.dumps([asdict(check) for check in checks.done], indent=1) + "\n")
+    sys.exit(0 if good == len(checks.done) else 1)
 
 
 if __name__ == "__main__":
