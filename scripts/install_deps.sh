@@ -18,7 +18,7 @@ done
 # name, or name>=version where an older one is known not to do. Debian 12 has all of them.
 packages=(
   # build
-  'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip python3-dev
+  'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip python3-venv python3-dev
   # checks
   clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 codespell
   # libraries

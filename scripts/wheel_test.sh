@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this one, and trains with it as the README
+# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this Python, and trains with it as the README
 # says: one process, torchrun, mpirun, and four hosts of a lab. With SLUICE_DATA=DIR on real images, else on noise in their
 # format. What cannot run here (no mpirun, not root) is said, and skipped.
 set -euo pipefail
@@ -14,11 +14,17 @@ end() {
 }
 trap end EXIT
 
+unset PYTHONPATH # or a build tree would be found before the wheel
+if ! site=$(python3 -c 'import os, scikit_build_core, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))'); then
+  echo "wheel_test: this Python lacks Torch or scikit-build-core; run scripts/install_deps.sh --with-torch" >&2
+  exit 1
+fi
 # With the flags of the release preset, so that the compiler cache knows most of it.
 flags="-O2 -DNDEBUG -Wno-subobject-linkage"
 python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" \
   -C cmake.define.SLUICE_WERROR=ON -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$flags" .
-python3 -m venv --system-site-packages "$room/venv"
+python3 -m venv "$room/venv" # on Debian this needs python3-venv
+echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
 "$room/venv/bin/pip" install --quiet --no-deps "$room"/sluice-*.whl
 cp -r examples "$room/" # not beside the sources, so that only what was installed is found
 cd "$room"

@@ -2,14 +2,18 @@
 
     PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20
 
-Takes about ten seconds each time, so it is not among the tests.
+Takes about twelve seconds each time, so it is not among the tests. Its last line is the summary: how many ended well, how long
+it took, which processes and what in /dev/shm were left.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -31,12 +35,26 @@ for step in range(%d):
 """
 
 
+MARK = f"KILL_RANKS={os.getpid()}"  # in the environment of every rank and of whatever it starts
+
+
+def strays() -> list[int]:
+    """Processes of ours that are still there."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+                if MARK.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
+
+
 def once(world: int, luck: random.Random, limit: float) -> tuple[float, str]:
     """How long the slowest of the others took, and what was wrong; empty if nothing."""
     port, victim, last = free_port(), luck.randrange(world), luck.randrange(5, STEPS - 100)
     ranks = [
         subprocess.Popen([sys.executable, "-c", TRAINING % STEPS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env={**environment(rank, world, port), "SLUICE_SILENCE_LIMIT": "2s"})
+                         env=environment(rank, world, port, SLUICE_SILENCE_LIMIT="2s", **dict([MARK.split("=")])))
         for rank in range(world)
     ]  # fmt: skip
     wrong = []
@@ -61,6 +79,9 @@ def once(world: int, luck: random.Random, limit: float) -> tuple[float, str]:
             line = errors.strip().splitlines()[-1] if errors.strip() else "(it said nothing)"
             if rank.returncode == 0 or f"rank {victim}" not in line:
                 wrong.append(f"rank {number} ended with {rank.returncode}: {line}")
+        ranks[victim].communicate()
+        if left := [pid for pid in strays() if all(pid != rank.pid for rank in ranks)]:
+            wrong.append(f"processes are left: {left}")
         if slowest > limit:
             wrong.append(f"it took {slowest:.1f} s")
     finally:
@@ -86,11 +107,13 @@ def main() -> None:
     args = parser.parse_args()
     luck, before = random.Random(args.seed), shared_memory()
     results = [once(args.world, luck, args.limit) for _ in range(args.times)]
-    left = shared_memory() - before
+    left, running = shared_memory() - before, strays()
     good = sum(not wrong for _, wrong in results)
-    print(f"{good} of {args.times} in good order, slowest {max(seconds for seconds, _ in results):.2f} s; "
-          f"left in /dev/shm: {', '.join(sorted(left)) or 'nothing'}")  # fmt: skip
-    sys.exit(0 if good == args.times and not left else 1)
+    times = [seconds for seconds, _ in results]
+    print(f"{good} of {args.times} in good order; the others ended after {statistics.median(times):.2f} s (median), "
+          f"{max(times):.2f} s at most; stray processes: {running or 'none'}; left in /dev/shm: "
+          f"{', '.join(sorted(left)) or 'nothing'}")  # fmt: skip
+    sys.exit(0 if good == args.times and not left and not running else 1)
 
 
 if __name__ == "__main__":

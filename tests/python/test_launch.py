@@ -1,0 +1,53 @@
+"""How ranks find each other: by torchrun's store, a process group, or neither; and what a stranger in the store can do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from ranks import free_port, run_script
+from torch.distributed import HashStore
+
+from sluice import _launch
+
+WORDS = """
+import os, sluice, torch
+if {init}: torch.distributed.init_process_group("gloo")
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+sluice.barrier()
+print(sluice.rank() == rank, sluice.world_size() == world, sluice.mean(float(rank)), sluice.mean(torch.ones(2) * rank).tolist())
+"""
+
+
+@pytest.mark.parametrize("init", [False, True])
+def test_with_and_without_a_process_group(init: bool) -> None:
+    for ended in run_script(WORDS.format(init=init), 2):
+        assert (ended.returncode, ended.stdout) == (0, "True True 0.5 [0.5, 0.5]\n"), ended.stderr
+
+
+def test_torchrun() -> None:
+    """Its own store has MASTER_PORT, so that ranks agree on another."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    program = "import sluice; print(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}', flush=True)"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
+               "--no-python", sys.executable, "-c", program]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
+    assert (ended.returncode, sorted(ended.stdout.split())) == (0, ["0.5", "0.5", "2", "2"]), ended.stderr
+
+
+def test_a_note_that_was_not_written_with_the_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = HashStore()
+    monkeypatch.setattr(_launch, "_store", lambda environment: store)
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    options = {"job-key": "17" * 32}
+    port = _launch.launch_environment(options)["MASTER_PORT"]
+    monkeypatch.setenv("RANK", "1")
+    assert _launch.launch_environment(options)["MASTER_PORT"] == port != "1"
+    with pytest.raises(PermissionError, match="not written with this job's key"):
+        _launch.launch_environment({"job-key": "18" * 32})
+    store.set("sluice//0/port", "6666 " + "0" * 64)
+    with pytest.raises(PermissionError, match="SLUICE_JOB_KEY_FILE"):
+        _launch.launch_environment(options)
