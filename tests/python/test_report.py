@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 
-import pytest
 import torch
 from ranks import Ranks
 from sluice._core import p3_bound
@@ -79,4 +78,4 @@ def test_report(two_ranks: Ranks) -> None:
         bound, passes, besides, _, over = map(float, found.groups())
         assert passes >= 30
         assert bound >= passes + besides - 2  # rounded
-        assert over == pytest.approx(1, abs=1)
+        assert 0.5 < over < 5
