@@ -229,10 +229,9 @@ class Engine:
 
     def open(self, gate: Gate) -> None:
         gate.is_closed = False  # first, since the optimizer reads the parameters
-        begun = time.perf_counter()
         for slot in gate.slots:
             self._settle(slot)
-        self._seconds_waited += time.perf_counter() - begun
+        begun = time.perf_counter()
         for updater in self.updaters:
             updater.apply(gate)
         self._times.pause(time.perf_counter() - begun)
@@ -488,7 +487,11 @@ class Engine:
         if not slot.is_travelling:
             return
         assert self._session is not None
+        begun = time.perf_counter()
         slot.is_empty = not self._session.wait(slot.index)
+        waited = time.perf_counter() - begun
+        self._seconds_waited += waited
+        self._times.pause(waited)
         slot.is_travelling = False
         if slot.gradient is None:  # a server's optimizer, and this rank had none
             return
