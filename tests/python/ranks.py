@@ -4,6 +4,7 @@ the same time. Importing Torch takes longer than most of the tests."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib
 import os
 import pickle
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,22 +87,30 @@ class Ranks:
         self._processes[rank].send_signal(signal.SIGKILL)
 
 
-def run_script(text: str, world: int, timeout: float = 60, **variables: str) -> list[subprocess.CompletedProcess[str]]:
-    """A program of its own on every rank, with all that its end shows."""
+@contextlib.contextmanager
+def running(text: str, world: int, **variables: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """A program of its own on every rank, until this ends."""
     port = free_port()
     processes = [
         subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                          env=environment(rank, world, port, **variables))
         for rank in range(world)
     ]  # fmt: skip
-    results = []
     try:
-        for process in processes:
-            out, err = process.communicate(timeout=timeout)
-            results.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+        yield processes
     finally:
         for process in processes:
             process.kill()
+            process.communicate()
+
+
+def run_script(text: str, world: int, timeout: float = 60, **variables: str) -> list[subprocess.CompletedProcess[str]]:
+    """The same, with all that its end shows."""
+    results = []
+    with running(text, world, **variables) as processes:
+        for process in processes:
+            out, err = process.communicate(timeout=timeout)
+            results.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
     return results
 
 

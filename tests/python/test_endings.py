@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from ranks import environment, free_port, run_script
+from ranks import run_script, running
 
 TRAINING = """
 import os, sys, time, torch, sluice
@@ -26,6 +26,14 @@ def train(steps):
 """
 # As users have it, not as the other tests need it: a lost rank is to be noticed soon.
 HEARTBEAT = {"SLUICE_SILENCE_LIMIT": "2s"}
+
+
+def wait_for(rank: subprocess.Popen[str], line: str) -> None:
+    assert rank.stdout is not None
+    for said in rank.stdout:
+        if said == line + "\n":
+            return
+    raise AssertionError(f"it has ended without saying '{line}'")
 
 
 def test_a_normal_end_is_silent() -> None:
@@ -92,38 +100,22 @@ def test_a_mean_that_never_comes_names_who_has_ended(end: str, text: str) -> Non
 
 def test_ctrl_c_on_all_ranks() -> None:
     """As a terminal does it."""
-    port = free_port()
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", TRAINING + "train(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         text=True, env=environment(rank, 2, port, **HEARTBEAT))
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
+    with running(TRAINING + "train(1000000)", 2, **HEARTBEAT) as ranks:
         for rank in ranks:
-            assert rank.stdout is not None and rank.stdout.readline() == "trains\n"
+            wait_for(rank, "trains")
         for rank in ranks:
             rank.send_signal(signal.SIGINT)
         begun = time.monotonic()
         last = [rank.communicate(timeout=30)[1].splitlines()[-1] for rank in ranks]
         assert time.monotonic() - begun < 10
         assert all("KeyboardInterrupt" in line for line in last), last
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_rank_is_named(how: signal.Signals) -> None:
-    port = free_port()
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", TRAINING + "train(1000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         text=True, env=environment(rank, 3, port, **HEARTBEAT))
-        for rank in range(3)
-    ]  # fmt: skip
-    try:
+    with running(TRAINING + "train(1000000)", 3, **HEARTBEAT) as ranks:
         for rank in ranks:
-            assert rank.stdout is not None and rank.stdout.readline() == "trains\n"
+            wait_for(rank, "trains")
         ranks[1].send_signal(how)
         begun = time.monotonic()
         for number in (0, 2):
@@ -131,56 +123,30 @@ def test_a_killed_rank_is_named(how: signal.Signals) -> None:
             assert ranks[number].returncode == 1
             assert "PeerLostError" in errors and "rank 1" in errors.splitlines()[-1]
         assert time.monotonic() - begun < 10  # 5 s is the promise; a busy machine gets twice that
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
 
 
 @pytest.mark.parametrize("where", ["rendezvous", "barrier", "mean"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
-    """Rank 1 never comes, or comes to everything but this."""
-    port = free_port()
+    """Rank 1 does not come at all, or comes to the rendezvous only."""
     script = "import os, time, torch, sluice\n"
-    if where != "rendezvous":
-        script += "sluice.rank()\nif os.environ['RANK'] == '1': time.sleep(60)\n"
-    script += "print('waits', flush=True)\n" + ("sluice.mean(torch.ones(3))" if where == "mean" else "sluice.barrier()")
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=environment(rank, 2, port))
-        for rank in range(1 if where == "rendezvous" else 2)
-    ]  # fmt: skip
-    try:
-        assert ranks[0].stdout is not None and ranks[0].stdout.readline() == "waits\n"
+    met = "" if where == "rendezvous" else "sluice.rank()\n"
+    script += f"{met}if os.environ['RANK'] == '1': time.sleep(60)\nprint('waits', flush=True)\n"
+    script += "sluice.mean(torch.ones(3))" if where == "mean" else "sluice.barrier()"
+    with running(script, 2) as ranks:
+        wait_for(ranks[0], "waits")
         time.sleep(0.5)  # into the wait
         ranks[0].send_signal(signal.SIGINT)
         begun = time.monotonic()
         _, errors = ranks[0].communicate(timeout=30)
         assert errors.splitlines()[-1] == "KeyboardInterrupt"
         assert time.monotonic() - begun < 10
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
 
 
 def test_ctrl_c_ends_a_wait() -> None:
     """Rank 0 waits for rank 1, which does nothing for a while."""
-    port = free_port()
     script = TRAINING + "train(10)\nif rank == 1: time.sleep(60)\nprint('waits', flush=True)\ntrain(10)"
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=environment(rank, 2, port))
-        for rank in range(2)
-    ]  # fmt: skip
-    try:
-        assert ranks[0].stdout is not None
-        while ranks[0].stdout.readline() != "waits\n":
-            pass
+    with running(script, 2) as ranks:
+        wait_for(ranks[0], "waits")
         ranks[0].send_signal(signal.SIGINT)
         _, errors = ranks[0].communicate(timeout=30)
         assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.communicate()
