@@ -87,6 +87,8 @@ class Engine:
         self.model = model
         self.name = name
         self.updaters: list[Updater] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        self.delays = job.world_size > 1 and job.option("algorithm").split(":")[0] == "pipe"
         self.server: ServerUpdate | None = None
         self.synchronises = True  # false inside no_sync()
         self.is_closed = False  # true iff any gate is
@@ -109,6 +111,7 @@ class Engine:
         self._undecided_round = -1  # whose they are
         self._plans = 0
         self._session: _core.Session | None = None
+        self._saved = b""  # what load_state() brought, before there was a session
         self._observer: Observer | None = None
         self._reads = Reads()
         self._gates_of: dict[nn.Module, list[Gate]] = {}
@@ -155,6 +158,31 @@ class Engine:
             raise RuntimeError(_NO_MEAN_HERE)
         for slot in self._slots:
             self._settle(slot)
+
+    def state(self) -> bytes:
+        """What a checkpoint needs besides parameters and optimizers: delayed gradients, and what a codec owes on this rank."""
+        if self._session is None:
+            return self._saved
+        if self.server is not None:
+            return b""
+        return self._session.state()
+
+    def load_state(self, state: bytes) -> None:
+        """Put back what state() gave, between two steps."""
+        if self._session is None:
+            self._saved = state
+        elif self.server is None:
+            self._session.restore(state)
+
+    def drain(self) -> None:
+        """Every gradient that was delayed is used, in its turn."""
+        for _ in range(self._session.delayed if self._session is not None else 0):
+            self.open_all()
+            self.synchronize()
+            self._hand_out_delayed()
+            for optimizer in self.optimizers:
+                optimizer.step()
+        self.open_all()
 
     def leave(self) -> None:
         if self._session is None:
@@ -317,6 +345,9 @@ class Engine:
                 slot.parameter_version = slot.parameter._version
         self._plans += 1
         self._planned_in_round, self._seconds_waited, self._times = self.rounds, 0.0, LayerTimes()
+        saved, self._saved = self._saved, b""
+        if saved:
+            self._session.restore(saved)
         if self.job.rank == 0:
             self._say_hello()
 
@@ -379,6 +410,8 @@ class Engine:
             raise RuntimeError("with server_optimizer=True no parameter can be frozen or unfrozen once training has begun")
         self.open_all()
         self.synchronize()
+        if self._session is not None and self._session.delayed:
+            raise RuntimeError("with algorithm=pipe call optimizer.drain() before parameters are frozen or unfrozen")
         self.leave()
         self._gates_of.clear()
         self._take_parameters()
@@ -408,6 +441,11 @@ class Engine:
             if isinstance(slot.parameter.grad, PendingGradient):
                 slot.parameter.grad = slot.gradient
             return
+        if self.delays and _is_untouched(slot):
+            raise RuntimeError(
+                f"with algorithm=pipe the gradient of '{slot.name}' is that of an earlier step, and a new one cannot be added: "
+                "call zero_grad() after every step(), and accumulate in no_sync()"
+            )
         # A second backward before step(): it adds to the mean of the first.
         self._settle(slot)
 
@@ -482,6 +520,18 @@ class Engine:
         if is_first:
             self._began = time.perf_counter()
 
+    def _hand_out_delayed(self) -> None:
+        """As a round in which nobody has a gradient: the oldest that is delayed is the result."""
+        assert self._session is not None
+        for slot in reversed(self._slots):
+            slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
+            slot.version = slot.gradient._version
+            slot.is_travelling = True
+            slot.parameter.grad = self.guard(slot, slot.gradient)
+            self._session.hand_out_delayed(
+                slot.index, slot.gradient.data_ptr(), slot.gradient.numel() * slot.gradient.element_size()
+            )
+
     def _settle(self, slot: Slot) -> None:
         """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody has changed that."""
         if not slot.is_travelling:
@@ -531,6 +581,14 @@ def _describe_interface(name: str) -> str:
     except (OSError, ValueError):
         rate = -1
     return f"{name}, {rate} Mbit/s" if rate > 0 else f"{name}, rate unknown"
+
+
+def _is_untouched(slot: Slot) -> bool:
+    """True iff the mean that came last stands in `parameter.grad` as it came."""
+    gradient = slot.parameter.grad
+    if isinstance(gradient, PendingGradient):
+        return True
+    return gradient is not None and gradient is slot.gradient and gradient._version == slot.version
 
 
 def _sendable(slot: Slot) -> Tensor:

@@ -26,6 +26,8 @@ BY_GATE = (
 
 Group = dict[str, Any]
 
+_STATE = "sluice"  # in state_dict(): what plain PyTorch has no place for, and passes over
+
 
 class LateStep:
     """One optimizer's part in the engine: the step that was frozen by step(), and what of it is still to be done."""
@@ -121,6 +123,8 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._opt_called = True  # what schedulers look at
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
             raise RuntimeError("with server_optimizer=True step() takes no closure and has no hooks; leave it away for them")
+        if closure is not None and late.engine.delays:
+            raise RuntimeError("with algorithm=pipe step() takes no closure: it would not see the gradients of its own loss")
         if closure is not None:
             return self._whole_step(_averaged(closure, late.engine))
         if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
@@ -142,6 +146,11 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._late.engine.open_all()
         self._late.engine.synchronize()
 
+    def drain(self) -> None:
+        """With algorithm="pipe", after the last step(): applies the gradients that are still delayed, for all optimizers of the
+        model. Every rank calls it. With any other algorithm there are none."""
+        self._late.engine.drain()
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         if set_to_none:
             return super().zero_grad(set_to_none=True)
@@ -155,11 +164,22 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._late.engine.open_all()
         if isinstance(self._late, ServerStep):
             self._late.refuse_checkpoint()
-        return super().state_dict()
+        state = super().state_dict()
+        engine = self._late.engine
+        # Once, if the model has several optimizers.
+        saved = engine.state() if self is engine.optimizers[0] else b""
+        if saved:
+            state[_STATE] = torch.frombuffer(bytearray(saved), dtype=torch.uint8)
+        return state
 
     def load_state_dict(self, state_dict: Any) -> None:
-        self._late.engine.open_all()
-        super().load_state_dict(state_dict)
+        engine = self._late.engine
+        engine.open_all()
+        plain = dict(state_dict)
+        saved = plain.pop(_STATE, None)
+        super().load_state_dict(plain)
+        if self is engine.optimizers[0]:
+            engine.load_state(b"" if saved is None else saved.numpy().tobytes())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._late.engine.open_all()
@@ -174,6 +194,7 @@ def dress(optimizer: torch.optim.Optimizer, engine: Engine, *, per_tensor: bool,
     names = {"_late": late, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     optimizer.__class__ = type(kind.__name__, (GatedOptimizer, kind), names)
     engine.updaters.append(late)
+    engine.optimizers.append(optimizer)
     if not late.is_by_gate and engine.job.world_size > 1 and engine.job.rank == 0:
         _core.say(
             f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all gradients; if it does, "

@@ -73,6 +73,15 @@ inline constexpr Option kMetricsAddress{"metrics-address", Kind::kText, "127.0.0
 inline constexpr Option kMetricsPort{
     "metrics-port", Kind::kText, "off",
     "Serve metrics for Prometheus on this port plus the local rank (docs/metrics.md); 0: any free one"};
+inline constexpr Option kNoOverlap =
+    sameOnAllRanks({"no-overlap", Kind::kSwitch, "off",
+                    "kvstore: push everything after backward, and begin forward when everything is back (the "
+                    "papers' PS-Sync)"});
+inline constexpr Option kPipeDepth =
+    sameOnAllRanks({"pipe-depth", Kind::kInteger, "2",
+                    "pipe: K; a step applies the mean gradient of K-1 steps before, 1 is synchronous"});
+inline constexpr Option kPipeWarmUp = sameOnAllRanks(
+    {"pipe-warm-up", Kind::kInteger, "0", "pipe: so many steps at the beginning are synchronous"});
 inline constexpr Option kReductionRate = sameOnAllRanks(
     {"reduction-rate", Kind::kRate, "1gbit",
      "mgwfbp: the speed of each rank's link, which decides what an all-reduce costs per byte"});

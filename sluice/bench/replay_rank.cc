@@ -122,7 +122,7 @@ Status train(const RankTask& task, session::Session& session, std::vector<plan::
   }
   meters.end(task.iterations, report);
   if (sampler) report.utilisation = sampler->finish();
-  return session.waitAll();
+  return session.drain();  // every gradient has been used then, as the reference's
 }
 
 // Every rank says what it has; workers must all have the same. An empty reference is not compared with.

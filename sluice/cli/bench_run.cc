@@ -172,9 +172,10 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       "Also compare the parameters at the end with those of one process that sums in rank order");
   command->add_flag("--utilisation", flags->watchNetwork,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
-  for (const base::Option* option : {&option::kFabric, &option::kEncrypt, &option::kServers, &option::kCredit,
-                                     &option::kCollective, &option::kCodec, &option::kReductions,
-                                     &option::kMerge, &option::kReductionStart, &option::kReductionRate}) {
+  for (const base::Option* option :
+       {&option::kFabric, &option::kEncrypt, &option::kServers, &option::kCredit, &option::kCollective,
+        &option::kCodec, &option::kReductions, &option::kMerge, &option::kReductionStart,
+        &option::kReductionRate, &option::kPipeDepth, &option::kPipeWarmUp}) {
     program.addOption(command, *option);
   }
   return flags;

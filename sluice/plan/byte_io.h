@@ -25,6 +25,10 @@ class ByteWriter final {
     const auto bytes = std::as_bytes(std::span(text));
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
+  void block(std::span<const std::byte> bytes) {
+    number(static_cast<uint64_t>(bytes.size()));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
   const std::vector<std::byte>& bytes() const { return bytes_; }
   std::vector<std::byte> take() && { return std::move(bytes_); }
 
@@ -53,6 +57,8 @@ class ByteReader final {
     std::ranges::transform(bytes, text.begin(), [](std::byte b) { return static_cast<char>(b); });
     return text;
   }
+  // What block() wrote; it lies in the bytes that are read.
+  std::span<const std::byte> block() { return take(number<uint64_t>()); }
   // A count of things of at least `bytesEach` to follow: at most `most`, and no more than the bytes left can
   // hold, so that a lie cannot make the caller reserve memory.
   uint32_t count(size_t most, size_t bytesEach) {

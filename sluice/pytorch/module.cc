@@ -156,6 +156,29 @@ class Training final {
   void drop() { session_->drop(); }
   bool isReady(uint32_t tensor) const { return session_->isReady(TensorId{tensor}); }
 
+  size_t delayed() { return session_->delayed(); }
+  void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
+    session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes));
+  }
+  py::bytes state() {
+    std::optional<Result<std::vector<std::byte>>> state;
+    {
+      const py::gil_scoped_release release;
+      state = session_->state();
+    }
+    const auto bytes = valueOrThrow(*std::move(state));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  void restore(const py::bytes& state) {
+    const auto view = static_cast<std::string_view>(state);
+    Status status;
+    {
+      const py::gil_scoped_release release;
+      status = session_->restore(std::as_bytes(std::span(view)));
+    }
+    throwIfError(status);
+  }
+
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
     Status status;
     {
@@ -267,10 +290,15 @@ PYBIND11_MODULE(_core, module) {
            py::arg("bytes"))
       .def("wait", &Training::wait, py::arg("tensor"))
       .def("is_ready", &Training::isReady, py::arg("tensor"))
+      .def("hand_out_delayed", &Training::handOutDelayed, py::arg("tensor"), py::arg("address"),
+           py::arg("bytes"))
+      .def("state", &Training::state)
+      .def("restore", &Training::restore, py::arg("state"))
       .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
       .def("announce_end", &Training::announceEnd)
       .def("leave", &Training::leave)
       .def("abandon", &Training::abandon, py::arg("why"))
+      .def_property_readonly("delayed", &Training::delayed)
       .def_property_readonly("plan", &Training::plan)
       .def_property_readonly("slices", &Training::slices)
       .def_property_readonly("waited", &Training::waited)

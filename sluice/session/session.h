@@ -60,6 +60,13 @@ class Session final {
   }
   Status update(std::vector<double> values) { return trainer_->update(std::move(values)); }
   void drop() { trainer_->drop(); }
+  size_t delayed() { return trainer_->delayed(); }
+  void handOutDelayed(TensorId tensor, std::span<std::byte> result) {
+    trainer_->handOutDelayed(tensor, result);
+  }
+  Status drain() { return trainer_->drain(); }
+  Result<std::vector<std::byte>> state() { return trainer_->state(); }
+  Status restore(std::span<const std::byte> state) { return trainer_->restore(state); }
   Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A

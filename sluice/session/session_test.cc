@@ -257,6 +257,78 @@ TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
       "rank 1 ended with KeyboardInterrupt");
 }
 
+void withPipe(uint32_t, Config& config) {
+  EXPECT_TRUE(config.set(option::kAlgorithm, "pipe").isOk());
+  EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
+}
+
+TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
+  std::vector<std::vector<std::byte>> states(2);
+  std::vector<float> parameter;
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(200'001);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        for (const float step : {1.F, 2.F, 4.F}) {
+          EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+          std::ranges::fill(memory.gradient, step);
+          (*session)->gradientReady(TensorId{0});
+        }
+        states[r] = (*session)->state().value();
+        if (r == 0) parameter = memory.parameter;
+        EXPECT_TRUE((*session)->leave().isOk());  // applies nothing
+        EXPECT_EQ(memory.parameter[0], 1.F - 1 - 2);
+      },
+      withPipe);
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(200'001);
+        memory.parameter = parameter;
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        EXPECT_TRUE((*session)->restore(states[r]).isOk());
+        std::ranges::fill(memory.gradient, 8.F);
+        (*session)->gradientReady(TensorId{0});
+        EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+        EXPECT_EQ(memory.parameter[0], 1.F - 1 - 2 - 4);
+        EXPECT_TRUE((*session)->drain().isOk());
+        EXPECT_EQ(memory.parameter, std::vector<float>(200'001, 1.F - 1 - 2 - 4 - 8));
+        EXPECT_TRUE((*session)->leave().isOk());
+      },
+      withPipe);
+}
+
+// Its gates are open: nobody has waited for the gradient that the other rank never had.
+TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
+  for (const bool drains : {true, false}) {
+    std::string heard;
+    onRanks(
+        2,
+        [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+          ASSERT_TRUE(job.isOk()) << job.status().toString();
+          OneTensor memory(5);
+          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          ASSERT_TRUE(session.isOk()) << session.status().toString();
+          for (uint32_t step = 0; step < 2 - r; ++step) {
+            (*session)->gradientReady(TensorId{0});
+            EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+          }
+          if (r == 1) {
+            EXPECT_FALSE((*session)->leave().isOk());
+          } else {
+            heard = (drains ? (*session)->drain() : (*session)->leave()).message();
+          }
+        },
+        withPipe);
+    EXPECT_NE(heard.find("rank 1 has ended its training after 1 steps"), std::string::npos) << heard;
+  }
+}
+
 TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {
   EXPECT_EQ(whatTheOtherHears([](Session& session) {
               session.abandon("ended with ValueError: no");

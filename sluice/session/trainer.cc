@@ -53,7 +53,7 @@ Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
   fabric::runAndWait(fabric_->loop(), [this] {  // after all that the training thread has posted
     isEnding_ = true;
-    for (const TimerId timer : goodbyes_) fabric_->loop().cancel(timer);
+    for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
   });
   // Another rank is to blame. Those who heard of our end first would take us for it, if we went without a
   // word.
@@ -125,7 +125,10 @@ uint64_t Trainer::broadcastsBegun() {
 
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
   gates_.endAfter(steps, why);
-  fabric_->loop().post([this, broadcasts, why] { broadcast_->endAfter(broadcasts, why); });
+  fabric_->loop().post([this, steps, broadcasts, why] {
+    strategy_->endAfter(steps, why);
+    broadcast_->endAfter(broadcasts, why);
+  });
 }
 
 void Trainer::gradientReady(TensorId tensor) {
@@ -187,8 +190,67 @@ void Trainer::drop() {
   });
 }
 
-Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
+size_t Trainer::delayed() {
+  size_t delayed = 0;
+  fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); });
+  return delayed;
+}
+
+void Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result) {
+  handOver(tensor, [this, tensor, result](Step step) {
+    memory_[index(tensor)] = {.gradient = {}, .result = result};
+    strategy_->handOutDelayed(tensor, step);
+  });
+}
+
+Status Trainer::drain() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  for (size_t left = delayed(); left > 0; --left) {
+    for (auto t = static_cast<uint32_t>(memory_.size()); t-- > 0;) {
+      handOver(TensorId{t}, [this, t](Step step) { strategy_->handOutDelayed(TensorId{t}, step); });
+    }
+    SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  }
+  return base::ok();
+}
+
+// Every gate is open afterwards, and nothing is on its way.
+Status Trainer::settle() {
+  SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  const Duration atMost = config_.duration(option::kWaitTimeout);
+  return awaitStatus(
+      fabric_->loop(),
+      [&](auto done) {
+        const TimerId timer = fabric_->loop().after(atMost, [this, atMost] {
+          strategy_->fail({Code::kTimeout,
+                           fmt::format("reductions did not end within {}", base::formatDuration(atMost))});
+        });
+        timers_.push_back(timer);
+        strategy_->whenIdle([this, timer, done = std::move(done)](const Status& status) {
+          fabric_->loop().cancel(timer);
+          std::erase(timers_, timer);
+          done(status);
+        });
+      },
+      training_.interruption);
+}
+
+Result<std::vector<std::byte>> Trainer::state() {
+  SLUICE_RETURN_IF_ERROR(settle());
+  Result<std::vector<std::byte>> state = std::vector<std::byte>();
+  fabric::runAndWait(fabric_->loop(), [&] { state = strategy_->state(); });
+  return state;
+}
+
+Status Trainer::restore(std::span<const std::byte> state) {
+  SLUICE_RETURN_IF_ERROR(settle());
+  Status restored;
+  fabric::runAndWait(fabric_->loop(), [&] { restored = strategy_->restore(state); });
+  return restored;
+}
+
+Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
+  SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(everybodyIsDone());
   return fabric::closeAndWait(*fabric_);
 }
@@ -212,6 +274,7 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const w
 void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
   gates_.fail(why);
+  if (strategy_ != nullptr) strategy_->fail(why);
   if (broadcast_ != nullptr) broadcast_->fail(why);
 }
 
@@ -221,18 +284,26 @@ void Trainer::onPeerLeft(Rank from) {
   if (strategy_ == nullptr) {
     return onPeerLost(from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
   }
-  goodbyes_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
+  timers_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
 }
 
 void Trainer::expectEndAfter(Rank left) {
   const std::string closed = gates_.describeClosed();
-  if (closed == "nothing") return;
-  gates_.fail({Code::kPeerLost, fmt::format("rank {} has left the job; waiting for {}", left, closed)});
+  if (closed == "nothing") {  // but for what nobody waits for yet
+    return strategy_->fail(
+        {Code::kPeerLost, fmt::format("rank {} has left the job before its last reduction ended", left)});
+  }
+  const Status why{Code::kPeerLost, fmt::format("rank {} has left the job; waiting for {}", left, closed)};
+  gates_.fail(why);
+  strategy_->fail(why);
 }
 
 void Trainer::fail(const Status& why) {
   gates_.fail(why);
-  fabric_->loop().post([this, why] { broadcast_->fail(why); });
+  fabric_->loop().post([this, why] {
+    broadcast_->fail(why);
+    strategy_->fail(why);
+  });
 }
 
 void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {

@@ -76,6 +76,20 @@ class Trainer final : public fabric::Receiver {
   Status update(std::vector<double> values);
   void drop();
 
+  // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a step without
+  // gradients. Every tensor's is taken, then waited for.
+  size_t delayed();
+  void handOutDelayed(TensorId tensor, std::span<std::byte> result);
+  // The same for all that are, into the tensors' memory: after the last step, every gradient has been used.
+  // REQUIRES: the memory was given at the start.
+  Status drain();
+
+  // What this rank has to keep in a checkpoint besides parameters, which are the caller's: delayed gradients,
+  // what codecs owe, and the optimizer's state if it is here. Waits for what is on its way, and applies
+  // nothing. Put back between two steps, on every rank its own.
+  Result<std::vector<std::byte>> state();
+  Status restore(std::span<const std::byte> state);
+
   // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
   void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);
@@ -104,6 +118,7 @@ class Trainer final : public fabric::Receiver {
   Status begin();
   Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
   void resumeHeldBack();
+  Status settle();
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);
@@ -120,7 +135,7 @@ class Trainer final : public fabric::Receiver {
 
   // Loop only.
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
-  std::vector<TimerId> goodbyes_;                     // run expectEndAfter()
+  std::vector<TimerId> timers_;                       // that would outlive this
   std::set<Rank> gone_;
   bool isEnding_ = false;
 };

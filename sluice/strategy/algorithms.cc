@@ -10,7 +10,7 @@
 namespace sluice::strategy {
 
 std::span<const Algorithm* const> algorithms() {
-  static const std::array kAll{&kSluice, &kP3, &kSlicing, &kKvstore, &kMgwfbp, &kWfbp, &kAllreduce};
+  static const std::array kAll{&kSluice, &kP3, &kSlicing, &kKvstore, &kMgwfbp, &kWfbp, &kAllreduce, &kPipe};
   return kAll;
 }
 

@@ -16,6 +16,7 @@ extern const Algorithm kSluice;
 extern const Algorithm kAllreduce;
 extern const Algorithm kWfbp;
 extern const Algorithm kMgwfbp;
+extern const Algorithm kPipe;
 
 std::span<const Algorithm* const> algorithms();
 

@@ -75,6 +75,7 @@ void expectExact(const Case& c) {
   const int steps = c.sliceElements < 50'000 ? 3 : 2;
   Config config;
   ASSERT_TRUE(config.set(option::kSliceElements, std::to_string(c.sliceElements)).isOk());
+  ASSERT_TRUE(config.set(option::kPipeWarmUp, "1000").isOk());  // pipe_test.cc has what comes after
   const auto update = shard::parseOptimizerSpec(c.update).value();
   plan::PlanSpec spec;
   spec.model = modelFor(c);

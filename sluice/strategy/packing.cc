@@ -21,7 +21,6 @@ Packing::Packing(std::span<const plan::Tensor> tensors, bool isMean, const codec
   if (codec != nullptr) {
     // A block of their own, or the scale of large gradients would round them away.
     elements = (elements + codec::kBlock - 1) / codec::kBlock * codec::kBlock;
-    feedback_.emplace(*codec, elements);
   }
   flags_ = elements * sizeOf(wire_);
   data_.resize(flags_ + tensors.size() * sizeOf(wire_));
@@ -41,8 +40,14 @@ void Packing::putNothing(size_t place) {
   setFlag(place, 0);
 }
 
-void Packing::finish() {
-  if (feedback_) feedback_->apply(std::span(data_).first(flags_));
+void Packing::finish(codec::ErrorFeedback* feedback) {
+  if (feedback != nullptr) feedback->apply(std::span(data_).first(flags_));
+}
+
+void Packing::putMean(size_t place, std::span<const std::byte> mean) {
+  SLUICE_CHECK(mean.size() == sizes_[place], mean.size(), sizes_[place]);
+  std::memcpy(part(place).data(), mean.data(), mean.size());
+  setFlag(place, 1);
 }
 
 bool Packing::isEmpty(size_t place) const {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +16,7 @@ namespace sluice::strategy {
 class Packing final {
  public:
   // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer, which is to
-  // have it unrounded, so 16-bit gradients travel as f32. With a codec, what it takes is owed to the next
-  // step. REQUIRES: all tensors are of one type
+  // have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of one type
   Packing(std::span<const plan::Tensor> tensors, bool isMean, const codec::Codec* codec);
 
   DType dtype() const { return wire_; }
@@ -29,12 +27,20 @@ class Packing final {
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
 
-  // All are there: from now on data() is what is to be reduced.
-  void finish();
+  // All are there: from now on data() is what is to be reduced. With a codec, `feedback` adds what earlier
+  // steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
+  void finish(codec::ErrorFeedback* feedback);
+
+  // Of the feedback: everything but the flags; a tensor's begin there at firstOf(place).
+  size_t owedElements() const { return flags_ / sizeOf(wire_); }
+  size_t firstOf(size_t place) const { return begins_[place] / sizeOf(wire_); }
 
   // After the reduction.
   bool isEmpty(size_t place) const;
   std::span<const std::byte> get(size_t place) const { return part(place); }
+
+  // A mean that get() once gave. REQUIRES: it is of the same size.
+  void putMean(size_t place, std::span<const std::byte> mean);
 
  private:
   std::span<std::byte> part(size_t place) { return std::span(data_).subspan(begins_[place], sizes_[place]); }
@@ -49,7 +55,6 @@ class Packing final {
   std::vector<size_t> sizes_;
   size_t flags_ = 0;  // where they begin, in bytes
   std::vector<std::byte> data_;
-  std::optional<codec::ErrorFeedback> feedback_;  // of everything but the flags
 };
 
 // Groups whose tensors are each of one type: cut where it changes.

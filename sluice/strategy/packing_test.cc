@@ -22,7 +22,7 @@ TEST(Packing, PutsTensorsOneAfterTheOtherAndKnowsWhichHaveGradients) {
   Packing packing(tensors, /*isMean=*/true, nullptr);
   packing.put(0, bytesOf({1, 2}));
   packing.putNothing(1);
-  packing.finish();
+  packing.finish(nullptr);
   EXPECT_EQ(valuesOf(packing.data()), (std::vector<float>{1, 2, 0, 0, 0, 1, 0}));
   EXPECT_FALSE(packing.isEmpty(0));
   EXPECT_TRUE(packing.isEmpty(1));
@@ -44,16 +44,17 @@ TEST(Packing, Gives16BitGradientsUnroundedToAnOptimizer) {
 TEST(Packing, OwesToTheNextStepWhatACodecTakes) {
   const std::vector<plan::Tensor> tensors{{"a", 2, DType::kF32}};
   Packing packing(tensors, /*isMean=*/true, &codec::kInt8);
+  codec::ErrorFeedback feedback(codec::kInt8, packing.owedElements());
   packing.put(0, bytesOf({1000, 1}));  // a step is 8 here
-  packing.finish();
+  packing.finish(&feedback);
   EXPECT_EQ(valuesOf(packing.get(0)), (std::vector<float>{1000, 0}));
   EXPECT_FALSE(packing.isEmpty(0));
   for (int step = 0; step < 3; ++step) {
     packing.put(0, bytesOf({1000, 1}));
-    packing.finish();
+    packing.finish(&feedback);
   }
   packing.put(0, bytesOf({1000, 1}));
-  packing.finish();
+  packing.finish(&feedback);
   EXPECT_EQ(valuesOf(packing.get(0))[1], 8) << "five times 1 is more than half a step";
 }
 

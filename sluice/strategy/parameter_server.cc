@@ -72,6 +72,12 @@ class ParameterServer final : public Strategy {
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
   Status decide(Decision decision) override;
+  Result<std::vector<std::byte>> state() const override {
+    if (rooms_.update.optimizer->publishes() == shard::Publishes::kMeanGradient) return Strategy::state();
+    return Status(
+        Code::kInvalidArgument,
+        "the servers' optimizer state cannot be saved; use mean-gradient, or an algorithm without servers");
+  }
 
   std::string describeWait(TensorId tensor) const override;
 

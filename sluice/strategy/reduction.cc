@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/base/text.h>
-#include <sluice/base/units.h>
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/strategy/packing.h>
+#include <sluice/strategy/reduction_group.h>
 
 namespace sluice::strategy {
 namespace {
@@ -20,44 +20,21 @@ namespace {
 using collective::Ticket;
 using plan::Stage;
 
-struct Settings {
-  std::vector<plan::Group> groups;
-  collective::Method method;
-  const codec::Codec* codec;
-  size_t atOnce;  // reductions under way
-};
-
 class Reduction final : public Strategy {
  public:
-  Reduction(const Rooms& rooms, Settings settings)
-      : rooms_(rooms),
-        settings_(std::move(settings)),
-        collective_(rooms.fabric),
-        groupOf_(rooms.plan.model().tensors.size()) {
-    const bool isMean = rooms.update.optimizer->publishes() == shard::Publishes::kMeanGradient;
-    values_[Step{0}] = rooms.update.values;
-    for (const auto& tensor : rooms.plan.model().tensors)
-      states_.emplace_back(rooms.update.optimizer->name(), tensor.dtype, tensor.elements);
-    for (const plan::Group& group : settings_.groups) {
-      std::fill(groupOf_.begin() + static_cast<ptrdiff_t>(group.first),
-                groupOf_.begin() + static_cast<ptrdiff_t>(group.last) + 1, groups_.size());
-      const auto tensors =
-          std::span(rooms.plan.model().tensors).subspan(group.first, group.last - group.first + 1);
-      groups_.push_back({.packing = Packing(tensors, isMean, settings_.codec), .missing = tensors.size()});
-    }
-    turn_ = groups_.size() - 1;
-  }
+  Reduction(const Rooms& rooms, ReductionSettings settings);
 
   void gradientReady(TensorId tensor, Step step) override {
-    Group& group = groupOf(tensor);
-    group.packing.put(placeOf(tensor), rooms_.memory[index(tensor)].gradient);
-    handedOver(group, step);
+    groupOf(tensor).put(placeOf(tensor), rooms_.memory[index(tensor)].gradient);
+    close(tensor, step);
   }
   void gradientAbsent(TensorId tensor, Step step) override {
-    Group& group = groupOf(tensor);
-    group.packing.putNothing(placeOf(tensor));
-    handedOver(group, step);
+    groupOf(tensor).putNothing(placeOf(tensor));
+    close(tensor, step);
   }
+  size_t delayed() const override { return groups_.front().rounds().size(); }
+  void handOutDelayed(TensorId tensor, Step step) override { close(tensor, step); }
+
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     return collective_.onMessage(from, lane, header);
   }
@@ -66,45 +43,41 @@ class Reduction final : public Strategy {
     values_.insert_or_assign(from, values);
     return base::ok();
   }
+  void whenIdle(Done done) override;
+  void fail(const Status& why) override;
+  void endAfter(uint64_t steps, const Status& why) override;
+  Result<std::vector<std::byte>> state() const override;
+  Status restore(std::span<const std::byte> bytes) override;
+
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override {
     Statistics statistics;
-    for (const Group& group : groups_) {
-      if (group.isUnderWay) statistics.bytesInFlight += group.packing.data().size();
+    for (const ReductionGroup& group : groups_) {
+      for (const Round& round : group.rounds()) {
+        if (round.state == Round::State::kUnderWay) statistics.bytesInFlight += round.packing.data().size();
+      }
     }
     return statistics;
   }
 
  private:
-  struct Group {
-    Packing packing;
-    size_t missing;  // gradients of this rank
-    Step step{};
-    bool isUnderWay = false;
-  };
+  void close(TensorId tensor, Step step);
+  void reduceWhatMay();
+  void reduce(size_t number, Round& round);
+  void meanIsHere(size_t number, Step step);
+  void openIfMay(ReductionGroup& group);
+  void useMean(TensorId tensor, std::span<const std::byte> mean, Step step);
+  bool isIdle() const;
+  void tellWhoWaits();
+  Status checkState(const ReductionState& state, std::span<const TensorState* const> saved) const;
 
-  void handedOver(Group& group, Step step) {
-    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    group.step = step;
-    --group.missing;
-    reduceWhatMay();
+  bool publishesMean() const {
+    return rooms_.update.optimizer->publishes() == shard::Publishes::kMeanGradient;
   }
-  void reduceWhatMay() {
-    while (underWay_ < settings_.atOnce && groups_[turn_].missing == 0 && !groups_[turn_].isUnderWay) {
-      const size_t number = turn_;
-      turn_ = turn_ == 0 ? groups_.size() - 1 : turn_ - 1;
-      reduce(number);
-    }
-  }
-  void reduce(size_t number);
-  void meanIsHere(size_t number);
-  void useMean(TensorId tensor, const Group& group);
-
-  Group& groupOf(TensorId tensor) { return groups_[groupOf_[index(tensor)]]; }
-  const Group& groupOf(TensorId tensor) const { return groups_[groupOf_[index(tensor)]]; }
-  size_t placeOf(TensorId tensor) const {
-    return index(tensor) - settings_.groups[groupOf_[index(tensor)]].first;
-  }
+  ReductionGroup& groupOf(TensorId tensor) { return groups_[groupOf_[index(tensor)]]; }
+  const ReductionGroup& groupOf(TensorId tensor) const { return groups_[groupOf_[index(tensor)]]; }
+  size_t placeOf(TensorId tensor) const { return groupOf(tensor).placeOf(tensor); }
+  std::span<const plan::Tensor> tensors() const { return rooms_.plan.model().tensors; }
   void observe(Stage stage, TensorId tensor, Step step) const {
     if (rooms_.observer == nullptr) return;
     for (const auto& slice : rooms_.plan.slicesOf(tensor))
@@ -113,118 +86,234 @@ class Reduction final : public Strategy {
   }
 
   const Rooms rooms_;
-  const Settings settings_;
+  const ReductionSettings settings_;
   collective::FabricCollective collective_;
-  std::vector<Group> groups_;                   // as in the settings
+  std::vector<ReductionGroup> groups_;          // as in the settings
   std::vector<size_t> groupOf_;                 // by TensorId
   std::vector<shard::OptimizerState> states_;   // by TensorId
   std::map<Step, std::vector<double>> values_;  // hyperparameters, by the first step they are for
   size_t turn_ = 0;                             // the group that is reduced next
   size_t underWay_ = 0;
+  std::vector<Done> whenIdle_;
+  Status error_;
+  uint64_t stepsToCome_ = std::numeric_limits<uint64_t>::max();
+  Status end_;  // why there are no more
 };
 
-void Reduction::reduce(size_t number) {
-  Group& group = groups_[number];
-  group.isUnderWay = true;
+Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
+    : rooms_(rooms),
+      settings_(std::move(settings)),
+      collective_(rooms.fabric),
+      groupOf_(rooms.plan.model().tensors.size()) {
+  values_[Step{0}] = rooms.update.values;
+  for (const plan::Tensor& tensor : tensors())
+    states_.emplace_back(rooms.update.optimizer->name(), tensor.dtype, tensor.elements);
+  groups_.reserve(settings_.groups.size());
+  for (const auto& [first, last] : settings_.groups) {
+    std::fill(groupOf_.begin() + static_cast<ptrdiff_t>(first),
+              groupOf_.begin() + static_cast<ptrdiff_t>(last) + 1, groups_.size());
+    groups_.emplace_back(tensors().subspan(first, last - first + 1), first, publishesMean(), settings_);
+  }
+  turn_ = groups_.size() - 1;
+}
+
+void Reduction::close(TensorId tensor, Step step) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  ReductionGroup& group = groupOf(tensor);
+  if (!group.close(step)) return;
+  reduceWhatMay();
+  openIfMay(group);
+}
+
+void Reduction::reduceWhatMay() {
+  while (underWay_ < settings_.atOnce) {
+    Round* const round = groups_[turn_].next();
+    if (round == nullptr) return;
+    const size_t number = turn_;
+    turn_ = turn_ == 0 ? groups_.size() - 1 : turn_ - 1;
+    reduce(number, *round);
+  }
+}
+
+void Reduction::reduce(size_t number, Round& round) {
+  if (index(round.step) >= stepsToCome_) fail(end_);
+  round.state = Round::State::kUnderWay;
   ++underWay_;
-  group.packing.finish();
-  const plan::Group& tensors = settings_.groups[number];
-  for (size_t t = tensors.first; t <= tensors.last; ++t)
-    observe(Stage::kPush, TensorId{static_cast<uint32_t>(t)}, group.step);
-  collective_.allReduce({.ticket = Ticket{group.step, TensorId{static_cast<uint32_t>(number)}},
+  for (size_t place = 0; place < groups_[number].tensors().size(); ++place)
+    observe(Stage::kPush, groups_[number].tensorAt(place), round.step);
+  collective_.allReduce({.ticket = Ticket{round.step, TensorId{static_cast<uint32_t>(number)}},
                          .method = settings_.method,
-                         .dtype = group.packing.dtype(),
-                         .data = group.packing.data()},
+                         .dtype = round.packing.dtype(),
+                         .data = round.packing.data()},
                         {.scale = kernel::meanScale(rooms_.fabric.worldSize()), .codec = settings_.codec},
-                        [this, number](const Status& status) {
-                          if (!status.isOk()) return rooms_.gates.fail(status);
-                          meanIsHere(number);
+                        [this, number, step = round.step](const Status& status) {
+                          if (status.isOk()) return meanIsHere(number, step);
+                          rooms_.gates.fail(status);
+                          fail(status);
                         });
 }
 
-void Reduction::meanIsHere(size_t number) {
-  Group& group = groups_[number];
-  const plan::Group& tensors = settings_.groups[number];
-  group.isUnderWay = false;
-  group.missing = tensors.last - tensors.first + 1;
+void Reduction::meanIsHere(size_t number, Step step) {
+  groups_[number].arrived(step);
   --underWay_;
-  for (size_t t = tensors.first; t <= tensors.last; ++t) useMean(TensorId{static_cast<uint32_t>(t)}, group);
-  // Only now may the next gradients come.
-  for (size_t t = tensors.first; t <= tensors.last; ++t) {
-    const TensorId tensor{static_cast<uint32_t>(t)};
-    if (group.packing.isEmpty(placeOf(tensor))) {
-      rooms_.gates.openEmpty(tensor, group.step);
-    } else {
-      rooms_.gates.open(tensor, group.step);
-    }
-  }
+  openIfMay(groups_[number]);
   reduceWhatMay();
+  if (isIdle()) tellWhoWaits();
 }
 
-void Reduction::useMean(TensorId tensor, const Group& group) {
-  const size_t place = placeOf(tensor);
-  if (!group.packing.isEmpty(place)) {
-    const auto mean = group.packing.get(place);
-    const auto result = rooms_.memory[index(tensor)].result;
-    if (rooms_.update.optimizer->publishes() == shard::Publishes::kMeanGradient) {
-      std::memcpy(result.data(), mean.data(), mean.size());
+void Reduction::openIfMay(ReductionGroup& group) {
+  if (!group.mayOpen()) return;
+  const size_t size = group.tensors().size();
+  for (size_t place = 0; place < size; ++place) {
+    const TensorId tensor = group.tensorAt(place);
+    if (const auto mean = group.meanOf(place)) useMean(tensor, *mean, group.step());
+    observe(Stage::kApplied, tensor, group.step());
+  }
+  for (size_t place = 0; place < size; ++place) {  // only now may the next gradients come
+    if (group.meanOf(place)) {
+      rooms_.gates.open(group.tensorAt(place), group.step());
     } else {
-      const auto& values = std::prev(values_.upper_bound(group.step))->second;  // there are some for step 0
-      const Status applied =
-          applyStep(*rooms_.update.optimizer, states_[index(tensor)], result, mean, values);
-      SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+      rooms_.gates.openEmpty(group.tensorAt(place), group.step());
     }
   }
-  observe(Stage::kApplied, tensor, group.step);
+  group.opened();
+}
+
+void Reduction::useMean(TensorId tensor, std::span<const std::byte> mean, Step step) {
+  const auto result = rooms_.memory[index(tensor)].result;
+  if (publishesMean()) {
+    std::memcpy(result.data(), mean.data(), mean.size());
+    return;
+  }
+  const auto& values = std::prev(values_.upper_bound(step))->second;  // there are some for step 0
+  const Status applied = applyStep(*rooms_.update.optimizer, states_[index(tensor)], result, mean, values);
+  SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+}
+
+bool Reduction::isIdle() const {
+  return underWay_ == 0 && std::ranges::none_of(groups_, &ReductionGroup::hasNext);
+}
+
+void Reduction::whenIdle(Done done) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  whenIdle_.push_back(std::move(done));
+  if (isIdle() || !error_.isOk()) tellWhoWaits();
+}
+
+void Reduction::tellWhoWaits() {
+  const Status status = isIdle() ? base::ok() : error_;
+  for (const Done& done : std::exchange(whenIdle_, {})) done(status);
+}
+
+void Reduction::fail(const Status& why) {
+  if (!error_.isOk()) return;
+  error_ = why;
+  collective_.fail(why);
+  tellWhoWaits();
+}
+
+void Reduction::endAfter(uint64_t steps, const Status& why) {
+  if (!end_.isOk()) return;
+  stepsToCome_ = steps;
+  end_ = why;
+  for (const ReductionGroup& group : groups_) {
+    for (const Round& round : group.rounds()) {
+      if (round.state != Round::State::kHere && index(round.step) >= steps) return fail(why);
+    }
+  }
+}
+
+Result<std::vector<std::byte>> Reduction::state() const {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean()) return std::vector<std::byte>();
+  if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
+    return Status(Code::kInvalidArgument, "a state can be saved between two steps only");
+  ReductionState state{.rank = index(rooms_.fabric.rank()),
+                       .steps = groups_.front().steps(),
+                       .rounds = static_cast<uint32_t>(delayed())};
+  for (uint32_t t = 0; t < tensors().size(); ++t) {
+    TensorState& saved = state.tensors.emplace_back(groupOf(TensorId{t}).save(placeOf(TensorId{t})));
+    if (!publishesMean()) saved.optimizer = states_[t].toBytes();
+  }
+  return state.toBytes();
+}
+
+// `saved` has what the state says of the tensors here, by TensorId; null: nothing.
+Status Reduction::checkState(const ReductionState& state, std::span<const TensorState* const> saved) const {
+  if (state.rounds > settings_.delay || (state.rounds > 0 && state.steps < settings_.warmUp)) {
+    return {Code::kInvalidArgument,
+            "it holds delayed gradients; use --algorithm pipe as when it was saved, or drain before"};
+  }
+  for (const TensorState& tensor : state.tensors) {
+    if (std::ranges::find(saved, &tensor) == saved.end())
+      return {Code::kInvalidArgument, fmt::format("no tensor '{}' is trained here", tensor.name)};
+  }
+  for (uint32_t t = 0; t < saved.size(); ++t) {
+    if (saved[t] == nullptr) continue;
+    SLUICE_RETURN_IF_ERROR(groupOf(TensorId{t}).check(placeOf(TensorId{t}), *saved[t]));
+    if (saved[t]->optimizer.empty()) continue;
+    SLUICE_ASSIGN_OR_RETURN(const auto optimizer, shard::OptimizerState::fromBytes(saved[t]->optimizer));
+    if (optimizer.optimizer() != states_[t].optimizer() || optimizer.dtype() != states_[t].dtype() ||
+        optimizer.elements() != states_[t].elements()) {
+      return {Code::kInvalidArgument, fmt::format("'{}' was trained by {}, or had another size",
+                                                  saved[t]->name, optimizer.optimizer())};
+    }
+  }
+  return base::ok();
+}
+
+Status Reduction::restore(std::span<const std::byte> bytes) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
+    return {Code::kInvalidArgument, "a state can be put back between two steps only"};
+  ReductionState state;
+  if (!bytes.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(state, ReductionState::fromBytes(bytes));
+  }
+  std::map<std::string_view, const TensorState*> byName;
+  for (const TensorState& tensor : state.tensors) byName[tensor.name] = &tensor;
+  std::vector<const TensorState*> saved;
+  for (const plan::Tensor& tensor : tensors()) {
+    const auto found = byName.find(tensor.name);
+    saved.push_back(found == byName.end() ? nullptr : found->second);
+  }
+  if (const Status fits = checkState(state, saved); !fits.isOk())
+    return fits.withContext("the saved state does not fit");
+
+  const bool isOurs = state.rank == index(rooms_.fabric.rank());
+  if (settings_.codec != nullptr && !isOurs && !bytes.empty()) {
+    log("strategy")
+        .warn("rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every rank",
+              rooms_.fabric.rank(), state.rank, settings_.codec->name());
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& [first, last] = settings_.groups[g];
+    groups_[g].restore(std::span(saved).subspan(first, last - first + 1), state, isOurs);
+  }
+  for (uint32_t t = 0; t < saved.size(); ++t) {
+    if (saved[t] == nullptr || saved[t]->optimizer.empty()) {
+      states_[t] = {states_[t].optimizer(), states_[t].dtype(), states_[t].elements()};
+    } else {
+      states_[t] = shard::OptimizerState::fromBytes(saved[t]->optimizer).value();  // checked above
+    }
+  }
+  return base::ok();
 }
 
 std::string Reduction::describeWait(TensorId tensor) const {
   const size_t number = groupOf_[index(tensor)];
-  const Group& group = groups_[number];
-  if (group.isUnderWay)
-    return collective_.describeWait({group.step, TensorId{static_cast<uint32_t>(number)}});
-  if (group.missing > 0) return fmt::format("{} gradients of its group are not here yet", group.missing);
-  const Group& before = groups_[turn_];
-  if (!before.isUnderWay && before.missing > 0)
-    return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_, before.missing);
+  const ReductionGroup& group = groups_[number];
+  if (!group.isDue()) return fmt::format("{} gradients of its group are not here yet", group.missing());
+  const Round& round = group.rounds().front();  // else it would not wait
+  if (round.state == Round::State::kUnderWay)
+    return collective_.describeWait({round.step, TensorId{static_cast<uint32_t>(number)}});
+  const ReductionGroup& before = groups_[turn_];
+  if (!before.hasNext())
+    return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_, before.missing());
   return fmt::format("{} other reductions are under way", underWay_);
 }
 
-Result<Settings> settingsOf(const plan::PlanSpec& spec) {
-  const auto setting = [&](const char* name) { return spec.settings.at(name); };
-  Settings settings{};
-  SLUICE_ASSIGN_OR_RETURN(settings.groups, parseGroups(setting("groups"), spec.model.tensors.size()));
-  SLUICE_ASSIGN_OR_RETURN(settings.method, collective::parseMethod(setting("collective")));
-  SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
-  settings.atOnce = std::stoul(setting("reductions"));
-  return settings;
-}
-
 }  // namespace
-
-std::string groupsText(std::span<const plan::Group> groups) {
-  std::string text;
-  for (const plan::Group& group : groups)
-    text += fmt::format("{}{}-{}", text.empty() ? "" : ",", group.first, group.last);
-  return text;
-}
-
-Result<std::vector<plan::Group>> parseGroups(const std::string& text, size_t tensors) {
-  std::vector<plan::Group> groups;
-  size_t next = 0;
-  for (const std::string_view group : base::split(text, ',')) {
-    const auto ends = base::split(group, '-');
-    if (ends.size() != 2) break;
-    SLUICE_ASSIGN_OR_RETURN(const int64_t first, base::parseInteger(ends[0]));
-    SLUICE_ASSIGN_OR_RETURN(const int64_t last, base::parseInteger(ends[1]));
-    if (first != static_cast<int64_t>(next) || last < first) break;
-    groups.push_back({static_cast<size_t>(first), static_cast<size_t>(last)});
-    next = static_cast<size_t>(last) + 1;
-  }
-  if (next != tensors)
-    return Status(Code::kInvalidArgument, fmt::format("'{}' does not group {} tensors", text, tensors));
-  return groups;
-}
 
 Status chooseReduction(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec) {
   if (spec.roles.workers.size() != spec.roles.world)

@@ -1,17 +1,19 @@
-// Synchronous training by all-reduce: the engine behind allreduce, wfbp and mgwfbp, which differ only in
-// which tensors travel together.
+// Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp and pipe, which differ only in which
+// tensors travel together, and in how long a step waits for its result.
 //
 //   gradientReady -> packed into its group's buffer
 //   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every rank,
 //                    never in the order of arrival, or two ranks could wait for each other
 //   mean here     -> every rank updates, or hands out the mean -> open the group's gates
+//
+// With a *delay* the gates open as soon as the mean of so many steps before is here; until there is one,
+// empty. What is on its way stays so, also between steps: state() holds it.
 #pragma once
 
 #include <memory>
 #include <span>
-#include <string>
 
-#include <sluice/plan/merging.h>
+#include <sluice/strategy/reduction_settings.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
@@ -21,9 +23,5 @@ namespace sluice::strategy {
 Status chooseReduction(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec);
 
 Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms);
-
-// "0-2,3-3": groups of tensors as the plan holds them.
-std::string groupsText(std::span<const plan::Group> groups);
-Result<std::vector<plan::Group>> parseGroups(const std::string& text, size_t tensors);
 
 }  // namespace sluice::strategy

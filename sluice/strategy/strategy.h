@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <sluice/base/check.h>
 #include <sluice/base/config.h>
 #include <sluice/base/histogram.h>
 #include <sluice/base/status.h>
@@ -80,6 +82,32 @@ class Strategy {
   virtual Status decide(Decision /*decision*/) {
     return {Code::kInvalidArgument, "this algorithm has no servers that could update; use algorithm=sluice"};
   }
+
+  // How many means of earlier steps have not been handed out: only where results are delayed.
+  virtual size_t delayed() const { return 0; }
+
+  // There is no gradient in this step, on no rank: the oldest of them is its result. The gate of `tensor` is
+  // closed for `step`. REQUIRES: delayed() > 0; called for all tensors.
+  virtual void handOutDelayed(TensorId /*tensor*/, Step /*step*/) { SLUICE_CHECK(delayed() > 0); }
+
+  // `done` runs when nothing of this rank is on its way any more, or with why it never will arrive. Open
+  // gates do not say so: a delayed result is not waited for.
+  using Done = std::function<void(const Status&)>;
+  virtual void whenIdle(Done done) { done(base::ok()); }
+
+  // What this rank remembers from step to step, for a checkpoint; empty: nothing. Put back on a rank of the
+  // same model, training goes on as if it had not stopped; empty, as if it began. REQUIRES: every gate is
+  // open, and it is idle.
+  virtual Result<std::vector<std::byte>> state() const { return std::vector<std::byte>(); }
+  virtual Status restore(std::span<const std::byte> state) {
+    return state.empty() ? base::ok()
+                         : Status(Code::kInvalidArgument, "this algorithm has no state to put back");
+  }
+
+  // A rank is lost, or somebody has to stop: nothing under way will end well.
+  virtual void fail(const Status& /*why*/) {}
+  // The same for what belongs to the step of this number and later ones: another rank takes part no longer.
+  virtual void endAfter(uint64_t /*steps*/, const Status& /*why*/) {}
 
   // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;

@@ -1,0 +1,59 @@
+#include <sluice/strategy/reduction_settings.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/text.h>
+#include <sluice/base/units.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr const char* kDelay = "delay";
+constexpr const char* kWarmUp = "warm-up";
+
+}  // namespace
+
+Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
+  const auto setting = [&](const char* name) { return spec.settings.at(name); };
+  ReductionSettings settings;
+  SLUICE_ASSIGN_OR_RETURN(settings.groups, parseGroups(setting("groups"), spec.model.tensors.size()));
+  SLUICE_ASSIGN_OR_RETURN(settings.method, collective::parseMethod(setting("collective")));
+  SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
+  settings.atOnce = std::stoul(setting("reductions"));
+  if (spec.settings.contains(kDelay)) {
+    settings.delay = std::stoul(setting(kDelay));
+    settings.warmUp = std::stoul(setting(kWarmUp));
+  }
+  return settings;
+}
+
+void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp) {
+  spec.settings[kDelay] = std::to_string(delay);
+  spec.settings[kWarmUp] = std::to_string(warmUp);
+}
+
+std::string groupsText(std::span<const plan::Group> groups) {
+  std::string text;
+  for (const plan::Group& group : groups)
+    text += fmt::format("{}{}-{}", text.empty() ? "" : ",", group.first, group.last);
+  return text;
+}
+
+Result<std::vector<plan::Group>> parseGroups(const std::string& text, size_t tensors) {
+  std::vector<plan::Group> groups;
+  size_t next = 0;
+  for (const std::string_view group : base::split(text, ',')) {
+    const auto ends = base::split(group, '-');
+    if (ends.size() != 2) break;
+    SLUICE_ASSIGN_OR_RETURN(const int64_t first, base::parseInteger(ends[0]));
+    SLUICE_ASSIGN_OR_RETURN(const int64_t last, base::parseInteger(ends[1]));
+    if (first != static_cast<int64_t>(next) || last < first) break;
+    groups.push_back({static_cast<size_t>(first), static_cast<size_t>(last)});
+    next = static_cast<size_t>(last) + 1;
+  }
+  if (next != tensors)
+    return Status(Code::kInvalidArgument, fmt::format("'{}' does not group {} tensors", text, tensors));
+  return groups;
+}
+
+}  // namespace sluice::strategy
