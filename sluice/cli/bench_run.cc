@@ -175,7 +175,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
   for (const base::Option* option :
        {&option::kFabric, &option::kEncrypt, &option::kServers, &option::kCredit, &option::kCollective,
         &option::kCodec, &option::kReductions, &option::kMerge, &option::kReductionStart,
-        &option::kReductionRate, &option::kPipeDepth, &option::kPipeWarmUp}) {
+        &option::kReductionRate, &option::kPipeDepth, &option::kPipeWarmUp, &option::kNoOverlap}) {
     program.addOption(command, *option);
   }
   return flags;

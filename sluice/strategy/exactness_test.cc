@@ -20,6 +20,7 @@ struct Case {
   std::string update;
   DType dtype = DType::kF32;
   std::string servers = "all";
+  bool overlaps = true;
 };
 
 std::string describe(const Case& c) {
@@ -76,6 +77,7 @@ void expectExact(const Case& c) {
   Config config;
   ASSERT_TRUE(config.set(option::kSliceElements, std::to_string(c.sliceElements)).isOk());
   ASSERT_TRUE(config.set(option::kPipeWarmUp, "1000").isOk());  // pipe_test.cc has what comes after
+  ASSERT_TRUE(config.set(option::kNoOverlap, c.overlaps ? "off" : "on").isOk());
   const auto update = shard::parseOptimizerSpec(c.update).value();
   plan::PlanSpec spec;
   spec.model = modelFor(c);
@@ -176,6 +178,14 @@ TEST_P(Exactness, Servers) {
   for (const char* servers : {"1", "2", "dedicated:1", "dedicated:2"}) {
     for (const auto& update : updates()) {
       expectExact({GetParam(), 50, 4, update, DType::kF32, servers});
+    }
+  }
+}
+
+TEST(WithoutOverlap, KvstoreIsExactToo) {
+  for (const char* servers : {"all", "1", "dedicated:1"}) {
+    for (const auto& update : updates()) {
+      expectExact({"kvstore", 50, 4, update, DType::kF32, servers, /*overlaps=*/false});
     }
   }
 }

@@ -1,19 +1,24 @@
 // The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result travels only
-// after the server has told everybody and everybody has asked for it.
+// after the server has told everybody and everybody has asked for it. Without overlap it is their PS-Sync.
+#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/parameter_server.h>
 
 namespace sluice::strategy {
 namespace {
 
-Status chooseKvstore(const Config&, plan::PlanSpec& spec) {
+constexpr const char* kOverlap = "overlap";
+
+Status chooseKvstore(const Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kKvstore;
+  if (config.isOn(option::kNoOverlap)) spec.settings[kOverlap] = "no";
   return base::ok();
 }
 
 Result<std::unique_ptr<Strategy>> makeKvstore(const Rooms& rooms) {
-  return makeParameterServer(rooms,
-                             {.answer = Answer::kNotifyAndPull, .egress = {.order = queue::Order::kFifo}});
+  return makeParameterServer(rooms, {.answer = Answer::kNotifyAndPull,
+                                     .egress = {.order = queue::Order::kFifo},
+                                     .overlaps = !rooms.plan.spec().settings.contains(kOverlap)});
 }
 
 }  // namespace

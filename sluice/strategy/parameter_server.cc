@@ -33,6 +33,7 @@ class ParameterServer final : public Strategy {
       : rooms_(rooms),
         self_(rooms.fabric.rank()),
         answer_(style.answer),
+        overlaps_(style.overlaps),
         shard_(std::move(shard)),
         outbox_(
             rooms.fabric, style.egress, [this](const Status& why) { rooms_.gates.fail(why); },
@@ -43,13 +44,13 @@ class ParameterServer final : public Strategy {
   void gradientReady(TensorId tensor, Step step) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
     expectResult(tensor, step);
-    for (const Slice& slice : rooms_.plan.slicesOf(tensor)) push(slice, step);
+    handedOver({tensor, step, Own::kGradient});
   }
 
   void gradientAbsent(TensorId tensor, Step step) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
     expectResult(tensor, step);
-    for (const Slice& slice : rooms_.plan.slicesOf(tensor)) pushNothing(slice, step);
+    handedOver({tensor, step, Own::kNothing});
   }
 
   Result<Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
@@ -102,7 +103,15 @@ class ParameterServer final : public Strategy {
     Own own{};
   };
 
+  struct HandedOver {
+    TensorId tensor{};
+    Step step{};
+    Own own{};
+  };
+  enum class Outcome { kResult, kEmpty };
+
   // The worker's side.
+  void handedOver(const HandedOver& one);
   void expectResult(TensorId tensor, Step step) {
     const auto slices = rooms_.plan.slicesOf(tensor);
     slicesLeft_[index(tensor)] = slices.size();
@@ -117,8 +126,8 @@ class ParameterServer final : public Strategy {
   Result<Landing> landNotice(const Slice& slice, Rank from, const wire::Header& header);
   Result<Landing> landResult(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
   Status expectFrom(const Slice& slice, Rank from, const wire::Header& header) const;
-  enum class Outcome { kResult, kEmpty };
   void resultIsHere(const Slice& slice, Outcome outcome);
+  void open(TensorId tensor, Step step, Outcome outcome);
 
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, const wire::Header& header);
@@ -151,19 +160,37 @@ class ParameterServer final : public Strategy {
   const Rooms rooms_;
   const Rank self_;
   const Answer answer_;
+  const bool overlaps_;
   const std::unique_ptr<shard::Shard> shard_;
   Outbox outbox_;
   std::vector<WorkerSlice> slices_;  // by SliceId
   std::vector<size_t> slicesLeft_;   // by TensorId: results that are not here yet
-  uint32_t valuesSaid_ = 0;          // how often hyperparameters were set
-  uint32_t valuesLanding_ = 0;       // messages with hyperparameters whose payload is not here yet
-  std::set<fabric::Lane> putOff_;    // pushes of the first worker that wait for them
-  std::optional<Step> undecided_;    // being handed over, or to be decided on
+  // Without overlap, until all tensors are there.
+  std::vector<HandedOver> toPush_;
+  std::vector<std::pair<TensorId, Outcome>> toOpen_;
+  uint32_t valuesSaid_ = 0;        // how often hyperparameters were set
+  uint32_t valuesLanding_ = 0;     // messages with hyperparameters whose payload is not here yet
+  std::set<fabric::Lane> putOff_;  // pushes of the first worker that wait for them
+  std::optional<Step> undecided_;  // being handed over, or to be decided on
   std::set<std::pair<Rank, fabric::Lane>> early_;  // results for it that wait
   std::vector<Held> held_;     // in the order of backward: own parts that wait for decide()
   std::vector<Held> decided_;  // the same, once decided
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
+
+void ParameterServer::handedOver(const HandedOver& one) {
+  toPush_.push_back(one);
+  if (!overlaps_ && toPush_.size() < slicesLeft_.size()) return;
+  for (const auto& [tensor, step, own] : std::exchange(toPush_, {})) {
+    for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
+      if (own == Own::kGradient) {
+        push(slice, step);
+      } else {
+        pushNothing(slice, step);
+      }
+    }
+  }
+}
 
 void ParameterServer::push(const Slice& slice, Step step) {
   if (slice.server == self_) return contributeOwn(slice, step, Own::kGradient);
@@ -327,10 +354,16 @@ void ParameterServer::resultIsHere(const Slice& slice, Outcome outcome) {
   }
   if (--slicesLeft_[index(slice.tensor)] > 0) return;
   // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
+  toOpen_.emplace_back(slice.tensor, outcome);
+  if (!overlaps_ && toOpen_.size() < slicesLeft_.size()) return;
+  for (const auto& [tensor, its] : std::exchange(toOpen_, {})) open(tensor, here.step, its);
+}
+
+void ParameterServer::open(TensorId tensor, Step step, Outcome outcome) {
   if (outcome == Outcome::kEmpty) {
-    rooms_.gates.openEmpty(slice.tensor, here.step);
+    rooms_.gates.openEmpty(tensor, step);
   } else {
-    rooms_.gates.open(slice.tensor, here.step);
+    rooms_.gates.open(tensor, step);
   }
 }
 

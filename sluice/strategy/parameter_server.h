@@ -21,6 +21,8 @@ enum class Answer {
 struct ServerStyle {
   Answer answer = Answer::kBroadcast;
   queue::EgressOptions egress;
+  // False: nothing is pushed before backward has ended, and no gate opens before all may.
+  bool overlaps = true;
 };
 
 inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // what P3's authors found best

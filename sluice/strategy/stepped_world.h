@@ -89,8 +89,9 @@ class SteppedRank final : public fabric::Receiver {
 class SteppedWorld final {
  public:
   SteppedWorld(std::string_view algorithmName, std::string_view servers, uint32_t world,
-               std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false)
-      : update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
+               std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
+               Config config = {})
+      : config_(std::move(config)), update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
     SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
     const Algorithm& algorithm = *findAlgorithm(algorithmName).value();
     plan::PlanSpec spec;
