@@ -16,7 +16,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Gradients = std::vector<std::vector<Bytes>>;  // by rank, by tensor
 
-struct Case {
+struct PipeCase {
   std::string update = "sgd:lr=0.1";
   size_t depth = 2;
   uint64_t warmUp = 0;
@@ -26,7 +26,7 @@ struct Case {
   std::string algorithm = "pipe";
 };
 
-std::string describe(const Case& c) {
+std::string describe(const PipeCase& c) {
   return fmt::format("{}, K = {}, {} steps of warm-up, {} ranks, {}, codec {}", c.update, c.depth, c.warmUp,
                      c.world, name(c.dtype), c.codec);
 }
@@ -42,16 +42,16 @@ std::vector<Bytes> someTensors(kernel::TestNumbers& numbers, DType dtype) {
   return tensors;
 }
 
-Gradients someGradients(kernel::TestNumbers& numbers, const Case& c) {
+Gradients someGradients(kernel::TestNumbers& numbers, const PipeCase& c) {
   Gradients gradients;
   for (uint32_t r = 0; r < c.world; ++r) gradients.push_back(someTensors(numbers, c.dtype));
   return gradients;
 }
 
 // w[t] = w[t-1] - lr * g[t-K], in the simplest way.
-class Reference final {
+class LateProcess final {
  public:
-  Reference(const Case& c, std::vector<Bytes> parameters)
+  LateProcess(const PipeCase& c, std::vector<Bytes> parameters)
       : case_(c), update_(shard::parseOptimizerSpec(c.update).value()), results_(std::move(parameters)) {
     for (const auto& tensor : modelFor(c.dtype).tensors)
       states_.emplace_back(update_.optimizer->name(), tensor.dtype, tensor.elements);
@@ -83,7 +83,7 @@ class Reference final {
   const std::vector<Bytes>& results() const { return results_; }
 
  private:
-  const Case case_;
+  const PipeCase case_;
   const shard::OptimizerSpec update_;
   std::vector<Bytes> results_;
   std::vector<shard::OptimizerState> states_;
@@ -91,9 +91,9 @@ class Reference final {
   uint64_t steps_ = 0;
 };
 
-class World final {
+class PipeWorld final {
  public:
-  World(const Case& c, const std::vector<Bytes>& parameters)
+  PipeWorld(const PipeCase& c, const std::vector<Bytes>& parameters)
       : update_(shard::parseOptimizerSpec(c.update).value()), hub_(c.world) {
     const std::pair<const base::Option*, std::string> options[] = {
         {&option::kPipeDepth, std::to_string(c.depth)},
@@ -185,16 +185,16 @@ class World final {
 };
 
 // Steps, then a checkpoint from which a second job goes on, then steps and a drain.
-void expectAsOneProcess(const Case& c) {
+void expectAsOneProcess(const PipeCase& c) {
   SCOPED_TRACE(describe(c));
   kernel::TestNumbers numbers(11);
   const auto parameters = someTensors(numbers, c.dtype);
-  Reference reference(c, parameters);
-  auto world = std::make_unique<World>(c, parameters);
+  LateProcess reference(c, parameters);
+  auto world = std::make_unique<PipeWorld>(c, parameters);
   for (int step = 0; step < 12; ++step) {
     if (step == 4 || step == 7) {
       const auto states = world->states();
-      world = std::make_unique<World>(c, world->results());
+      world = std::make_unique<PipeWorld>(c, world->results());
       for (uint32_t r = 0; r < c.world; ++r) ASSERT_TRUE(world->restore(r, states[r]).isOk());
       ASSERT_EQ(world->states(), states);
     }
@@ -236,11 +236,11 @@ TEST(Pipe, OfOtherTypes) {
 }
 
 TEST(Pipe, TrainingCanGoOnAfterADrain) {
-  const Case c{.depth = 3};
+  const PipeCase c{.depth = 3};
   kernel::TestNumbers numbers(5);
   const auto parameters = someTensors(numbers, c.dtype);
-  Reference reference(c, parameters);
-  World world(c, parameters);
+  LateProcess reference(c, parameters);
+  PipeWorld world(c, parameters);
   for (int part = 0; part < 3; ++part) {
     for (int step = 0; step < 4; ++step) {
       const auto gradients = someGradients(numbers, c);
@@ -260,16 +260,16 @@ TEST(Pipe, TrainingCanGoOnAfterADrain) {
 TEST(Pipe, WithCodecsACheckpointChangesNothing) {
   for (const char* algorithm : {"pipe", "allreduce", "wfbp"}) {
     for (const char* codec : {"fp16", "int8"}) {
-      const Case c{.update = "sgd:lr=0.1,momentum=0.9", .codec = codec, .algorithm = algorithm};
+      const PipeCase c{.update = "sgd:lr=0.1,momentum=0.9", .codec = codec, .algorithm = algorithm};
       SCOPED_TRACE(fmt::format("{}, {}", algorithm, describe(c)));
       kernel::TestNumbers numbers(3);
       const auto parameters = someTensors(numbers, c.dtype);
-      World straight(c, parameters);
-      auto stopped = std::make_unique<World>(c, parameters);
+      PipeWorld straight(c, parameters);
+      auto stopped = std::make_unique<PipeWorld>(c, parameters);
       for (int step = 0; step < 9; ++step) {
         if (step == 5) {
           const auto states = stopped->states();
-          stopped = std::make_unique<World>(c, stopped->results());
+          stopped = std::make_unique<PipeWorld>(c, stopped->results());
           for (uint32_t r = 0; r < c.world; ++r) ASSERT_TRUE(stopped->restore(r, states[r]).isOk());
         }
         const auto gradients = someGradients(numbers, c);
@@ -285,12 +285,12 @@ TEST(Pipe, WithCodecsACheckpointChangesNothing) {
 }
 
 TEST(Pipe, AnotherRanksStateHasTheSameGradients) {
-  const Case c{.world = 2, .codec = "int8"};
+  const PipeCase c{.world = 2, .codec = "int8"};
   kernel::TestNumbers numbers(3);
-  World world(c, someTensors(numbers, c.dtype));
+  PipeWorld world(c, someTensors(numbers, c.dtype));
   world.step(someGradients(numbers, c));
   const auto states = world.states();
-  World next(c, world.results());
+  PipeWorld next(c, world.results());
   for (uint32_t r = 0; r < 2; ++r) ASSERT_TRUE(next.restore(r, states[0]).isOk());
   world.handOutDelayed();
   next.handOutDelayed();
@@ -298,9 +298,9 @@ TEST(Pipe, AnotherRanksStateHasTheSameGradients) {
 }
 
 TEST(Pipe, AStepDoesNotWaitForItsOwnReductionButACheckpointDoes) {
-  const Case c{.world = 2};
+  const PipeCase c{.world = 2};
   kernel::TestNumbers numbers(3);
-  World world(c, someTensors(numbers, c.dtype));
+  PipeWorld world(c, someTensors(numbers, c.dtype));
   const auto gradients = someGradients(numbers, c);
   world.handOver(0, gradients[0]);
   std::vector<std::string> idle;
@@ -319,10 +319,10 @@ TEST(Pipe, AStepDoesNotWaitForItsOwnReductionButACheckpointDoes) {
 }
 
 TEST(Pipe, WhoWaitsForAReductionThatNeverEndsIsToldWhy) {
-  const Case c{.world = 2};
+  const PipeCase c{.world = 2};
   kernel::TestNumbers numbers(3);
   for (const bool isLost : {false, true}) {
-    World world(c, someTensors(numbers, c.dtype));
+    PipeWorld world(c, someTensors(numbers, c.dtype));
     world.step(someGradients(numbers, c));
     world.handOver(0, someTensors(numbers, c.dtype));
     std::string said;
@@ -341,14 +341,14 @@ TEST(Pipe, WhoWaitsForAReductionThatNeverEndsIsToldWhy) {
 }
 
 TEST(Pipe, RefusesAStateThatDoesNotFit) {
-  const Case c{.depth = 3};
+  const PipeCase c{.depth = 3};
   kernel::TestNumbers numbers(3);
   const auto parameters = someTensors(numbers, c.dtype);
-  World world(c, parameters);
+  PipeWorld world(c, parameters);
   for (int step = 0; step < 2; ++step) world.step(someGradients(numbers, c));
   const auto state = world.states()[0];
   const struct {
-    Case other;
+    PipeCase other;
     std::string why;
   } cases[] = {
       {{.depth = 2},
@@ -357,7 +357,7 @@ TEST(Pipe, RefusesAStateThatDoesNotFit) {
       {{.update = "adam", .depth = 3}, "'conv' was trained by sgd, or had another size"},
   };
   for (const auto& [other, why] : cases) {
-    World stranger(other, someTensors(numbers, other.dtype));
+    PipeWorld stranger(other, someTensors(numbers, other.dtype));
     EXPECT_EQ(stranger.restore(0, state).message(), "the saved state does not fit: " + why);
   }
   const Status damaged = world.restore(0, Bytes(10));
