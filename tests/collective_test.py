@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = sys.argv[1]
+STRATEGIES = ["allreduce", "wfbp", "mgwfbp", "mgp3", "pipe"]
 PROFILE = {"model": "tiny", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": [
     {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
     {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25}]}
@@ -45,10 +46,23 @@ class Collective(unittest.TestCase):
         profile = self.folder / "tiny.json"
         profile.write_text(json.dumps(PROFILE))
         self.run_bench("replay", "--profile", profile, "--workers", "3", "--rate", "200mbit", "--runs", "1", "--iterations", "2",
-                       "--strategies", "allreduce,wfbp,mgwfbp", "--exact", "--lab", "--json", self.folder / "replay.json",
+                       "--strategies", ",".join(STRATEGIES), "--exact", "--lab", "--json", self.folder / "replay.json",
                        SLUICE_CONFIG=str(network))
         rows = json.loads((self.folder / "replay.json").read_text())
-        self.assertEqual([row["strategy"] for row in rows], ["allreduce", "wfbp", "mgwfbp"])
+        self.assertEqual([row["strategy"] for row in rows], STRATEGIES)
+
+    def testChoosesByMeasuredCosts(self):
+        network = self.folder / "network.json"
+        self.run_bench("collective", "--lab", "2", "--rate", "200mbit", "--encrypt", "off", "--seconds", "0.1", "--sizes", "4KB,400KB",
+                       "--collective", "auto", "--network", network)
+        costs = json.loads(network.read_text())
+        self.assertEqual(costs["collective"], "auto")
+        for method in ("direct", "ring", "halving-doubling"):
+            self.assertIn(f"{method}=", costs["collective-costs"])
+        profile = self.folder / "tiny.json"
+        profile.write_text(json.dumps(PROFILE))
+        self.run_bench("replay", "--profile", profile, "--workers", "2", "--rate", "200mbit", "--runs", "1", "--iterations", "2",
+                       "--strategies", "wfbp", "--lab", SLUICE_CONFIG=str(network))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,16 @@ class Replay(unittest.TestCase):
                 self.assertGreater(len(row["utilisation"]["sent_bits_per_s"]), 2)
         self.assertEqual(rows[0]["speedup_over_kvstore"], 1)
 
+    def testWithoutOverlap(self):
+        ran = subprocess.run(self.command("--strategies", "kvstore", "--no-overlap", "--servers", "dedicated:1", "--iterations", "2",
+                                          "--exact", "--json", self.folder / "out.json"),
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        (row,) = json.loads((self.folder / "out.json").read_text())
+        # Nothing travels while anything is computed: both workers push to one server, which answers both.
+        model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
+        self.assertGreater(row["iteration_s"], row["compute_s"] + 2 * 2 * model * 8 / 200e6 * 0.9)
+
     def testCtrlCRemovesTheLab(self):
         before = namespaces()
         running = subprocess.Popen(self.command("--iterations", "1000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -22,11 +22,16 @@ inline constexpr Option kCodec = sameOnAllRanks(
      "none|fp16|bf16|int8"});
 inline constexpr Option kCollective = sameOnAllRanks(
     {"collective", Kind::kChoice, "direct",
-     "How all-reduces go: direct has the parameter servers' bits, the others sum in another order",
-     "direct|ring|halving-doubling"});
+     "How all-reduces go: direct has the parameter servers' bits, the others sum in another order; auto: "
+     "each as collective-costs says",
+     "auto|direct|ring|halving-doubling"});
+inline constexpr Option kCollectiveCosts =
+    sameOnAllRanks({"collective-costs", Kind::kText, "",
+                    "What all-reduces cost by method, for --collective auto; 'sluice bench collective "
+                    "--network' writes it"});
 inline constexpr Option kComputeTime =
     sameOnAllRanks({"compute-time", Kind::kDuration, "100ms",
-                    "mgwfbp: how long one forward and backward pass takes, without any waiting"});
+                    "mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{
     "debug", Kind::kText, "",
@@ -58,9 +63,9 @@ inline constexpr Option kJobKey{
 inline constexpr Option kJobKeyFile{
     "job-key-file", Kind::kText, "",
     "Read the job key from this file of mode 0600 (sluice key new makes one)"};
-inline constexpr Option kLayerTimes =
-    sameOnAllRanks({"layer-times", Kind::kText, "",
-                    "mgwfbp: the profile with this model's layer times; without one, time goes by size"});
+inline constexpr Option kLayerTimes = sameOnAllRanks(
+    {"layer-times", Kind::kText, "",
+     "mgwfbp, mgp3: the profile with this model's layer times; without one, time goes by size"});
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
@@ -84,9 +89,10 @@ inline constexpr Option kPipeWarmUp = sameOnAllRanks(
     {"pipe-warm-up", Kind::kInteger, "0", "pipe: so many steps at the beginning are synchronous"});
 inline constexpr Option kReductionRate = sameOnAllRanks(
     {"reduction-rate", Kind::kRate, "1gbit",
-     "mgwfbp: the speed of each rank's link, which decides what an all-reduce costs per byte"});
-inline constexpr Option kReductionStart = sameOnAllRanks(
-    {"reduction-start", Kind::kDuration, "500us", "mgwfbp: what an all-reduce costs besides its bytes"});
+     "mgwfbp, mgp3: the speed of each rank's link, which decides what an all-reduce costs per byte"});
+inline constexpr Option kReductionStart =
+    sameOnAllRanks({"reduction-start", Kind::kDuration, "500us",
+                    "mgwfbp, mgp3: what an all-reduce costs besides its bytes"});
 inline constexpr Option kReductions =
     sameOnAllRanks({"reductions", Kind::kInteger, "1", "How many all-reduces are under way at once"});
 // Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every few

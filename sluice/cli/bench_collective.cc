@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@
 #include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
+#include <sluice/collective/method_costs.h>
 #include <sluice/lab/lab.h>
 #include <sluice/plan/bounds.h>
 
@@ -90,13 +92,37 @@ double gbitOnEachLink(double bytes, int hosts) {
   return plan::shardedWireSeconds(static_cast<uint32_t>(hosts), bytes, Rate{1'000'000'000});
 }
 
-// What mgwfbp plans with, as a configuration file: --config FILE reads it.
-Status saveNetwork(const std::string& path, const bench::LineFit& fit, int hosts, const std::string& method) {
-  const double bitsPerSecond = gbitOnEachLink(1, hosts) * 1e9 / fit.perByte;
-  return writeJson(
-      path, {{"collective", method},
-             {"reduction-start", fmt::format("{}us", std::max(0L, std::lround(fit.start * 1e6)))},
-             {"reduction-rate", base::formatRate({static_cast<uint64_t>(std::llround(bitsPerSecond))})}});
+// At each size the fastest of all methods.
+std::vector<CollectiveFigure> fastest(const std::vector<CollectiveFigure>& all) {
+  std::map<uint64_t, CollectiveFigure> bySize;
+  for (const auto& figure : all) {
+    const auto [known, isNew] = bySize.try_emplace(figure.bytes, figure);
+    if (!isNew && figure.p50 < known->second.p50) known->second = figure;
+  }
+  std::vector<CollectiveFigure> best;
+  for (const auto& [bytes, figure] : bySize) best.push_back(figure);
+  return best;
+}
+
+// What ranks plan with, as a configuration file that --config FILE reads: the method of --collective and its
+// line, or for auto all methods' lines, and one for whichever is fastest.
+Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
+                   const std::vector<CollectiveFigure>& figures,
+                   const std::vector<collective::MethodCost>& costs) {
+  const bool isAuto = method == "auto";
+  const auto counting = isAuto ? fastest(figures) : ofMethod(figures, method);
+  if (counting.empty()) {
+    return {Code::kInvalidArgument,
+            fmt::format("--network writes what --collective {} costs: add it to --methods", method)};
+  }
+  const auto fit = bench::fitLine(counting);
+  const double bitsPerSecond = gbitOnEachLink(1, flags.hosts) * 1e9 / fit.perByte;
+  nlohmann::ordered_json network{
+      {"collective", method},
+      {"reduction-start", fmt::format("{}us", std::max(0L, std::lround(fit.start * 1e6)))},
+      {"reduction-rate", base::formatRate({static_cast<uint64_t>(std::llround(bitsPerSecond))})}};
+  if (isAuto) network["collective-costs"] = collective::toText(costs);
+  return writeJson(flags.network, network);
 }
 
 Result<int> run(const CollectiveFlags& flags, const Config& config) {
@@ -124,17 +150,19 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
                     {"link_gbit", gbit}});
   }
   if (flags.json != "-") fmt::print("{}", table.toText());
+  std::vector<collective::MethodCost> costs;
   for (const auto method : base::split(flags.methods, ',')) {
     const std::string name(base::trim(method));
     const auto fit = bench::fitLine(ofMethod(figures, name));
+    SLUICE_ASSIGN_OR_RETURN(const auto known, collective::parseMethod(name));
+    costs.push_back({known, std::max(0.0, fit.start), fit.perByte});
     if (flags.json != "-") {
       fmt::print("{}: {:.0f} us + {:.3f} ns a byte, within {:.0f} %\n", name, fit.start * 1e6,
                  fit.perByte * 1e9, fit.worst * 100);
     }
-    if (!flags.network.empty() && name == config.text(option::kCollective)) {
-      SLUICE_RETURN_IF_ERROR(saveNetwork(flags.network, fit, flags.hosts, name));
-    }
   }
+  if (!flags.network.empty())
+    SLUICE_RETURN_IF_ERROR(saveNetwork(flags, config.text(option::kCollective), figures, costs));
   if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, json));
   return 0;
 }
@@ -155,8 +183,9 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
   command->add_option("--seconds", flags->seconds, "Spent on each method and size, about")
       ->capture_default_str();
   command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
-  command->add_option("--network", flags->network,
-                      "Write what the method of --collective costs to this file, for --config");
+  command->add_option(
+      "--network", flags->network,
+      "Write what the method of --collective costs to this file, for --config; with auto, of each");
   for (const base::Option* option :
        {&option::kFabric, &option::kEncrypt, &option::kCodec, &option::kCollective})
     program.addOption(command, *option);

@@ -10,7 +10,8 @@
 namespace sluice::strategy {
 
 std::span<const Algorithm* const> algorithms() {
-  static const std::array kAll{&kSluice, &kP3, &kSlicing, &kKvstore, &kMgwfbp, &kWfbp, &kAllreduce, &kPipe};
+  static const std::array kAll{&kSluice, &kP3,   &kSlicing,   &kKvstore, &kMgp3,
+                               &kMgwfbp, &kWfbp, &kAllreduce, &kPipe};
   return kAll;
 }
 

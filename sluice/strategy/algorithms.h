@@ -17,6 +17,7 @@ extern const Algorithm kAllreduce;
 extern const Algorithm kWfbp;
 extern const Algorithm kMgwfbp;
 extern const Algorithm kPipe;
+extern const Algorithm kMgp3;
 
 std::span<const Algorithm* const> algorithms();
 

@@ -13,6 +13,7 @@
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/strategy/reduction_group.h>
+#include <sluice/strategy/urgent_fabric.h>
 
 namespace sluice::strategy {
 namespace {
@@ -52,6 +53,11 @@ class Reduction final : public Strategy {
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override {
     Statistics statistics;
+    if (urgent_) {
+      return {.bytesWaiting = urgent_->bytesWaiting(),
+              .bytesInFlight = urgent_->egress().credit().inFlight(),
+              .inversion = urgent_->egress().inversion()};
+    }
     for (const ReductionGroup& group : groups_) {
       for (const Round& round : group.rounds()) {
         if (round.state == Round::State::kUnderWay) statistics.bytesInFlight += round.packing.data().size();
@@ -87,6 +93,7 @@ class Reduction final : public Strategy {
 
   const Rooms rooms_;
   const ReductionSettings settings_;
+  const std::unique_ptr<UrgentFabric> urgent_;  // null: messages go as they come
   collective::FabricCollective collective_;
   std::vector<ReductionGroup> groups_;          // as in the settings
   std::vector<size_t> groupOf_;                 // by TensorId
@@ -103,7 +110,10 @@ class Reduction final : public Strategy {
 Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
     : rooms_(rooms),
       settings_(std::move(settings)),
-      collective_(rooms.fabric),
+      urgent_(settings_.byPriority
+                  ? std::make_unique<UrgentFabric>(rooms.fabric, rooms.config.bytes(option::kCredit))
+                  : nullptr),
+      collective_(urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric),
       groupOf_(rooms.plan.model().tensors.size()) {
   values_[Step{0}] = rooms.update.values;
   for (const plan::Tensor& tensor : tensors())
@@ -142,7 +152,7 @@ void Reduction::reduce(size_t number, Round& round) {
   for (size_t place = 0; place < groups_[number].tensors().size(); ++place)
     observe(Stage::kPush, groups_[number].tensorAt(place), round.step);
   collective_.allReduce({.ticket = Ticket{round.step, TensorId{static_cast<uint32_t>(number)}},
-                         .method = settings_.method,
+                         .method = settings_.methods[number],
                          .dtype = round.packing.dtype(),
                          .data = round.packing.data()},
                         {.scale = kernel::meanScale(rooms_.fabric.worldSize()), .codec = settings_.codec},
@@ -327,8 +337,9 @@ Status chooseReduction(const Config& config, std::span<const plan::Group> groups
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
   spec.slicing.placement = plan::Placement::kKvstore;  // whole tensors; slices are only names here
-  spec.settings["groups"] = groupsText(splitByType(spec.model, groups));
-  spec.settings["collective"] = config.text(option::kCollective);
+  const auto ofOneType = splitByType(spec.model, groups);
+  spec.settings["groups"] = groupsText(ofOneType);
+  SLUICE_ASSIGN_OR_RETURN(spec.settings["collective"], methodsText(config, spec.model, ofOneType));
   spec.settings["codec"] = config.text(option::kCodec);
   spec.settings["reductions"] = std::to_string(config.integer(option::kReductions));
   return settingsOf(spec).status();

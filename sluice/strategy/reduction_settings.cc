@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
+#include <sluice/collective/method_costs.h>
 
 namespace sluice::strategy {
 namespace {
 
 constexpr const char* kDelay = "delay";
 constexpr const char* kWarmUp = "warm-up";
+constexpr const char* kOrder = "order";
 
 }  // namespace
 
@@ -17,19 +20,46 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   const auto setting = [&](const char* name) { return spec.settings.at(name); };
   ReductionSettings settings;
   SLUICE_ASSIGN_OR_RETURN(settings.groups, parseGroups(setting("groups"), spec.model.tensors.size()));
-  SLUICE_ASSIGN_OR_RETURN(settings.method, collective::parseMethod(setting("collective")));
+  for (const std::string_view name : base::split(setting("collective"), ',')) {
+    SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(name));
+    settings.methods.push_back(method);
+  }
+  if (settings.methods.size() == 1) settings.methods.resize(settings.groups.size(), settings.methods.front());
+  if (settings.methods.size() != settings.groups.size())
+    return Status(Code::kInvalidArgument, "not one collective method for each group of tensors");
   SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
   settings.atOnce = std::stoul(setting("reductions"));
   if (spec.settings.contains(kDelay)) {
     settings.delay = std::stoul(setting(kDelay));
     settings.warmUp = std::stoul(setting(kWarmUp));
   }
+  settings.byPriority = spec.settings.contains(kOrder);
+  if (settings.byPriority) settings.atOnce = settings.groups.size();
   return settings;
+}
+
+void setByPriority(plan::PlanSpec& spec) {
+  spec.settings[kOrder] = "priority";
 }
 
 void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp) {
   spec.settings[kDelay] = std::to_string(delay);
   spec.settings[kWarmUp] = std::to_string(warmUp);
+}
+
+Result<std::string> methodsText(const Config& config, const plan::Model& model,
+                                std::span<const plan::Group> groups) {
+  if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);
+  SLUICE_ASSIGN_OR_RETURN(const auto costs,
+                          collective::parseMethodCosts(config.text(option::kCollectiveCosts)));
+  std::string text;
+  for (const auto& [first, last] : groups) {
+    uint64_t bytes = 0;
+    for (size_t t = first; t <= last; ++t) bytes += model.tensors[t].bytes();
+    text += fmt::format("{}{}", text.empty() ? "" : ",",
+                        collective::name(collective::cheapest(costs, static_cast<double>(bytes))));
+  }
+  return text;
 }
 
 std::string groupsText(std::span<const plan::Group> groups) {

@@ -61,6 +61,11 @@ class Job final {
   SteppedRank& operator[](uint32_t rank) { return *ranks_[rank]; }
   const plan::Plan& plan() const { return *plan_; }
   void run() { runShuffled(ranks_, random_); }
+  bool runOne() {  // of each rank
+    bool ran = false;
+    for (const auto& rank : ranks_) ran = rank->loop().runOne() || ran;
+    return ran;
+  }
 
  private:
   std::optional<plan::Plan> plan_;
@@ -85,8 +90,9 @@ float at(std::span<const std::byte> bytes, size_t i) {
 TEST(Reduction, EveryCodecAndMethodKeepsRanksAlikeAndConservesTheSum) {
   for (const char* codec : {"none", "fp16", "bf16", "int8"}) {
     for (const char* method : {"direct", "ring", "halving-doubling"}) {
-      SCOPED_TRACE(fmt::format("{} {}", codec, method));
-      Job job("wfbp",
+      const std::string algorithm = std::string_view(method) == "ring" ? "mgp3" : "wfbp";
+      SCOPED_TRACE(fmt::format("{} {} {}", algorithm, codec, method));
+      Job job(algorithm,
               withOptions(
                   {{&option::kCodec, codec}, {&option::kCollective, method}, {&option::kReductions, "3"}}));
       kernel::TestNumbers numbers(7);
@@ -125,6 +131,23 @@ TEST(Reduction, MergesByTheTimesOfLayers) {
   EXPECT_EQ(each.plan().spec().settings.at("groups"), "0-0,1-1,2-2,3-3");
 }
 
+TEST(Reduction, EachGroupGoesAsItsSizeSuits) {
+  const std::pair<const base::Option*, std::string> isAuto{&option::kCollective, "auto"};
+  Job job("wfbp", withOptions({isAuto, {&option::kCollectiveCosts, "direct=1us+2ns,ring=2us+1ns"}}));
+  EXPECT_EQ(job.plan().spec().settings.at("collective"), "ring,direct,ring,direct");  // from 1000 bytes on
+  kernel::TestNumbers numbers(3);
+  job.step(someGradients(numbers));
+  for (uint32_t r = 1; r < kWorld; ++r) {
+    for (uint32_t t = 0; t < 4; ++t)
+      EXPECT_TRUE(std::ranges::equal(job[r].result(TensorId{t}), job[0].result(TensorId{t})));
+  }
+  plan::PlanSpec spec;
+  spec.model = smallModel();
+  spec.roles = plan::parseRoles("all", kWorld).value();
+  EXPECT_NE(kWfbp.choose(withOptions({isAuto}), spec).message().find("sluice bench collective"),
+            std::string::npos);
+}
+
 TEST(Reduction, RefusesAProfileOfAnotherModel) {
   plan::PlanSpec spec;
   spec.model = smallModel();
@@ -158,6 +181,29 @@ TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {
       EXPECT_NEAR(at(job[r].result(TensorId{2}), 5), (at(gradients[0][2], 5) + at(gradients[2][2], 5)) / 3,
                   0.02);
     }
+  }
+}
+
+// fc is large and comes first out of backward; what forward needs first does not wait behind it.
+TEST(Reduction, WithPrioritiesASmallGroupThatIsUrgentOvertakes) {
+  for (const bool overtakes : {false, true}) {
+    Job job(overtakes ? "mgp3" : "wfbp", withOptions({{&option::kReductionStart, "0"},
+                                                      {&option::kComputeTime, "1us"},
+                                                      {&option::kReductions, "4"},
+                                                      {&option::kCredit, "100"}}));
+    EXPECT_EQ(job.plan().spec().settings.at("groups"), "0-0,1-1,2-2,3-3");
+    kernel::TestNumbers numbers(3);
+    const auto gradients = someGradients(numbers);
+    for (uint32_t t = 4; t-- > 0;) {
+      for (uint32_t r = 0; r < kWorld; ++r) job[r].gradientReady(TensorId{t}, gradients[r][t]);
+    }
+    std::optional<bool> wasFirst;
+    while (!wasFirst && job.runOne()) {
+      const bool isUrgentHere = job[0].gates().isOpen(TensorId{0});
+      if (isUrgentHere || job[0].gates().isOpen(TensorId{2})) wasFirst = isUrgentHere;
+    }
+    EXPECT_EQ(wasFirst, overtakes);
+    job.run();
   }
 }
 

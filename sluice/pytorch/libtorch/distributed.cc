@@ -209,6 +209,13 @@ void Distributed::handOver(Parameter& parameter) {
                              parameter.name)});
   }
   if (parameter.state == Gradient::kTravelling) {  // a second backward: adds to the mean of the first
+    if (session_->plan().spec().strategy == "pipe") {
+      throw Error(
+          {Code::kInvalidArgument,
+           fmt::format("with algorithm pipe the gradient of '{}' is that of an earlier step, and a new "
+                       "one cannot be added: accumulate under NoSync",
+                       parameter.name)});
+    }
     settle(parameter);
     const torch::Tensor mean = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
     if (mean.defined()) gradient.add_(mean);
@@ -256,6 +263,19 @@ void Distributed::synchronize() {
     if (gate.isClosed) open(gate);
   }
   for (Parameter& parameter : parameters_) settle(parameter);
+}
+
+void Distributed::drain() {
+  synchronize();
+  for (size_t left = session_->delayed(); left > 0; --left) {
+    for (Parameter& parameter : parameters_) {
+      parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
+      parameter.state = Gradient::kTravelling;
+      session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient));
+    }
+    step();
+    synchronize();
+  }
 }
 
 void Distributed::leave() {

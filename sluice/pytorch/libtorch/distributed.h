@@ -87,6 +87,10 @@ class Distributed final : public Gatekeeper {
   // checkpoint.
   void broadcastBuffers();
 
+  // With --algorithm pipe, after the last step(): applies the gradients that are still late. Every rank calls
+  // it.
+  void drain();
+
   // Together with all ranks, after the last step.
   void leave();
 

@@ -1,0 +1,43 @@
+#include <sluice/strategy/layer_times.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/options.h>
+
+namespace sluice::strategy {
+namespace {
+
+std::vector<plan::Layer> layersBySize(const plan::Model& model, double computeSeconds) {
+  std::vector<plan::Layer> layers;
+  for (const auto& tensor : model.tensors) {
+    const double seconds =
+        computeSeconds * static_cast<double>(tensor.elements) / static_cast<double>(model.elements());
+    layers.push_back({seconds / 3, seconds * 2 / 3, static_cast<double>(tensor.bytes())});
+  }
+  return layers;
+}
+
+}  // namespace
+
+Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Model& model) {
+  const double computeSeconds = base::seconds(config.duration(option::kComputeTime));
+  const std::string& name = config.text(option::kLayerTimes);
+  if (name.empty()) return layersBySize(model, computeSeconds);
+  SLUICE_ASSIGN_OR_RETURN(const plan::Profile profile, plan::findProfile(name));
+  if (profile.tensors.size() != model.tensors.size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("profile '{}' has {} tensors, the model {}: measure this model's", name,
+                              profile.tensors.size(), model.tensors.size()));
+  }
+  auto layers = plan::layersOf(profile, computeSeconds);
+  for (size_t t = 0; t < layers.size(); ++t) layers[t].bytes = static_cast<double>(model.tensors[t].bytes());
+  return layers;
+}
+
+plan::WireCost reductionCost(const Config& config, const plan::Roles& roles) {
+  plan::WireCost wire = plan::shardedWire(roles.world, config.rate(option::kReductionRate));
+  wire.start = base::seconds(config.duration(option::kReductionStart));
+  return wire;
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,20 @@
+// What merging goes by: how long layers compute, and what an all-reduce costs. From the configuration. Pure
+// functions, any thread.
+#pragma once
+
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/plan/bounds.h>
+#include <sluice/plan/plan.h>
+
+namespace sluice::strategy {
+
+// From --layer-times and --compute-time, by tensor. Without a profile a layer is taken to compute for as long
+// as it is large, two thirds of it in backward.
+Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Model& model);
+
+// From --reduction-start and --reduction-rate.
+plan::WireCost reductionCost(const Config& config, const plan::Roles& roles);
+
+}  // namespace sluice::strategy
