@@ -112,6 +112,8 @@ def train(
         times.append(time.perf_counter())
         if rank == 0:
             show(step + 1, args, losses, times, world)
+    if args.how == "sluice":
+        optimizer.drain()  # the gradients that algorithm=pipe has not applied yet; else there are none
     if profile is not None:
         profile.save(args.profile)
     if args.report:

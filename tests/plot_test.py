@@ -27,6 +27,8 @@ KINDS = {
     "scale": [row(s, workers=w, profile="vgg19") for s in ("kvstore", "sluice") for w in (2, 8)],
     "training": {"example": "mine", "workers": 2, "rate": 1e9, "ratio": 1, "bound_s": 0.36, "over_bound": 1.03, "speedup": 1.4,
                  "speedup_over_best": 1.3, "run_s": {"sluice": [0.37, 0.38, 0.4], "ddp 25 MB": [0.5]}},
+    "pipe": [row("allreduce"), row("allreduce", codec="int8"), row("pipe"), row("pipe", codec="int8", ratio=3),
+             row("allreduce", ratio=3), row("kvstore", overlap=False), row("kvstore")],
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
 

@@ -107,6 +107,8 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"fabric", setting.fabric},
       {"encrypt", setting.encrypt},
       {"servers", setting.servers},
+      {"codec", setting.codec},
+      {"overlap", setting.overlaps},
       {"slice_elements", setting.sliceElements},
   };
   if (figures.speedupOverKvstore) json["speedup_over_kvstore"] = *figures.speedupOverKvstore;

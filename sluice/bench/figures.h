@@ -44,6 +44,8 @@ struct Setting {
   std::string fabric{};
   std::string encrypt{};
   std::string servers{};
+  std::string codec{};         // of all-reduces
+  bool overlaps = true;        // false: kvstore --no-overlap
   uint64_t sliceElements = 0;  // of one message, at most, with this strategy
   int iterations = 0;          // counted per run
 };

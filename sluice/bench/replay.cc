@@ -147,6 +147,8 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                   .fabric = options.config.text(option::kFabric),
                   .encrypt = options.config.text(option::kEncrypt),
                   .servers = options.config.text(option::kServers),
+                  .codec = options.config.text(option::kCodec),
+                  .overlaps = !options.config.isOn(option::kNoOverlap),
                   .iterations = options.iterations};
   // What merging goes by, known here exactly.
   Config config = options.config;
