@@ -1,5 +1,5 @@
 // sluice bench collective: how long all-reduces take by method and size, as a line a + b*M, and that line as
-// a file that mgwfbp plans with. sluice bench collective-rank: what it starts on each host.
+// a file that ranks plan with. sluice bench collective-rank: what it starts on each host.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>

@@ -7,6 +7,7 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
 #include <sluice/strategy/algorithms.h>

@@ -9,7 +9,7 @@ import torch
 from ranks import Ranks, run_script
 from training import plain_loop, same_as_ddp
 
-ALGORITHMS = ["allreduce", "wfbp", "mgwfbp"]
+ALGORITHMS = ["allreduce", "wfbp", "mgwfbp", "mgp3"]
 
 
 def train() -> None:
