@@ -1,26 +1,52 @@
 #include <sluice/codec/error_feedback.h>
 
-#include <cmath>
+#include <algorithm>
+#include <bit>
 
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
 #include <sluice/kernel/element.h>
+#include <sluice/kernel/level.h>
 
 namespace sluice::codec {
+namespace {
+
+struct AddTo final {
+  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict gradients, size_t count) {
+    for (size_t i = 0; i < count; ++i) owed[i] += kernel::loadAt<float>(gradients, i);
+  }
+};
+
+struct KeepRest final {
+  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict sent, size_t count) {
+    constexpr uint32_t kInfinity = 0x7f800000U;
+    for (size_t i = 0; i < count; ++i) {
+      const auto left = std::bit_cast<uint32_t>(owed[i] - kernel::loadAt<float>(sent, i));
+      owed[i] = std::bit_cast<float>((left & kInfinity) == kInfinity ? 0U : left);
+    }
+  }
+};
+
+}  // namespace
 
 void ErrorFeedback::apply(std::span<std::byte> gradients) {
   SLUICE_CHECK(gradients.size() == owed_.size() * sizeof(float), gradients.size(), owed_.size());
-  for (size_t i = 0; i < owed_.size(); ++i) {
-    owed_[i] += kernel::loadAt<float>(gradients.data(), i);  // now the sum that is to be sent
+  // A piece at a time, which stays in the cache over all passes.
+  constexpr size_t kAtOnce = 64 * kBlock;
+  for (size_t first = 0; first < owed_.size(); first += kAtOnce) {
+    const auto owed = std::span(owed_).subspan(first, std::min(kAtOnce, owed_.size() - first));
+    applyTo(owed, gradients.subspan(first * sizeof(float), owed.size_bytes()));
   }
-  encoded_.resize(codec_.encodedBytes(owed_.size()));
-  codec_.encode(std::as_bytes(std::span(owed_)), encoded_);
+}
+
+void ErrorFeedback::applyTo(std::span<float> owed, std::span<std::byte> gradients) {
+  const auto level = kernel::bestLevel();
+  kernel::run<AddTo>(level, owed.data(), gradients.data(), owed.size());  // now the sum that is to be sent
+  encoded_.resize(codec_.encodedBytes(owed.size()));
+  codec_.encode(std::as_bytes(owed), encoded_);
   codec_.decode(encoded_, gradients);
-  for (size_t i = 0; i < owed_.size(); ++i) {
-    const float left = owed_[i] - kernel::loadAt<float>(gradients.data(), i);
-    owed_[i] = std::isfinite(left) ? left : 0.0F;
-  }
+  kernel::run<KeepRest>(level, owed.data(), gradients.data(), owed.size());
 }
 
 Status ErrorFeedback::restore(std::span<const float> owed) {

@@ -26,6 +26,9 @@ class ErrorFeedback final {
   Status restore(std::span<const float> owed);
 
  private:
+  // A part that begins at a block.
+  void applyTo(std::span<float> owed, std::span<std::byte> gradients);
+
   const Codec& codec_;
   std::vector<float> owed_;
   std::vector<std::byte> encoded_;  // scratch

@@ -1,6 +1,8 @@
 #include <sluice/codec/error_feedback.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -45,6 +47,32 @@ TEST(ErrorFeedback, LeavesWhatTheCodecCarriesWithoutLoss) {
     kInt8.decode(encoded, std::as_writable_bytes(std::span(decoded)));
     RC_ASSERT(decoded == gradients);
   });
+}
+
+TEST(ErrorFeedback, OfALargeBufferIsThatOfItsBlocks) {
+  constexpr size_t kElements = 200 * kBlock + 7;
+  std::vector<float> gradients(kElements);
+  for (size_t i = 0; i < kElements; ++i) gradients[i] = static_cast<float>(i * 7919 % 1009) - 504.5F;
+  gradients[5 * kBlock] = std::numeric_limits<float>::infinity();
+  ErrorFeedback whole(kInt8, kElements);
+  auto sent = gradients;
+  for (int step = 0; step < 2; ++step) {
+    sent = gradients;
+    whole.apply(std::as_writable_bytes(std::span(sent)));
+  }
+  for (size_t first = 0; first < kElements; first += kBlock) {
+    const size_t count = std::min(kBlock, kElements - first);
+    const auto own = std::span(gradients).subspan(first, count);
+    std::vector<float> block;
+    ErrorFeedback feedback(kInt8, count);
+    for (int step = 0; step < 2; ++step) {
+      block.assign(own.begin(), own.end());
+      feedback.apply(std::as_writable_bytes(std::span(block)));
+    }
+    const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+    EXPECT_TRUE(std::ranges::equal(block, std::span(sent).subspan(first, count), same)) << first;
+    EXPECT_TRUE(std::ranges::equal(feedback.owed(), whole.owed().subspan(first, count))) << first;
+  }
 }
 
 TEST(ErrorFeedback, GoesOnFromACheckpoint) {
