@@ -6,6 +6,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/text.h>
+#include <sluice/base/units.h>
 
 namespace sluice::collective {
 namespace {

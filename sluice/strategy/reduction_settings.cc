@@ -20,7 +20,8 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   const auto setting = [&](const char* name) { return spec.settings.at(name); };
   ReductionSettings settings;
   SLUICE_ASSIGN_OR_RETURN(settings.groups, parseGroups(setting("groups"), spec.model.tensors.size()));
-  for (const std::string_view name : base::split(setting("collective"), ',')) {
+  const std::string methods = setting("collective");
+  for (const std::string_view name : base::split(methods, ',')) {
     SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(name));
     settings.methods.push_back(method);
   }
