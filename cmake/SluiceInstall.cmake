@@ -15,9 +15,12 @@ install(FILES cmake/SluiceDependencies.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 # Not built here but where it is used: see sluice-config.cmake.in.
 install(DIRECTORY sluice/pytorch/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice/pytorch)
-# What the wheel holds besides python/sluice (pyproject.toml): the module, and the programs.
+# What the wheel holds besides python/sluice (pyproject.toml): the modules, and the programs.
 if(SKBUILD)
   install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
+  if(TARGET sluice_c10d)
+    install(TARGETS sluice_c10d LIBRARY DESTINATION sluice COMPONENT python)
+  endif()
   install(TARGETS sluice RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   install(PROGRAMS python/sluice-plot DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
 endif()

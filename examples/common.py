@@ -26,6 +26,7 @@ Batches = Iterator[tuple[Tensor, Tensor]]
 def argument_parser(description: str, dataset: str, **defaults: float) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--how", choices=["plain", "ddp", "sluice"], default="sluice", help="how ranks are kept in step")
+    parser.add_argument("--backend", choices=["gloo", "sluice"], default="gloo", help="of torch.distributed, with --how ddp")
     parser.add_argument("--data", type=Path, default=Path("data"), help=f"folder with {dataset}/ in it")
     parser.add_argument("--steps", type=int, default=int(defaults["steps"]), help="iterations")
     parser.add_argument("--batch", type=int, default=int(defaults["batch"]), help="samples per rank and iteration")
@@ -49,7 +50,7 @@ def distribute(
     args: argparse.Namespace, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[nn.Module, torch.optim.Optimizer]:
     if args.how == "ddp":
-        torch.distributed.init_process_group("gloo")
+        torch.distributed.init_process_group(args.backend)
         return nn.parallel.DistributedDataParallel(model, bucket_cap_mb=args.bucket_mb), optimizer
     if args.how == "sluice":
         return sluice.distribute(model, optimizer)

@@ -7,10 +7,13 @@ for x, y in loader:
     optimizer.step()  # returns at once; the next forward pass waits layer by layer
 """
 
+from sluice import _backend
 from sluice._core import PeerLostError
 from sluice._distribute import distribute
 from sluice._job import Averaged, current
 from sluice._profile import Profile
+
+_backend.register()
 
 __all__ = ["PeerLostError", "Profile", "barrier", "distribute", "mean", "rank", "report", "world_size"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from sluice import _model, _optimizer, _server
 from sluice._engine import DTYPES, Engine
 from sluice._job import Job, current
 from sluice._optimizer import GatedOptimizer
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 Model = TypeVar("Model", bound=nn.Module)
 Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -28,6 +31,7 @@ def distribute(
     broadcast_buffers: bool = ...,
     per_tensor: bool = ...,
     server_optimizer: bool = ...,
+    process_group: ProcessGroup | None = ...,
     **options: Any,
 ) -> tuple[Model, GatedOptimizer]: ...
 
@@ -40,6 +44,7 @@ def distribute(
     broadcast_buffers: bool = ...,
     per_tensor: bool = ...,
     server_optimizer: bool = ...,
+    process_group: ProcessGroup | None = ...,
     **options: Any,
 ) -> tuple[Model, list[GatedOptimizer]]: ...
 
@@ -51,6 +56,7 @@ def distribute(
     broadcast_buffers: bool = True,
     per_tensor: bool = False,
     server_optimizer: bool = False,
+    process_group: ProcessGroup | None = None,
     **options: Any,
 ) -> tuple[Model, GatedOptimizer] | tuple[Model, list[GatedOptimizer]]:
     """Trains `model` together with the other ranks of the job. Every rank calls it, with the same model.
@@ -61,6 +67,8 @@ def distribute(
     broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with DistributedDataParallel.
     per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may be taken in parts.
     server_optimizer: SGD, Adam or AdamW runs on the servers, and its state is spread over the ranks instead of being on each.
+    process_group: with an algorithm that all-reduces ("allreduce", "wfbp", "mgwfbp", "pipe"): torch.distributed reduces (Gloo,
+        NCCL), when and in which pieces sluice says. It has all ranks of the job, in the same order.
     options: every option of docs/configuration.md, with underscores: algorithm="sluice", slice_elements=50_000.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
@@ -71,14 +79,17 @@ def distribute(
     else:
         optimizers = list(optimizer)
     _refuse(model, optimizers, job)
+    if process_group is not None:
+        _refuse_group(process_group, job)
     if server_optimizer:
         _server.refuse(model, optimizers)
     name = job.new_name(type(model).__name__)
     settings = [f"server_optimizer={server_optimizer}", f"broadcast_buffers={broadcast_buffers}"]
+    settings.append(f"process_group={None if process_group is None else process_group.name()}")
     _agree(job, name, [*_describe(model, optimizers), *settings])
     _start_alike(job, model, optimizers)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
-    engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug)
+    engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug, process_group=process_group)
     _model.dress(model, engine)
     on_servers = server_optimizer and job.world_size > 1
     gated = [_optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers) for one in optimizers]
@@ -104,6 +115,15 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
             raise ValueError(f"'{name}' makes sparse gradients, which sluice cannot average; use sparse=False")
+
+
+def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
+    if job.option("algorithm") not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
+        raise ValueError('a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it')
+    if job.option("codec") != "none":
+        raise ValueError("a process group cannot use a codec inside its reduction; leave out codec, or process_group")
+    if (process_group.rank(), process_group.size()) != (job.rank, job.world_size):
+        raise ValueError("the process group must have all ranks of the job, in the same order")
 
 
 def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:

@@ -17,16 +17,22 @@ import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from sluice import _core
+from sluice._backend import over
 from sluice._job import Job
 from sluice._layer_times import LayerTimes
 from sluice._observe import Observer, Reads
 from sluice._pending import PendingGradient
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from sluice import _c10d
 
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -82,7 +88,16 @@ class Gate:
 class Engine:
     """Everything between one model's autograd hooks and its session."""
 
-    def __init__(self, job: Job, model: nn.Module, name: str, *, broadcast_buffers: bool, debug_gates: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        model: nn.Module,
+        name: str,
+        *,
+        broadcast_buffers: bool,
+        debug_gates: bool,
+        process_group: ProcessGroup | None = None,
+    ) -> None:
         self.job = job
         self.model = model
         self.name = name
@@ -100,6 +115,8 @@ class Engine:
         self._times = LayerTimes()
         self._first_round_seconds = 0.0  # of the network, with nothing else to do; 0: not seen
 
+        self._process_group = process_group  # who reduces; None: sluice itself
+        self._collective: _c10d.Collective | None = None
         self._broadcasts_buffers = broadcast_buffers
         self._buffers_are_due = broadcast_buffers
         self._depth = 0  # of calls of the model itself
@@ -186,18 +203,23 @@ class Engine:
 
     def leave(self) -> None:
         if self._session is None:
+            self._collective = None
             return
         try:
             self.open_all()
             self.drop()
         finally:
             session, self._session = self._session, None
-            session.leave()
+            try:
+                session.leave()
+            finally:
+                self._collective = None  # after the session that uses it, and before the job whose loop it uses
 
     def abandon(self, why: str) -> None:
         if self._session is not None:
             session, self._session = self._session, None
             session.abandon(why)
+        self._collective = None
 
     def report(self) -> str:
         """Where time has gone since the first step was planned."""
@@ -337,7 +359,9 @@ class Engine:
         tensors = [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in self._slots]
         name = f"{self.name}.{self._plans}"
         if self.server is None:
-            self._session = _core.Session(self.job.core, name, tensors)
+            self._collective = None if self._process_group is None else over(self._process_group, self.job.core)
+            address = 0 if self._collective is None else self._collective.address
+            self._session = _core.Session(self.job.core, name, tensors, collective=address)
         else:
             places = [slot.parameter.data_ptr() for slot in self._slots]
             self._session = _core.Session(self.job.core, name, tensors, self.server.spec, places)

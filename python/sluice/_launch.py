@@ -31,18 +31,22 @@ def launch_environment(options: dict[str, str]) -> dict[str, str]:
     # One store outlives several attempts of the same job.
     place = f"sluice/{environment.get('TORCHELASTIC_RUN_ID', '')}/{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}/port"
     key = _core.note_key(options, environment)
-    if environment["RANK"] == "0":
-        port = str(_free_port())
-        store.set(place, f"{port} {_check(key, place, port)}")
-    store.wait([place], _PATIENCE)
-    port, _, check = store.get(place).decode().partition(" ")
-    if not hmac.compare_digest(check, _check(key, place, port)):
+    environment["MASTER_PORT"] = agree(store, place, str(free_port()) if environment["RANK"] == "0" else None, key, _PATIENCE)
+    environment.pop("TORCHELASTIC_RUN_ID", None)  # its store is not at this port
+    return environment
+
+
+def agree(store: Store, place: str, note: str | None, key: bytes, patience: timedelta) -> str:
+    """What the rank that has a note leaves for the others in somebody else's store."""
+    if note is not None:
+        store.set(place, f"{_check(key, place, note)} {note}")
+    store.wait([place], patience)
+    check, _, note = store.get(place).decode().partition(" ")
+    if not hmac.compare_digest(check, _check(key, place, note)):
         raise PermissionError(
             "what stands in torchrun's store was not written with this job's key; give every rank the same SLUICE_JOB_KEY_FILE"
         )
-    environment["MASTER_PORT"] = port
-    environment.pop("TORCHELASTIC_RUN_ID", None)  # its store is not at this port
-    return environment
+    return note
 
 
 def _store(environment: dict[str, str]) -> Store | None:
@@ -54,11 +58,12 @@ def _store(environment: dict[str, str]) -> Store | None:
     return None
 
 
-def _check(key: bytes, place: str, port: str) -> str:
-    return hmac.digest(key, f"{place} {port}".encode(), "sha256").hex()
+def _check(key: bytes, place: str, note: str) -> str:
+    return hmac.digest(key, f"{place} {note}".encode(), "sha256").hex()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that was free a moment ago."""
     with socket.socket() as one:
         one.bind(("", 0))
         return int(one.getsockname()[1])

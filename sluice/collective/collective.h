@@ -60,6 +60,9 @@ class Collective {
   // Everybody has the root's data.
   virtual void broadcast(const Call& call, Rank root, Done done) = 0;
 
+  // Somebody has to stop: everything under way ends with `why`, and so does every later call.
+  virtual void fail(const Status& why) = 0;
+
   // What the call waits for, in words that name ranks; empty if it is not under way.
   virtual std::string describeWait(const Ticket& ticket) const = 0;
 };

@@ -125,4 +125,9 @@ std::string FabricCollective::describeWait(const Ticket& ticket) const {
   return found == underway_.end() ? "" : found->second->describeWait();
 }
 
+std::set<Rank> FabricCollective::missing(const Ticket& ticket) const {
+  const auto found = underway_.find(ticket);
+  return found == underway_.end() ? std::set<Rank>{} : found->second->missing();
+}
+
 }  // namespace sluice::collective

@@ -23,13 +23,12 @@ class FabricCollective final : public Collective {
   void allGather(const Call& call, Done done) override;
   void broadcast(const Call& call, Rank root, Done done) override;
   std::string describeWait(const Ticket& ticket) const override;
+  std::set<Rank> missing(const Ticket& ticket) const;  // the same as a value
 
   // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender.
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header);
 
-  // A rank is lost, or somebody has to stop: everything under way ends with `why`, and so does every later
-  // call.
-  void fail(const Status& why);
+  void fail(const Status& why) override;  // also when a rank is lost
 
  private:
   void begin(const Call& call, const Reduction& reduction, Schedule schedule, Layout::Order order, Done done);

@@ -206,21 +206,27 @@ size_t Operation::wireBytes(const Range& range) const {
                                      : range.count * sizeOf(call_.dtype);
 }
 
-std::string Operation::describeWait() const {
-  std::set<uint32_t> missing;
-  for (uint32_t number = 0; number < strips_.size(); ++number) {
+std::set<Rank> Operation::missing() const {
+  std::set<Rank> ranks;
+  // Others have not begun the strips that this rank has not, and are not to blame for it.
+  for (uint32_t number = 0; number < stripsBegun_; ++number) {
     const Strip& strip = strips_[number];
     if (strip.round == schedule_.size()) continue;
     const Round& round = schedule_[strip.round];
     for (size_t i = 0; i < round.receives.size(); ++i) {
       const bool isEmpty = layout_.of(number, round.receives[i].parts).count == 0;
       if (!isEmpty && strip.receipts[strip.round][i].state != Receipt::State::kHere)
-        missing.insert(index(round.receives[i].from));
+        ranks.insert(round.receives[i].from);
     }
   }
-  if (missing.empty()) return fmt::format("{} sends are not through", sendsLeft_);
+  return ranks;
+}
+
+std::string Operation::describeWait() const {
+  const auto ranks = missing();
+  if (ranks.empty()) return fmt::format("{} sends are not through", sendsLeft_);
   return fmt::format("{} of {} strips are not done; waits for what rank {} sends", stripsLeft_,
-                     strips_.size(), fmt::join(missing, ", "));
+                     strips_.size(), fmt::join(ranks, ", "));
 }
 
 }  // namespace sluice::collective

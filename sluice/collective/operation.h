@@ -30,6 +30,7 @@ class Operation final : public std::enable_shared_from_this<Operation> {
   // Ends it now. What other ranks send later is taken, and not used.
   void end(const Status& status);
 
+  std::set<Rank> missing() const;  // whose messages strips wait for, in the rounds they are in
   std::string describeWait() const;
 
  private:

@@ -107,9 +107,10 @@ using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // na
 // A session, and what is counted about it.
 class Training final {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none.
+  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is the address
+  // of an engine that outlives this, or 0.
   Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors,
-           const std::string& update, const std::vector<uintptr_t>& parameters)
+           const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective)
       : waits_(tensors.size()) {
     session::Job& job = member.job();
     session::Request request;
@@ -118,6 +119,8 @@ class Training final {
     request.interruption = checkSignals;
     request.update = update;
     request.updatesWaitForWord = !parameters.empty();
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
+    request.collective = reinterpret_cast<collective::Collective*>(collective);
     for (const auto& [tensor, elements, dtype] : tensors)
       request.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
     for (size_t t = 0; t < parameters.size(); ++t) {
@@ -257,6 +260,10 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("world_size", [](const Membership& member) { return member.job().worldSize(); })
       .def_property_readonly("address",
                              [](const Membership& member) { return member.job().address().host(); })
+      .def_property_readonly("loop",
+                             [](const Membership& member) {
+                               return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
+                             })
       .def_property_readonly("interface",
                              [](const Membership& member) { return member.job().interfaceName(); })
       .def("option",
@@ -279,9 +286,10 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<Training>(module, "Session")
       .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
-                    const std::string&, const std::vector<uintptr_t>&>(),
+                    const std::string&, const std::vector<uintptr_t>&, uintptr_t>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
-           py::arg("parameters") = std::vector<uintptr_t>(), py::keep_alive<1, 2>())
+           py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
+           py::keep_alive<1, 2>())
       .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
            py::arg("result"), py::arg("bytes"))
       .def("update", &Training::update, py::arg("values"))

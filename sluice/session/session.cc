@@ -105,9 +105,12 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
   }
   if (request.observer != nullptr) session->observers_.add(*request.observer);
   if (session->tracing_) session->observers_.add(session->tracing_->observer());
-  Training training{std::move(plan), std::move(update),
+  Training training{std::move(plan),
+                    std::move(update),
                     isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
-                    std::move(request.interruption), request.updatesWaitForWord};
+                    std::move(request.interruption),
+                    request.updatesWaitForWord,
+                    request.collective};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),

@@ -35,6 +35,9 @@ struct Request {
   // True: what servers do with a step waits for the training thread's update() or drop().
   bool updatesWaitForWord = false;
   std::function<Status()> interruption{};  // asked while a thread waits, so that Ctrl-C ends a wait
+  // Who reduces, for algorithms that all-reduce, on the job's loop; null: sluice itself. Outlives the
+  // session.
+  collective::Collective* collective = nullptr;
 };
 
 class Session final {

@@ -59,7 +59,10 @@ Trainer::~Trainer() {
   // Another rank is to blame. Those who heard of our end first would take us for it, if we went without a
   // word.
   if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
+  Loop& loop = fabric_->loop();
   fabric_.reset();
+  // On the loop: an engine that is not on the fabric may still be at work there.
+  fabric::runAndWait(loop, [this] { strategy_.reset(); });
 }
 
 Status Trainer::begin() {
@@ -98,7 +101,8 @@ Status Trainer::makeStrategy(std::span<const std::span<const std::byte>> firstPa
                                                       .parameters = firstParameters,
                                                       .config = config_,
                                                       .observer = observer_,
-                                                      .updatesWaitForWord = training_.updatesWaitForWord}));
+                                                      .updatesWaitForWord = training_.updatesWaitForWord,
+                                                      .collective = training_.collective}));
   resumeHeldBack();
   return base::ok();
 }

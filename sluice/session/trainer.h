@@ -27,8 +27,9 @@ struct Training {
   shard::OptimizerSpec update;
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
   std::vector<strategy::TensorMemory> memory;
-  std::function<Status()> interruption{};  // see gate::WaitOptions
-  bool updatesWaitForWord = false;         // see strategy::Rooms
+  std::function<Status()> interruption{};        // see gate::WaitOptions
+  bool updatesWaitForWord = false;               // see strategy::Rooms
+  collective::Collective* collective = nullptr;  // see strategy::Rooms
 };
 
 class Trainer final : public fabric::Receiver {

@@ -461,6 +461,11 @@ Status chooseSlices(const Config& config, plan::Placement placement, uint64_t pr
 }
 
 Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style) {
+  if (rooms.collective != nullptr) {
+    return Status(Code::kInvalidArgument,
+                  "this algorithm has servers and no use for a process group; use "
+                  "algorithm=allreduce, wfbp or mgwfbp");
+  }
   SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
                                                          rooms.fabric.loop().clock(), rooms.observer));
   if (rooms.update.optimizer->publishes() == shard::Publishes::kParameters) {

@@ -24,6 +24,10 @@ using plan::Stage;
 class Reduction final : public Strategy {
  public:
   Reduction(const Rooms& rooms, ReductionSettings settings);
+  ~Reduction() override {
+    // What is under way ends by itself with the fabric, but not with somebody else's engine.
+    if (onFabric_ == nullptr) collective_.fail({Code::kCancelled, "the training has ended"});
+  }
 
   void gradientReady(TensorId tensor, Step step) override {
     groupOf(tensor).put(placeOf(tensor), rooms_.memory[index(tensor)].gradient);
@@ -37,7 +41,8 @@ class Reduction final : public Strategy {
   void handOutDelayed(TensorId tensor, Step step) override { close(tensor, step); }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
-    return collective_.onMessage(from, lane, header);
+    if (onFabric_ == nullptr) return Status(Code::kRefused, "this rank reduces over a process group");
+    return onFabric_->onMessage(from, lane, header);
   }
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
     SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
@@ -93,8 +98,9 @@ class Reduction final : public Strategy {
 
   const Rooms rooms_;
   const ReductionSettings settings_;
-  const std::unique_ptr<UrgentFabric> urgent_;  // null: messages go as they come
-  collective::FabricCollective collective_;
+  const std::unique_ptr<UrgentFabric> urgent_;                    // null: messages go as they come
+  const std::unique_ptr<collective::FabricCollective> onFabric_;  // null: somebody else's engine is used
+  collective::Collective& collective_;
   std::vector<ReductionGroup> groups_;          // as in the settings
   std::vector<size_t> groupOf_;                 // by TensorId
   std::vector<shard::OptimizerState> states_;   // by TensorId
@@ -113,7 +119,11 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
       urgent_(settings_.byPriority
                   ? std::make_unique<UrgentFabric>(rooms.fabric, rooms.config.bytes(option::kCredit))
                   : nullptr),
-      collective_(urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric),
+      onFabric_(rooms.collective == nullptr
+                    ? std::make_unique<collective::FabricCollective>(
+                          urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric)
+                    : nullptr),
+      collective_(onFabric_ ? static_cast<collective::Collective&>(*onFabric_) : *rooms.collective),
       groupOf_(rooms.plan.model().tensors.size()) {
   values_[Step{0}] = rooms.update.values;
   for (const plan::Tensor& tensor : tensors())
@@ -353,6 +363,10 @@ Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms) {
   for (const auto& tensor : rooms.plan.model().tensors)
     SLUICE_RETURN_IF_ERROR(kernel::checkArithmetic(tensor.dtype));
   SLUICE_ASSIGN_OR_RETURN(auto settings, settingsOf(rooms.plan.spec()));
+  if (settings.byPriority && rooms.collective != nullptr) {
+    return Status(Code::kInvalidArgument,
+                  "a process group knows no priorities; use algorithm=mgwfbp with it, or leave it out");
+  }
   return std::unique_ptr<Strategy>(std::make_unique<Reduction>(rooms, std::move(settings)));
 }
 

@@ -21,6 +21,10 @@
 #include <sluice/plan/stage_observer.h>
 #include <sluice/shard/optimizer_spec.h>
 
+namespace sluice::collective {
+class Collective;
+}  // namespace sluice::collective
+
 namespace sluice::strategy {
 
 // Where a tensor lies at a worker. The result of a step (new parameters or mean gradient) lands in `result`,
@@ -46,6 +50,8 @@ struct Rooms {
   plan::StageObserver* observer;  // may be null
   // True iff no update is made before the training thread has said so, by Strategy::decide().
   bool updatesWaitForWord = false;
+  // Who reduces, for algorithms that all-reduce. Null: the strategy itself, on the fabric.
+  collective::Collective* collective = nullptr;
 };
 
 // What is to become of a step whose gradients have all been handed over.

@@ -5,6 +5,7 @@
 two         2 ranks: all parameters are DDP's, bit by bit, after 200 steps
 four        4 ranks, where DDP sums in another order: the loss within 1e-3 in the first 20 steps, its mean over the last 20
             within 1 %, and the same bits on all ranks
+backend     2 ranks: DDP on the backend sluice has the parameters of DDP on Gloo, bit by bit, after 200 steps
 algorithms  4 ranks: every algorithm and slice size gives the same bits
 
 The models are the examples' own; batches are small (and the transformer's samples short), so that 200 steps take a minute.
@@ -30,6 +31,7 @@ import torch
 from ranks import environment, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PARTS = ["two", "four", "backend", "algorithms"]
 STEPS = 200
 SIZES = {
     "mnist_cnn": ["--batch", "32"],
@@ -60,12 +62,15 @@ class Trained:
         self.losses: list[float] = json.loads((folder / "out.json").read_text())["losses"]
 
 
-def train(args: argparse.Namespace, example: str, how: str, world: int, steps: int, **variables: str) -> Trained:
+def train(
+    args: argparse.Namespace, example: str, how: str, world: int, steps: int, backend: str = "gloo", **variables: str
+) -> Trained:
     title = " ".join([f"{example} by {how} on {world} ranks", *variables.values()])
     with tempfile.TemporaryDirectory() as name:
         folder, port, begun = Path(name), free_port(), time.monotonic()
-        command = [sys.executable, str(EXAMPLES / f"{example}.py"), "--how", how, "--data", str(args.data), "--no-test",
-                   "--steps", str(steps), *SIZES[example], "--json", str(folder / "out.json"), "--save"]  # fmt: skip
+        command = [sys.executable, str(EXAMPLES / f"{example}.py"), "--how", how, "--backend", backend, "--no-test",
+                   "--data", str(args.data), "--steps", str(steps), *SIZES[example],
+                   "--json", str(folder / "out.json"), "--save"]  # fmt: skip
         ranks = []
         for rank in range(world):
             with (folder / f"{rank}.err").open("w") as errors:
@@ -135,6 +140,12 @@ class Checks:
         size = sum(tensor.numel() for tensor in ours.states[0].values()) / 1e6
         self.same(example, 2, f"{size:.1f} M numbers and DDP's, {STEPS} steps", wrong)
 
+    def backends(self, args: argparse.Namespace, example: str) -> None:
+        gloo, ours = (train(args, example, "ddp", 2, STEPS, backend=backend) for backend in ("gloo", "sluice"))
+        pairs = zip(ours.states, gloo.states, strict=True)
+        wrong = next((text for pair in pairs if (text := difference(*pair))), "")
+        self.same(example, 2, f"DDP on sluice and on Gloo, {STEPS} steps", wrong)
+
     def four_ranks(self, args: argparse.Namespace, example: str) -> None:
         by_ddp, ours = (train(args, example, how, 4, STEPS) for how in ("ddp", "sluice"))
         first = max(abs(a - b) / abs(b) for a, b in zip(ours.losses[:20], by_ddp.losses[:20], strict=True))
@@ -160,7 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, default=os.environ.get("SLUICE_DATA"), help="folder of the data sets [SLUICE_DATA]"
     )
-    parser.add_argument("--only", nargs="+", choices=["two", "four", "algorithms"], default=["two", "four", "algorithms"])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
     parser.add_argument("--timeout", type=float, default=900, help="seconds that one job may take")
     parser.add_argument("--json", type=Path, help="write the table here too")
@@ -175,6 +186,9 @@ def main() -> None:
     for example in args.examples:
         if "four" in args.only:
             checks.four_ranks(args, example)
+    for example in args.examples:
+        if "backend" in args.only:
+            checks.backends(args, example)
     if "algorithms" in args.only:
         checks.algorithms(args)
     good = sum(check.is_good for check in checks.done)

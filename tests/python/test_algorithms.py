@@ -6,6 +6,7 @@ import os
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import Ranks, run_script
 from training import plain_loop, same_as_ddp
 
@@ -21,6 +22,43 @@ def test_two_ranks_train_as_with_ddp(algorithm: str) -> None:
     ranks = Ranks(2, SLUICE_ALGORITHM=algorithm)
     ranks.run(train)
     assert ranks.end() == [0, 0]
+
+
+def train_over_gloo() -> None:
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    same_as_ddp(
+        lambda ps: torch.optim.AdamW(ps, lr=1e-3),
+        plain_loop(50),
+        algorithm=os.environ["SLUICE_ALGORITHM"],
+        process_group=dist.group.WORLD,
+    )
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "mgp3"])
+def test_over_the_users_own_process_group(algorithm: str) -> None:
+    ranks = Ranks(2, SLUICE_ALGORITHM=algorithm)
+    ranks.run(train_over_gloo)
+    assert ranks.end() == [0, 0]
+
+
+REFUSED = """
+import torch, torch.distributed as dist, sluice
+dist.init_process_group("gloo")
+try:
+    sluice.distribute(torch.nn.Linear(2, 2), lambda ps: torch.optim.SGD(ps, lr=0.1), process_group=dist.group.WORLD, {options})
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [('algorithm="sluice"', "a process group reduces"), ('algorithm="wfbp", codec="int8"', "cannot use a codec")],
+)
+def test_a_process_group_is_refused_where_it_has_nothing_to_do(options: str, why: str) -> None:
+    for result in run_script(REFUSED.format(options=options), 2):
+        assert result.returncode == 0 and why in result.stdout, result.stderr
 
 
 ALIKE = """

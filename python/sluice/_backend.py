@@ -1,0 +1,101 @@
+"""The backend of torch.distributed: `import sluice` makes it known, `init_process_group("sluice")` uses it.
+
+Every process group is a job of its own: its ranks prove the job key to each other, and have their own connections. The store
+that torch hands over is only used to say where the group's first rank listens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from sluice import _core
+from sluice._launch import agree, free_port
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Backend, ProcessGroup
+
+    from sluice import _c10d
+
+# Metrics are a model's; a process may be in many groups.
+_OPTIONS = {"metrics-port": "off"}
+_connections: list[_c10d.Connection] = []
+
+
+def register() -> None:
+    """Makes the backend known to torch.distributed."""
+    if dist.is_available():
+        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=["cpu"])
+
+
+def _create(group: Any, _options: object) -> Backend:
+    """What torch.distributed calls on every rank of a group."""
+    _require_module()
+    from sluice import _c10d
+
+    timeout = group.timeout.total_seconds()
+    environment = _environment(group)
+    if not _connections:
+        atexit.register(_end)
+    connection = _c10d.connect(_OPTIONS, environment, timeout)
+    _connections.append(connection)
+    return _c10d.backend(connection, timeout)
+
+
+def over(process_group: ProcessGroup, job: _core.Job) -> _c10d.Collective:
+    """What reduces a job's gradients over the user's own process group."""
+    _require_module()
+    from sluice import _c10d
+
+    return _c10d.Collective(process_group, job.loop)
+
+
+def _require_module() -> None:
+    try:
+        from sluice import _c10d  # noqa: F401
+    except ImportError as error:
+        raise RuntimeError(
+            f"sluice's backend was not built for this Torch ({error}); install sluice again: pip install --no-build-isolation ."
+        ) from error
+
+
+def _environment(group: Any) -> dict[str, str]:
+    """The environment of a job that is this group: what a launcher would have set for it."""
+    from sluice import _c10d
+
+    environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
+    if group.group_size == 1:
+        return environment
+    rank = str(group.group_rank)
+    environment |= {"RANK": rank, "WORLD_SIZE": str(group.group_size), "LOCAL_RANK": rank, "MASTER_PORT": "1"}
+    meeting = None
+    if group.group_rank == 0:
+        environment["MASTER_ADDR"] = _master(group.store)
+        meeting = f"{_c10d.own_address(_OPTIONS, environment)} {free_port()}"
+    key = _core.note_key(_OPTIONS, environment)
+    host, port = agree(group.store, f"sluice/{group.group_id}", meeting, key, group.timeout).split()
+    return {**environment, "MASTER_ADDR": host, "MASTER_PORT": port}
+
+
+# Of the whole job; the group's take their place. Some are those by which other launchers are known.
+_LAUNCHERS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}
+
+
+def _master(store: Any) -> str:
+    """A host on the network that the ranks share; this rank's own address is the one that leads there."""
+    if host := os.environ.get("MASTER_ADDR"):
+        return host
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    if host := getattr(store, "host", None):
+        return str(host)
+    raise ValueError("MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network they share")
+
+
+def _end() -> None:
+    """Whoever has not called destroy_process_group() says goodbye all the same, before Python ends."""
+    for connection in _connections:
+        connection.close()

@@ -1,0 +1,316 @@
+#include <sluice/collective/communicator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sluice/base/check.h>
+#include <sluice/base/units.h>
+#include <sluice/fabric/common.h>
+
+namespace sluice::collective {
+namespace {
+
+// After a rank has left in good order, what it owed is already on its way; what has not come by then never
+// will. Somebody else's loss, of which it may have ended, is known by then too.
+constexpr auto kAfterGoodbye = std::chrono::seconds(1);
+
+Ticket ticketOf(uint64_t number, Kind kind, size_t leg) {
+  return {Step{number}, TensorId{static_cast<uint32_t>(static_cast<size_t>(kind) * kMostLegs + leg)}};
+}
+
+Kind kindOf(const Ticket& ticket) {
+  return static_cast<Kind>(index(ticket.number) / kMostLegs);
+}
+
+Status otherCall(const Ticket& theirs, Rank from, Kind ours) {
+  return {Code::kInvalidArgument,
+          fmt::format("call {} is {} on rank {} and {} here: all ranks must make the same calls in one order",
+                      theirs.step, name(kindOf(theirs)), from, name(ours))};
+}
+
+}  // namespace
+
+std::string_view name(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce: return "all-reduce";
+    case Kind::kBroadcast: return "broadcast";
+    case Kind::kReduce: return "reduce";
+    case Kind::kGather: return "gather";
+    case Kind::kScatter: return "scatter";
+    case Kind::kAllGather: return "all-gather";
+    case Kind::kReduceScatter: return "reduce-scatter";
+    case Kind::kAllToAll: return "all-to-all";
+    case Kind::kBarrier: return "barrier";
+    case Kind::kSend: return "send";
+    case Kind::kReceive: return "receive";
+  }
+  return "?";
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& makeFabric) {
+  std::unique_ptr<Communicator> communicator(new Communicator);
+  SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(*communicator));
+  Loop& loop = fabric->loop();
+  fabric::runAndWait(loop, [&, self = communicator.get()] {
+    self->loop_ = &loop;
+    self->fabric_ = std::move(fabric);
+    self->collective_ = std::make_unique<FabricCollective>(*self->fabric_);
+    self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
+    for (const auto& [from, lane] : std::exchange(self->heldBack_, {})) self->fabric_->resume(from, lane);
+  });
+  return communicator;
+}
+
+Communicator::~Communicator() {
+  if (loop_ == nullptr) return;  // it never began
+  fabric::runAndWait(loop(), [this] {
+    isEnding_ = true;
+    fail({Code::kCancelled, "this rank has shut its process group down"});
+    if (leaverTimer_) loop().cancel(*leaverTimer_);
+  });
+  (void)fabric::closeAndWait(*fabric_);  // a peer that does not answer has been told all there was to tell
+  fabric_.reset();
+}
+
+void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms) {
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, Kind::kAllReduce, std::move(terms));
+  if (call == nullptr) return;
+  const Ticket ticket = ticketOf(id.number, call->kind, 0);
+  call->missing = [this, ticket] { return collective_->missing(ticket); };
+  collective_->allReduce({.ticket = ticket, .method = method, .dtype = dtype, .data = data}, {},
+                         [this, id](const Status& status) { finish(id, status); });
+  openFor(ticket);
+}
+
+void Communicator::broadcast(std::span<std::byte> data, Rank root, Terms terms) {
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, Kind::kBroadcast, std::move(terms));
+  if (call == nullptr) return;
+  const Ticket ticket = ticketOf(id.number, call->kind, 0);
+  call->missing = [this, ticket] { return collective_->missing(ticket); };
+  collective_->broadcast({.ticket = ticket, .dtype = DType::kBytes, .data = data}, root,
+                         [this, id](const Status& status) { finish(id, status); });
+  openFor(ticket);
+}
+
+void Communicator::barrier(Terms terms) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(worldSize());
+  terms.memory = bytes;
+  Leg leg;
+  for (uint32_t r = 0; r < worldSize(); ++r) {
+    if (Rank{r} == rank()) continue;
+    leg.sends.push_back({Rank{r}, std::span(*bytes).subspan(index(rank()), 1)});
+    leg.receives.push_back({Rank{r}, std::span(*bytes).subspan(r, 1)});
+  }
+  exchange(Kind::kBarrier, {std::move(leg)}, std::move(terms));
+}
+
+void Communicator::exchange(Kind kind, std::vector<Leg> legs, Terms terms) {
+  SLUICE_CHECK(!legs.empty() && legs.size() <= kMostLegs, legs.size());
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, kind, std::move(terms));
+  if (call == nullptr) return;
+  call->legs = std::move(legs);
+  runLeg(id, 0);
+}
+
+void Communicator::runLeg(const CallId& id, size_t leg) {
+  Underway& call = underway_.at(id);
+  const Ticket ticket = ticketOf(id.number, call.kind, leg);
+  const auto ended = [this, id, leg, ticket](const Status& status) {
+    exchanges_.erase(ticket);
+    open_.erase(ticket);
+    const auto found = underway_.find(id);
+    if (found == underway_.end()) return;  // it has failed meanwhile
+    if (!status.isOk()) return finish(id, status);
+    if (const auto& then = found->second.legs[leg].then) then();
+    if (leg + 1 == found->second.legs.size()) return finish(id, base::ok());
+    runLeg(id, leg + 1);
+  };
+  const auto exchange =
+      std::make_shared<Exchange>(*fabric_, ticket, call.legs[leg].sends, call.legs[leg].receives, ended);
+  exchanges_[ticket] = exchange;
+  call.missing = [exchange] { return exchange->missing(); };
+  exchange->start();
+  if (exchanges_.contains(ticket)) openFor(ticket);  // else it has ended at once
+}
+
+void Communicator::send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms) {
+  const CallId id{false, nextMessage_++};
+  if (begin(id, Kind::kSend, std::move(terms)) == nullptr) return;
+  mailbox_->send(to, tag, bytes, [this, id](const Status& status) { finish(id, status); });
+}
+
+void Communicator::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
+                           std::function<void(Rank)> onSource, Terms terms) {
+  const CallId id{false, nextMessage_++};
+  Underway* call = begin(id, Kind::kReceive, std::move(terms));
+  if (call == nullptr) return;
+  if (from) call->missing = [from] { return std::set{*from}; };
+  mailbox_->receive(from, tag, bytes,
+                    [this, id, onSource = std::move(onSource)](const Status& status, Rank source) {
+                      if (underway_.contains(id) && onSource) onSource(source);
+                      finish(id, status);
+                    });
+}
+
+Communicator::Underway* Communicator::begin(const CallId& id, Kind kind, Terms terms) {
+  SLUICE_DCHECK(loop().inLoop());
+  if (!error_.isOk()) {
+    terms.done(error_);
+    return nullptr;
+  }
+  const TimerId timer = loop().after(terms.atMost, [this, id] { timeIsUp(id); });
+  if (!left_.empty()) lookForLeavers();
+  Underway& call = underway_.emplace(id, Underway{kind, std::move(terms), timer}).first->second;
+  if (!id.isCollective) return &call;
+  const Step step{id.number};
+  for (auto early = early_.lower_bound({step, TensorId{0}}); early != early_.end(); ++early) {
+    const Ticket& ticket = early->first;
+    if (ticket.step != step) break;
+    if (kindOf(ticket) == kind) continue;
+    fail(otherCall(ticket, early->second.front()->from, kind));
+    return nullptr;
+  }
+  return &call;
+}
+
+void Communicator::finish(const CallId& id, const Status& status) {
+  auto call = underway_.extract(id);
+  if (call.empty()) return;
+  const Underway& ended = call.mapped();
+  loop().cancel(ended.timer);
+  if (id.isCollective) open_.erase(ticketOf(id.number, ended.kind, 0));
+  if (status.isOk()) return ended.terms.done(status);
+  kept_.push_back(ended.terms.memory);
+  ended.terms.done(status.withContext(describe(id, ended)));
+  // This rank's part in a collective will never be there. A message concerns two ranks only.
+  if (id.isCollective) fail(status);
+}
+
+void Communicator::fail(const Status& why) {
+  SLUICE_DCHECK(loop().inLoop());
+  if (!error_.isOk()) return;
+  error_ = why;
+  collective_->fail(why);
+  while (!underway_.empty()) finish(underway_.begin()->first, why);
+}
+
+void Communicator::timeIsUp(const CallId& id) {
+  const auto found = underway_.find(id);
+  if (found == underway_.end()) return;
+  const Underway& call = found->second;
+  const auto missing = call.missing ? call.missing() : std::set<Rank>{};
+  const std::string cause = !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
+                            : call.kind == Kind::kReceive ? "nobody has sent anything"
+                                                          : "the others do not take what is sent";
+  const Status why(Code::kTimeout,
+                   fmt::format("not done after {}: {}", base::formatDuration(call.terms.atMost), cause));
+  finish(id, why);
+  fail(why);  // bytes may still come for what this call has given up
+}
+
+// A message for a call that has been made here has a place; what came before the call is handed over.
+void Communicator::openFor(const Ticket& ticket) {
+  const CallId id{true, index(ticket.step)};
+  if (!underway_.contains(id)) return;  // it has ended at once
+  open_.insert(ticket);
+  handOver(ticket);
+}
+
+Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& header) {
+  const Ticket ticket{header.step, header.tensor};
+  const auto exchange = exchanges_.find(ticket);
+  auto landing = exchange != exchanges_.end() ? exchange->second->land(from, header)
+                                              : collective_->onMessage(from, header.lane, header);
+  if (landing.isOk()) return landing;
+  // Nobody tells the sender, and this rank would wait for it.
+  fail({Code::kInvalidArgument,
+        fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from, name(kindOf(ticket)),
+                    header.step, landing.status().message())});
+  return landing;
+}
+
+void Communicator::handOver(const Ticket& ticket) {
+  auto letters = early_.extract(ticket);
+  if (letters.empty()) return;
+  std::vector<std::shared_ptr<Early>> stillOnTheirWay;
+  for (const auto& early : letters.mapped()) {
+    if (!early->isHere) {
+      stillOnTheirWay.push_back(early);
+      continue;
+    }
+    if (!open_.contains(ticket)) return;  // it has failed
+    const auto landing = deliver(early->from, early->header);
+    if (!landing.isOk()) return;
+    if (!early->bytes.empty()) std::memcpy(landing->buffer.data, early->bytes.data(), early->bytes.size());
+    landing->done(base::ok());
+  }
+  if (!stillOnTheirWay.empty()) early_[ticket] = std::move(stillOnTheirWay);
+}
+
+Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+  if (loop_ == nullptr) {
+    heldBack_.emplace(from, lane);
+    return fabric::Landing::later();
+  }
+  if (!error_.isOk()) return error_;
+  if (lane == kMailLane) return mailbox_->onMessage(from, header);
+  const Ticket ticket{header.step, header.tensor};
+  if (open_.contains(ticket)) return deliver(from, header);
+  const uint64_t number = index(header.step);
+  const auto call = underway_.find({true, number});
+  if (call == underway_.end() && number < nextCollective_) {
+    fail({Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                                              "make the same calls, with the same sizes",
+                                              from, name(kindOf(ticket)), number)});
+    return error_;
+  }
+  if (call != underway_.end() && call->second.kind != kindOf(ticket)) {
+    fail(otherCall(ticket, from, call->second.kind));
+    return error_;
+  }
+  const auto early = std::make_shared<Early>(Early{from, header, std::vector<std::byte>(header.length)});
+  early_[ticket].push_back(early);
+  return fabric::Landing{{early->bytes.data(), early->bytes.size()},
+                         [this, early, ticket](const Status& status) {
+                           early->isHere = status.isOk();
+                           if (open_.contains(ticket)) handOver(ticket);
+                         }};
+}
+
+void Communicator::onPeerLost(Rank from, const Status& why) {
+  std::erase(left_, from);
+  if (loop_ != nullptr && !isEnding_) fail(why);
+}
+
+void Communicator::onPeerLeft(Rank from) {
+  if (loop_ == nullptr || isEnding_) return;
+  left_.push_back(from);
+  lookForLeavers();
+}
+
+void Communicator::lookForLeavers() {
+  if (leaverTimer_) return;
+  leaverTimer_ = loop().after(kAfterGoodbye, [this] {
+    leaverTimer_.reset();
+    std::set<Rank> missing;
+    for (const auto& [id, call] : underway_) {
+      if (call.missing) missing.merge(call.missing());
+    }
+    const auto first = std::ranges::find_if(left_, [&](Rank rank) { return missing.contains(rank); });
+    if (first != left_.end())
+      return fail({Code::kPeerLost, fmt::format("rank {} has left the process group", *first)});
+    if (!underway_.empty()) lookForLeavers();
+  });
+}
+
+std::string Communicator::describe(const CallId& id, const Underway& call) {
+  return fmt::format("{} {}", name(call.kind), id.number);
+}
+
+}  // namespace sluice::collective

@@ -1,0 +1,143 @@
+// What a process group does, on a fabric of its own: collectives, known by the order in which every rank
+// calls them, and messages with tags. Made from any thread; the calls belong to the fabric's loop.
+//
+// No call depends on the order in which ranks get to theirs: a message for a call that has not been made here
+// yet is kept, so it stops nobody else's. What is kept is at most what the other ranks have under way.
+//
+// The first error ends every call, now and later. Every call ends within its time, and says who is missing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sluice/collective/exchange.h>
+#include <sluice/collective/fabric_collective.h>
+#include <sluice/collective/mailbox.h>
+#include <sluice/fabric/fabric.h>
+
+namespace sluice::collective {
+
+// The numbers travel, so that a rank that calls something else than the others is told so.
+enum class Kind : uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kBarrier,
+  kSend,
+  kReceive,
+};
+std::string_view name(Kind kind);
+
+// What every call takes.
+struct Terms {
+  Duration atMost{};
+  std::shared_ptr<const void> memory{};  // keeps alive what the call's spans point at
+  Done done{};                           // on the loop, exactly once
+};
+
+// One round of a collective: parcels out and in, and what is to be done when those are here, on the loop. The
+// next round may send what this makes.
+struct Leg {
+  std::vector<Parcel> sends{};
+  std::vector<Parcel> receives{};
+  std::function<void()> then{};
+};
+inline constexpr size_t kMostLegs = 8;
+
+class Communicator final : public fabric::Receiver {
+ public:
+  // Makes the fabric, given who receives from it.
+  using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
+  static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric);
+
+  // Says goodbye: what this rank owes the others is on its way. Not on the loop.
+  ~Communicator() override;
+
+  void allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms);
+  void broadcast(std::span<std::byte> data, Rank root, Terms terms);
+  void barrier(Terms terms);
+
+  // Any other collective. REQUIRES: at most kMostLegs; no parcel to or from oneself
+  void exchange(Kind kind, std::vector<Leg> legs, Terms terms);
+
+  void send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms);
+  // `onSource` hears whose message it is, before `done`.
+  void receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
+               std::function<void(Rank)> onSource, Terms terms);
+
+  // Everything under way ends with `why`, and so does every later call.
+  void fail(const Status& why);
+
+  Loop& loop() const { return *loop_; }
+  Rank rank() const { return fabric_->rank(); }
+  uint32_t worldSize() const { return static_cast<uint32_t>(fabric_->worldSize()); }
+
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  void onPeerLost(Rank from, const Status& why) override;
+  void onPeerLeft(Rank from) override;
+
+ private:
+  // Collectives are numbered alike on all ranks, messages are not.
+  struct CallId {
+    bool isCollective;
+    uint64_t number;
+    friend auto operator<=>(const CallId&, const CallId&) = default;
+  };
+  struct Underway {
+    Kind kind;
+    Terms terms;
+    TimerId timer;
+    std::vector<Leg> legs{};                    // of an exchange
+    std::function<std::set<Rank>()> missing{};  // who is waited for
+  };
+  struct Early {
+    Rank from;
+    wire::Header header;
+    std::vector<std::byte> bytes;
+    bool isHere = false;
+  };
+
+  Communicator() = default;
+  Underway* begin(const CallId& id, Kind kind, Terms terms);
+  void finish(const CallId& id, const Status& status);
+  void runLeg(const CallId& id, size_t leg);
+  void openFor(const Ticket& ticket);
+  Result<fabric::Landing> deliver(Rank from, const wire::Header& header);
+  void handOver(const Ticket& ticket);
+  void timeIsUp(const CallId& id);
+  void lookForLeavers();
+  static std::string describe(const CallId& id, const Underway& call);
+
+  // Declared before the fabric, so that they go after it: its last completions find them alive.
+  std::unique_ptr<FabricCollective> collective_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::map<Ticket, std::shared_ptr<Exchange>> exchanges_;  // under way
+  std::set<Ticket> open_;                                  // whose messages have a place here
+  std::map<Ticket, std::vector<std::shared_ptr<Early>>> early_;
+  std::map<CallId, Underway> underway_;
+  std::vector<std::shared_ptr<const void>> kept_;  // memory of calls that failed: bytes may still come for it
+  uint64_t nextCollective_ = 0;
+  uint64_t nextMessage_ = 0;
+  std::vector<Rank> left_;  // in the order of their going: the first may be why the others went
+  std::optional<TimerId> leaverTimer_;
+  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
+  Status error_;
+  bool isEnding_ = false;
+  Loop* loop_ = nullptr;  // the fabric's; null before the first call can be made
+  std::unique_ptr<fabric::Fabric> fabric_;
+};
+
+}  // namespace sluice::collective

@@ -1,0 +1,67 @@
+// The engine on the user's own process group of torch.distributed: Gloo, or NCCL by the same code, which has
+// not been run here. What is reduced lies in memory of the engine's own meanwhile, since c10d has no way to
+// take a call back. Belongs to the loop of whoever uses it; the group's threads only post to it.
+//
+// No codecs: they would have to sit inside the reduction. All methods are the group's one.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/base/loop.h>
+#include <sluice/base/mutex.h>
+#include <sluice/collective/collective.h>
+
+namespace sluice::pytorch {
+
+class C10dCollective final : public collective::Collective {
+ public:
+  using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+  // REQUIRES: `loop` outlives this.
+  C10dCollective(Loop& loop, GroupPtr group);
+  ~C10dCollective() override;  // not on the loop
+
+  void allReduce(const collective::Call& call, const collective::Reduction& reduction,
+                 collective::Done done) override;
+  // More than is asked for: the whole sum. c10d scatters equal parts only.
+  void reduceScatter(const collective::Call& call, const collective::Reduction& reduction,
+                     collective::Done done) override {
+    allReduce(call, reduction, std::move(done));
+  }
+  void allGather(const collective::Call& call, collective::Done done) override;
+  void broadcast(const collective::Call& call, Rank root, collective::Done done) override;
+  void fail(const Status& why) override;
+  std::string describeWait(const collective::Ticket& ticket) const override;
+
+ private:
+  // A run of the data that one call to the group is about.
+  struct Piece {
+    std::span<std::byte> place;
+    at::Tensor tensor;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  struct Underway {
+    std::vector<Piece> pieces;
+    size_t left;
+    collective::Done done;
+  };
+  // Calls the group; its errors are values here.
+  Status launch(Piece& piece,
+                const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call);
+  void follow(const collective::Ticket& ticket, std::vector<Piece> pieces, collective::Done done);
+  void ended(const collective::Ticket& ticket, const Status& status);
+
+  Loop& loop_;
+  const GroupPtr group_;
+  std::map<collective::Ticket, Underway> underway_;
+  Status error_;
+  // Null once this is gone: what the group's threads bring later finds nobody.
+  const std::shared_ptr<base::Guarded<C10dCollective*>> self_;
+};
+
+}  // namespace sluice::pytorch

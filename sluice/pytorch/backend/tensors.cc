@@ -1,0 +1,166 @@
+#include <sluice/pytorch/backend/tensors.h>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+
+#include <algorithm>
+
+namespace sluice::pytorch {
+namespace {
+
+// Below what Torch would split over its own threads, of which the loop's are none; and small enough that the
+// sum stays in the cache.
+constexpr int64_t kChunk = 16384;
+
+const char* nameOf(Reduction reduction) {
+  switch (reduction) {
+    case c10d::ReduceOp::SUM: return "SUM";
+    case c10d::ReduceOp::AVG: return "AVG";
+    case c10d::ReduceOp::PRODUCT: return "PRODUCT";
+    case c10d::ReduceOp::MIN: return "MIN";
+    case c10d::ReduceOp::MAX: return "MAX";
+    case c10d::ReduceOp::BAND: return "BAND";
+    case c10d::ReduceOp::BOR: return "BOR";
+    case c10d::ReduceOp::BXOR: return "BXOR";
+    case c10d::ReduceOp::PREMUL_SUM: return "PREMUL_SUM";
+    case c10d::ReduceOp::UNUSED: break;
+  }
+  return "?";
+}
+
+void reduceInto(Reduction reduction, at::Tensor& sum, const at::Tensor& part) {
+  switch (reduction) {
+    case c10d::ReduceOp::PRODUCT: sum.mul_(part); return;
+    case c10d::ReduceOp::MIN: at::minimum_out(sum, sum, part); return;
+    case c10d::ReduceOp::MAX: at::maximum_out(sum, sum, part); return;
+    case c10d::ReduceOp::BAND: sum.bitwise_and_(part); return;
+    case c10d::ReduceOp::BOR: sum.bitwise_or_(part); return;
+    case c10d::ReduceOp::BXOR: sum.bitwise_xor_(part); return;
+    default: sum.add_(part); return;
+  }
+}
+
+}  // namespace
+
+std::span<std::byte> bytesOf(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
+}
+
+at::Tensor Operands::reads(const at::Tensor& tensor) {
+  TORCH_CHECK_VALUE(tensor.defined(), "sluice: there is no tensor");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "sluice: a tensor is on ", tensor.device(),
+                    ", but only the host's memory is reached so far; use .cpu(), or another backend for it");
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "sluice: a tensor is ", tensor.layout(),
+                    ", but only dense ones are taken; use .to_dense()");
+  const at::AutoDispatchBelowADInplaceOrView noGradients;
+  auto flat = tensor.contiguous().view({-1});
+  kept_.push_back(flat);
+  return flat;
+}
+
+at::Tensor Operands::writes(const at::Tensor& tensor) {
+  auto flat = reads(tensor);
+  if (flat.data_ptr() != tensor.data_ptr()) copies_.emplace_back(tensor, flat.view(tensor.sizes()));
+  return flat;
+}
+
+at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> flats;
+  for (const auto& tensor : tensors) {
+    TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(),
+                      "sluice: tensors of one call must have one type");
+    flats.push_back(reads(tensor));
+  }
+  const at::AutoDispatchBelowADInplaceOrView noGradients;
+  auto together = at::cat(flats);
+  kept_.push_back(together);
+  int64_t begin = 0;
+  for (const auto& tensor : tensors) {
+    copies_.emplace_back(tensor, together.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+    begin += tensor.numel();
+  }
+  return together;
+}
+
+at::Tensor Operands::scratch(const at::Tensor& like) {
+  return kept_.emplace_back(at::empty(like.sizes(), like.options()));
+}
+
+void Operands::copyBack() const {
+  const at::AutoDispatchBelowADInplaceOrView noGradients;
+  for (const auto& [to, from] : copies_) at::Tensor(to).copy_(from);
+}
+
+void checkReduction(Reduction reduction, at::ScalarType type) {
+  using enum c10::ScalarType;
+  const bool isFloat = type == Float || type == Double || type == Half || type == BFloat16;
+  const bool isWhole = type == Byte || type == Char || type == Int || type == Long || type == Bool;
+  TORCH_CHECK_VALUE(
+      isFloat || isWhole, "sluice: ", type,
+      " cannot be reduced; use float, double, half, bfloat16, int8, uint8, int32, int64 or bool");
+  const bool isBitwise = reduction == c10d::ReduceOp::BAND || reduction == c10d::ReduceOp::BOR ||
+                         reduction == c10d::ReduceOp::BXOR;
+  TORCH_CHECK_VALUE(isWhole || !isBitwise, "sluice: ", nameOf(reduction), " takes whole numbers, not ", type);
+  TORCH_CHECK_VALUE(isFloat || reduction != c10d::ReduceOp::AVG, "sluice: AVG takes floating point, not ",
+                    type, "; use SUM and divide");
+  TORCH_CHECK_VALUE(reduction <= c10d::ReduceOp::BXOR, "sluice: there is no reduction ", nameOf(reduction),
+                    "; use SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR");
+}
+
+void reduceInRankOrder(Reduction reduction, const at::Tensor& out, const std::vector<at::Tensor>& parts) {
+  const at::AutoDispatchBelowADInplaceOrView noGradients;
+  for (int64_t begin = 0; begin < out.numel(); begin += kChunk) {
+    const int64_t count = std::min(kChunk, out.numel() - begin);
+    auto sum = parts[0].narrow(0, begin, count).clone();
+    for (size_t r = 1; r < parts.size(); ++r) reduceInto(reduction, sum, parts[r].narrow(0, begin, count));
+    if (reduction == c10d::ReduceOp::AVG) sum.div_(static_cast<int64_t>(parts.size()));
+    out.narrow(0, begin, count).copy_(sum);
+  }
+}
+
+void divide(const at::Tensor& out, size_t n) {
+  const at::AutoDispatchBelowADInplaceOrView noGradients;
+  for (int64_t begin = 0; begin < out.numel(); begin += kChunk) {
+    out.narrow(0, begin, std::min(kChunk, out.numel() - begin)).div_(static_cast<int64_t>(n));
+  }
+}
+
+collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) {
+  collective::Leg leg;
+  for (uint32_t r = 0; r < send.size(); ++r) {
+    if (r == self) continue;
+    for (const auto& tensor : send[r]) leg.sends.push_back({Rank{r}, bytesOf(tensor)});
+  }
+  for (uint32_t r = 0; r < receive.size(); ++r) {
+    if (r == self) continue;
+    for (const auto& tensor : receive[r]) leg.receives.push_back({Rank{r}, bytesOf(tensor)});
+  }
+  if (send.size() > self && receive.size() > self) {
+    leg.then = [from = send[self], to = receive[self]] {
+      for (size_t i = 0; i < to.size(); ++i) {
+        const auto bytes = bytesOf(from[i]);
+        if (!bytes.empty()) std::memmove(bytesOf(to[i]).data(), bytes.data(), bytes.size());
+      }
+    };
+  }
+  return leg;
+}
+
+collective::Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
+                          Reduction reduction, Operands& operands) {
+  Lists received(out.empty() ? 0 : send.size());
+  for (uint32_t r = 0; r < received.size(); ++r) {
+    for (size_t i = 0; i < out.size(); ++i)
+      received[r].push_back(r == self ? send[self][i] : operands.scratch(out[i]));
+  }
+  auto leg = moveLeg(self, send, received);
+  leg.then = [received, out, reduction] {
+    for (size_t i = 0; i < out.size(); ++i) {
+      std::vector<at::Tensor> parts;
+      for (const auto& from : received) parts.push_back(from[i]);
+      reduceInRankOrder(reduction, out[i], parts);
+    }
+  };
+  return leg;
+}
+
+}  // namespace sluice::pytorch

@@ -1,0 +1,71 @@
+#include <sluice/pytorch/backend/work.h>
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <utility>
+
+namespace sluice::pytorch {
+namespace {
+
+std::exception_ptr exceptionOf(const Status& status) {
+  if (status.isOk()) return nullptr;
+  return std::make_exception_ptr(
+      c10::DistBackendError({__func__, __FILE__, __LINE__}, "sluice: " + status.message()));
+}
+
+}  // namespace
+
+PendingWork::PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
+                         std::vector<at::Tensor> outputs, uint64_t sequence)
+    : Work(rank, type, title, std::move(inputs)), outputs_(std::move(outputs)), sequence_(sequence) {}
+
+void PendingWork::complete(const Status& status, Messenger& messenger) {
+  FuturePtr future;
+  {
+    const std::lock_guard lock(mutex_);
+    hasEnded_ = true;
+    ending_ = exceptionOf(status);
+    future = future_;
+  }
+  finish(ending_);
+  if (!future) return;
+  messenger.post(
+      [self = c10::intrusive_ptr<PendingWork>::reclaim_copy(this), future] { self->mark(future); });
+}
+
+void PendingWork::setSource(Rank rank) {
+  const std::lock_guard lock(mutex_);
+  source_ = rank;
+}
+
+int PendingWork::sourceRank() const {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK(source_.has_value(), "sluice: only a receive from anybody that has ended knows its source");
+  return static_cast<int>(index(*source_));
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
+  bool isLate = false;
+  FuturePtr future;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!future_) {
+      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      isLate = hasEnded_;
+    }
+    future = future_;
+  }
+  if (isLate) mark(future);
+  return future;
+}
+
+void PendingWork::mark(const FuturePtr& future) const {
+  if (ending_) {
+    future->setError(ending_);
+  } else {
+    future->markCompleted(c10::IValue(outputs_));
+  }
+}
+
+}  // namespace sluice::pytorch

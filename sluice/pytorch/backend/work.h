@@ -1,0 +1,44 @@
+// A call of torch.distributed under way. Made by the thread that calls, completed on the loop.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/base/status.h>
+#include <sluice/plan/ids.h>
+#include <sluice/pytorch/messenger.h>
+
+namespace sluice::pytorch {
+
+class PendingWork final : public c10d::Work {
+ public:
+  // `outputs` are what the future gives.
+  PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
+              std::vector<at::Tensor> outputs, uint64_t sequence);
+
+  // Once. Those who wait go on at once; what hangs on the future runs on the messenger.
+  void complete(const Status& status, Messenger& messenger);
+  void setSource(Rank rank);  // before complete()
+
+  std::vector<at::Tensor> result() override { return outputs_; }
+  int sourceRank() const override;
+  uint64_t getSequencenumber() const override { return sequence_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+  void mark(const FuturePtr& future) const;
+
+  const std::vector<at::Tensor> outputs_;
+  const uint64_t sequence_;
+  // Under mutex_ of the base class.
+  FuturePtr future_;  // null: nobody has asked for it
+  bool hasEnded_ = false;
+  std::exception_ptr ending_;
+  std::optional<Rank> source_;
+};
+
+}  // namespace sluice::pytorch

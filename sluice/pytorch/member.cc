@@ -1,0 +1,99 @@
+#include <sluice/pytorch/member.h>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/rendezvous/find_master.h>
+#include <sluice/rendezvous/interface.h>
+#include <sluice/rendezvous/launch.h>
+#include <sluice/session/await.h>
+#include <sluice/session/job.h>
+#include <sluice/session/make_fabric.h>
+
+namespace sluice::pytorch {
+
+struct Member::Place {
+  std::unique_ptr<session::Job> job;  // outlives the communicator, whose loop is its
+  std::unique_ptr<collective::Communicator> communicator;
+};
+
+namespace {
+
+Result<std::vector<collective::MethodCost>> readMethods(const Config& config) {
+  if (config.text(option::kCollective) == "auto")
+    return collective::parseMethodCosts(config.text(option::kCollectiveCosts));
+  SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(config.text(option::kCollective)));
+  return std::vector{collective::MethodCost{.method = method}};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Member>> Member::join(const Config::Values& options, const Config::Values& environment,
+                                             Duration atMost, std::function<Status()> interruption) {
+  SLUICE_ASSIGN_OR_RETURN(Config config, Config::read(options, environment));
+  SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
+  if (config.duration(option::kRendezvousTimeout) > atMost) {
+    SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto methods, readMethods(config));
+  auto place = std::make_unique<Place>();
+  SLUICE_ASSIGN_OR_RETURN(place->job,
+                          session::Job::join(std::move(config), environment, std::move(interruption)));
+  SLUICE_ASSIGN_OR_RETURN(place->communicator,
+                          collective::Communicator::start(
+                              [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
+                                SLUICE_ASSIGN_OR_RETURN(auto fabric,
+                                                        session::makeFabric(*place->job, "c10d", receiver));
+                                return std::unique_ptr<fabric::Fabric>(std::move(fabric));
+                              }));
+  // From here on everybody hears of everybody's loss, whoever talks with whom later.
+  SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
+    place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
+  }));
+  return std::shared_ptr<Member>(new Member(std::move(place), std::move(methods)));
+}
+
+Member::Member(std::unique_ptr<Place> place, std::vector<collective::MethodCost> methods)
+    : rank_(place->job->rank()),
+      worldSize_(place->job->worldSize()),
+      methods_(std::move(methods)),
+      place_(std::move(place)) {}
+
+Member::~Member() {
+  leave();
+}
+
+Result<std::string> Member::ownAddress(const Config::Values& options, const Config::Values& environment) {
+  SLUICE_ASSIGN_OR_RETURN(const Config config, Config::read(options, environment));
+  SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(environment));
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto master,
+      rendezvous::findMaster(launch, base::RealClock(), config.duration(option::kRendezvousTimeout)));
+  SLUICE_ASSIGN_OR_RETURN(const auto interfaces, rendezvous::listInterfaces());
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto own, rendezvous::chooseInterface(interfaces, master.front(), config.text(option::kIface)));
+  return own.address.host();
+}
+
+collective::Method Member::methodFor(size_t bytes) const {
+  return collective::cheapest(methods_, static_cast<double>(bytes));
+}
+
+Status Member::submit(std::function<void(collective::Communicator&)> call) {
+  return place_.with([&](const std::unique_ptr<Place>& place) -> Status {
+    if (place == nullptr) return {Code::kCancelled, "the process group has been shut down"};
+    place->job->loop().post(
+        [call = std::move(call), communicator = place->communicator.get()] { call(*communicator); });
+    return base::ok();
+  });
+}
+
+void Member::leave() {
+  // Outside the lock: calls that end now may make new ones, which are refused.
+  std::unique_ptr<Place> place;
+  place_.with([&](std::unique_ptr<Place>& here) { place.swap(here); });
+}
+
+}  // namespace sluice::pytorch

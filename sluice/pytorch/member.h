@@ -1,0 +1,53 @@
+// This process in one process group of torch.distributed: the job of the group's ranks, proven by the job
+// key, and the connections between them. What the backend (backend/) stands on; knows nothing of Torch.
+//
+// Thread safety: any thread but the job's loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/base/mutex.h>
+#include <sluice/collective/communicator.h>
+#include <sluice/collective/method_costs.h>
+
+namespace sluice::pytorch {
+
+class Member final {
+ public:
+  // Meets the group's other ranks, as `environment` says (RANK and its like are those of the group), and
+  // returns when all have connected to each other, within `atMost`. `interruption` is asked meanwhile, so
+  // that Ctrl-C ends it.
+  static Result<std::shared_ptr<Member>> join(const Config::Values& options,
+                                              const Config::Values& environment, Duration atMost,
+                                              std::function<Status()> interruption);
+  ~Member();
+
+  // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is pinned.
+  static Result<std::string> ownAddress(const Config::Values& options, const Config::Values& environment);
+
+  // Runs `call` on the loop; an error once the member has left.
+  Status submit(std::function<void(collective::Communicator&)> call);
+
+  // Ends in good order. Calls under way end with an error. The second time this does nothing.
+  void leave();
+
+  Rank rank() const { return rank_; }
+  uint32_t worldSize() const { return worldSize_; }
+  collective::Method methodFor(size_t bytes) const;  // as collective and collective-costs say
+
+ private:
+  struct Place;
+  Member(std::unique_ptr<Place> place, std::vector<collective::MethodCost> methods);
+
+  const Rank rank_;
+  const uint32_t worldSize_;
+  const std::vector<collective::MethodCost> methods_;  // the only one, or several to choose from
+  base::Guarded<std::unique_ptr<Place>> place_;        // null once this has left
+};
+
+}  // namespace sluice::pytorch

@@ -1,0 +1,52 @@
+#include <sluice/pytorch/messenger.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include <sluice/base/check.h>
+
+namespace sluice::pytorch {
+
+void Messenger::post(Task task) {
+  base::Lock lock(mutex_);
+  SLUICE_CHECK(!isEnding_);
+  tasks_.push_back(std::move(task));
+  if (idle_ < tasks_.size()) threads_.emplace_back([this] { work(); });
+  changed_.notifyAll();
+}
+
+void Messenger::work() {
+  // Nothing depends on it: a thread that finds nothing to do waits again.
+  constexpr auto kPatience = std::chrono::hours(1);
+  while (true) {
+    std::optional<Task> task;
+    {
+      base::Lock lock(mutex_);
+      ++idle_;
+      changed_.waitUntil(mutex_, std::chrono::steady_clock::now() + kPatience,
+                         [this]() SLUICE_NO_THREAD_SAFETY_ANALYSIS { return isEnding_ || !tasks_.empty(); });
+      --idle_;
+      if (!tasks_.empty()) {
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      } else if (isEnding_) {
+        return;
+      }
+    }
+    if (task) (*task)();
+  }
+}
+
+void Messenger::end() {
+  std::vector<std::thread> threads;
+  {
+    base::Lock lock(mutex_);
+    isEnding_ = true;
+    threads.swap(threads_);
+    changed_.notifyAll();
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace sluice::pytorch
