@@ -104,7 +104,7 @@ def running(text: str, world: int, **variables: str) -> Iterator[list[subprocess
             process.communicate()
 
 
-def run_script(text: str, world: int, timeout: float = 60, **variables: str) -> list[subprocess.CompletedProcess[str]]:
+def run_script(text: str, world: int, timeout: float = 120, **variables: str) -> list[subprocess.CompletedProcess[str]]:
     """The same, with all that its end shows."""
     results = []
     with running(text, world, **variables) as processes:
