@@ -264,10 +264,11 @@ class Engine:
         wire = min(self._first_round_seconds or travelled, travelled)
         bound = _core.p3_bound(layers, wire / sum(size for _, _, size in layers)) + besides
         sent = self._session.bytes_moved[0] / (rounds + 1)
+        without = " without late gradients" if self.delays else ""
         return (
-            f"  no schedule takes less than {1e3 * bound:.0f} ms, P3's bound: {1e3 * passes:.0f} ms forward and backward, "
-            f"{1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at {8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; "
-            f"this took {seconds / rounds / max(bound, 1e-9):.2f} of it"
+            f"  no schedule{without} takes less than {1e3 * bound:.0f} ms, P3's bound: {1e3 * passes:.0f} ms forward and "
+            f"backward, {1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at "
+            f"{8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this took {seconds / rounds / max(bound, 1e-9):.2f} of it"
         )
 
     # Called by optimizers.
