@@ -50,6 +50,8 @@ echo "one process"
 python "${train[@]}"
 echo "torchrun"
 python -m torch.distributed.run --nproc-per-node 2 "${train[@]}"
+echo "torchrun, DDP on the backend sluice"
+python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" --how ddp --backend sluice
 if command -v mpirun >/dev/null; then
   echo "mpirun"
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 python "${train[@]}"

@@ -68,6 +68,7 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
     return wanted->tag == tag && (!wanted->from || *wanted->from == from);
   };
   if (const auto found = std::ranges::find_if(wanted_, fits); found != wanted_.end()) {
+    // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): claim() may take it off the list
     const auto wanted = *found;
     const auto place = claim(wanted, from, header.length);
     if (!place)
