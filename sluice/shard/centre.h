@@ -1,0 +1,63 @@
+// The server's side of slices whose workers do not wait for each other: the centre's parameters, and for each
+// worker a *desk*, where its part lands and from which its answer leaves. Whoever owns the centre brings the
+// parts and sends the answers; the centre knows no network.
+//
+// Belongs to one loop.
+//
+// Memory: for each slice served here, its parameters and a desk for every worker. With servers on all ranks
+// that is about one model per rank, as with synchronous servers (shard.h).
+//
+// Why one desk serves both ways: a worker that has asked for an answer sends nothing more of that slice
+// before the answer is there, and until then nobody else touches its desk.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <sluice/plan/plan.h>
+#include <sluice/shard/optimizer_spec.h>
+
+namespace sluice::shard {
+
+class Centre final {
+ public:
+  // REQUIRES: plan outlives the centre; every tensor's type is one to calculate with (kernel/reduce.h).
+  Centre(const plan::Plan& plan, Rank self, OptimizerSpec update);
+
+  bool serves(SliceId slice) const { return served_[index(slice)] != nullptr; }
+
+  // For all that follows: REQUIRES: the slice is served here, and the rank is a worker.
+
+  // The slice's first parameters, as every rank begins with.
+  void setParameters(SliceId slice, std::span<const std::byte> parameters);
+  std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
+
+  std::span<std::byte> desk(SliceId slice, Rank worker);
+
+  // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked `values`.
+  void step(SliceId slice, Rank worker, std::span<const double> values);
+
+  // The worker's parameters on its desk and the centre's come together by alpha (kernel/mix.h).
+  void drawTogether(SliceId slice, Rank worker, double alpha);
+
+  // The centre's parameters, as they are now, on the worker's desk.
+  void copyToDesk(SliceId slice, Rank worker);
+
+ private:
+  struct Served {
+    std::vector<std::byte> home;
+    OptimizerState state;
+    std::vector<std::unique_ptr<std::byte[]>> desks;  // by worker position
+  };
+
+  DType dtypeOf(SliceId slice) const { return plan_.model()[plan_.slice(slice).tensor].dtype; }
+
+  const plan::Plan& plan_;
+  const OptimizerSpec update_;
+  std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
+  std::vector<std::byte> accumulator_;           // of the gradient that is being applied
+};
+
+}  // namespace sluice::shard

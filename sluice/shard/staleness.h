@@ -1,0 +1,48 @@
+// Stale synchronous parallel (Ho et al. 2013), as decisions over one slice. A worker's *clock* is the number
+// of its steps whose updates the slice holds; the *slowest* is the least of all clocks. A worker at clock c
+// may go on iff c <= slowest + bound, so that what it reads holds every update up to step c - bound - 1.
+//
+// Plain values: no network, no time. Belongs to its owner's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace sluice::shard {
+
+inline constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();  // nobody ever waits
+
+// `slowest` may be what a worker knows of it, which is never more than it is: then the answer is too careful
+// at worst.
+constexpr bool mayGoOn(uint64_t clock, uint64_t slowest, uint64_t bound) {
+  return clock <= bound || clock - bound <= slowest;
+}
+
+// The server's side: who has got how far, and who waits.
+class Staleness final {
+ public:
+  // Workers are numbered from 0. REQUIRES: at least one.
+  Staleness(size_t workers, uint64_t bound) : bound_(bound), clocks_(workers), waits_(workers) {}
+
+  uint64_t clock(size_t worker) const { return clocks_[worker]; }
+  uint64_t slowest() const;
+  bool isWaiting(size_t worker) const { return waits_[worker]; }
+
+  // The slice holds the worker's next step. REQUIRES: it does not wait.
+  void advance(size_t worker);
+
+  // The worker goes on only with parameters that are fresh enough.
+  void wait(size_t worker) { waits_[worker] = true; }
+
+  // Those who waited and may go on now, in ascending order; they wait no longer.
+  std::vector<size_t> release();
+
+ private:
+  const uint64_t bound_;
+  std::vector<uint64_t> clocks_;
+  std::vector<bool> waits_;
+};
+
+}  // namespace sluice::shard
