@@ -1,0 +1,70 @@
+#include <sluice/gossip/share.h>
+
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+#include <sluice/kernel/mix.h>
+
+namespace sluice::gossip {
+namespace {
+
+double weightOf(std::span<const std::byte> message) {
+  double weight = 0;
+  std::memcpy(&weight, message.data(), sizeof(weight));
+  return weight;
+}
+
+}  // namespace
+
+Share::Share(DType dtype, size_t bytes, double weight)
+    : dtype_(dtype), weight_(weight), waiting_(bytes), message_(messageBytes(bytes)) {}
+
+double Share::leaving() const {
+  return isGiving_ ? weightOf(message_) : 0;
+}
+
+std::span<const std::byte> Share::give(std::span<const std::byte> parameters) {
+  SLUICE_CHECK(mayGive() && messageBytes(parameters.size()) == message_.size(), parameters.size());
+  weight_ /= 2;
+  isGiving_ = true;
+  std::memcpy(message_.data(), &weight_, sizeof(weight_));
+  std::memcpy(message_.data() + sizeof(weight_), parameters.data(), parameters.size());
+  return message_;
+}
+
+void Share::refused() {
+  SLUICE_CHECK(isGiving_);
+  isGiving_ = false;
+  const Status taken = take(message_);
+  SLUICE_CHECK(taken.isOk(), taken.toString());
+}
+
+Status Share::take(std::span<const std::byte> message) {
+  if (message.size() != message_.size()) {
+    return {Code::kRefused, fmt::format("a message of {} bytes, not {}", message.size(), message_.size())};
+  }
+  const double weight = weightOf(message);
+  if (!(weight > 0 && weight <= 1)) return {Code::kRefused, fmt::format("a weight of {}", weight)};
+  const auto parameters = message.subspan(sizeof(weight));
+  if (waitingWeight_ == 0) {
+    std::memcpy(waiting_.data(), parameters.data(), parameters.size());
+  } else {
+    const double sum = waitingWeight_ + weight;
+    kernel::mix(dtype_, waiting_, parameters, waitingWeight_ / sum, weight / sum);
+  }
+  waitingWeight_ += weight;
+  return base::ok();
+}
+
+void Share::settle(std::span<std::byte> parameters) {
+  if (waitingWeight_ == 0) return;
+  const double sum = weight_ + waitingWeight_;
+  kernel::mix(dtype_, parameters, waiting_, weight_ / sum, waitingWeight_ / sum);
+  weight_ = sum;
+  waitingWeight_ = 0;
+}
+
+}  // namespace sluice::gossip

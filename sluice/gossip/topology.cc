@@ -1,0 +1,149 @@
+#include <sluice/gossip/topology.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sluice/base/check.h>
+
+namespace sluice::gossip {
+namespace {
+
+constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular};
+
+// Which workers can reach each other.
+class Pieces final {
+ public:
+  explicit Pieces(uint32_t workers) : parent_(workers) { std::iota(parent_.begin(), parent_.end(), 0U); }
+  uint32_t of(uint32_t worker) const {
+    while (parent_[worker] != worker) worker = parent_[worker];
+    return worker;
+  }
+  // True iff they were apart.
+  bool join(uint32_t a, uint32_t b) {
+    const uint32_t from = of(a);
+    const uint32_t to = of(b);
+    parent_[from] = to;
+    return from != to;
+  }
+
+ private:
+  std::vector<uint32_t> parent_;
+};
+
+uint32_t distance(uint32_t a, uint32_t b, uint32_t workers) {
+  const uint32_t straight = a < b ? b - a : a - b;
+  return std::min(straight, workers - straight);
+}
+
+// All edges of the shape, both sides alike, loops and repetitions included.
+std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
+  std::vector<Edge> edges;
+  const auto add = [&](uint32_t a, uint32_t b) { edges.emplace_back(a, b % workers); };
+  switch (shape) {
+    case Shape::kRing:
+      for (uint32_t w = 0; w < workers; ++w) add(w, w + 1);
+      break;
+    case Shape::kTorus: {
+      uint32_t rows = 1;
+      for (uint32_t r = 1; r * r <= workers; ++r) {
+        if (workers % r == 0) rows = r;
+      }
+      const uint32_t columns = workers / rows;
+      for (uint32_t w = 0; w < workers; ++w) {
+        const uint32_t row = w / columns;
+        add(w, row * columns + (w + 1) % columns);
+        add(w, w + columns);
+      }
+      break;
+    }
+    case Shape::kExponential:
+      for (uint32_t w = 0; w < workers; ++w) {
+        for (uint32_t step = 1; step < workers; step *= 2) add(w, w + step);
+      }
+      break;
+    case Shape::kRandomRegular: {
+      // Three times the passive side in random order, beside the active side: each has three partners, but
+      // for draws that repeat.
+      constexpr int kDegree = 3;
+      std::mt19937_64 random(seed);
+      std::vector<uint32_t> passive;
+      for (uint32_t w = 1; w < workers; w += 2) passive.push_back(w);
+      for (int draw = 0; draw < kDegree && !passive.empty(); ++draw) {
+        // Not std::shuffle, whose draws the standard leaves open: all ranks must have the same graph.
+        for (size_t i = passive.size() - 1; i > 0; --i) std::swap(passive[i], passive[random() % (i + 1)]);
+        for (uint32_t w = 0; w < workers; w += 2) add(w, passive[(w / 2) % passive.size()]);
+      }
+      break;
+    }
+  }
+  return edges;
+}
+
+}  // namespace
+
+std::string_view name(Shape shape) {
+  switch (shape) {
+    case Shape::kRing: return "ring";
+    case Shape::kTorus: return "torus";
+    case Shape::kExponential: return "exponential";
+    case Shape::kRandomRegular: return "random-regular";
+  }
+  return "?";
+}
+
+Result<Shape> parseShape(std::string_view text) {
+  std::vector<std::string_view> names;
+  for (const Shape shape : kShapes) {
+    if (name(shape) == text) return shape;
+    names.push_back(name(shape));
+  }
+  return Status(Code::kInvalidArgument,
+                fmt::format("no topology '{}'; there are {}", text, fmt::join(names, ", ")));
+}
+
+std::string Topology::describeAdded() const {
+  std::string text;
+  for (const auto& [active, passive] : added)
+    text += fmt::format("{}{}-{}", text.empty() ? "" : ", ", active, passive);
+  return text;
+}
+
+Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed) {
+  SLUICE_CHECK(workers > 0);
+  std::set<Edge> edges;
+  Pieces pieces(workers);
+  const auto take = [&](uint32_t a, uint32_t b) {
+    edges.insert(isActive(a) ? Edge{a, b} : Edge{b, a});
+    pieces.join(a, b);
+  };
+  for (const auto& [a, b] : edgesOf(shape, workers, seed)) {
+    if (isActive(a) != isActive(b)) take(a, b);
+  }
+  Topology topology{.neighbours = std::vector<std::vector<uint32_t>>(workers), .added = {}};
+  std::vector<std::tuple<uint32_t, uint32_t, uint32_t>> candidates;  // distance, active, passive
+  for (uint32_t active = 0; active < workers; active += 2) {
+    for (uint32_t passive = 1; passive < workers; passive += 2)
+      candidates.emplace_back(distance(active, passive, workers), active, passive);
+  }
+  std::ranges::sort(candidates);
+  for (const auto& [apart, active, passive] : candidates) {
+    if (pieces.of(active) == pieces.of(passive)) continue;
+    take(active, passive);
+    topology.added.emplace_back(active, passive);
+  }
+  for (const auto& [active, passive] : edges) {
+    topology.neighbours[active].push_back(passive);
+    topology.neighbours[passive].push_back(active);
+  }
+  for (auto& list : topology.neighbours) std::ranges::sort(list);
+  return topology;
+}
+
+}  // namespace sluice::gossip

@@ -1,0 +1,46 @@
+// Who averages with whom where there are no servers: a graph over the workers with an *active* and a
+// *passive* side. Only active workers begin an exchange, and only with passive ones, who never wait for
+// anybody: so no circle of waiting can close, whatever the number of workers. A pure function of its
+// arguments: every rank calculates the same graph.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sluice/base/status.h>
+
+namespace sluice::gossip {
+
+enum class Shape : uint8_t {
+  kRing,           // the next and the one before
+  kTorus,          // four neighbours on a grid that closes on itself, as square as the number allows
+  kExponential,    // at distances 1, 2, 4, ...
+  kRandomRegular,  // three neighbours each, drawn at random
+};
+std::string_view name(Shape shape);
+Result<Shape> parseShape(std::string_view text);
+
+// An edge: the active worker, then the passive one, by position.
+using Edge = std::pair<uint32_t, uint32_t>;
+
+struct Topology {
+  std::vector<std::vector<uint32_t>> neighbours;  // by worker: ascending, all of the other side
+  std::vector<Edge> added;                        // because the graph would have fallen apart
+
+  std::string describeAdded() const;  // "0-3, 4-7"; empty if none
+};
+
+// Every second worker is active, so that the sides differ by one at most.
+constexpr bool isActive(uint32_t worker) {
+  return worker % 2 == 0;
+}
+
+// Keeps those edges of the shape that join the two sides; where that leaves the graph in pieces, adds the
+// missing edges between the nearest workers. With one worker there is nobody to talk to.
+// REQUIRES: at least one worker
+Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed);
+
+}  // namespace sluice::gossip
