@@ -1,0 +1,28 @@
+// A few elements of a long vector as bytes: which ones, as the distances between them, and their values.
+// Where that would be longer than all elements, all are sent instead. Pure functions, any thread.
+//
+//   sparse   1, count, then for each the distance from the one before (varints), then for each its f32
+//   dense    0, then all f32
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <sluice/base/status.h>
+
+namespace sluice::codec {
+
+// True iff so many elements, at these places, are sent as all of them.
+bool isSentDense(size_t elements, std::span<const uint32_t> places);
+
+// values[p] for each p of `places`, or all of them, by isSentDense(). REQUIRES: places ascend, and are below
+// values.size(), which is at most 2^32.
+std::vector<std::byte> encodeSparse(std::span<const float> values, std::span<const uint32_t> places);
+
+// sum[p] += value for each element that was sent; adds its place to `places`. Believes nothing: on an error
+// sum and places are as they were.
+Status addSparse(std::span<const std::byte> bytes, std::span<float> sum, std::vector<uint32_t>& places);
+
+}  // namespace sluice::codec
