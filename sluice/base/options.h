@@ -16,6 +16,9 @@ namespace sluice::base {
 namespace option {
 inline constexpr Option kAlgorithm = sameOnAllRanks(
     {"algorithm", Kind::kText, "sluice", "How ranks are kept in step ('sluice algorithms' lists them)"});
+inline constexpr Option kAlpha =
+    sameOnAllRanks({"alpha", Kind::kNumber, "0",
+                    "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
 inline constexpr Option kCodec = sameOnAllRanks(
     {"codec", Kind::kChoice, "none",
      "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
@@ -36,6 +39,17 @@ inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from th
 inline constexpr Option kDebug{
     "debug", Kind::kText, "",
     "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed)"};
+inline constexpr Option kDgc = sameOnAllRanks(
+    {"dgc", Kind::kSwitch, "off",
+     "allreduce: send only the largest of what gradients have accumulated (deep gradient compression)"});
+inline constexpr Option kDgcClip =
+    sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
+                    "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
+inline constexpr Option kDgcSparsity = sameOnAllRanks(
+    {"dgc-sparsity", Kind::kNumber, "0.999", "dgc: the share of each gradient that is kept back"});
+inline constexpr Option kDgcWarmUp = sameOnAllRanks(
+    {"dgc-warm-up", Kind::kInteger, "0",
+     "dgc: steps in each of the four stages in which the sparsity rises, an epoch in the paper"});
 inline constexpr Option kEncrypt = sameOnAllRanks(
     {"encrypt", Kind::kChoice, "auto",
      "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"});
@@ -48,6 +62,9 @@ inline constexpr Option kIface{"iface", Kind::kText, "",
 inline constexpr Option kCredit{
     "credit", Kind::kBytes, "400000",
     "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
+inline constexpr Option kGossipProbability =
+    sameOnAllRanks({"gossip-probability", Kind::kNumber, "0.1",
+                    "gosgd: how likely a worker sends its model to another after a step, up to 1"});
 // This and silence-limit are the two halves of one promise: who speaks more rarely than another expects is
 // given up.
 inline constexpr Option kHeartbeatInterval =
@@ -110,9 +127,16 @@ inline constexpr Option kSliceElements =
     sameOnAllRanks({"slice-elements", Kind::kInteger, "0",
                     "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
                     "sluice, else 50000)"});
+inline constexpr Option kStaleness = sameOnAllRanks(
+    {"staleness", Kind::kInteger, "3", "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kTau = sameOnAllRanks(
+    {"tau", Kind::kInteger, "4", "easgd: workers and centre are drawn together every so many steps"});
+inline constexpr Option kTopology =
+    sameOnAllRanks({"topology", Kind::kChoice, "ring", "adpsgd: who averages with whom",
+                    "ring|torus|exponential|random-regular"});
 inline constexpr Option kTrace{
     "trace", Kind::kText, "",
     "Write what each rank saw of the path of slices into this directory, at the end (docs/trace.md)"};

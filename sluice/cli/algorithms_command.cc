@@ -14,9 +14,11 @@ void addAlgorithmsCommand(Program& program, CLI::App& root) {
   auto asJson = std::make_shared<bool>(false);
   command->add_flag("--json", *asJson, "Print JSON instead of a table");
   program.onRun(command, [asJson](const Config&) -> Result<int> {
-    Table table({"algorithm", "help"});
+    Table table({"algorithm", "also", "option", "help"});
     for (const auto* algorithm : strategy::algorithms()) {
-      table.addRow({std::string(algorithm->name), std::string(algorithm->help)});
+      const bool hasOption = algorithm->argument != nullptr;
+      table.addRow({std::string(algorithm->name), std::string(algorithm->alias),
+                    hasOption ? std::string(algorithm->argument->name) : "", std::string(algorithm->help)});
     }
     table.print(*asJson);
     return 0;

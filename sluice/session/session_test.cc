@@ -1,6 +1,7 @@
 // Whole jobs over tcp on loopback addresses, ranks as threads.
 #include <sluice/session/session.h>
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -326,6 +327,97 @@ TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
         withPipe);
     EXPECT_NE(heard.find("rank 1 has ended its training after 1 steps"), std::string::npos) << heard;
   }
+}
+
+// Every rank makes another number of steps, and at the end reads what all have made together.
+TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
+  onRanks(
+      3,
+      [](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(200'001);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        const auto step = [&](float gradient) {
+          std::ranges::fill(memory.gradient, gradient);
+          ASSERT_TRUE(takeAStep(**session).isOk());
+        };
+        for (uint32_t i = 0; i < 3 + 2 * r; ++i) step(1);
+        ASSERT_TRUE((*job)->gather("all have made their steps", "").isOk());
+        step(0);
+        EXPECT_EQ(memory.parameter, std::vector<float>(200'001, 1 - (3 + 5 + 7)));
+        EXPECT_TRUE((*session)->leave().isOk());
+      },
+      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk()); });
+}
+
+// One rank makes one step and ends; the other goes on. Returns what it hears, if anything.
+Status goOnAfterAnotherHasEnded(const std::string& algorithm) {
+  Status heard;
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(5);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        Status status;
+        for (int i = 0; i < (r == 1 ? 1 : 2000) && status.isOk(); ++i) status = takeAStep(**session);
+        if (r == 0) heard = status;
+        if (status.isOk()) (void)(*session)->leave();
+      },
+      [&](uint32_t, Config& config) {
+        EXPECT_TRUE(config.set(option::kAlgorithm, algorithm).isOk());
+        EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
+      });
+  return heard;
+}
+
+TEST(Session, AnAsynchronousWorkerGoesOnAfterAnotherHasEnded) {
+  for (const char* algorithm : {"asp", "easgd", "gosgd:1", "adpsgd"}) {
+    const Status heard = goOnAfterAnotherHasEnded(algorithm);
+    EXPECT_TRUE(heard.isOk()) << algorithm << ": " << heard.toString();
+  }
+}
+
+// Every rank adds one to its own element in each step, and one rank takes five times longer: what a rank
+// reads counts the others' steps.
+TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
+  constexpr uint32_t kWorld = 3;
+  constexpr uint64_t kBound = 2;
+  constexpr uint64_t kSteps = 60;
+  std::atomic<uint64_t> behind = 0;
+  onRanks(
+      kWorld,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(kWorld);
+        memory.parameter.assign(kWorld, 0);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        memory.gradient[r] = -1;
+        for (uint64_t clock = 0; clock < kSteps; ++clock) {
+          for (uint32_t other = 0; other < kWorld; ++other) {
+            const auto reads = static_cast<uint64_t>(memory.parameter[other]);
+            ASSERT_GE(reads + kBound, clock) << "rank " << r << " of rank " << other;
+            if (reads < clock) ++behind;
+          }
+          ASSERT_EQ(static_cast<uint64_t>(memory.parameter[r]), clock);
+          std::this_thread::sleep_for(std::chrono::milliseconds(r == 1 ? 5 : 1));  // computes
+          ASSERT_TRUE(takeAStep(**session).isOk());
+        }
+        EXPECT_TRUE((*session)->leave().isOk());
+      },
+      [](uint32_t, Config& config) {
+        EXPECT_TRUE(config.set(option::kAlgorithm, "ssp:2").isOk());
+        EXPECT_TRUE(config.set(option::kSliceElements, "1").isOk());
+      });
+  EXPECT_GT(behind, kSteps);  // or nobody has been ahead
+}
+
+TEST(Session, AStaleWorkerGoesOnAsFarAsItMay) {
+  EXPECT_EQ(goOnAfterAnotherHasEnded("ssp:1").message(),
+            "waiting for 'w' of step 2: rank 1 has ended its training after 1 steps");
 }
 
 TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {

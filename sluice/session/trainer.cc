@@ -129,7 +129,7 @@ uint64_t Trainer::broadcastsBegun() {
 }
 
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
-  gates_.endAfter(steps, why);
+  if (const auto first = strategy_->firstStepWithout(steps)) gates_.endAfter(*first, why);
   fabric_->loop().post([this, steps, broadcasts, why] {
     strategy_->endAfter(steps, why);
     broadcast_->endAfter(broadcasts, why);
@@ -278,6 +278,10 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const w
 
 void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
+  if (strategy_ != nullptr && strategy_->goesOnWithout(from)) {
+    log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from, why.message());
+    return;
+  }
   gates_.fail(why);
   if (strategy_ != nullptr) strategy_->fail(why);
   if (broadcast_ != nullptr) broadcast_->fail(why);

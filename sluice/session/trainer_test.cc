@@ -25,7 +25,8 @@ struct TestRank {
 
 class TrainerTest : public testing::Test {
  protected:
-  void start(uint32_t world, const std::string& update, const std::string& servers = "all") {
+  void start(uint32_t world, const std::string& update, const std::string& servers = "all",
+             const std::string& algorithmName = "p3") {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     ASSERT_TRUE(config_.set(option::kStallS, "50ms").isOk());
     everybody_ = std::make_unique<std::barrier<>>(world);
@@ -37,8 +38,8 @@ class TrainerTest : public testing::Test {
       plan::PlanSpec spec;
       spec.model.tensors = {{"w", 3, DType::kF32}, {"b", 2, DType::kF32}};
       spec.roles = plan::parseRoles(servers, world).value();
-      spec.strategy = "p3";
-      ASSERT_TRUE(strategy::findAlgorithm("p3").value()->choose(config_, spec).isOk());
+      spec.strategy = algorithmName;
+      ASSERT_TRUE(strategy::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
       Training training{plan::Plan::make(spec).value(), shard::parseOptimizerSpec(update).value(), {}};
       if (spec.roles.isWorker(Rank{r})) {
         for (size_t t = 0; t < 2; ++t) {
@@ -165,6 +166,44 @@ TEST_F(TrainerTest, ALostRankEndsEveryWaitByName) {
     if (r == 1) return ranks_[r]->trainer.reset();  // no goodbye
     for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
     const Status status = ranks_[r]->trainer->waitAll();
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  });
+}
+
+class LostWorkerTest : public TrainerTest,
+                       public testing::WithParamInterface<std::pair<const char*, const char*>> {};
+
+TEST_P(LostWorkerTest, TheOthersGoOn) {
+  const auto [algorithm, servers] = GetParam();
+  ASSERT_TRUE(config_.set(option::kGossipProbability, "1").isOk());
+  start(4, "sgd:lr=1", servers, algorithm);
+  onEveryRank([&](uint32_t r) {
+    if (r == 3 && std::string_view(servers) != "all") return;  // only serves
+    for (int step = 0; step < 300; ++step) {
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+      const Status status = ranks_[r]->trainer->waitAll();
+      ASSERT_TRUE(status.isOk()) << "rank " << r << " step " << step << ": " << status.toString();
+      if (r == 1 && step == 20) return ranks_[r]->trainer.reset();  // no goodbye
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, LostWorkerTest,
+                         testing::Values(std::pair("asp", "dedicated:1"), std::pair("gosgd", "all"),
+                                         std::pair("adpsgd", "all")),
+                         [](const auto& each) { return each.param.first; });
+
+TEST_F(TrainerTest, AStaleWorkerEndsWithTheNameOfTheLost) {
+  start(3, "sgd:lr=1", "dedicated:1", "ssp");
+  onEveryRank([&](uint32_t r) {
+    if (r == 2) return;                             // only serves
+    if (r == 1) return ranks_[r]->trainer.reset();  // no goodbye
+    Status status;
+    for (int step = 0; step < 20 && status.isOk(); ++step) {
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+      status = ranks_[r]->trainer->waitAll();
+    }
     EXPECT_EQ(status.code(), Code::kPeerLost);
     EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
   });

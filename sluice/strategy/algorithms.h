@@ -18,10 +18,21 @@ extern const Algorithm kWfbp;
 extern const Algorithm kMgwfbp;
 extern const Algorithm kPipe;
 extern const Algorithm kMgp3;
+extern const Algorithm kAsp;
+extern const Algorithm kSsp;
+extern const Algorithm kEasgd;
+extern const Algorithm kGoSgd;
+extern const Algorithm kAdPsgd;
 
 std::span<const Algorithm* const> algorithms();
 
-// Never null; an unknown name is an error that names the nearest one.
+// Says what an algorithm would otherwise leave unheeded: that --dgc is for allreduce only.
+Status checkHeeded(const Config& config, const plan::PlanSpec& chosen);
+
+// By its name or alias. Never null; an unknown name is an error that lists those there are.
 Result<const Algorithm*> findAlgorithm(std::string_view name);
+
+// The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
+Result<const Algorithm*> readAlgorithm(std::string_view text, Config& config);
 
 }  // namespace sluice::strategy

@@ -1,18 +1,25 @@
 // AR-SGD: one reduction of the whole gradient after backward. MG-WFBP calls it SyncEASGD.
+#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/reduction.h>
+#include <sluice/strategy/sparse_allgather.h>
 
 namespace sluice::strategy {
 namespace {
 
 Status chooseAllreduce(const Config& config, plan::PlanSpec& spec) {
+  if (config.isOn(option::kDgc)) SLUICE_RETURN_IF_ERROR(chooseSparseAllgather(config, spec));
   const plan::Group everything{0, spec.model.tensors.size() - 1};
   return chooseReduction(config, std::span(&everything, 1), spec);
+}
+
+Result<std::unique_ptr<Strategy>> makeAllreduce(const Rooms& rooms) {
+  return isSparse(rooms.plan.spec()) ? makeSparseAllgather(rooms) : makeReduction(rooms);
 }
 
 }  // namespace
 
 const Algorithm kAllreduce{"allreduce", "one all-reduce of everything after backward (AR-SGD)",
-                           chooseAllreduce, makeReduction};
+                           chooseAllreduce, makeAllreduce, /*alias=*/"arsgd"};
 
 }  // namespace sluice::strategy

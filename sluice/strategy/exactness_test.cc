@@ -146,7 +146,9 @@ const std::vector<std::string>& updates() {
 
 std::vector<std::string> algorithmNames() {
   std::vector<std::string> names;
-  for (const Algorithm* algorithm : algorithms()) names.emplace_back(algorithm->name);
+  for (const Algorithm* algorithm : algorithms()) {
+    if (algorithm->keepsRanksEqual) names.emplace_back(algorithm->name);
+  }
   return names;
 }
 

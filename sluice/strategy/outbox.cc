@@ -19,9 +19,10 @@ void Outbox::post(const Parcel& parcel) {
                                 .tensor = parcel.slice.tensor,
                                 .slice = parcel.slice.id,
                                 .stage = parcel.stage,
+                                .flags = parcel.flags,
                                 .dtype = parcel.dtype};
   const uint64_t tag = nextTag_++;
-  waiting_.emplace(tag, Packed{message, parcel.payload});
+  waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done});
   bytesWaiting_ += parcel.payload.bytes;
   observe(plan::Stage::kQueued, message, parcel.to);
   egress_.push({.to = parcel.to,
@@ -41,11 +42,17 @@ void Outbox::handOver() {
     bytesWaiting_ -= packed.payload.bytes;
     observe(packed.message.stage, packed.message, handed->send.to);
     fabric_.send(handed->send.to, fabric::Lane::kBulk, packed.message, packed.payload,
-                 [this, handed = *handed](const Status& status) {
+                 [this, handed = *handed, done = std::move(node.mapped().done)](const Status& status) {
                    egress_.done(handed);
-                   // After an error nothing more is sent: the step is lost, and the fabric may be closing.
-                   if (!status.isOk()) return onError_(status);
-                   handOver();
+                   if (done) {
+                     done(status);
+                   } else if (!status.isOk()) {
+                     onError_(status);
+                   }
+                   // After an error nothing more is sent: the step is lost, or the fabric is closing. Only
+                   // who has seen to it himself can do without one message.
+                   const bool isTheEnd = !done || status.code() == Code::kCancelled;
+                   if (status.isOk() || !isTheEnd) handOver();
                  });
   }
 }

@@ -24,10 +24,13 @@ class Outbox final {
     uint64_t turn;
     fabric::ConstBuffer payload;
     DType dtype;
+    wire::Flags flags = wire::Flags::kNone;  // of the sender's own bits
+    fabric::Done done{};                     // the payload is the caller's again; without one, onError hears
   };
   using OnError = std::function<void(const Status&)>;
 
-  // `onError` hears of every send that failed. REQUIRES: `observer` (may be null) outlives the outbox.
+  // `onError` hears of every send that failed and has no `done` of its own. REQUIRES: `observer` (may be
+  // null) outlives the outbox.
   Outbox(fabric::Fabric& fabric, const queue::EgressOptions& options, OnError onError,
          plan::StageObserver* observer);
 
@@ -40,6 +43,7 @@ class Outbox final {
   struct Packed {
     fabric::Message message;
     fabric::ConstBuffer payload;
+    fabric::Done done;
   };
   void handOver();
   void observe(plan::Stage stage, const fabric::Message& message, Rank peer);

@@ -26,6 +26,8 @@ struct ServerStyle {
 };
 
 inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // what P3's authors found best
+// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+inline constexpr uint64_t kShardedSlice = 12'500;
 
 // Slices of `preferred` parameters, unless the user wants others.
 Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,

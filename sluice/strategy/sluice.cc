@@ -8,11 +8,8 @@
 namespace sluice::strategy {
 namespace {
 
-// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
-constexpr uint64_t kSlice = 12'500;
-
 Status chooseSluice(const Config& config, plan::PlanSpec& spec) {
-  return chooseSlices(config, plan::Placement::kSharded, kSlice, spec);
+  return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
@@ -23,6 +20,6 @@ Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
 }  // namespace
 
 const Algorithm kSluice{"sluice", "slices by priority, sharded and rotated, credit per destination (default)",
-                        chooseSluice, makeSluice};
+                        chooseSluice, makeSluice, /*alias=*/"bsp"};
 
 }  // namespace sluice::strategy

@@ -88,16 +88,17 @@ class SteppedRank final : public fabric::Receiver {
 // elements.
 class SteppedWorld final {
  public:
-  SteppedWorld(std::string_view algorithmName, std::string_view servers, uint32_t world,
+  // `algorithmText` as a user writes it: "ssp:3".
+  SteppedWorld(std::string_view algorithmText, std::string_view servers, uint32_t world,
                std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
                Config config = {})
       : config_(std::move(config)), update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
     SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
-    const Algorithm& algorithm = *findAlgorithm(algorithmName).value();
+    const Algorithm& algorithm = *readAlgorithm(algorithmText, config_).value();
     plan::PlanSpec spec;
     spec.model.tensors = std::move(tensors);
     spec.roles = plan::parseRoles(servers, world).value();
-    spec.strategy = algorithmName;
+    spec.strategy = algorithm.name;
     SLUICE_CHECK(algorithm.choose(config_, spec).isOk());
     plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
     std::vector<std::vector<std::byte>> zeros;

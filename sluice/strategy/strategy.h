@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -115,6 +116,13 @@ class Strategy {
   // The same for what belongs to the step of this number and later ones: another rank takes part no longer.
   virtual void endAfter(uint64_t /*steps*/, const Status& /*why*/) {}
 
+  // Another worker takes part in no step from this number on: the first step that can have no result without
+  // it; none, if this rank can go on alone.
+  virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const { return stepsOfOther; }
+
+  // A rank is gone without a word. True iff this one goes on without it; else every wait ends with its name.
+  virtual bool goesOnWithout(Rank /*lost*/) { return false; }
+
   // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;
 
@@ -128,6 +136,10 @@ struct Algorithm {
   // Fills in how it slices, and what all ranks must agree on besides.
   Status (*choose)(const Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Rooms& rooms);
+  std::string_view alias{};                // what else it is known by
+  const base::Option* argument = nullptr;  // the option that "NAME:VALUE" sets
+  // True iff after every step all ranks have the same parameters, bit for bit.
+  bool keepsRanksEqual = true;
 };
 
 }  // namespace sluice::strategy

@@ -1,4 +1,5 @@
-"""Algorithms that all-reduce give DDP's parameters too, bit by bit, with two ranks; with a codec ranks stay alike."""
+"""Algorithms that all-reduce give DDP's parameters too, bit by bit, with two ranks; with a codec ranks stay alike; those that
+do not keep step learn all the same."""
 
 from __future__ import annotations
 
@@ -77,3 +78,41 @@ print("alike")
 def test_ranks_stay_alike_with_a_codec(codec: str) -> None:
     for result in run_script(ALIKE.format(codec=codec), 2):
         assert (result.returncode, result.stdout) == (0, "alike\n"), result.stderr
+
+
+# Every rank for itself: other numbers of steps, where the algorithm allows it.
+APART = """
+import torch, sluice
+from torch import nn
+from torch.nn import functional
+torch.manual_seed(1)
+x = torch.randn(64, 8)
+y = x @ torch.randn(8, 1)
+model, optimizer = sluice.distribute(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)),
+                                     lambda ps: torch.optim.SGD(ps, lr=0.02), server_optimizer=True, algorithm="{algorithm}")
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 50, 0.5)
+losses = []
+for step in range(100 + {more} * sluice.rank()):
+    optimizer.zero_grad()
+    loss = functional.mse_loss(model(x), y)
+    loss.backward()
+    if step != 3:
+        optimizer.step()
+    scheduler.step()
+    losses.append(loss.item())
+assert losses[-1] < 0.3 * losses[0], losses
+print("learns")
+"""
+
+
+@pytest.mark.parametrize(("algorithm", "more"), [("asp", 20), ("ssp:2", 0), ("easgd:4", 20), ("gosgd:.5", 20), ("adpsgd", 20)])
+def test_ranks_learn_without_keeping_step(algorithm: str, more: int) -> None:
+    for result in run_script(APART.format(algorithm=algorithm, more=more), 2):
+        assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
+
+
+def test_other_optimizers_are_refused_in_one_line() -> None:
+    script = APART.format(algorithm="asp", more=0).replace("server_optimizer=True, ", "")
+    for result in run_script(script, 2):
+        assert result.returncode != 0
+        assert "ValueError: asp has no mean gradient for another optimizer" in result.stderr, result.stderr

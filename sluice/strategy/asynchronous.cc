@@ -1,0 +1,454 @@
+#include <sluice/strategy/asynchronous.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include <sluice/base/check.h>
+#include <sluice/base/options.h>
+#include <sluice/kernel/reduce.h>
+#include <sluice/plan/order.h>
+#include <sluice/strategy/outbox.h>
+#include <sluice/strategy/parameter_server.h>
+#include <sluice/strategy/values_by_step.h>
+
+namespace sluice::strategy {
+namespace {
+
+using fabric::Landing;
+using plan::Slice;
+using plan::Stage;
+
+// The sender's own bits of a kPush message. Those of a kPublish message are the answer's lag.
+constexpr auto kAsks = wire::Flags{0x0100};
+constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has no gradient; no payload
+constexpr unsigned kLagShift = 8;
+
+class Asynchronous final : public Strategy {
+ public:
+  Asynchronous(const Rooms& rooms, std::unique_ptr<Method> method, std::unique_ptr<shard::Centre> centre)
+      : rooms_(rooms),
+        self_(rooms.fabric.rank()),
+        method_(std::move(method)),
+        centre_(std::move(centre)),
+        outbox_(
+            rooms.fabric, {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)},
+            [this](const Status& why) { rooms_.gates.fail(why); }, rooms.observer),
+        slices_(rooms.plan.slices().size()),
+        tensors_(rooms.plan.model().tensors.size()),
+        served_(rooms.plan.slices().size()),
+        workers_(rooms.plan.roles().workers.size(), WorkerNews{ValuesByStep(rooms.update.values)}) {
+    for (const SliceId id : rooms.plan.slicesOn(self_)) served_[index(id)].resize(workers_.size());
+  }
+
+  void gradientReady(TensorId tensor, Step step) override { handOver({tensor, step, true}); }
+  void gradientAbsent(TensorId tensor, Step step) override { handOver({tensor, step, false}); }
+  Result<Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  Status setHyperparameters(const std::vector<double>& values, Step from) override;
+  Status decide(Decision decision) override;
+  std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override {
+    return method_->firstStepWithout(stepsOfOther);
+  }
+  // Whose slices it served nobody else has.
+  bool goesOnWithout(Rank lost) override {
+    return !rooms_.plan.roles().isServer(lost) && method_->goesOnWithoutLost();
+  }
+  std::string describeWait(TensorId tensor) const override;
+  Statistics statistics() const override {
+    return {.bytesWaiting = outbox_.bytesWaiting(),
+            .bytesInFlight = outbox_.egress().credit().inFlight(),
+            .inversion = outbox_.egress().inversion()};
+  }
+
+ private:
+  struct Handed {
+    TensorId tensor{};
+    Step step{};
+    bool hasGradient = false;
+  };
+
+  // The worker's side of a slice.
+  enum class State : uint8_t {
+    kIdle,
+    kBlocked,  // the part of the step before has not left yet
+    kAwaited,  // the answer is
+    kLanding,  // the answer is coming in
+  };
+  struct OwnSlice {
+    State state = State::kIdle;
+    Step step{};  // those that were dropped are not counted: nobody has heard of them
+    bool hasGradient = false;
+    std::vector<std::byte> leaving;  // a part that nobody waits for: a copy, so that the gate can open
+    bool isLeaving = false;
+  };
+  struct TensorState {
+    Step step{};  // as its gate counts
+    size_t slicesLeft = 0;
+    bool isChanged = false;  // by this step
+  };
+
+  // The server's side of a slice, for one worker.
+  struct Desk {
+    Step next{};  // of the part that comes next
+    bool isLanding = false;
+    bool isOwedAnswer = false;
+  };
+  // What one worker has said, besides its parts.
+  struct WorkerNews {
+    ValuesByStep values;
+    uint32_t valuesLanding = 0;       // hyperparameters whose payload is not here yet
+    std::set<fabric::Lane> putOff{};  // pushes that wait for them, or for a desk
+  };
+
+  // The worker's side.
+  void handOver(const Handed& handed);
+  void begin(const Handed& handed);
+  void beginSlice(const Slice& slice);
+  void push(const Slice& slice, Travel travel);
+  void left(const Slice& slice);
+  Result<Landing> landAnswer(const Slice& slice, Rank from, const wire::Header& header);
+  void finishSlice(const Slice& slice, Travel travel, uint64_t lag);
+
+  // The server's side.
+  Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
+  void arrived(const Slice& slice, Rank from, wire::Flags flags);
+  void answer(const Slice& slice, const Reply& reply);
+  Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
+  void resume(Rank from);
+
+  Status checkHeader(const wire::Header& header) const;
+  static Status refuse(const wire::Header& header, std::string_view why) {
+    return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
+  }
+  // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
+  // that of others goes on.
+  fabric::Done whenHere(Rank peer, std::function<void()> then) {
+    return [this, peer, then = std::move(then)](const Status& status) {
+      if (status.isOk()) return then();
+      if (status.code() != Code::kPeerLost || !goesOnWithout(peer)) rooms_.gates.fail(status);
+    };
+  }
+  void observe(Stage stage, const Slice& slice, Step step, Rank peer) const {
+    if (rooms_.observer == nullptr) return;
+    rooms_.observer->onStage({stage, step, slice.tensor, slice.id, peer, rooms_.fabric.loop().now()});
+  }
+  Step withoutDropped(Step step) const { return Step{index(step) - dropped_}; }
+  uint32_t positionOf(Rank worker) const { return rooms_.plan.roles().workerPosition(worker); }
+  WorkerNews& newsOf(Rank worker) { return workers_[positionOf(worker)]; }
+  Desk& deskOf(const Slice& slice, Rank worker) { return served_[index(slice.id)][positionOf(worker)]; }
+  OwnSlice& own(const Slice& slice) { return slices_[index(slice.id)]; }
+  DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
+  template <typename Byte>
+  std::span<Byte> partOf(std::span<Byte> tensor, const Slice& slice) const {
+    return tensor.subspan(slice.offset * sizeOf(dtypeOf(slice)), rooms_.plan.bytesOf(slice));
+  }
+
+  const Rooms rooms_;
+  const Rank self_;
+  const std::unique_ptr<Method> method_;
+  const std::unique_ptr<shard::Centre> centre_;
+  Outbox outbox_;
+  std::vector<OwnSlice> slices_;           // by SliceId
+  std::vector<TensorState> tensors_;       // by TensorId
+  std::vector<std::vector<Desk>> served_;  // by SliceId, then worker position; empty: lives elsewhere
+  std::vector<WorkerNews> workers_;        // by worker position
+  std::vector<Handed> held_;               // in the order of backward: what waits for decide()
+  uint64_t dropped_ = 0;                   // steps
+};
+
+// A server takes a part in as it arrives, so an update that has to wait for the training thread's word waits
+// here, before anything has left.
+void Asynchronous::handOver(const Handed& handed) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (rooms_.updatesWaitForWord) {
+    held_.push_back(handed);
+  } else {
+    begin(handed);
+  }
+}
+
+Status Asynchronous::decide(Decision decision) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  auto held = std::exchange(held_, {});
+  if (decision == Decision::kDrop) {
+    for (const Handed& handed : held) rooms_.gates.openEmpty(handed.tensor, handed.step);
+    ++dropped_;
+    return base::ok();
+  }
+  std::ranges::reverse(held);  // what backward made last is what forward needs first
+  for (const Handed& handed : held) begin(handed);
+  return base::ok();
+}
+
+void Asynchronous::begin(const Handed& handed) {
+  const auto slices = rooms_.plan.slicesOf(handed.tensor);
+  tensors_[index(handed.tensor)] = {.step = handed.step, .slicesLeft = slices.size()};
+  for (const Slice& slice : slices) {
+    own(slice).step = withoutDropped(handed.step);
+    own(slice).hasGradient = handed.hasGradient;
+    beginSlice(slice);
+  }
+}
+
+void Asynchronous::beginSlice(const Slice& slice) {
+  OwnSlice& here = own(slice);
+  if (here.isLeaving) {
+    here.state = State::kBlocked;
+    return;
+  }
+  const Travel travel = method_->travel(slice.id, here.step);
+  here.state = travel == Travel::kAsk ? State::kAwaited : State::kIdle;
+  if (travel != Travel::kNothing) push(slice, travel);
+  if (travel != Travel::kAsk) finishSlice(slice, travel, /*lag=*/0);
+}
+
+void Asynchronous::push(const Slice& slice, Travel travel) {
+  OwnSlice& here = own(slice);
+  const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
+  const bool hasNone = method_->part() == Part::kGradient && !here.hasGradient;
+  std::span<const std::byte> part;
+  if (!hasNone) {
+    part = method_->part() == Part::kGradient ? partOf(memory.gradient, slice)
+                                              : std::span<const std::byte>(partOf(memory.result, slice));
+  }
+  auto flags = wire::Flags::kNone;
+  if (travel == Travel::kAsk) flags = flags | kAsks;
+  if (hasNone) flags = flags | kHasNone;
+  if (slice.server == self_) {
+    if (!part.empty()) std::memcpy(centre_->desk(slice.id, self_).data(), part.data(), part.size());
+    return arrived(slice, self_, flags);
+  }
+  fabric::Done done;
+  if (travel == Travel::kPush) {
+    here.leaving.assign(part.begin(), part.end());
+    here.isLeaving = true;
+    part = here.leaving;
+    done = whenHere(slice.server, [this, &slice] { left(slice); });
+  }
+  outbox_.post({.slice = slice,
+                .stage = Stage::kPush,
+                .step = here.step,
+                .to = slice.server,
+                .turn = plan::pushTurn(rooms_.plan, slice, self_),
+                .payload = {part.data(), part.size()},
+                .dtype = dtypeOf(slice),
+                .flags = flags,
+                .done = std::move(done)});
+}
+
+void Asynchronous::left(const Slice& slice) {
+  own(slice).isLeaving = false;
+  if (own(slice).state == State::kBlocked) beginSlice(slice);
+}
+
+Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
+  SLUICE_RETURN_IF_ERROR(checkHeader(header));
+  const Slice& slice = rooms_.plan.slice(header.slice);
+  if (header.stage == Stage::kPush) return landPush(slice, from, lane, header);
+  if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
+  return refuse(header, "no stage that travels");
+}
+
+Status Asynchronous::checkHeader(const wire::Header& header) const {
+  if (index(header.slice) >= rooms_.plan.slices().size()) return refuse(header, "no such slice");
+  const Slice& slice = rooms_.plan.slice(header.slice);
+  if (header.tensor != slice.tensor) return refuse(header, "the slice is of another tensor");
+  if (header.dtype != dtypeOf(slice)) return refuse(header, "the tensor is of another type");
+  return base::ok();
+}
+
+Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::Lane lane,
+                                       const wire::Header& header) {
+  if (!centre_->serves(slice.id)) return refuse(header, "not served here");
+  if (!rooms_.plan.roles().isWorker(from)) return refuse(header, "that rank is not a worker");
+  Desk& desk = deskOf(slice, from);
+  WorkerNews& news = newsOf(from);
+  if (desk.isLanding || news.valuesLanding > 0) {
+    news.putOff.insert(lane);
+    return Landing::later();
+  }
+  if (desk.isOwedAnswer) return refuse(header, "it waits for an answer");
+  if (desk.next != header.step) return refuse(header, fmt::format("step {} comes next", desk.next));
+  const bool hasNone = has(header.flags, kHasNone);
+  if (header.length != (hasNone ? 0 : rooms_.plan.bytesOf(slice)))
+    return refuse(header, "not the slice's length");
+  desk.isLanding = true;
+  const auto place = hasNone ? std::span<std::byte>() : centre_->desk(slice.id, from);
+  return Landing{{place.data(), place.size()}, whenHere(from, [this, &slice, from, flags = header.flags] {
+                   deskOf(slice, from).isLanding = false;
+                   arrived(slice, from, flags);
+                   resume(from);
+                 })};
+}
+
+void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
+  Desk& desk = deskOf(slice, from);
+  const Step step = desk.next;
+  desk.next = Step{index(step) + method_->period()};
+  desk.isOwedAnswer = has(flags, kAsks);
+  observe(Stage::kCollect, slice, step, from);
+  observe(Stage::kUpdate, slice, step, from);
+  const auto replies = method_->take({.slice = slice,
+                                      .from = from,
+                                      .hasGradient = !has(flags, kHasNone),
+                                      .asks = has(flags, kAsks),
+                                      .values = newsOf(from).values.at(step)},
+                                     *centre_);
+  for (const Reply& reply : replies) answer(slice, reply);
+}
+
+void Asynchronous::answer(const Slice& slice, const Reply& reply) {
+  Desk& desk = deskOf(slice, reply.to);
+  SLUICE_CHECK(desk.isOwedAnswer, slice.id, reply.to);
+  desk.isOwedAnswer = false;
+  const auto parameters = centre_->desk(slice.id, reply.to);
+  if (reply.to == self_) {
+    const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+    std::memcpy(place.data(), parameters.data(), parameters.size());
+    return finishSlice(slice, Travel::kAsk, reply.lag);
+  }
+  const uint64_t lag = std::min(reply.lag, kMostLag);
+  outbox_.post({.slice = slice,
+                .stage = Stage::kPublish,
+                .step = Step{index(desk.next) - method_->period()},
+                .to = reply.to,
+                .turn = plan::publishTurn(rooms_.plan, slice, reply.to),
+                .payload = {parameters.data(), parameters.size()},
+                .dtype = dtypeOf(slice),
+                .flags = wire::Flags{static_cast<uint16_t>(lag << kLagShift)},
+                .done = whenHere(reply.to, [] {})});
+}
+
+Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from, const wire::Header& header) {
+  OwnSlice& here = own(slice);
+  if (from != slice.server) return refuse(header, "not from the slice's server");
+  if (here.state != State::kAwaited || here.step != header.step) return refuse(header, "not awaited");
+  if (header.length != rooms_.plan.bytesOf(slice)) return refuse(header, "not the slice's length");
+  const uint64_t lag = static_cast<uint16_t>(header.flags) >> kLagShift;
+  if (lag > index(here.step) + 1) return refuse(header, "older than the beginning");
+  here.state = State::kLanding;
+  const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+  return Landing{{place.data(), place.size()},
+                 whenHere(from, [this, &slice, lag] { finishSlice(slice, Travel::kAsk, lag); })};
+}
+
+void Asynchronous::finishSlice(const Slice& slice, Travel travel, uint64_t lag) {
+  OwnSlice& here = own(slice);
+  const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
+  here.state = State::kIdle;
+  method_->finish(
+      {.slice = slice,
+       .step = here.step,
+       .gradient = here.hasGradient ? partOf(memory.gradient, slice) : std::span<const std::byte>(),
+       .parameters = partOf(memory.result, slice),
+       .values = workers_[positionOf(self_)].values.at(here.step)},
+      travel, lag);
+  observe(Stage::kApplied, slice, here.step, slice.server);
+  TensorState& tensor = tensors_[index(slice.tensor)];
+  if (here.hasGradient || travel == Travel::kAsk) tensor.isChanged = true;
+  if (--tensor.slicesLeft > 0) return;
+  if (tensor.isChanged) {
+    rooms_.gates.open(slice.tensor, tensor.step);
+  } else {
+    rooms_.gates.openEmpty(slice.tensor, tensor.step);
+  }
+}
+
+// Every worker tells every server its own, in a message that goes ahead of the pushes they are for.
+Status Asynchronous::setHyperparameters(const std::vector<double>& values, Step from) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  const plan::Roles& roles = rooms_.plan.roles();
+  if (!roles.isWorker(self_)) return base::ok();
+  SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
+  from = withoutDropped(from);
+  newsOf(self_).values.set(from, values);
+  if (method_->part() != Part::kGradient) return base::ok();  // the worker itself makes the step
+  const auto payload = std::make_shared<const std::vector<double>>(values);
+  const auto bytes = std::as_bytes(std::span(*payload));
+  const fabric::Message message{.step = from, .stage = Stage::kUpdate, .dtype = DType::kF64};
+  for (const Rank server : roles.servers) {
+    if (server == self_) continue;
+    rooms_.fabric.send(server, fabric::Lane::kBulk, message, {bytes.data(), bytes.size()},
+                       whenHere(server, [payload] { /* stays alive until now */ }));
+  }
+  return base::ok();
+}
+
+Result<Landing> Asynchronous::landHyperparameters(Rank from, const wire::Header& header) {
+  if (!rooms_.plan.roles().isWorker(from)) return refuse(header, "that rank is not a worker");
+  const size_t count = rooms_.update.values.size();
+  if (header.dtype != DType::kF64 || header.length != count * sizeof(double))
+    return refuse(header, "not the hyperparameters of this optimizer");
+  auto values = std::make_shared<std::vector<double>>(count);
+  const auto place = std::as_writable_bytes(std::span(*values));
+  ++newsOf(from).valuesLanding;
+  return Landing{{place.data(), place.size()}, whenHere(from, [this, from, values, step = header.step] {
+                   --newsOf(from).valuesLanding;
+                   const Status good = checkValues(*rooms_.update.optimizer, *values);
+                   if (!good.isOk()) return rooms_.gates.fail(good);
+                   newsOf(from).values.set(step, std::move(*values));
+                   resume(from);
+                 })};
+}
+
+void Asynchronous::resume(Rank from) {
+  for (const auto lane : std::exchange(newsOf(from).putOff, {})) rooms_.fabric.resume(from, lane);
+}
+
+std::string Asynchronous::describeWait(TensorId tensor) const {
+  std::map<Rank, size_t> missingFrom;
+  std::string served;
+  const auto slices = rooms_.plan.slicesOf(tensor);
+  for (const Slice& slice : slices) {
+    if (slices_[index(slice.id)].state != State::kIdle) ++missingFrom[slice.server];
+    if (!centre_->serves(slice.id)) continue;
+    const std::string wait = method_->describeWait(slice.id);
+    if (!wait.empty()) served += fmt::format("{}slice {} {}", served.empty() ? "" : ", ", slice.id, wait);
+  }
+  std::string text =
+      fmt::format("{} of {} slices missing", tensors_[index(tensor)].slicesLeft, slices.size());
+  for (const auto& [server, count] : missingFrom)
+    text += fmt::format(", {} from server rank {}", count, server);
+  if (!served.empty()) text += fmt::format("; served here: {}", served);
+  return text;
+}
+
+}  // namespace
+
+Status chooseAsynchronous(const Config& config, plan::PlanSpec& spec) {
+  return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
+}
+
+Status checkUpdate(const Rooms& rooms) {
+  if (rooms.update.optimizer->publishes() != shard::Publishes::kParameters) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} has no mean gradient for another optimizer: let sluice make the step, by SGD, Adam "
+                    "or AdamW (in PyTorch: server_optimizer=True)",
+                    rooms.plan.spec().strategy)};
+  }
+  for (const auto& tensor : rooms.plan.model().tensors) {
+    if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk())
+      return status.withContext(fmt::format("tensor '{}'", tensor.name));
+  }
+  return base::ok();
+}
+
+std::unique_ptr<Strategy> makeAsynchronous(const Rooms& rooms, std::unique_ptr<Method> method) {
+  auto centre = std::make_unique<shard::Centre>(rooms.plan, rooms.fabric.rank(), rooms.update);
+  for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
+    const Slice& slice = rooms.plan.slice(id);
+    const size_t elementBytes = sizeOf(rooms.plan.model()[slice.tensor].dtype);
+    centre->setParameters(id, rooms.parameters[index(slice.tensor)].subspan(slice.offset * elementBytes,
+                                                                            rooms.plan.bytesOf(slice)));
+  }
+  return std::make_unique<Asynchronous>(rooms, std::move(method), std::move(centre));
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,81 @@
+// EASGD (Zhang et al. 2015): every worker trains its own model, and every tau-th step the worker's and the
+// centre's are drawn together by alpha, both ways: with x the parameters that this step's gradient is of,
+//   if tau divides the step:  d = alpha * (x - centre);  x -= d;  centre += d
+//   then the worker's own optimizer makes its step.
+// The server calculates both sides and returns the worker's.
+#include <fmt/format.h>
+
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/asynchronous.h>
+#include <sluice/strategy/local_optimizer.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr const char* kTauSetting = "tau";
+constexpr const char* kAlphaSetting = "alpha";
+constexpr double kMovingRate = 0.9;  // beta = N * alpha, of the original
+
+class Elastic final : public Method {
+ public:
+  Elastic(const Rooms& rooms, uint64_t tau, double alpha)
+      : optimizer_(rooms.plan, rooms.update), tau_(tau), alpha_(alpha) {}
+
+  Part part() const override { return Part::kParameters; }
+  uint64_t period() const override { return tau_; }
+  Travel travel(SliceId /*slice*/, Step step) const override {
+    return index(step) % tau_ == 0 ? Travel::kAsk : Travel::kNothing;
+  }
+
+  void finish(const WorkerSlice& worker, Travel /*travel*/, uint64_t /*lag*/) override {
+    if (!worker.gradient.empty())
+      optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);
+  }
+
+  std::vector<Reply> take(const ServerSlice& part, shard::Centre& centre) override {
+    centre.drawTogether(part.slice.id, part.from, alpha_);
+    return {{part.from, /*lag=*/0}};
+  }
+
+  std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
+  bool goesOnWithoutLost() const override { return false; }
+  std::string describeWait(SliceId /*slice*/) const override { return {}; }
+
+ private:
+  LocalOptimizer optimizer_;
+  const uint64_t tau_;
+  const double alpha_;
+};
+
+Status chooseEasgd(const Config& config, plan::PlanSpec& spec) {
+  const int64_t tau = config.integer(option::kTau);
+  double alpha = config.number(option::kAlpha);
+  if (tau < 1) return {Code::kInvalidArgument, fmt::format("--tau is {}; give 1 or more", tau)};
+  if (alpha < 0 || alpha > 1)
+    return {Code::kInvalidArgument, fmt::format("--alpha is {}; give 0 to 1, 0 for 0.9/N", alpha)};
+  if (alpha == 0) alpha = kMovingRate / static_cast<double>(spec.roles.workers.size());
+  spec.settings[kTauSetting] = std::to_string(tau);
+  spec.settings[kAlphaSetting] = fmt::format("{}", alpha);
+  return chooseAsynchronous(config, spec);
+}
+
+Result<std::unique_ptr<Strategy>> makeEasgd(const Rooms& rooms) {
+  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
+  const auto& settings = rooms.plan.spec().settings;
+  SLUICE_ASSIGN_OR_RETURN(const int64_t tau, base::parseInteger(settings.at(kTauSetting)));
+  SLUICE_ASSIGN_OR_RETURN(const double alpha, base::parseNumber(settings.at(kAlphaSetting)));
+  return makeAsynchronous(rooms, std::make_unique<Elastic>(rooms, static_cast<uint64_t>(tau), alpha));
+}
+
+}  // namespace
+
+const Algorithm kEasgd{.name = "easgd",
+                       .help = "elastic averaging: own models, drawn to a centre every 'tau' steps",
+                       .choose = chooseEasgd,
+                       .make = makeEasgd,
+                       .argument = &option::kTau,
+                       .keepsRanksEqual = false};
+
+}  // namespace sluice::strategy

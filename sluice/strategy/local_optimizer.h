@@ -1,0 +1,30 @@
+// The optimizer's step where workers make it themselves, each for its own model: slice by slice, with a state
+// for each. Belongs to one loop.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <sluice/plan/plan.h>
+#include <sluice/shard/optimizer_spec.h>
+
+namespace sluice::strategy {
+
+class LocalOptimizer final {
+ public:
+  // REQUIRES: plan outlives it; every tensor's type is one to calculate with.
+  LocalOptimizer(const plan::Plan& plan, const shard::OptimizerSpec& update);
+
+  // One step of one slice. REQUIRES: checked `values`.
+  void step(const plan::Slice& slice, std::span<std::byte> parameters, std::span<const std::byte> gradient,
+            std::span<const double> values);
+
+ private:
+  const plan::Plan& plan_;
+  const shard::Optimizer& optimizer_;
+  std::vector<shard::OptimizerState> states_;  // by SliceId
+  std::vector<std::byte> wide_;                // a gradient, in its accumulator's type
+};
+
+}  // namespace sluice::strategy
