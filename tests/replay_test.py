@@ -70,6 +70,23 @@ class Replay(unittest.TestCase):
         model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
         self.assertGreater(row["iteration_s"], row["compute_s"] + 2 * 2 * model * 8 / 200e6 * 0.9)
 
+    def testThoseWhoDoNotKeepStepAreFasterThanAStraggler(self):
+        strategies = ["bsp", "asp", "ssp:3", "easgd:4", "gosgd:1", "adpsgd"]
+        ran = subprocess.run(self.command("--iterations", "30", "--strategies", ",".join(strategies), "--straggler", "1:4x",
+                                          "--json", self.folder / "out.json"), capture_output=True, text=True, timeout=120)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("ranks do not end with equal parameters, so these were not compared", ran.stderr + ran.stdout)
+        rows = {row["strategy"]: row for row in json.loads((self.folder / "out.json").read_text())}
+        self.assertEqual(list(rows), strategies)
+        for row in rows.values():
+            self.assertEqual((row["straggler"], row["iteration_s_is"]), ("1:4x", "elapsed x workers / steps of all"))
+        # Of two workers one makes four steps while the other makes one: 5/2 of what keeping step allows.
+        for strategy in ["asp", "easgd:4", "gosgd:1", "adpsgd"]:
+            with self.subTest(strategy=strategy):
+                self.assertGreater(rows["bsp"]["iteration_s"] / rows[strategy]["iteration_s"], 1.7)
+        # As far ahead as it may be, the fast one waits for the slow one.
+        self.assertAlmostEqual(rows["bsp"]["iteration_s"] / rows["ssp:3"]["iteration_s"], 1, delta=0.35)
+
     def testCtrlCRemovesTheLab(self):
         before = namespaces()
         running = subprocess.Popen(self.command("--iterations", "1000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
 #include <sluice/bench/figures.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,15 @@
 namespace sluice::bench {
 namespace {
 
+// How many steps a worker had done at that moment, the one under way by its share. REQUIRES: ends.front() <=
+// when <= ends.back()
+double stepsUntil(const std::vector<double>& ends, double when) {
+  const auto next = std::ranges::upper_bound(ends, when);
+  if (next == ends.end()) return static_cast<double>(ends.size() - 1);
+  const double before = *std::prev(next);
+  return static_cast<double>(next - ends.begin() - 1) + (when - before) / (*next - before);
+}
+
 double medianOf(std::span<const RunFigures> runs, double RunFigures::* field) {
   std::vector<double> values;
   for (const auto& run : runs) values.push_back(run.*field);
@@ -18,10 +28,43 @@ double medianOf(std::span<const RunFigures> runs, double RunFigures::* field) {
 
 }  // namespace
 
-RunFigures combineRanks(std::span<const RankReport> ranks) {
-  RunFigures run;
+std::string_view name(Measure measure) {
+  switch (measure) {
+    case Measure::kSlowestWorker: return "the slowest worker's median";
+    case Measure::kThroughput: return "elapsed x workers / steps of all";
+  }
+  return "?";
+}
+
+Result<double> throughputIteration(std::span<const RankReport> ranks) {
+  double begin = 0;
+  double end = std::numeric_limits<double>::infinity();
+  size_t workers = 0;
   for (const RankReport& rank : ranks) {
-    if (!rank.iterationSeconds.empty()) {
+    if (rank.ends.empty()) continue;  // only serves
+    ++workers;
+    begin = std::max(begin, rank.ends.front());
+    end = std::min(end, rank.ends.back());
+  }
+  SLUICE_CHECK(workers > 0);
+  if (end <= begin) {
+    return Status(Code::kInvalidArgument,
+                  "one worker had ended before another was warm: give more --iterations");
+  }
+  double steps = 0;
+  for (const RankReport& rank : ranks) {
+    if (!rank.ends.empty()) steps += stepsUntil(rank.ends, end) - stepsUntil(rank.ends, begin);
+  }
+  return (end - begin) * static_cast<double>(workers) / steps;
+}
+
+Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measure) {
+  RunFigures run;
+  if (measure == Measure::kThroughput) {
+    SLUICE_ASSIGN_OR_RETURN(run.iterationSeconds, throughputIteration(ranks));
+  }
+  for (const RankReport& rank : ranks) {
+    if (measure == Measure::kSlowestWorker && !rank.iterationSeconds.empty()) {
       run.iterationSeconds = std::max(run.iterationSeconds, median(rank.iterationSeconds));
     }
     run.cpuSeconds += rank.cpuSeconds / static_cast<double>(ranks.size());
@@ -110,6 +153,9 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"codec", setting.codec},
       {"overlap", setting.overlaps},
       {"slice_elements", setting.sliceElements},
+      {"straggler", setting.straggler},
+      {"jitter", setting.jitter},
+      {"iteration_s_is", name(setting.measure)},
   };
   if (figures.speedupOverKvstore) json["speedup_over_kvstore"] = *figures.speedupOverKvstore;
   if (figures.utilisation) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,16 +14,27 @@
 
 namespace sluice::bench {
 
+// What one iteration's time is taken to be.
+enum class Measure {
+  kSlowestWorker,  // the largest of the workers' medians: where all keep step, and steps are alike
+  kThroughput,     // elapsed time x workers / steps done by all: where they do not
+};
+std::string_view name(Measure measure);
+
 // One job, run once.
 struct RunFigures {
-  double iterationSeconds = 0;               // of the slowest worker: the largest of the workers' medians
+  double iterationSeconds = 0;
   double cpuSeconds = 0;                     // per iteration and rank, the mean
   double wireBytes = 0;                      // per iteration, that left all hosts together
   double payloadBytes = 0;                   // the same, without headers and repetitions
   double inversionMs = 0;                    // of the rank with the largest p99
   std::optional<Utilisation> utilisation{};  // of the first rank that has watched
 };
-RunFigures combineRanks(std::span<const RankReport> ranks);  // REQUIRES: at least one worker
+// REQUIRES: at least one worker. Fails if a throughput is wanted, and at no time were all workers counted.
+Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measure);
+
+// Elapsed time x workers / steps done by all, from when the last worker is warm to when the first has ended.
+Result<double> throughputIteration(std::span<const RankReport> ranks);
 
 double median(std::vector<double> values);      // REQUIRES: not empty
 double spread(std::span<const double> values);  // from the least to the greatest
@@ -48,6 +60,9 @@ struct Setting {
   bool overlaps = true;        // false: kvstore --no-overlap
   uint64_t sliceElements = 0;  // of one message, at most, with this strategy
   int iterations = 0;          // counted per run
+  std::string straggler{};     // as given: unevenness.h
+  std::string jitter{};
+  Measure measure = Measure::kSlowestWorker;  // what iterations are, with this strategy
 };
 
 // One strategy in one setting, over all its runs.

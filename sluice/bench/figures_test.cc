@@ -23,12 +23,30 @@ TEST(Figures, AJobIsAsSlowAsItsSlowestWorker) {
       {.iterationSeconds = {3, 3, 3}, .cpuSeconds = 2, .wireBytes = 20, .payloadBytes = 16, .inversionMs = 1},
       {.cpuSeconds = 3, .wireBytes = 30, .payloadBytes = 24, .inversionMs = 2},  // only serves
   };
-  const RunFigures run = combineRanks(ranks);
+  const RunFigures run = combineRanks(ranks, Measure::kSlowestWorker).value();
   EXPECT_EQ(run.iterationSeconds, 3);
   EXPECT_DOUBLE_EQ(run.cpuSeconds, 2);
   EXPECT_EQ(run.wireBytes, 60);
   EXPECT_EQ(run.payloadBytes, 48);
   EXPECT_EQ(run.inversionMs, 3);
+}
+
+TEST(Figures, ThroughputCountsTheStepsOfAllWhileAllAreAtIt) {
+  // From 2 to 8: three steps of the first, one and a half of the second.
+  const std::vector<RankReport> ranks{
+      {.iterationSeconds = {2, 2, 2, 2}, .ends = {0, 2, 4, 6, 8}},
+      {.iterationSeconds = {4, 4, 4}, .ends = {2, 6, 10, 14}},
+      {.cpuSeconds = 3},  // only serves
+  };
+  EXPECT_DOUBLE_EQ(throughputIteration(ranks).value(), 6 * 2 / 4.5);
+  EXPECT_DOUBLE_EQ(combineRanks(ranks, Measure::kThroughput).value().iterationSeconds, 6 * 2 / 4.5);
+  EXPECT_DOUBLE_EQ(combineRanks(ranks, Measure::kSlowestWorker).value().iterationSeconds, 4);
+}
+
+TEST(Figures, ThroughputNeedsATimeWhenAllAreAtIt) {
+  const std::vector<RankReport> ranks{{.iterationSeconds = {1}, .ends = {0, 1}},
+                                      {.iterationSeconds = {3}, .ends = {2, 5}}};
+  EXPECT_EQ(combineRanks(ranks, Measure::kThroughput).status().code(), Code::kInvalidArgument);
 }
 
 TEST(Figures, AStrategyIsTheMedianOfItsRunsAndSaysHowFarTheyLieApart) {

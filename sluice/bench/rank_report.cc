@@ -12,9 +12,13 @@ constexpr std::string_view kReplayMark = "replay-report ";
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Utilisation, stepSeconds, sentBits, receivedBits)
 
 std::string RankReport::toText() const {
-  nlohmann::json json{
-      {"iterationSeconds", iterationSeconds}, {"cpuSeconds", cpuSeconds},   {"wireBytes", wireBytes},
-      {"payloadBytes", payloadBytes},         {"inversionMs", inversionMs}, {"exactSteps", exactSteps}};
+  nlohmann::json json{{"iterationSeconds", iterationSeconds},
+                      {"ends", ends},
+                      {"cpuSeconds", cpuSeconds},
+                      {"wireBytes", wireBytes},
+                      {"payloadBytes", payloadBytes},
+                      {"inversionMs", inversionMs},
+                      {"exactSteps", exactSteps}};
   if (utilisation) json["utilisation"] = *utilisation;
   return std::string(kReplayMark) + json.dump();
 }
@@ -25,6 +29,7 @@ std::optional<RankReport> parseRankReport(std::string_view line) {
     const auto json = nlohmann::json::parse(line.substr(kReplayMark.size()));
     RankReport report;
     json.at("iterationSeconds").get_to(report.iterationSeconds);
+    json.at("ends").get_to(report.ends);
     json.at("cpuSeconds").get_to(report.cpuSeconds);
     json.at("wireBytes").get_to(report.wireBytes);
     json.at("payloadBytes").get_to(report.payloadBytes);

@@ -4,8 +4,9 @@
 
 namespace sluice::bench {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unevenness, stragglers, stragglerFactor, jitterPeriod, jitterFactor)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTask, profile, computeSeconds, warmUp, iterations, update,
-                                   watchNetwork, compareWithReference)
+                                   watchNetwork, compareWithReference, unevenness)
 
 std::string RankTask::toText() const {
   return nlohmann::json(*this).dump();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <sluice/base/status.h>
+#include <sluice/bench/unevenness.h>
 
 namespace sluice::bench {
 
@@ -17,6 +18,8 @@ struct RankTask {
   std::string update{};               // what servers do with the mean: shard/optimizer_spec.h
   bool watchNetwork = false;          // sample what passes the interface: utilisation.h
   bool compareWithReference = false;  // at the end, parameters with those of one process
+
+  Unevenness unevenness{};  // how much longer computing takes, for whom and when
 
   std::string toText() const;  // one line of JSON
   friend bool operator==(const RankTask&, const RankTask&) = default;

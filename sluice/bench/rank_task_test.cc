@@ -11,7 +11,8 @@ const RankTask kTask{.profile = "a \"b\"/c.json",
                      .iterations = 4,
                      .update = "sgd:lr=0.1",
                      .watchNetwork = true,
-                     .compareWithReference = true};
+                     .compareWithReference = true,
+                     .unevenness = {1, 3, 10, 2.5}};
 
 TEST(RankTask, IsReadAsItWasWritten) {
   const auto read = parseRankTask(kTask.toText());

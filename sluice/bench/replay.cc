@@ -20,7 +20,8 @@ constexpr int kInterrupted = 130;  // as a shell says it: 128 + SIGINT
 // One job from its start to its end.
 class Run final {
  public:
-  Run(const Arena& arena, const ReplayHooks& hooks) : arena_(arena), hooks_(hooks), reports_(arena.hosts()) {}
+  Run(const Arena& arena, const ReplayHooks& hooks, Measure measure)
+      : arena_(arena), hooks_(hooks), measure_(measure), reports_(arena.hosts()) {}
 
   Result<RunFigures> toTheEnd(const RankTask& task, const Config& config, const std::string& strategy,
                               const std::string& traceDirectory, Duration limit) {
@@ -56,7 +57,7 @@ class Run final {
       }
       ranks.push_back(*std::move(reports_[rank]));
     }
-    return combineRanks(ranks);
+    return combineRanks(ranks, measure_);
   }
 
  private:
@@ -76,6 +77,7 @@ class Run final {
 
   const Arena& arena_;
   const ReplayHooks& hooks_;
+  const Measure measure_;
   std::vector<std::optional<RankReport>> reports_;
   std::string firstError_;  // what comes after it is its echo
 };
@@ -87,18 +89,23 @@ std::string traceDirectoryFor(const Config& config, const std::string& strategy,
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
-Result<uint64_t> sliceElementsOf(std::string_view strategy, const Config& config, const plan::Model& model,
+Result<uint64_t> sliceElementsOf(std::string_view strategy, Config config, const plan::Model& model,
                                  const plan::Roles& roles) {
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::findAlgorithm(strategy));
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::readAlgorithm(strategy, config));
   plan::PlanSpec spec;
   spec.model = model;
   spec.roles = roles;
-  spec.strategy = strategy;
+  spec.strategy = algorithm->name;
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   return spec.slicing.sliceElements;
 }
 
 }  // namespace
+
+bool comparesRanks(std::string_view strategy) {
+  Config config;  // whatever its option is
+  return strategy::readAlgorithm(strategy, config).value()->keepsRanksEqual;
+}
 
 Result<uint32_t> worldFor(uint32_t workers, const Config& config) {
   const std::string& servers = config.text(option::kServers);
@@ -116,9 +123,11 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return Status(Code::kInvalidArgument, "a replay needs a ratio above 0, at least one run and a strategy");
   }
   for (const auto& strategy : options.strategies) {
-    SLUICE_RETURN_IF_ERROR(strategy::findAlgorithm(strategy).status());
+    Config config = options.config;
+    SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(strategy, config).status());
   }
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(options.profile));
+  SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness, parseUnevenness(options.straggler, options.jitter));
   SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
                           plan::parseRoles(options.config.text(option::kServers), arena.hosts()));
 
@@ -131,7 +140,8 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                 .iterations = options.iterations,
                 .update = options.update,
                 .watchNetwork = options.watchNetwork,
-                .compareWithReference = options.compareWithReference};
+                .compareWithReference = options.compareWithReference,
+                .unevenness = unevenness};
   const auto layers = plan::layersOf(profile, task.computeSeconds);
   const plan::WireCost wire{
       .start = 0,
@@ -149,7 +159,12 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                   .servers = options.config.text(option::kServers),
                   .codec = options.config.text(option::kCodec),
                   .overlaps = !options.config.isOn(option::kNoOverlap),
-                  .iterations = options.iterations};
+                  .iterations = options.iterations,
+                  .straggler = options.straggler,
+                  .jitter = options.jitter};
+  const auto measureFor = [&](const std::string& strategy) {
+    return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker : Measure::kThroughput;
+  };
   // What merging goes by, known here exactly.
   Config config = options.config;
   const auto known = [&](const base::Option& option, const std::string& value) {
@@ -173,7 +188,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       const auto& strategy = options.strategies[s];
       SLUICE_ASSIGN_OR_RETURN(
           auto figures,
-          Run(arena, hooks)
+          Run(arena, hooks, measureFor(strategy))
               .toTheEnd(task, config, strategy, traceDirectoryFor(options.config, strategy, run), limit));
       runs[s].push_back(std::move(figures));
     }
@@ -182,6 +197,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   for (size_t s = 0; s < options.strategies.size(); ++s) {
     SLUICE_ASSIGN_OR_RETURN(setting.sliceElements,
                             sliceElementsOf(options.strategies[s], config, profile.toModel(), roles));
+    setting.measure = measureFor(options.strategies[s]);
     rows.push_back(summarise(setting, options.strategies[s], runs[s]));
   }
   compareWithKvstore(rows);

@@ -22,6 +22,8 @@ struct ReplayOptions {
   std::string update{};               // on the servers: shard/optimizer_spec.h
   bool watchNetwork = false;          // sample the first host's link
   bool compareWithReference = false;  // parameters at the end with those of one process
+  std::string straggler{};            // unevenness.h
+  std::string jitter{};
   Config config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
 };
 
@@ -32,6 +34,9 @@ struct ReplayHooks {
   std::function<void(std::string_view what)> onRun{};       // before each run: its strategy
   std::function<bool()> isInterrupted{};
 };
+
+// True iff ranks end with the same parameters, which are then compared. REQUIRES: there is such a strategy.
+bool comparesRanks(std::string_view strategy);
 
 // How many ranks it takes: the workers, and dedicated servers besides.
 Result<uint32_t> worldFor(uint32_t workers, const Config& config);

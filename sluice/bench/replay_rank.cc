@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <cerrno>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -18,6 +19,7 @@
 #include <sluice/plan/bounds.h>
 #include <sluice/session/session.h>
 #include <sluice/shard/optimizer_spec.h>
+#include <sluice/strategy/algorithms.h>
 
 namespace sluice::bench {
 namespace {
@@ -72,23 +74,30 @@ class Meters final {
 // The worker's loop: wait, compute forward, compute backward, hand over.
 class Worker final {
  public:
-  Worker(session::Session& session, std::vector<plan::Layer> layers)
-      : session_(session), layers_(std::move(layers)), timeline_(base::RealClock().now()) {}
+  // `factor` says how many times longer the step of this number takes.
+  Worker(session::Session& session, std::vector<plan::Layer> layers, std::function<double(uint64_t)> factor)
+      : session_(session),
+        layers_(std::move(layers)),
+        factor_(std::move(factor)),
+        timeline_(base::RealClock().now()) {}
+
+  TimePoint now() const { return timeline_.end(); }
 
   // One forward and one backward pass. Returns how long it took: from the end of the last one to the end of
   // this one, which is from where one forward pass may begin to where the next may.
   Result<double> iterate() {
     const TimePoint begin = timeline_.end();
+    const double factor = factor_(steps_++);
     for (uint32_t t = 0; t < layers_.size(); ++t) {
       // A gate that is open already has not held anything up, even if this thread has woken up late.
       if (!session_.isReady(TensorId{t})) {
         SLUICE_RETURN_IF_ERROR(session_.wait(TensorId{t}));
         timeline_.holdUntil(base::RealClock().now());
       }
-      compute(layers_[t].forward);
+      compute(factor * layers_[t].forward);
     }
     for (auto t = static_cast<uint32_t>(layers_.size()); t-- > 0;) {
-      compute(layers_[t].backward);
+      compute(factor * layers_[t].backward);
       session_.gradientReady(TensorId{t});
     }
     return base::seconds(timeline_.end() - begin);
@@ -101,24 +110,28 @@ class Worker final {
 
   session::Session& session_;
   const std::vector<plan::Layer> layers_;
+  const std::function<double(uint64_t)> factor_;
   Timeline timeline_;
+  uint64_t steps_ = 0;
 };
 
-Status train(const RankTask& task, session::Session& session, std::vector<plan::Layer> layers, Meters& meters,
+Status train(const RankTask& task, session::Session& session, Worker& worker, Meters& meters,
              const std::string& interface, RankReport& report) {
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // of this thread: wake-ups are not put together
-  Worker worker(session, std::move(layers));
   std::unique_ptr<UtilisationSampler> sampler;
   for (int i = 0; i < task.warmUp + task.iterations; ++i) {
     if (i == task.warmUp) {
       meters.begin();
+      report.ends.push_back(base::seconds(worker.now().time_since_epoch()));
       if (task.watchNetwork) {
         SLUICE_ASSIGN_OR_RETURN(auto counters, InterfaceCounters::open(interface));
         sampler = std::make_unique<UtilisationSampler>(std::move(counters));
       }
     }
     SLUICE_ASSIGN_OR_RETURN(const double seconds, worker.iterate());
-    if (i >= task.warmUp) report.iterationSeconds.push_back(seconds);
+    if (i < task.warmUp) continue;
+    report.iterationSeconds.push_back(seconds);
+    report.ends.push_back(base::seconds(worker.now().time_since_epoch()));
   }
   meters.end(task.iterations, report);
   if (sampler) report.utilisation = sampler->finish();
@@ -148,6 +161,9 @@ Status compareParameters(session::Job& job, const std::string& hash, const std::
 
 Result<RankReport> replayRank(const RankTask& task, const Config& config, const Config::Values& environment) {
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(task.profile));
+  Config ofAlgorithm = config;
+  SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
+                          strategy::readAlgorithm(config.text(option::kAlgorithm), ofAlgorithm));
   SLUICE_ASSIGN_OR_RETURN(const auto job, session::Job::join(config, environment));
   const std::string& interface = config.text(option::kIface);
   SLUICE_ASSIGN_OR_RETURN(auto counters, InterfaceCounters::open(interface.empty() ? "lo" : interface));
@@ -167,8 +183,11 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   RankReport report;
   Meters meters(*session, std::move(counters));
   if (memory) {
-    const Status trained =
-        train(task, *session, plan::layersOf(profile, task.computeSeconds), meters, interface, report);
+    const uint32_t position = roles.workerPosition(job->rank());
+    Worker worker(*session, plan::layersOf(profile, task.computeSeconds), [&](uint64_t step) {
+      return task.unevenness.factor(position, static_cast<uint32_t>(roles.workers.size()), step);
+    });
+    const Status trained = train(task, *session, worker, meters, interface, report);
     if (!trained.isOk()) {
       log("bench").error("{}", trained.message());  // at once: leaving a job in pieces takes seconds
       return trained;
@@ -178,7 +197,10 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   }
   SLUICE_RETURN_IF_ERROR(session->leave());  // a rank that only serves does so in here
   if (!memory) meters.end(task.warmUp + task.iterations, report);
+  // Where workers do not keep step, one that has ended still serves those who have not.
+  if (memory && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
   report.inversionMs = base::seconds(session->statistics().inversion.quantile(0.99)) * 1e3;
+  if (!algorithm->keepsRanksEqual) return report;
   std::string reference;
   const int steps = task.warmUp + task.iterations;
   if (task.compareWithReference && job->rank() == roles.workers.front()) {

@@ -8,8 +8,8 @@
 namespace sluice::bench {
 
 // Joins the job that `environment` speaks of, replays, and returns what was measured. Ends with kDataLoss if
-// the ranks do not all end with the same parameters, bit for bit (if asked to: those of one process). The
-// calling thread is the one that "computes".
+// the algorithm promises that all ranks end with the same parameters, bit for bit (if asked to: those of one
+// process), and they do not. The calling thread is the one that "computes".
 Result<RankReport> replayRank(const RankTask& task, const Config& config, const Config::Values& environment);
 
 }  // namespace sluice::bench

@@ -29,11 +29,16 @@ void addReplay(Program& program, CLI::App& group) {
       {"sluice bench replay --profile resnet50 --lab",
        "sluice bench replay --profile vgg19 --strategies kvstore,p3 --ratio 0.75 --runs 5 "
        "--lab --json vgg19.json",
+       "sluice bench replay --strategies bsp,asp,ssp:3 --iterations 20 --straggler 1:3x --lab",
        "sluice bench replay --strategies sluice --runs 1 --lab --trace traces  # then: sluice "
        "trace merge traces/sluice-1"});
   auto flags = addBenchFlags(program, command, kAllStrategies);
   addWorkers(command, *flags);
   addRatio(command, *flags);
+  command->add_option("--straggler", flags->straggler,
+                      "So many workers compute so much longer, always, as 1:3x");
+  command->add_option("--jitter", flags->jitter,
+                      "Every worker computes longer in this share of its steps, as 0.1:3x");
   program.addOption(command, option::kSliceElements);
   program.addOption(command, option::kTrace);
   program.onRun(command, [flags](const Config& config) {

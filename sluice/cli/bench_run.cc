@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/options.h>
@@ -70,6 +72,24 @@ Table tableOf(const std::vector<bench::Figures>& rows) {
   return table;
 }
 
+// What a reader of the table must know of some of its rows.
+void printNotes(const std::vector<bench::Figures>& rows) {
+  std::set<std::string> throughputs;
+  std::set<std::string> uncompared;
+  for (const auto& row : rows) {
+    if (row.setting.measure == bench::Measure::kThroughput) throughputs.insert(row.strategy);
+    if (!bench::comparesRanks(row.strategy)) uncompared.insert(row.strategy);
+  }
+  if (!throughputs.empty()) {
+    fmt::print("{}: an iteration is {}; the bound is that of workers who keep step and are all as fast\n",
+               fmt::join(throughputs, ", "), bench::name(bench::Measure::kThroughput));
+  }
+  if (!uncompared.empty()) {
+    fmt::print("{}: ranks do not end with equal parameters, so these were not compared\n",
+               fmt::join(uncompared, ", "));
+  }
+}
+
 nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& row : rows) list.push_back(bench::toJson(row));
@@ -99,6 +119,8 @@ class Bench final {
                                  .update = flags_.update,
                                  .watchNetwork = flags_.watchNetwork,
                                  .compareWithReference = flags_.compareWithReference,
+                                 .straggler = flags_.straggler,
+                                 .jitter = flags_.jitter,
                                  .config = config_};
     for (const auto name : base::split(flags_.strategies, ','))
       options.strategies.emplace_back(base::trim(name));
@@ -172,10 +194,27 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       "Also compare the parameters at the end with those of one process that sums in rank order");
   command->add_flag("--utilisation", flags->watchNetwork,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
-  for (const base::Option* option :
-       {&option::kFabric, &option::kEncrypt, &option::kServers, &option::kCredit, &option::kCollective,
-        &option::kCodec, &option::kReductions, &option::kMerge, &option::kReductionStart,
-        &option::kReductionRate, &option::kPipeDepth, &option::kPipeWarmUp, &option::kNoOverlap}) {
+  for (const base::Option* option : {&option::kFabric,
+                                     &option::kEncrypt,
+                                     &option::kServers,
+                                     &option::kCredit,
+                                     &option::kCollective,
+                                     &option::kCodec,
+                                     &option::kReductions,
+                                     &option::kMerge,
+                                     &option::kReductionStart,
+                                     &option::kReductionRate,
+                                     &option::kPipeDepth,
+                                     &option::kPipeWarmUp,
+                                     &option::kNoOverlap,
+                                     &option::kStaleness,
+                                     &option::kTau,
+                                     &option::kAlpha,
+                                     &option::kGossipProbability,
+                                     &option::kTopology,
+                                     &option::kDgc,
+                                     &option::kDgcSparsity,
+                                     &option::kDgcWarmUp}) {
     program.addOption(command, *option);
   }
   return flags;
@@ -194,7 +233,10 @@ Result<int> runBench(const BenchFlags& flags, const Config& config, const std::v
       "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and network "
       "are real\n");
   for (const BenchCase& which : cases) SLUICE_RETURN_IF_ERROR(bench.run(which));
-  if (flags.json != "-") fmt::print("{}", tableOf(bench.rows()).toText());
+  if (flags.json != "-") {
+    fmt::print("{}", tableOf(bench.rows()).toText());
+    printNotes(bench.rows());
+  }
   if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, jsonOf(bench.rows())));
   return 0;
 }

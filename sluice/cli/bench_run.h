@@ -28,6 +28,8 @@ struct BenchFlags {
   bool inLab = false;
   bool watchNetwork = false;
   bool compareWithReference = false;
+  std::string straggler;
+  std::string jitter;
 };
 
 // The flags that all of them have. The values are filled in when the command line is read.

@@ -1,0 +1,30 @@
+// Workers that are not all as fast, for replays: some that are always slower, and steps that take longer now
+// and then. A plain value; the same on every rank and in every run, so that strategies meet the same fate.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <sluice/base/status.h>
+
+namespace sluice::bench {
+
+struct Unevenness {
+  uint32_t stragglers = 0;  // the last so many workers
+  double stragglerFactor = 1;
+  uint32_t jitterPeriod = 0;  // of so many steps of a worker, one at random is slow; 0: none
+  double jitterFactor = 1;
+
+  bool isNone() const { return stragglers == 0 && jitterPeriod == 0; }
+
+  // How many times longer this step of this worker takes.
+  double factor(uint32_t worker, uint32_t workers, uint64_t step) const;
+
+  friend bool operator==(const Unevenness&, const Unevenness&) = default;
+};
+
+// `straggler` as "1:3x": one worker computes three times longer, always. `jitter` as "0.1:3x": every worker
+// does in a tenth of its steps. Empty: none.
+Result<Unevenness> parseUnevenness(std::string_view straggler, std::string_view jitter);
+
+}  // namespace sluice::bench
