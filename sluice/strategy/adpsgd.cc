@@ -69,10 +69,10 @@ class AdPsgd final : public Talk {
     }
     here.isBusy = true;
     return landing(slice, [this, &slice, from, step = header.step](const Status& status) {
-      if (!status.isOk()) return free(slice);  // it will never be there
+      if (!status.isOk()) return free(slice, status);  // it will never be there
       own_[index(slice.id)].meeting.meet(own_[index(slice.id)].theirs);
       send(slice, plan::Stage::kPublish, step, from, own_[index(slice.id)].theirs,
-           [this, &slice](const Status&) { free(slice); });
+           [this, &slice](const Status& sent) { free(slice, sent); });
     });
   }
 
@@ -124,8 +124,9 @@ class AdPsgd final : public Talk {
                   .done = std::move(done)});
   }
 
-  void free(const plan::Slice& slice) {
+  void free(const plan::Slice& slice, const Status& status) {
     own_[index(slice.id)].isBusy = false;
+    if (status.code() == Code::kCancelled) return;  // the fabric is closing, or closed
     for (const auto& [rank, lane] : std::exchange(putOff_, {})) rooms_.fabric.resume(rank, lane);
   }
 

@@ -62,6 +62,7 @@ class GoSgd final : public Talk {
                              // What a lost rank had begun to say is lost with it.
                              const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
                              if (!taken.isOk()) rooms_.gates.fail(taken);
+                             if (status.code() == Code::kCancelled) return;  // the fabric is closing
                              for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
                                rooms_.fabric.resume(rank, waiting);
                            }};
