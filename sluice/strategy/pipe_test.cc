@@ -91,27 +91,21 @@ class LateProcess final {
   uint64_t steps_ = 0;
 };
 
+Config configFor(const PipeCase& c) {
+  Config config;
+  const std::pair<const base::Option*, std::string> options[] = {
+      {&option::kPipeDepth, std::to_string(c.depth)},
+      {&option::kPipeWarmUp, std::to_string(c.warmUp)},
+      {&option::kCodec, c.codec}};
+  for (const auto& [option, value] : options) EXPECT_TRUE(config.set(*option, value).isOk());
+  return config;
+}
+
 class PipeWorld final {
  public:
   PipeWorld(const PipeCase& c, const std::vector<Bytes>& parameters)
-      : update_(shard::parseOptimizerSpec(c.update).value()), hub_(c.world) {
-    const std::pair<const base::Option*, std::string> options[] = {
-        {&option::kPipeDepth, std::to_string(c.depth)},
-        {&option::kPipeWarmUp, std::to_string(c.warmUp)},
-        {&option::kCodec, c.codec}};
-    for (const auto& [option, value] : options) EXPECT_TRUE(config_.set(*option, value).isOk());
-    const Algorithm& algorithm = *findAlgorithm(c.algorithm).value();
-    plan::PlanSpec spec;
-    spec.model = modelFor(c.dtype);
-    spec.roles = plan::parseRoles("all", c.world).value();
-    spec.strategy = algorithm.name;
-    EXPECT_TRUE(algorithm.choose(config_, spec).isOk());
-    plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
-    for (uint32_t r = 0; r < c.world; ++r) {
-      ranks_.push_back(
-          std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config_, hub_, algorithm));
-    }
-  }
+      : world_(c.algorithm, "all", c.world, modelFor(c.dtype).tensors, c.update,
+               /*updatesWaitForWord=*/false, configFor(c), parameters) {}
 
   void handOver(uint32_t rank, const std::vector<Bytes>& gradients) {
     for (auto t = static_cast<uint32_t>(gradients.size()); t-- > 0;)
@@ -123,7 +117,7 @@ class PipeWorld final {
   }
   void handOutDelayed() {
     for (const auto& rank : ranks_) {
-      for (uint32_t t = 0; t < plan_->model().tensors.size(); ++t) {
+      for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
         const Step step = rank->gates().close(TensorId{t});
         rank->loop().post([&rank, t, step] { rank->strategy().handOutDelayed(TensorId{t}, step); });
       }
@@ -166,7 +160,7 @@ class PipeWorld final {
   }
   std::vector<Bytes> results() const {
     std::vector<Bytes> results;
-    for (uint32_t t = 0; t < plan_->model().tensors.size(); ++t) {
+    for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
       const auto result = ranks_[0]->result(TensorId{t});
       results.emplace_back(result.begin(), result.end());
     }
@@ -176,11 +170,9 @@ class PipeWorld final {
   void run() { runShuffled(ranks_, random_); }
 
  private:
-  Config config_;
-  const shard::OptimizerSpec update_;
-  std::unique_ptr<plan::Plan> plan_;
-  fabric::LoopbackHub hub_;
-  std::vector<std::unique_ptr<SteppedRank>> ranks_;
+  SteppedWorld world_;
+  const plan::Plan& plan_ = world_.plan();
+  std::vector<std::unique_ptr<SteppedRank>>& ranks_ = world_.ranks();
   std::mt19937 random_{1};
 };
 

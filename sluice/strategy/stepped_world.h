@@ -84,14 +84,14 @@ class SteppedRank final : public fabric::Receiver {
   std::unique_ptr<fabric::Fabric> fabric_;
 };
 
-// Ranks of one algorithm whose servers run `update`, from parameters that are all zero; slices of three
-// elements.
+// Ranks of one algorithm whose servers run `update`, from parameters that are all zero unless others are
+// given; slices of three elements.
 class SteppedWorld final {
  public:
   // `algorithmText` as a user writes it: "ssp:3".
   SteppedWorld(std::string_view algorithmText, std::string_view servers, uint32_t world,
                std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
-               Config config = {})
+               Config config = {}, std::vector<std::vector<std::byte>> parameters = {})
       : config_(std::move(config)), update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
     SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
     const Algorithm& algorithm = *readAlgorithm(algorithmText, config_).value();
@@ -101,10 +101,11 @@ class SteppedWorld final {
     spec.strategy = algorithm.name;
     SLUICE_CHECK(algorithm.choose(config_, spec).isOk());
     plan_ = std::make_unique<plan::Plan>(plan::Plan::make(std::move(spec)).value());
-    std::vector<std::vector<std::byte>> zeros;
-    for (const auto& tensor : plan_->model().tensors) zeros.emplace_back(tensor.bytes());
+    if (parameters.empty()) {
+      for (const auto& tensor : plan_->model().tensors) parameters.emplace_back(tensor.bytes());
+    }
     for (uint32_t r = 0; r < world; ++r) {
-      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, zeros, config_, hub_,
+      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config_, hub_,
                                                      algorithm, updatesWaitForWord));
     }
   }
