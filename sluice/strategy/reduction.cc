@@ -49,7 +49,7 @@ class Reduction final : public Strategy {
     values_.insert_or_assign(from, values);
     return base::ok();
   }
-  void whenIdle(Done done) override;
+  void whenIdle(const Done& done) override;
   void fail(const Status& why) override;
   void endAfter(uint64_t steps, const Status& why) override;
   Result<std::vector<std::byte>> state() const override;
@@ -214,9 +214,9 @@ bool Reduction::isIdle() const {
   return underWay_ == 0 && std::ranges::none_of(groups_, &ReductionGroup::hasNext);
 }
 
-void Reduction::whenIdle(Done done) {
+void Reduction::whenIdle(const Done& done) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  whenIdle_.push_back(std::move(done));
+  whenIdle_.push_back(done);
   if (isIdle() || !error_.isOk()) tellWhoWaits();
 }
 

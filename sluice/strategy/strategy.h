@@ -100,7 +100,7 @@ class Strategy {
   // `done` runs when nothing of this rank is on its way any more, or with why it never will arrive. Open
   // gates do not say so: a delayed result is not waited for.
   using Done = std::function<void(const Status&)>;
-  virtual void whenIdle(Done done) { done(base::ok()); }
+  virtual void whenIdle(const Done& done) { done(base::ok()); }
 
   // What this rank remembers from step to step, for a checkpoint; empty: nothing. Put back on a rank of the
   // same model, training goes on as if it had not stopped; empty, as if it began. REQUIRES: every gate is
