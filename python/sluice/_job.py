@@ -41,8 +41,8 @@ class Job:
         self.options = options
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
-        # Broadcasts need a session; its one tensor is never trained.
-        self._words = _core.Session(self.core, "words", [("words", 1, "f32")])
+        # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that takes a mean gradient.
+        self._words = _core.Session(self.core, "words", [("words", 1, "f32")], algorithm="sluice")
 
     def option(self, name: str) -> str:
         return self.core.option(name)

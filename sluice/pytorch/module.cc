@@ -108,9 +108,10 @@ using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // na
 class Training final {
  public:
   // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is the address
-  // of an engine that outlives this, or 0.
+  // of an engine that outlives this, or 0. `algorithm` may be empty: the job's.
   Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors,
-           const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective)
+           const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective,
+           const std::string& algorithm)
       : waits_(tensors.size()) {
     session::Job& job = member.job();
     session::Request request;
@@ -118,6 +119,7 @@ class Training final {
     request.observer = &waits_;
     request.interruption = checkSignals;
     request.update = update;
+    request.algorithm = algorithm;
     request.updatesWaitForWord = !parameters.empty();
     // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
     request.collective = reinterpret_cast<collective::Collective*>(collective);
@@ -286,10 +288,10 @@ PYBIND11_MODULE(_core, module) {
 
   py::class_<Training>(module, "Session")
       .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
-                    const std::string&, const std::vector<uintptr_t>&, uintptr_t>(),
+                    const std::string&, const std::vector<uintptr_t>&, uintptr_t, const std::string&>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
            py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
-           py::keep_alive<1, 2>())
+           py::arg("algorithm") = "", py::keep_alive<1, 2>())
       .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
            py::arg("result"), py::arg("bytes"))
       .def("update", &Training::update, py::arg("values"))

@@ -53,15 +53,17 @@ Result<End> parseEnd(const std::string& note) {
 
 Result<plan::Plan> makePlan(const Request& request, const shard::OptimizerSpec& update, const Job& job) {
   Config config = job.config();
-  SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
-                          strategy::readAlgorithm(job.config().text(option::kAlgorithm), config));
+  const std::string& wanted = request.algorithm;
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto* algorithm,
+      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted, config));
   plan::PlanSpec spec;
   spec.model = request.model;
   spec.strategy = algorithm->name;
   spec.settings["update"] = shard::canonicalText(update);
   SLUICE_ASSIGN_OR_RETURN(spec.roles, plan::parseRoles(config.text(option::kServers), job.worldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
+  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
   return plan::Plan::make(std::move(spec));
 }
 

@@ -31,6 +31,7 @@ struct Request {
   std::vector<strategy::TensorMemory> memory{};
   std::string update = "mean-gradient";  // what servers do with the mean: shard/optimizer_spec.h
   std::string name = "model";            // tells several sessions of one job apart
+  std::string algorithm{};               // empty: the job's
   plan::StageObserver* observer = nullptr;
   // True: what servers do with a step waits for the training thread's update() or drop().
   bool updatesWaitForWord = false;
