@@ -251,11 +251,21 @@ TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
     std::vector<std::byte> word(3);
     return session.broadcast(Rank{1}, word);
   };
-  EXPECT_EQ(whatTheOtherHears([](Session& session) { EXPECT_TRUE(session.announceEnd().isOk()); }, hear),
+  const auto stayUntilTheOtherIsGone = [](Session& session) { EXPECT_FALSE(session.leave().isOk()); };
+  EXPECT_EQ(whatTheOtherHears(
+                [&](Session& session) {
+                  EXPECT_TRUE(session.announceEnd().isOk());
+                  stayUntilTheOtherIsGone(session);
+                },
+                hear),
             "rank 1 has ended its training after 1 steps");
-  EXPECT_EQ(
-      whatTheOtherHears([](Session& session) { session.abandon("ended with KeyboardInterrupt"); }, hear),
-      "rank 1 ended with KeyboardInterrupt");
+  EXPECT_EQ(whatTheOtherHears(
+                [&](Session& session) {
+                  session.abandon("ended with KeyboardInterrupt");
+                  stayUntilTheOtherIsGone(session);
+                },
+                hear),
+            "rank 1 ended with KeyboardInterrupt");
 }
 
 void withPipe(uint32_t, Config& config) {
