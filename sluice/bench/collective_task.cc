@@ -7,11 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/check.h>
+#include <sluice/bench/marked_line.h>
 
 namespace sluice::bench {
 namespace {
 
-constexpr std::string_view kCollectiveMark = "collective-figures ";
+constexpr std::string_view kCollectiveMark = "collective-figures";
 
 }  // namespace
 
@@ -38,21 +39,18 @@ std::string toText(const std::vector<CollectiveFigure>& figures) {
     list.push_back(
         {{"method", figure.method}, {"bytes", figure.bytes}, {"p50", figure.p50}, {"p99", figure.p99}});
   }
-  return std::string(kCollectiveMark) + list.dump();
+  return markedLine(kCollectiveMark, list);
 }
 
 std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_view line) {
-  if (!line.starts_with(kCollectiveMark)) return std::nullopt;
-  try {
+  return readMarkedLine(kCollectiveMark, line, [](const nlohmann::json& list) {
     std::vector<CollectiveFigure> figures;
-    for (const auto& json : nlohmann::json::parse(line.substr(kCollectiveMark.size()))) {
+    for (const auto& json : list) {
       figures.push_back({json.at("method").get<std::string>(), json.at("bytes").get<uint64_t>(),
                          json.at("p50").get<double>(), json.at("p99").get<double>()});
     }
     return figures;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  }
+  });
 }
 
 LineFit fitLine(const std::vector<CollectiveFigure>& figures) {

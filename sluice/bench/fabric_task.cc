@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/bench/marked_line.h>
+
 namespace sluice::bench {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::string_view kFabricMark = "fabric-report ";
+constexpr std::string_view kFabricMark = "fabric-report";
 
 constexpr std::array kCases{FabricCase::kPair, FabricCase::kAllToAll, FabricCase::kOvertake,
                             FabricCase::kIdle};
@@ -54,27 +56,21 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
 }
 
 std::string FabricReport::toText() const {
-  return std::string(kFabricMark) + Json{{"received_gbit", receivedGbit},
-                                         {"cpu_s", cpuSeconds},
-                                         {"urgent_ms", urgentMs},
-                                         {"strangers", strangers},
-                                         {"connections", connections}}
-                                        .dump();
+  return markedLine(kFabricMark, {{"received_gbit", receivedGbit},
+                                  {"cpu_s", cpuSeconds},
+                                  {"urgent_ms", urgentMs},
+                                  {"strangers", strangers},
+                                  {"connections", connections}});
 }
 
 std::optional<FabricReport> parseFabricReport(std::string_view line) {
-  if (!line.starts_with(kFabricMark)) return std::nullopt;
-  const Json json = Json::parse(line.substr(kFabricMark.size()), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  try {
+  return readMarkedLine(kFabricMark, line, [](const Json& json) {
     return FabricReport{.receivedGbit = json.at("received_gbit").get<double>(),
                         .cpuSeconds = json.at("cpu_s").get<double>(),
                         .urgentMs = json.at("urgent_ms").get<std::vector<double>>(),
                         .strangers = json.at("strangers").get<uint64_t>(),
                         .connections = json.at("connections").get<uint64_t>()};
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
+  });
 }
 
 }  // namespace sluice::bench

@@ -2,10 +2,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <sluice/bench/marked_line.h>
+
 namespace sluice::bench {
 namespace {
 
-constexpr std::string_view kReplayMark = "replay-report ";
+constexpr std::string_view kReplayMark = "replay-report";
 
 }  // namespace
 
@@ -20,13 +22,11 @@ std::string RankReport::toText() const {
                       {"inversionMs", inversionMs},
                       {"exactSteps", exactSteps}};
   if (utilisation) json["utilisation"] = *utilisation;
-  return std::string(kReplayMark) + json.dump();
+  return markedLine(kReplayMark, json);
 }
 
 std::optional<RankReport> parseRankReport(std::string_view line) {
-  if (!line.starts_with(kReplayMark)) return std::nullopt;
-  try {
-    const auto json = nlohmann::json::parse(line.substr(kReplayMark.size()));
+  return readMarkedLine(kReplayMark, line, [](const nlohmann::json& json) {
     RankReport report;
     json.at("iterationSeconds").get_to(report.iterationSeconds);
     json.at("ends").get_to(report.ends);
@@ -37,9 +37,7 @@ std::optional<RankReport> parseRankReport(std::string_view line) {
     json.at("exactSteps").get_to(report.exactSteps);
     if (json.contains("utilisation")) report.utilisation = json["utilisation"].get<Utilisation>();
     return report;
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // whoever needs it sees that it is missing
-  }
+  });
 }
 
 }  // namespace sluice::bench

@@ -51,8 +51,8 @@ Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const Config&
   return task;
 }
 
-Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, const Config& config) {
-  SLUICE_ASSIGN_OR_RETURN(const auto task, taskOf(flags, config));
+Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, const bench::CollectiveTask& task,
+                                              const Config& config) {
   lab::Layout layout;
   layout.hosts = flags.hosts;
   if (!flags.rate.empty()) {
@@ -132,7 +132,9 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
         "this makes a cluster of its own on this machine: say --lab N, with N at least 2 (needs root)");
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
-  SLUICE_ASSIGN_OR_RETURN(const auto figures, measure(flags, config));
+  SLUICE_RETURN_IF_ERROR(checkWritable(flags.network));
+  SLUICE_ASSIGN_OR_RETURN(const auto task, taskOf(flags, config));
+  SLUICE_ASSIGN_OR_RETURN(const auto figures, measure(flags, task, config));
   Table table({"method", "size", "p50 ms", "p99 ms", "Gbit/s on each link"});
   auto json = nlohmann::ordered_json::array();
   for (const auto& figure : figures) {
@@ -151,13 +153,12 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
   }
   if (flags.json != "-") fmt::print("{}", table.toText());
   std::vector<collective::MethodCost> costs;
-  for (const auto method : base::split(flags.methods, ',')) {
-    const std::string name(base::trim(method));
-    const auto fit = bench::fitLine(ofMethod(figures, name));
-    SLUICE_ASSIGN_OR_RETURN(const auto known, collective::parseMethod(name));
+  for (const auto& method : task.methods) {
+    const auto fit = bench::fitLine(ofMethod(figures, method));
+    SLUICE_ASSIGN_OR_RETURN(const auto known, collective::parseMethod(method));
     costs.push_back({known, std::max(0.0, fit.start), fit.perByte});
     if (flags.json != "-") {
-      fmt::print("{}: {:.0f} us + {:.3f} ns a byte, within {:.0f} %\n", name, fit.start * 1e6,
+      fmt::print("{}: {:.0f} us + {:.3f} ns a byte, within {:.0f} %\n", method, fit.start * 1e6,
                  fit.perByte * 1e9, fit.worst * 100);
     }
   }

@@ -1,5 +1,6 @@
 // What all engines share: the checks of a send, the header made from it, and the errors of the contract, so
-// that they read the same whatever the engine. For fabric/ and its engines only.
+// that they read the same whatever the engine. For fabric/ and its engines; closing in good order is for
+// whoever owns one.
 #pragma once
 
 #include <cstdint>
