@@ -34,6 +34,8 @@ target_compile_options(sluice_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # GCC 12 sees these in its own std::string as soon as it optimises "text" + string (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>
+  # To gcc, a folder compiled as one file is a main file with headers that have unnamed namespaces.
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
   # clang takes what gcc's library uses of its own for a use of ours (in std::stable_sort).
   $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)

@@ -28,6 +28,8 @@ packages=(
   zlib1g-dev
   # tests
   'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
+  # a launcher, for the wheel's test
+  openmpi-bin
   # the lab
   iproute2 nftables kmod iperf3 procps
   # pictures of measurements

@@ -5,7 +5,7 @@
 
 Tests, which take as long as all the rest, only with --tests.
 
-Most of the time on one file goes into the headers it includes. So the files of a folder are looked at together,
+Most of the time on one file goes into the headers it includes. So neighbouring files are looked at together,
 as one file that includes them all. Only "no findings" is believed of such a group: otherwise (two files
 may define the same name) its halves are looked at, down to single files.
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
-MOST = 12  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
+MOST = 24  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
 # Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands are gcc's.
 EXTRA = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow"]
 
@@ -80,15 +80,15 @@ class Checker:
 
 
 def groups(entries):
-    """[(flags, files)]: files of one folder and one compile command, tests apart."""
+    """[(flags, files)]: neighbouring files of one compile command, tests apart."""
     together = {}
     for entry in entries:
-        file = entry["file"]
-        together.setdefault((os.path.dirname(file), file.endswith("_test.cc"), flagsOf(entry)), []).append(file)
-    for (_, _, flags), files in together.items():
-        count = -(-len(files) // MOST)
-        for part in range(count):
-            yield flags, files[part::count]
+        together.setdefault((isTest(entry["file"]), flagsOf(entry)), []).append(entry["file"])
+    for (_, flags), files in together.items():
+        files.sort()
+        size = -(-len(files) // -(-len(files) // MOST))
+        for first in range(0, len(files), size):
+            yield flags, files[first:first + size]
 
 
 def main():

@@ -20,7 +20,7 @@ if ! site=$(python3 -c 'import os, scikit_build_core, torch; print(os.path.dirna
   exit 1
 fi
 # With the flags of the release preset, so that the compiler cache knows most of it.
-flags="-O2 -DNDEBUG -Wno-subobject-linkage"
+flags="-O2 -DNDEBUG"
 python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" \
   -C cmake.define.SLUICE_WERROR=ON -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$flags" .
 python3 -m venv "$room/venv" # on Debian this needs python3-venv
