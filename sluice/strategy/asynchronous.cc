@@ -58,11 +58,7 @@ class Asynchronous final : public Strategy {
     return !rooms_.plan.roles().isServer(lost) && method_->goesOnWithoutLost();
   }
   std::string describeWait(TensorId tensor) const override;
-  Statistics statistics() const override {
-    return {.bytesWaiting = outbox_.bytesWaiting(),
-            .bytesInFlight = outbox_.egress().credit().inFlight(),
-            .inversion = outbox_.egress().inversion()};
-  }
+  Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
   struct Handed {

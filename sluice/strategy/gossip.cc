@@ -56,11 +56,7 @@ class Gossip final : public Strategy {
     return true;
   }
   std::string describeWait(TensorId /*tensor*/) const override { return "the word that its step is wanted"; }
-  Statistics statistics() const override {
-    return {.bytesWaiting = outbox_.bytesWaiting(),
-            .bytesInFlight = outbox_.egress().credit().inFlight(),
-            .inversion = outbox_.egress().inversion()};
-  }
+  Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
   struct Handed {

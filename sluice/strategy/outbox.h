@@ -10,6 +10,7 @@
 #include <sluice/plan/plan.h>
 #include <sluice/plan/stage_observer.h>
 #include <sluice/queue/egress.h>
+#include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
 
@@ -36,8 +37,7 @@ class Outbox final {
 
   void post(const Parcel& parcel);
 
-  const queue::Egress& egress() const { return egress_; }
-  uint64_t bytesWaiting() const { return bytesWaiting_; }
+  Statistics statistics() const { return {bytesWaiting_, egress_.credit().inFlight(), egress_.inversion()}; }
 
  private:
   struct Packed {

@@ -82,11 +82,7 @@ class ParameterServer final : public Strategy {
 
   std::string describeWait(TensorId tensor) const override;
 
-  Statistics statistics() const override {
-    return {.bytesWaiting = outbox_.bytesWaiting(),
-            .bytesInFlight = outbox_.egress().credit().inFlight(),
-            .inversion = outbox_.egress().inversion()};
-  }
+  Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
   enum class SliceState : uint8_t { kIdle, kAwaited, kLanding };

@@ -99,11 +99,7 @@ class SparseAllgather final : public Strategy {
   }
 
   std::string describeWait(TensorId tensor) const override;
-  Statistics statistics() const override {
-    return {.bytesWaiting = outbox_.bytesWaiting(),
-            .bytesInFlight = outbox_.egress().credit().inFlight(),
-            .inversion = outbox_.egress().inversion()};
-  }
+  Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
   using Bytes = std::vector<std::byte>;
