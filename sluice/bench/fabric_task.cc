@@ -39,7 +39,8 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
   FabricTask task;
   try {
     const Json json = Json::parse(text);
-    const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(), name);
+    const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(),
+                                          [](FabricCase known) { return name(known); });
     if (found == kCases.end()) {
       return Status(Code::kInvalidArgument, fmt::format("'{}' names no case that is measured", text));
     }
