@@ -119,7 +119,8 @@ class Job:
 
 def task(profile, **changes):
     return {"profile": str(profile), "computeSeconds": 0.2, "warmUp": 0, "iterations": 1000000, "update": "sgd:lr=0.01,momentum=0.9",
-            "watchNetwork": False, "compareWithReference": True} | changes
+            "watchNetwork": False, "compareWithReference": True,
+            "unevenness": {"stragglers": 0, "stragglerFactor": 1, "jitterPeriod": 0, "jitterFactor": 1}} | changes
 
 
 def writeProfile(path, sizes):
