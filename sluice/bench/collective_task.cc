@@ -12,7 +12,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr std::string_view kCollectiveMark = "collective-figures";
+constexpr std::string_view kCollectiveMark = "collective-figures ";
 
 }  // namespace
 

@@ -12,7 +12,7 @@ namespace sluice::bench {
 namespace {
 
 using Json = nlohmann::json;
-constexpr std::string_view kFabricMark = "fabric-report";
+constexpr std::string_view kFabricMark = "fabric-report ";
 
 constexpr std::array kCases{FabricCase::kPair, FabricCase::kAllToAll, FabricCase::kOvertake,
                             FabricCase::kIdle};

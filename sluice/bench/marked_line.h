@@ -12,7 +12,7 @@
 namespace sluice::bench {
 
 inline std::string markedLine(std::string_view mark, const nlohmann::json& json) {
-  return std::string(mark) + " " + json.dump();
+  return std::string(mark) + json.dump();
 }
 
 // What `read` makes of the JSON. Empty if the line has no such mark, or if anything that `read` asks for is

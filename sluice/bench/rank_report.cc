@@ -7,7 +7,7 @@
 namespace sluice::bench {
 namespace {
 
-constexpr std::string_view kReplayMark = "replay-report";
+constexpr std::string_view kReplayMark = "replay-report ";
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
 
 namespace sluice::collective {
 namespace {
@@ -60,16 +61,14 @@ void Exchange::start() {
 }
 
 Result<fabric::Landing> Exchange::land(Rank from, const wire::Header& header) {
-  const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused, fmt::format("{}: {}", header.toString(), why));
-  };
   const auto found = receives_.find(from);
   const uint32_t number = index(header.slice);
-  if (found == receives_.end() || number >= found->second.size()) return refuse("nothing more is expected");
+  if (found == receives_.end() || number >= found->second.size())
+    return fabric::refusedStatus(header, "nothing more is expected");
   Piece& piece = found->second[number];
   if (header.length != piece.bytes.size())
-    return refuse(fmt::format("{} bytes are expected here", piece.bytes.size()));
-  if (piece.state != Piece::State::kMissing) return refuse("it came before");
+    return fabric::refusedStatus(header, fmt::format("{} bytes are expected here", piece.bytes.size()));
+  if (piece.state != Piece::State::kMissing) return fabric::refusedStatus(header, "it came before");
   piece.state = Piece::State::kLanding;
   return fabric::Landing{{piece.bytes.data(), piece.bytes.size()},
                          [self = shared_from_this(), &piece](const Status& status) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 
 namespace sluice::collective {
@@ -104,8 +105,7 @@ Result<fabric::Landing> FabricCollective::onMessage(Rank from, fabric::Lane lane
   const Ticket ticket{header.step, header.tensor};
   if (const auto found = underway_.find(ticket); found != underway_.end())
     return found->second->land(from, header);
-  if (recent_.contains(ticket))
-    return Status(Code::kRefused, fmt::format("{}: it has ended", header.toString()));
+  if (recent_.contains(ticket)) return fabric::refusedStatus(header, "it has ended");
   heldBack_.emplace(from, lane);
   return fabric::Landing::later();
 }

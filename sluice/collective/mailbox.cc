@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
 
 namespace sluice::collective {
 namespace {
@@ -71,8 +72,7 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
     // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): claim() may take it off the list
     const auto wanted = *found;
     const auto place = claim(wanted, from, header.length);
-    if (!place)
-      return Status(Code::kRefused, fmt::format("{}: not the length that is expected", header.toString()));
+    if (!place) return fabric::refusedStatus(header, "not the length that is expected");
     return fabric::Landing{{place->data(), place->size()}, [wanted](const Status& status) {
                              if (status.isOk()) landed(*wanted);  // who was lost is told to all
                            }};

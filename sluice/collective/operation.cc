@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <sluice/base/check.h>
+#include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 
 namespace sluice::collective {
@@ -98,21 +99,19 @@ void Operation::send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal,
 }
 
 Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
-  const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused, fmt::format("{}: {}", header.toString(), why));
-  };
   const uint32_t number = index(header.slice) / ordinals_;
   const auto found = placeOf_.find({from, index(header.slice) % ordinals_});
   if (number >= strips_.size() || found == placeOf_.end())
-    return refuse("no such message in this collective");
+    return fabric::refusedStatus(header, "no such message in this collective");
   const auto [round, i] = found->second;
   const Range range = layout_.of(number, schedule_[round].receives[i].parts);
   const bool isEncoded = reduction_.codec != nullptr;
   if (header.dtype != call_.dtype || wire::has(header.flags, wire::Flags::kEncoded) != isEncoded)
-    return refuse("of another type or codec than here");
-  if (header.length != wireBytes(range)) return refuse("not the length that is expected here");
+    return fabric::refusedStatus(header, "of another type or codec than here");
+  if (header.length != wireBytes(range))
+    return fabric::refusedStatus(header, "not the length that is expected here");
   Receipt& receipt = strips_[number].receipts[round][i];
-  if (receipt.state != Receipt::State::kMissing) return refuse("it came before");
+  if (receipt.state != Receipt::State::kMissing) return fabric::refusedStatus(header, "it came before");
   receipt.state = Receipt::State::kLanding;
   // A result can lie in its place at once, whatever round this rank is in: it can only exist because our own
   // part of it has arrived where it was summed.

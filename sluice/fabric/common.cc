@@ -71,6 +71,10 @@ Status closedStatus() {
   return {Code::kCancelled, "this rank's fabric is closed"};
 }
 
+Status refusedStatus(const wire::Header& header, std::string_view why) {
+  return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
+}
+
 void checkLanding(const Landing& landing, const wire::Header& header) {
   SLUICE_CHECK(landing.buffer.bytes >= header.length, landing.buffer.bytes, header.length);
   SLUICE_CHECK(landing.buffer.data != nullptr || header.length == 0, header.length);

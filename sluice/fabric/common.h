@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include <sluice/fabric/fabric.h>
 
@@ -19,6 +20,8 @@ wire::Header makeGoodbye(Epoch epoch, Rank from, Rank to, Lane lane, uint64_t se
 Status lostStatus(Rank peer, const Status& why);  // kPeerLost: "rank 3 is lost: connection reset by peer"
 Status leftStatus(Rank peer);                     // kUnavailable
 Status closedStatus();                            // kCancelled
+// Of a message that has no business here.
+Status refusedStatus(const wire::Header& header, std::string_view why);
 
 // REQUIRES: the landing has room for the payload. A receiver that gives less would have bytes land elsewhere.
 void checkLanding(const Landing& landing, const wire::Header& header);

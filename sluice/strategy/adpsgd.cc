@@ -8,11 +8,13 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/fabric/common.h>
 #include <sluice/gossip/meeting.h>
 #include <sluice/gossip/topology.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/gossip.h>
 #include <sluice/strategy/local_optimizer.h>
+#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
@@ -32,10 +34,8 @@ class AdPsgd final : public Talk {
     own_.reserve(rooms.plan.slices().size());
     for (const plan::Slice& slice : rooms.plan.slices()) {
       const DType dtype = rooms.plan.model()[slice.tensor].dtype;
-      const size_t bytes = rooms.plan.bytesOf(slice);
-      own_.push_back({.meeting = {dtype, rooms.parameters[index(slice.tensor)].subspan(
-                                             slice.offset * sizeOf(dtype), bytes)},
-                      .theirs = std::vector<std::byte>(bytes)});
+      const auto first = partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice);
+      own_.push_back({.meeting = {dtype, first}, .theirs = std::vector<std::byte>(first.size())});
     }
   }
 
@@ -58,11 +58,11 @@ class AdPsgd final : public Talk {
                                     const wire::Header& header) override {
     Own& here = own_[index(slice.id)];
     if (header.length != here.theirs.size() || header.dtype != rooms_.plan.model()[slice.tensor].dtype)
-      return refuseMessage(header, "not the slice's parameters");
-    if (!isNeighbour(from)) return refuseMessage(header, "not a neighbour");
+      return fabric::refusedStatus(header, "not the slice's parameters");
+    if (!isNeighbour(from)) return fabric::refusedStatus(header, "not a neighbour");
     if (header.stage == plan::Stage::kPublish) return landAnswer(slice, from, header);
     if (header.stage != plan::Stage::kPush || gossip::isActive(self_))
-      return refuseMessage(header, "only active workers begin, and with passive ones");
+      return fabric::refusedStatus(header, "only active workers begin, and with passive ones");
     if (here.isBusy) {
       putOff_.emplace(from, lane);
       return fabric::Landing::later();
@@ -98,7 +98,7 @@ class AdPsgd final : public Talk {
   Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from, const wire::Header& header) {
     Own& here = own_[index(slice.id)];
     if (!here.meeting.isUnderWay() || here.partner != from || here.isBusy)
-      return refuseMessage(header, "not awaited");
+      return fabric::refusedStatus(header, "not awaited");
     here.isBusy = true;
     return landing(slice, [&here](const Status& status) {
       here.isBusy = false;

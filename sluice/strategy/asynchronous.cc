@@ -3,17 +3,18 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <set>
 
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/base/options.h>
+#include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/plan/order.h>
+#include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/parameter_server.h>
+#include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
@@ -35,9 +36,8 @@ class Asynchronous final : public Strategy {
         self_(rooms.fabric.rank()),
         method_(std::move(method)),
         centre_(std::move(centre)),
-        outbox_(
-            rooms.fabric, {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)},
-            [this](const Status& why) { rooms_.gates.fail(why); }, rooms.observer),
+        outbox_(rooms, byUrgency(rooms.config)),
+        handOver_(rooms, [this](const Handed& handed) { begin(handed); }),
         slices_(rooms.plan.slices().size()),
         tensors_(rooms.plan.model().tensors.size()),
         served_(rooms.plan.slices().size()),
@@ -45,8 +45,8 @@ class Asynchronous final : public Strategy {
     for (const SliceId id : rooms.plan.slicesOn(self_)) served_[index(id)].resize(workers_.size());
   }
 
-  void gradientReady(TensorId tensor, Step step) override { handOver({tensor, step, true}); }
-  void gradientAbsent(TensorId tensor, Step step) override { handOver({tensor, step, false}); }
+  void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
+  void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
   Result<Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
   Status decide(Decision decision) override;
@@ -61,12 +61,6 @@ class Asynchronous final : public Strategy {
   Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
-  struct Handed {
-    TensorId tensor{};
-    Step step{};
-    bool hasGradient = false;
-  };
-
   // The worker's side of a slice.
   enum class State : uint8_t {
     kIdle,
@@ -101,7 +95,6 @@ class Asynchronous final : public Strategy {
   };
 
   // The worker's side.
-  void handOver(const Handed& handed);
   void begin(const Handed& handed);
   void beginSlice(const Slice& slice);
   void push(const Slice& slice, Travel travel);
@@ -116,10 +109,6 @@ class Asynchronous final : public Strategy {
   Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
   void resume(Rank from);
 
-  Status checkHeader(const wire::Header& header) const;
-  static Status refuse(const wire::Header& header, std::string_view why) {
-    return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
-  }
   // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
   // that of others goes on.
   fabric::Done whenHere(Rank peer, std::function<void()> then) {
@@ -138,38 +127,24 @@ class Asynchronous final : public Strategy {
   Desk& deskOf(const Slice& slice, Rank worker) { return served_[index(slice.id)][positionOf(worker)]; }
   OwnSlice& own(const Slice& slice) { return slices_[index(slice.id)]; }
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
-  template <typename Byte>
-  std::span<Byte> partOf(std::span<Byte> tensor, const Slice& slice) const {
-    return tensor.subspan(slice.offset * sizeOf(dtypeOf(slice)), rooms_.plan.bytesOf(slice));
-  }
 
   const Rooms rooms_;
   const Rank self_;
   const std::unique_ptr<Method> method_;
   const std::unique_ptr<shard::Centre> centre_;
   Outbox outbox_;
+  // A server takes a part in as it arrives, so an update that has to wait for the training thread's word
+  // waits here, before anything has left.
+  HandOver handOver_;
   std::vector<OwnSlice> slices_;           // by SliceId
   std::vector<TensorState> tensors_;       // by TensorId
   std::vector<std::vector<Desk>> served_;  // by SliceId, then worker position; empty: lives elsewhere
   std::vector<WorkerNews> workers_;        // by worker position
-  std::vector<Handed> held_;               // in the order of backward: what waits for decide()
   uint64_t dropped_ = 0;                   // steps
 };
 
-// A server takes a part in as it arrives, so an update that has to wait for the training thread's word waits
-// here, before anything has left.
-void Asynchronous::handOver(const Handed& handed) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  if (rooms_.updatesWaitForWord) {
-    held_.push_back(handed);
-  } else {
-    begin(handed);
-  }
-}
-
 Status Asynchronous::decide(Decision decision) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  auto held = std::exchange(held_, {});
+  auto held = handOver_.take();
   if (decision == Decision::kDrop) {
     for (const Handed& handed : held) rooms_.gates.openEmpty(handed.tensor, handed.step);
     ++dropped_;
@@ -208,8 +183,9 @@ void Asynchronous::push(const Slice& slice, Travel travel) {
   const bool hasNone = method_->part() == Part::kGradient && !here.hasGradient;
   std::span<const std::byte> part;
   if (!hasNone) {
-    part = method_->part() == Part::kGradient ? partOf(memory.gradient, slice)
-                                              : std::span<const std::byte>(partOf(memory.result, slice));
+    part = method_->part() == Part::kGradient
+               ? partOf(rooms_.plan, memory.gradient, slice)
+               : std::span<const std::byte>(partOf(rooms_.plan, memory.result, slice));
   }
   auto flags = wire::Flags::kNone;
   if (travel == Travel::kAsk) flags = flags | kAsks;
@@ -244,36 +220,29 @@ void Asynchronous::left(const Slice& slice) {
 Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
-  SLUICE_RETURN_IF_ERROR(checkHeader(header));
+  SLUICE_RETURN_IF_ERROR(checkSliceAndType(rooms_.plan, header));
   const Slice& slice = rooms_.plan.slice(header.slice);
   if (header.stage == Stage::kPush) return landPush(slice, from, lane, header);
   if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
-  return refuse(header, "no stage that travels");
-}
-
-Status Asynchronous::checkHeader(const wire::Header& header) const {
-  if (index(header.slice) >= rooms_.plan.slices().size()) return refuse(header, "no such slice");
-  const Slice& slice = rooms_.plan.slice(header.slice);
-  if (header.tensor != slice.tensor) return refuse(header, "the slice is of another tensor");
-  if (header.dtype != dtypeOf(slice)) return refuse(header, "the tensor is of another type");
-  return base::ok();
+  return fabric::refusedStatus(header, "no stage that travels");
 }
 
 Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                        const wire::Header& header) {
-  if (!centre_->serves(slice.id)) return refuse(header, "not served here");
-  if (!rooms_.plan.roles().isWorker(from)) return refuse(header, "that rank is not a worker");
+  if (!centre_->serves(slice.id)) return fabric::refusedStatus(header, "not served here");
+  if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
   WorkerNews& news = newsOf(from);
   if (desk.isLanding || news.valuesLanding > 0) {
     news.putOff.insert(lane);
     return Landing::later();
   }
-  if (desk.isOwedAnswer) return refuse(header, "it waits for an answer");
-  if (desk.next != header.step) return refuse(header, fmt::format("step {} comes next", desk.next));
+  if (desk.isOwedAnswer) return fabric::refusedStatus(header, "it waits for an answer");
+  if (desk.next != header.step)
+    return fabric::refusedStatus(header, fmt::format("step {} comes next", desk.next));
   const bool hasNone = has(header.flags, kHasNone);
   if (header.length != (hasNone ? 0 : rooms_.plan.bytesOf(slice)))
-    return refuse(header, "not the slice's length");
+    return fabric::refusedStatus(header, "not the slice's length");
   desk.isLanding = true;
   const auto place = hasNone ? std::span<std::byte>() : centre_->desk(slice.id, from);
   return Landing{{place.data(), place.size()}, whenHere(from, [this, &slice, from, flags = header.flags] {
@@ -305,7 +274,7 @@ void Asynchronous::answer(const Slice& slice, const Reply& reply) {
   desk.isOwedAnswer = false;
   const auto parameters = centre_->desk(slice.id, reply.to);
   if (reply.to == self_) {
-    const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+    const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
     std::memcpy(place.data(), parameters.data(), parameters.size());
     return finishSlice(slice, Travel::kAsk, reply.lag);
   }
@@ -323,13 +292,15 @@ void Asynchronous::answer(const Slice& slice, const Reply& reply) {
 
 Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from, const wire::Header& header) {
   OwnSlice& here = own(slice);
-  if (from != slice.server) return refuse(header, "not from the slice's server");
-  if (here.state != State::kAwaited || here.step != header.step) return refuse(header, "not awaited");
-  if (header.length != rooms_.plan.bytesOf(slice)) return refuse(header, "not the slice's length");
+  if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
+  if (here.state != State::kAwaited || here.step != header.step)
+    return fabric::refusedStatus(header, "not awaited");
+  if (header.length != rooms_.plan.bytesOf(slice))
+    return fabric::refusedStatus(header, "not the slice's length");
   const uint64_t lag = static_cast<uint16_t>(header.flags) >> kLagShift;
-  if (lag > index(here.step) + 1) return refuse(header, "older than the beginning");
+  if (lag > index(here.step) + 1) return fabric::refusedStatus(header, "older than the beginning");
   here.state = State::kLanding;
-  const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+  const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
   return Landing{{place.data(), place.size()},
                  whenHere(from, [this, &slice, lag] { finishSlice(slice, Travel::kAsk, lag); })};
 }
@@ -338,13 +309,13 @@ void Asynchronous::finishSlice(const Slice& slice, Travel travel, uint64_t lag) 
   OwnSlice& here = own(slice);
   const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
   here.state = State::kIdle;
-  method_->finish(
-      {.slice = slice,
-       .step = here.step,
-       .gradient = here.hasGradient ? partOf(memory.gradient, slice) : std::span<const std::byte>(),
-       .parameters = partOf(memory.result, slice),
-       .values = workers_[positionOf(self_)].values.at(here.step)},
-      travel, lag);
+  method_->finish({.slice = slice,
+                   .step = here.step,
+                   .gradient = here.hasGradient ? partOf(rooms_.plan, memory.gradient, slice)
+                                                : std::span<const std::byte>(),
+                   .parameters = partOf(rooms_.plan, memory.result, slice),
+                   .values = workers_[positionOf(self_)].values.at(here.step)},
+                  travel, lag);
   observe(Stage::kApplied, slice, here.step, slice.server);
   TensorState& tensor = tensors_[index(slice.tensor)];
   if (here.hasGradient || travel == Travel::kAsk) tensor.isChanged = true;
@@ -377,10 +348,10 @@ Status Asynchronous::setHyperparameters(const std::vector<double>& values, Step 
 }
 
 Result<Landing> Asynchronous::landHyperparameters(Rank from, const wire::Header& header) {
-  if (!rooms_.plan.roles().isWorker(from)) return refuse(header, "that rank is not a worker");
+  if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
   const size_t count = rooms_.update.values.size();
   if (header.dtype != DType::kF64 || header.length != count * sizeof(double))
-    return refuse(header, "not the hyperparameters of this optimizer");
+    return fabric::refusedStatus(header, "not the hyperparameters of this optimizer");
   auto values = std::make_shared<std::vector<double>>(count);
   const auto place = std::as_writable_bytes(std::span(*values));
   ++newsOf(from).valuesLanding;
@@ -398,19 +369,14 @@ void Asynchronous::resume(Rank from) {
 }
 
 std::string Asynchronous::describeWait(TensorId tensor) const {
-  std::map<Rank, size_t> missingFrom;
   std::string served;
-  const auto slices = rooms_.plan.slicesOf(tensor);
-  for (const Slice& slice : slices) {
-    if (slices_[index(slice.id)].state != State::kIdle) ++missingFrom[slice.server];
+  for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
     if (!centre_->serves(slice.id)) continue;
     const std::string wait = method_->describeWait(slice.id);
     if (!wait.empty()) served += fmt::format("{}slice {} {}", served.empty() ? "" : ", ", slice.id, wait);
   }
-  std::string text =
-      fmt::format("{} of {} slices missing", tensors_[index(tensor)].slicesLeft, slices.size());
-  for (const auto& [server, count] : missingFrom)
-    text += fmt::format(", {} from server rank {}", count, server);
+  std::string text = describeMissing(rooms_.plan, tensor, tensors_[index(tensor)].slicesLeft,
+                                     [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
   if (!served.empty()) text += fmt::format("; served here: {}", served);
   return text;
 }
@@ -440,9 +406,7 @@ std::unique_ptr<Strategy> makeAsynchronous(const Rooms& rooms, std::unique_ptr<M
   auto centre = std::make_unique<shard::Centre>(rooms.plan, rooms.fabric.rank(), rooms.update);
   for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
     const Slice& slice = rooms.plan.slice(id);
-    const size_t elementBytes = sizeOf(rooms.plan.model()[slice.tensor].dtype);
-    centre->setParameters(id, rooms.parameters[index(slice.tensor)].subspan(slice.offset * elementBytes,
-                                                                            rooms.plan.bytesOf(slice)));
+    centre->setParameters(id, partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice));
   }
   return std::make_unique<Asynchronous>(rooms, std::move(method), std::move(centre));
 }

@@ -7,6 +7,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
+#include <sluice/fabric/common.h>
 #include <sluice/gossip/share.h>
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/gossip.h>
@@ -51,7 +52,7 @@ class GoSgd final : public Talk {
                                     const wire::Header& header) override {
     Own& here = own_[index(slice.id)];
     if (header.stage != plan::Stage::kPush || header.length != here.landing.size())
-      return refuseMessage(header, "not a share");
+      return fabric::refusedStatus(header, "not a share");
     if (here.isLanding) {
       putOff_.emplace(from, lane);
       return fabric::Landing::later();

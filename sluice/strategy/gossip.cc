@@ -5,8 +5,9 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/base/options.h>
+#include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/parameter_server.h>
+#include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
@@ -16,21 +17,18 @@ class Gossip final : public Strategy {
  public:
   Gossip(const Rooms& rooms, const MakeTalk& makeTalk)
       : rooms_(rooms),
-        outbox_(
-            rooms.fabric, {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)},
-            [this](const Status& why) { rooms_.gates.fail(why); }, rooms.observer),
+        outbox_(rooms, byUrgency(rooms.config)),
+        handOver_(rooms, [this](const Handed& handed) { finish(handed); }),
         talk_(makeTalk(outbox_)),
         values_(rooms.update.values) {}
 
-  void gradientReady(TensorId tensor, Step step) override { handOver({tensor, step, true}); }
-  void gradientAbsent(TensorId tensor, Step step) override { handOver({tensor, step, false}); }
+  void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
+  void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    if (index(header.slice) >= rooms_.plan.slices().size()) return refuseMessage(header, "no such slice");
-    const plan::Slice& slice = rooms_.plan.slice(header.slice);
-    if (header.tensor != slice.tensor) return refuseMessage(header, "the slice is of another tensor");
-    return talk_->onMessage(slice, from, lane, header);
+    SLUICE_RETURN_IF_ERROR(checkSlice(rooms_.plan, header));
+    return talk_->onMessage(rooms_.plan.slice(header.slice), from, lane, header);
   }
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
@@ -40,7 +38,7 @@ class Gossip final : public Strategy {
   }
 
   Status decide(Decision decision) override {
-    for (const Handed& handed : std::exchange(held_, {})) {
+    for (const Handed& handed : handOver_.take()) {
       if (decision == Decision::kUpdate) {
         finish(handed);
       } else {
@@ -59,33 +57,15 @@ class Gossip final : public Strategy {
   Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
-  struct Handed {
-    TensorId tensor{};
-    Step step{};
-    bool hasGradient = false;
-  };
-
-  void handOver(const Handed& handed) {
-    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    if (rooms_.updatesWaitForWord) {
-      held_.push_back(handed);
-    } else {
-      finish(handed);
-    }
-  }
-
   void finish(const Handed& handed) {
     const TensorMemory& memory = rooms_.memory[index(handed.tensor)];
-    const size_t elementBytes = sizeOf(rooms_.plan.model()[handed.tensor].dtype);
     for (const plan::Slice& slice : rooms_.plan.slicesOf(handed.tensor)) {
-      const size_t offset = slice.offset * elementBytes;
-      const size_t bytes = rooms_.plan.bytesOf(slice);
       std::span<const std::byte> gradient;
-      if (handed.hasGradient) gradient = memory.gradient.subspan(offset, bytes);
+      if (handed.hasGradient) gradient = partOf(rooms_.plan, memory.gradient, slice);
       talk_->finish({.slice = slice,
                      .step = handed.step,
                      .gradient = gradient,
-                     .parameters = memory.result.subspan(offset, bytes),
+                     .parameters = partOf(rooms_.plan, memory.result, slice),
                      .values = values_.at(handed.step)});
       if (rooms_.observer != nullptr) {
         rooms_.observer->onStage({plan::Stage::kApplied, handed.step, slice.tensor, slice.id,
@@ -97,9 +77,9 @@ class Gossip final : public Strategy {
 
   const Rooms rooms_;
   Outbox outbox_;
+  HandOver handOver_;
   const std::unique_ptr<Talk> talk_;
   ValuesByStep values_;
-  std::vector<Handed> held_;  // what waits for decide()
 };
 
 }  // namespace

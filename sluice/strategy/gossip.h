@@ -7,8 +7,6 @@
 
 #include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
 
 #include <sluice/strategy/asynchronous.h>
 #include <sluice/strategy/outbox.h>
@@ -41,9 +39,5 @@ std::unique_ptr<Strategy> makeGossip(const Rooms& rooms, const MakeTalk& makeTal
 
 // Something like chance, the same whenever it is asked for again.
 uint64_t drawAt(uint64_t seed, Rank rank, Step step);
-
-inline Status refuseMessage(const wire::Header& header, std::string_view why) {
-  return {Code::kRefused, header.toString() + ": " + std::string(why)};
-}
 
 }  // namespace sluice::strategy

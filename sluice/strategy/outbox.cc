@@ -3,15 +3,19 @@
 #include <utility>
 
 #include <sluice/base/check.h>
+#include <sluice/base/options.h>
 
 namespace sluice::strategy {
 
-Outbox::Outbox(fabric::Fabric& fabric, const queue::EgressOptions& options, OnError onError,
-               plan::StageObserver* observer)
-    : fabric_(fabric),
-      onError_(std::move(onError)),
-      observer_(observer),
-      egress_(fabric.loop().clock(), options) {}
+queue::EgressOptions byUrgency(const Config& config) {
+  return {.order = queue::Order::kPriority, .window = config.bytes(option::kCredit)};
+}
+
+Outbox::Outbox(const Rooms& rooms, const queue::EgressOptions& options)
+    : fabric_(rooms.fabric),
+      gates_(rooms.gates),
+      observer_(rooms.observer),
+      egress_(rooms.fabric.loop().clock(), options) {}
 
 void Outbox::post(const Parcel& parcel) {
   SLUICE_DCHECK(fabric_.loop().inLoop());
@@ -47,7 +51,7 @@ void Outbox::handOver() {
                    if (done) {
                      done(status);
                    } else if (!status.isOk()) {
-                     onError_(status);
+                     gates_.fail(status);
                    }
                    // After an error nothing more is sent: the step is lost, or the fabric is closing. Only
                    // who has seen to it himself can do without one message.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <unordered_map>
 
 #include <sluice/fabric/fabric.h>
@@ -13,6 +12,9 @@
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
+
+// The most urgent first, with the user's credit per destination.
+queue::EgressOptions byUrgency(const Config& config);
 
 class Outbox final {
  public:
@@ -26,14 +28,10 @@ class Outbox final {
     fabric::ConstBuffer payload;
     DType dtype;
     wire::Flags flags = wire::Flags::kNone;  // of the sender's own bits
-    fabric::Done done{};                     // the payload is the caller's again; without one, onError hears
+    fabric::Done done{};                     // the payload is the caller's again; without one, the gates hear
   };
-  using OnError = std::function<void(const Status&)>;
-
-  // `onError` hears of every send that failed and has no `done` of its own. REQUIRES: `observer` (may be
-  // null) outlives the outbox.
-  Outbox(fabric::Fabric& fabric, const queue::EgressOptions& options, OnError onError,
-         plan::StageObserver* observer);
+  // A send that failed and has no `done` of its own fails the gates.
+  Outbox(const Rooms& rooms, const queue::EgressOptions& options);
 
   void post(const Parcel& parcel);
 
@@ -49,7 +47,7 @@ class Outbox final {
   void observe(plan::Stage stage, const fabric::Message& message, Rank peer);
 
   fabric::Fabric& fabric_;
-  const OnError onError_;
+  gate::Gates& gates_;
   plan::StageObserver* const observer_;
   queue::Egress egress_;
   std::unordered_map<uint64_t, Packed> waiting_;  // by the tag of its Send

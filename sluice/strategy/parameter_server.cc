@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <optional>
 #include <set>
 
@@ -10,9 +9,11 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
+#include <sluice/fabric/common.h>
 #include <sluice/plan/order.h>
 #include <sluice/shard/shard.h>
 #include <sluice/strategy/outbox.h>
+#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
@@ -35,9 +36,7 @@ class ParameterServer final : public Strategy {
         answer_(style.answer),
         overlaps_(style.overlaps),
         shard_(std::move(shard)),
-        outbox_(
-            rooms.fabric, style.egress, [this](const Status& why) { rooms_.gates.fail(why); },
-            rooms.observer),
+        outbox_(rooms, style.egress),
         slices_(rooms.plan.slices().size()),
         slicesLeft_(rooms.plan.model().tensors.size()) {}
 
@@ -56,7 +55,7 @@ class ParameterServer final : public Strategy {
   Result<Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
     if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
-    SLUICE_RETURN_IF_ERROR(checkHeader(header));
+    SLUICE_RETURN_IF_ERROR(checkSliceAndType(rooms_.plan, header));
     const Slice& slice = rooms_.plan.slice(header.slice);
     if (header.stage == Stage::kPush) {
       if (from == firstWorker() && valuesLanding_ > 0) {
@@ -65,7 +64,7 @@ class ParameterServer final : public Strategy {
       }
       return landPush(slice, from, header);
     }
-    if (header.stage != Stage::kPublish) return refuse(header, "no stage that travels");
+    if (header.stage != Stage::kPublish) return fabric::refusedStatus(header, "no stage that travels");
     if (has(header.flags, kNotify)) return landNotice(slice, from, header);
     if (has(header.flags, kPull)) return landPull(slice, from, header);
     return landResult(slice, from, lane, header);
@@ -135,10 +134,6 @@ class ParameterServer final : public Strategy {
   // Small messages without payload do not wait behind slices.
   void sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word);
 
-  Status checkHeader(const wire::Header& header) const;
-  static Status refuse(const wire::Header& header, std::string_view why) {
-    return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
-  }
   // Runs `then` once the payload is there; a payload that never comes fails the step.
   fabric::Done whenHere(std::function<void()> then) {
     return [this, then = std::move(then)](const Status& status) {
@@ -148,10 +143,6 @@ class ParameterServer final : public Strategy {
   }
   Rank firstWorker() const { return rooms_.plan.roles().workers.front(); }
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
-  template <typename Byte>
-  std::span<Byte> partOf(std::span<Byte> tensor, const Slice& slice) const {
-    return tensor.subspan(slice.offset * sizeOf(dtypeOf(slice)), rooms_.plan.bytesOf(slice));
-  }
 
   const Rooms rooms_;
   const Rank self_;
@@ -190,7 +181,7 @@ void ParameterServer::handedOver(const HandedOver& one) {
 
 void ParameterServer::push(const Slice& slice, Step step) {
   if (slice.server == self_) return contributeOwn(slice, step, Own::kGradient);
-  const auto gradient = partOf(rooms_.memory[index(slice.tensor)].gradient, slice);
+  const auto gradient = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].gradient, slice);
   outbox_.post({.slice = slice,
                 .stage = Stage::kPush,
                 .step = step,
@@ -220,7 +211,7 @@ void ParameterServer::takeOwn(const Slice& slice, Step step, Own own) {
     switch (own) {
       case Own::kGradient:
         return shard_->contribute(slice.id, self_, step,
-                                  partOf(rooms_.memory[index(slice.tensor)].gradient, slice));
+                                  partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].gradient, slice));
       case Own::kNothing: return shard_->contributeNothing(slice.id, self_, step);
       case Own::kVeto: break;
     }
@@ -289,7 +280,7 @@ void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
   const auto result = shard_->result(slice.id);
   if (to == self_) {
     // Not std::ranges::copy: that goes byte by byte in an optimised build.
-    std::memcpy(partOf(rooms_.memory[index(slice.tensor)].result, slice).data(), result.data(),
+    std::memcpy(partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice).data(), result.data(),
                 result.size());
     return resultIsHere(slice, Outcome::kResult);
   }
@@ -311,7 +302,7 @@ Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const
 
 Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const wire::Header& header) {
   if (slice.server != self_ || !rooms_.plan.roles().isWorker(from))
-    return refuse(header, "nothing to pull here");
+    return fabric::refusedStatus(header, "nothing to pull here");
   return Landing{{}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
 }
 
@@ -325,10 +316,10 @@ Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, fabri
     return Landing::later();
   }
   if (header.length != (isEmpty ? 0 : rooms_.plan.bytesOf(slice)))
-    return refuse(header, "not the slice's length");
+    return fabric::refusedStatus(header, "not the slice's length");
   slices_[index(slice.id)].state = SliceState::kLanding;
   if (isEmpty) return Landing{{}, whenHere([this, &slice] { resultIsHere(slice, Outcome::kEmpty); })};
-  const auto place = partOf(rooms_.memory[index(slice.tensor)].result, slice);
+  const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
   return Landing{{place.data(), place.size()},
                  whenHere([this, &slice] { resultIsHere(slice, Outcome::kResult); })};
 }
@@ -336,8 +327,9 @@ Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, fabri
 // A result is taken from the slice's server only, once, and for the step that this worker waits for.
 Status ParameterServer::expectFrom(const Slice& slice, Rank from, const wire::Header& header) const {
   const WorkerSlice& here = slices_[index(slice.id)];
-  if (from != slice.server) return refuse(header, "not from the slice's server");
-  if (here.state != SliceState::kAwaited || here.step != header.step) return refuse(header, "not awaited");
+  if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
+  if (here.state != SliceState::kAwaited || here.step != header.step)
+    return fabric::refusedStatus(header, "not awaited");
   return base::ok();
 }
 
@@ -389,10 +381,12 @@ Status ParameterServer::setHyperparameters(const std::vector<double>& values, St
 
 Result<Landing> ParameterServer::landHyperparameters(Rank from, const wire::Header& header) {
   const size_t count = rooms_.update.values.size();
-  if (from != firstWorker()) return refuse(header, "hyperparameters come from the first worker");
-  if (rooms_.plan.roles().isWorker(self_)) return refuse(header, "this rank has its own hyperparameters");
+  if (from != firstWorker())
+    return fabric::refusedStatus(header, "hyperparameters come from the first worker");
+  if (rooms_.plan.roles().isWorker(self_))
+    return fabric::refusedStatus(header, "this rank has its own hyperparameters");
   if (header.dtype != DType::kF64 || header.length != count * sizeof(double))
-    return refuse(header, "not the hyperparameters of this optimizer");
+    return fabric::refusedStatus(header, "not the hyperparameters of this optimizer");
   auto values = std::make_shared<std::vector<double>>(count);
   const auto place = std::as_writable_bytes(std::span(*values));
   ++valuesLanding_;
@@ -420,28 +414,17 @@ void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank 
   rooms_.fabric.send(to, fabric::Lane::kControl, message, {}, whenHere([] {}));
 }
 
-Status ParameterServer::checkHeader(const wire::Header& header) const {
-  if (index(header.slice) >= rooms_.plan.slices().size()) return refuse(header, "no such slice");
-  const Slice& slice = rooms_.plan.slice(header.slice);
-  if (header.tensor != slice.tensor) return refuse(header, "the slice is of another tensor");
-  if (header.dtype != dtypeOf(slice)) return refuse(header, "the tensor is of another type");
-  return base::ok();
-}
-
 std::string ParameterServer::describeWait(TensorId tensor) const {
-  std::map<Rank, size_t> missingFrom;
   std::string collecting;
-  const auto slices = rooms_.plan.slicesOf(tensor);
-  for (const Slice& slice : slices) {
-    if (slices_[index(slice.id)].state != SliceState::kIdle) ++missingFrom[slice.server];
+  for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
     if (slice.server != self_) continue;
     for (const Rank rank : shard_->missing(slice.id)) {
       collecting += fmt::format("{}slice {} lacks rank {}", collecting.empty() ? "" : ", ", slice.id, rank);
     }
   }
-  std::string text = fmt::format("{} of {} slices missing", slicesLeft_[index(tensor)], slices.size());
-  for (const auto& [server, count] : missingFrom)
-    text += fmt::format(", {} from server rank {}", count, server);
+  std::string text = describeMissing(rooms_.plan, tensor, slicesLeft_[index(tensor)], [this](SliceId id) {
+    return slices_[index(id)].state != SliceState::kIdle;
+  });
   if (!collecting.empty()) text += fmt::format("; served here: {}", collecting);
   return text;
 }
@@ -467,9 +450,7 @@ Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const 
   if (rooms.update.optimizer->publishes() == shard::Publishes::kParameters) {
     for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
       const Slice& slice = rooms.plan.slice(id);
-      const size_t elementBytes = sizeOf(rooms.plan.model()[slice.tensor].dtype);
-      shard->setParameters(id, rooms.parameters[index(slice.tensor)].subspan(slice.offset * elementBytes,
-                                                                             rooms.plan.bytesOf(slice)));
+      shard->setParameters(id, partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice));
     }
   }
   return std::unique_ptr<Strategy>(std::make_unique<ParameterServer>(rooms, style, std::move(shard)));

@@ -14,6 +14,7 @@
 #include <sluice/kernel/reduce.h>
 #include <sluice/strategy/reduction_group.h>
 #include <sluice/strategy/urgent_fabric.h>
+#include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
 namespace {
@@ -46,7 +47,7 @@ class Reduction final : public Strategy {
   }
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
     SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
-    values_.insert_or_assign(from, values);
+    values_.set(from, values);
     return base::ok();
   }
   void whenIdle(const Done& done) override;
@@ -101,11 +102,11 @@ class Reduction final : public Strategy {
   const std::unique_ptr<UrgentFabric> urgent_;                    // null: messages go as they come
   const std::unique_ptr<collective::FabricCollective> onFabric_;  // null: somebody else's engine is used
   collective::Collective& collective_;
-  std::vector<ReductionGroup> groups_;          // as in the settings
-  std::vector<size_t> groupOf_;                 // by TensorId
-  std::vector<shard::OptimizerState> states_;   // by TensorId
-  std::map<Step, std::vector<double>> values_;  // hyperparameters, by the first step they are for
-  size_t turn_ = 0;                             // the group that is reduced next
+  std::vector<ReductionGroup> groups_;         // as in the settings
+  std::vector<size_t> groupOf_;                // by TensorId
+  std::vector<shard::OptimizerState> states_;  // by TensorId
+  ValuesByStep values_;
+  size_t turn_ = 0;  // the group that is reduced next
   size_t underWay_ = 0;
   std::vector<Done> whenIdle_;
   Status error_;
@@ -124,8 +125,8 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
                           urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric)
                     : nullptr),
       collective_(onFabric_ ? static_cast<collective::Collective&>(*onFabric_) : *rooms.collective),
-      groupOf_(rooms.plan.model().tensors.size()) {
-  values_[Step{0}] = rooms.update.values;
+      groupOf_(rooms.plan.model().tensors.size()),
+      values_(rooms.update.values) {
   for (const plan::Tensor& tensor : tensors())
     states_.emplace_back(rooms.update.optimizer->name(), tensor.dtype, tensor.elements);
   groups_.reserve(settings_.groups.size());
@@ -205,8 +206,8 @@ void Reduction::useMean(TensorId tensor, std::span<const std::byte> mean, Step s
     std::memcpy(result.data(), mean.data(), mean.size());
     return;
   }
-  const auto& values = std::prev(values_.upper_bound(step))->second;  // there are some for step 0
-  const Status applied = applyStep(*rooms_.update.optimizer, states_[index(tensor)], result, mean, values);
+  const Status applied =
+      applyStep(*rooms_.update.optimizer, states_[index(tensor)], result, mean, values_.at(step));
   SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
 }
 

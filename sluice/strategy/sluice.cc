@@ -1,8 +1,8 @@
 // Ours, the default: p3's priorities, with every chunk spread over all servers, destinations rotated by rank,
 // and credit per destination instead of one window. As published, all workers send to the same few servers at
 // the same time, so most of the network waits; rotated, every server hears from somebody all the time.
-#include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/outbox.h>
 #include <sluice/strategy/parameter_server.h>
 
 namespace sluice::strategy {
@@ -13,8 +13,7 @@ Status chooseSluice(const Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
-  return makeParameterServer(
-      rooms, {.egress = {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)}});
+  return makeParameterServer(rooms, {.egress = byUrgency(rooms.config)});
 }
 
 }  // namespace

@@ -12,10 +12,13 @@
 #include <sluice/base/units.h>
 #include <sluice/codec/dgc.h>
 #include <sluice/codec/sparse.h>
+#include <sluice/fabric/common.h>
 #include <sluice/kernel/element.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/shard/optimizers.h>
+#include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/outbox.h>
+#include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
@@ -60,9 +63,8 @@ class SparseAllgather final : public Strategy {
       : rooms_(rooms),
         settings_(settings),
         self_(rooms.plan.roles().workerPosition(rooms.fabric.rank())),
-        outbox_(
-            rooms.fabric, {.order = queue::Order::kPriority, .window = rooms.config.bytes(option::kCredit)},
-            [this](const Status& why) { rooms_.gates.fail(why); }, rooms.observer),
+        outbox_(rooms, byUrgency(rooms.config)),
+        handOver_(rooms, [this](const Handed& handed) { begin(handed); }),
         values_(rooms.update.values) {
     const auto workers = static_cast<double>(workerCount());
     const codec::DgcOptions options{.momentum = SgdValues(rooms.update.values)["momentum"],
@@ -71,12 +73,12 @@ class SparseAllgather final : public Strategy {
       tensors_.push_back({.dgc = codec::Dgc(tensor.elements, options)});
   }
 
-  void gradientReady(TensorId tensor, Step step) override { handOver({tensor, step, true}); }
-  void gradientAbsent(TensorId tensor, Step step) override { handOver({tensor, step, false}); }
+  void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
+  void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
 
   // What has been sent cannot be dropped, so nothing is sent before the word.
   Status decide(Decision decision) override {
-    for (const Handed& handed : std::exchange(held_, {})) {
+    for (const Handed& handed : handOver_.take()) {
       if (decision == Decision::kUpdate) {
         begin(handed);
       } else {
@@ -103,11 +105,6 @@ class SparseAllgather final : public Strategy {
 
  private:
   using Bytes = std::vector<std::byte>;
-  struct Handed {
-    TensorId tensor{};
-    Step step{};
-    bool hasGradient = false;
-  };
   // The parts of one tensor in one step.
   struct Collected {
     std::vector<std::shared_ptr<Bytes>> parts;  // by worker position; null: has not begun to come
@@ -125,14 +122,6 @@ class SparseAllgather final : public Strategy {
     collected.parts.resize(workerCount());
     return collected;
   }
-  void handOver(const Handed& handed) {
-    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    if (rooms_.updatesWaitForWord) {
-      held_.push_back(handed);
-    } else {
-      begin(handed);
-    }
-  }
   void begin(const Handed& handed);
   void readGradient(const Handed& handed);
   void send(TensorId id, Step step, const std::shared_ptr<Bytes>& message);
@@ -143,9 +132,9 @@ class SparseAllgather final : public Strategy {
   const DgcSettings settings_;
   const uint32_t self_;
   Outbox outbox_;
+  HandOver handOver_;
   ValuesByStep values_;
   std::vector<OneTensor> tensors_;  // by TensorId
-  std::vector<Handed> held_;        // what waits for decide()
   // Scratch.
   std::vector<float> gradient_;
   std::vector<uint32_t> places_;
@@ -193,18 +182,17 @@ void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>&
 Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lane*/,
                                                    const wire::Header& header) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused, fmt::format("{}: {}", header.toString(), why));
-  };
   if (header.stage != plan::Stage::kPush || index(header.tensor) >= tensors_.size())
-    return refuse("no such tensor");
+    return fabric::refusedStatus(header, "no such tensor");
   OneTensor& tensor = tensors_[index(header.tensor)];
   // Who is faster cannot be more than one step ahead: it needs this rank's part to go on.
-  if (header.step != tensor.step && header.step != next(tensor.step)) return refuse("not awaited");
-  if (header.length > 1 + rooms_.plan.model()[header.tensor].bytes()) return refuse("too long");
+  if (header.step != tensor.step && header.step != next(tensor.step))
+    return fabric::refusedStatus(header, "not awaited");
+  if (header.length > 1 + rooms_.plan.model()[header.tensor].bytes())
+    return fabric::refusedStatus(header, "too long");
   const uint32_t position = rooms_.plan.roles().workerPosition(from);
   Collected& collected = collectedOf(tensor, header.step);
-  if (collected.parts[position] != nullptr) return refuse("it came already");
+  if (collected.parts[position] != nullptr) return fabric::refusedStatus(header, "it came already");
   const auto part = collected.parts[position] = std::make_shared<Bytes>(header.length);
   return fabric::Landing{{part->data(), part->size()},
                          [this, part, id = header.tensor, step = header.step](const Status& status) {
