@@ -1,5 +1,8 @@
 """Real training in a lab: sluice beside DDP on Gloo, runs interleaved, and the P3 bound of the measured profile beside both.
 
+A round is one run of each, and one of plain training without a network, which says how fast the machine computes just then:
+that gives the round's bound. Ratios are of runs of one round; the median over the rounds counts.
+
     sudo PYTHONPATH=build/release/python python3 bench/train_vs_ddp.py --sluice build/release/bin/sluice \\
       --example fashion_vgg --data DATA --json out.json --plot out.png
 
@@ -31,13 +34,17 @@ Trained = dict[str, list[float]]  # "seconds" and "losses" of every iteration, o
 
 
 class Setting:
-    """What is trained by: sluice, or DDP with one size of buckets."""
+    """What is trained by: plain PyTorch, sluice, or DDP with one size of buckets."""
 
-    def __init__(self, bucket_mb: float | None) -> None:
+    def __init__(self, name: str, *options: str, bucket_mb: float = 0) -> None:
+        self.name = name
+        self.options = options
         self.bucket_mb = bucket_mb
-        self.name = "sluice" if bucket_mb is None else f"ddp {bucket_mb:g} MB"
-        self.options = ["--how", "sluice"] if bucket_mb is None else ["--how", "ddp", "--bucket-mb", str(bucket_mb)]
         self.runs: list[Trained] = []
+
+    @staticmethod
+    def ddp(bucket_mb: float) -> Setting:
+        return Setting(f"ddp {bucket_mb:g} MB", "--how", "ddp", "--bucket-mb", str(bucket_mb), bucket_mb=bucket_mb)
 
     def seconds(self, skip: int) -> list[float]:
         """The median iteration of each run."""
@@ -69,17 +76,15 @@ class Bench:
         return dict(json.loads((self.folder / "plain-0.json").read_text()))
 
     def profile(self) -> dict[str, Any]:
-        """Of one rank. Watching every read costs time, which is taken out again: an iteration of the profile is as long as one
-        that nobody watched."""
+        """Of one rank."""
         self.alone("--profile", str(self.folder / "profile-RANK.json"))
         profile = dict(json.loads((self.folder / "profile-0.json").read_text()))
-        unwatched = statistics.median(self.alone()["seconds"][self.args.skip :])
-        watched = profile["compute_s"] + profile["other_s"]
-        profile["compute_s"] *= unwatched / watched
-        profile["other_s"] *= unwatched / watched
-        return profile
+        return scaled(profile, statistics.median(self.alone()["seconds"][self.args.skip :]))
 
     def train(self, setting: Setting) -> None:
+        if setting.name == "plain":
+            setting.runs.append(self.alone())
+            return
         out = self.folder / "trained.json"
         pinned = f'exec taskset -c $((RANK % {os.cpu_count()})) "$@"'
         command = [self.args.sluice, "lab", "run", "--name", LAB, "--timeout", f"{self.args.timeout}s", "--",
@@ -88,6 +93,13 @@ class Bench:
         if ran.returncode != 0:
             sys.exit(f"{setting.name}: exit code {ran.returncode}\n{ran.stderr[-2000:]}")
         setting.runs.append(json.loads(out.read_text()))
+
+
+def scaled(profile: dict[str, Any], iteration: float) -> dict[str, Any]:
+    """The profile of an iteration of this length: watching every read costs time, which is taken out again, and the machine's
+    speed changes."""
+    factor = iteration / (profile["compute_s"] + profile["other_s"])
+    return profile | {key: profile[key] * factor for key in ("compute_s", "other_s")}
 
 
 def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
@@ -118,49 +130,66 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
     sent = 2 * (args.workers - 1) / args.workers * size  # by each rank: its gradients out, its sums back
     rate = sent * 8 / GOODPUT / profile["compute_s"] / args.ratio if args.rate == "auto" else float(args.rate) * 1e6
-    limit = bound(profile, sent / size * 8 / GOODPUT / rate)
+    seconds_per_byte = sent / size * 8 / GOODPUT / rate
     print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, {1e3 * profile['other_s']:.0f} ms besides, "
-          f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * limit:.0f} ms", file=sys.stderr, flush=True)  # fmt: skip
-    ours, *theirs = settings = [Setting(None), *[Setting(bucket) for bucket in args.buckets]]
+          f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
+          file=sys.stderr, flush=True)  # fmt: skip
+    plain, ours = Setting("plain"), Setting("sluice", "--how", "sluice")
+    theirs = [Setting.ddp(bucket) for bucket in args.buckets]
     lab = [args.sluice, "lab"]
     subprocess.run([*lab, "up", "--name", LAB, "--hosts", str(args.workers), "--rate", f"{rate / 1e6:.0f}mbit"], check=True,
                    stdout=subprocess.DEVNULL)  # fmt: skip
     try:
-        interleave(bench, settings)
+        interleave(bench, [plain, ours, *theirs])
     finally:
         subprocess.run([*lab, "down", "--name", LAB], check=True, stdout=subprocess.DEVNULL)
 
-    samples = bench.batch * args.workers
-    seconds = {setting: statistics.median(setting.seconds(args.skip)) for setting in settings}
-    best = min(theirs, key=lambda setting: seconds[setting])
-    as_it_comes = next((seconds[setting] for setting in theirs if setting.bucket_mb == 25), float("nan"))
+    rounds = [scaled(profile, iteration) for iteration in plain.seconds(args.skip)]
+    bounds = [bound(one, seconds_per_byte) for one in rounds]
+    run_s = {setting.name: setting.seconds(args.skip) for setting in (plain, ours, *theirs)}
+    best = min(theirs, key=lambda setting: statistics.median(run_s[setting.name]))
+    as_it_comes = run_s.get("ddp 25 MB", [float("nan")] * len(bounds))
     gap = max(abs(a - b) / abs(b) for a, b in zip(ours.runs[0]["losses"], best.runs[0]["losses"], strict=True))
+
+    def over_ours(others: list[float]) -> list[float]:
+        return [other / one for other, one in zip(others, run_s["sluice"], strict=True)]
+
+    ratios = {"speedup": over_ours(as_it_comes), "speedup_over_best": over_ours(run_s[best.name]),
+              "over_bound": [1 / one for one in over_ours(bounds)]}  # fmt: skip
+    samples = bench.batch * args.workers
     return {
         "example": args.example, "workers": args.workers, "rate": round(rate),
-        "ratio": sent * 8 / GOODPUT / rate / profile["compute_s"],
-        "sluice_samples_s": samples / seconds[ours], "ddp_samples_s": samples / as_it_comes,
-        "ddp_best_samples_s": samples / seconds[best], "ddp_best_bucket_mb": best.bucket_mb,
-        "speedup": as_it_comes / seconds[ours], "speedup_over_best": seconds[best] / seconds[ours],
-        "over_bound": seconds[ours] / limit, "loss_gap": gap, "bound_s": limit, "compute_s": profile["compute_s"],
-        "other_s": profile["other_s"], "runs": len(ours.runs), "steps": args.steps, "batch": bench.batch,
-        "encrypt": args.encrypt, "run_s": {setting.name: setting.seconds(args.skip) for setting in settings},
+        "ratio": seconds_per_byte * size / statistics.median(one["compute_s"] for one in rounds),
+        "sluice_samples_s": samples / statistics.median(run_s["sluice"]),
+        "ddp_samples_s": samples / statistics.median(as_it_comes),
+        "ddp_best_samples_s": samples / statistics.median(run_s[best.name]), "ddp_best_bucket_mb": best.bucket_mb,
+        **{key: statistics.median(of_rounds) for key, of_rounds in ratios.items()},
+        **{f"{key}_spread": [min(of_rounds), max(of_rounds)] for key, of_rounds in ratios.items()},
+        **{key: statistics.median(one[key] for one in rounds) for key in ("compute_s", "other_s")},
+        "loss_gap": gap, "bound_s": statistics.median(bounds), "runs": len(rounds), "steps": args.steps,
+        "batch": bench.batch, "encrypt": args.encrypt, "run_s": run_s, "bounds_s": bounds,
     }  # fmt: skip
 
 
 def table(figures: dict[str, Any]) -> str:
-    """For people: every setting beside the bound."""
+    """For people: every setting beside the bound, and the ratios of one round's runs."""
     samples = figures["batch"] * figures["workers"]
-    medians = {name: statistics.median(runs) for name, runs in figures["run_s"].items()}
     lines = [
         f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s a host, wire over compute "
-        f"{figures['ratio']:.2f}, {figures['runs']} runs of {figures['steps']} steps",
-        f"{'':12}{'ms':>8}{'runs':>22}{'over bound':>12}{'samples/s':>11}{'over sluice':>13}",
-        f"{'bound':12}{1e3 * figures['bound_s']:8.0f}{'':22}{1:12.2f}{samples / figures['bound_s']:11.1f}",
+        f"{figures['ratio']:.2f}, {figures['runs']} rounds of {figures['steps']} steps",
+        f"{'':12}{'ms':>8}{'samples/s':>11}   rounds",
     ]
-    for name, median in medians.items():
-        runs = " ".join(f"{1e3 * one:.0f}" for one in figures["run_s"][name])
-        lines.append(f"{name:12}{1e3 * median:8.0f}{runs:>22}{median / figures['bound_s']:12.2f}{samples / median:11.1f}"
-                     f"{median / medians['sluice']:13.2f}")  # fmt: skip
+    for name, runs in {**figures["run_s"], "bound": figures["bounds_s"]}.items():
+        median = statistics.median(runs)
+        lines.append(f"{name:12}{1e3 * median:8.0f}{samples / median:11.1f}   {' '.join(f'{1e3 * one:.0f}' for one in runs)}")
+    best = f"DDP with its best bucket, {figures['ddp_best_bucket_mb']:g} MB"
+    for key, what in {
+        "over_bound": "over the bound",
+        "speedup": "DDP over sluice",
+        "speedup_over_best": f"{best}, over sluice",
+    }.items():
+        low, high = figures[f"{key}_spread"]
+        lines.append(f"{what}: {figures[key]:.2f} ({low:.2f} to {high:.2f})")
     lines.append(f"loss off DDP's by {figures['loss_gap']:.1e} at most")
     return "\n".join(lines)
 
@@ -176,11 +205,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, help="samples per rank and iteration")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--skip", type=int, default=5, help="iterations at the start that do not count")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5, help="rounds")
     parser.add_argument("--buckets", type=float, nargs="+", default=[25.0, 5.0, 1.0], help="DDP's bucket sizes in MB")
     parser.add_argument("--encrypt", choices=["on", "off"], default="off", help="sluice's; DDP on Gloo never does")
     parser.add_argument("--timeout", type=int, default=170, help="seconds that one job may take")
-    parser.add_argument("--at-most", type=float, default=330, help="seconds after which no further run is begun")
+    parser.add_argument("--at-most", type=float, default=500, help="seconds after which no further run is begun")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="a picture, as `sluice plot` draws it")
     args = parser.parse_args()
