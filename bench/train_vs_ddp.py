@@ -64,7 +64,8 @@ class Bench:
         return [sys.executable, str(self.program), *data, "--json", str(out), *more]
 
     def alone(self, *more: str) -> Trained:
-        """Plain training, while as many others compute beside it as in the real job: they share memory, and maybe cores."""
+        """Plain training on as many ranks as in the real job: they share memory, and maybe cores. Each iteration is as long
+        as its slowest rank's, for which the others would wait."""
         ranks = []
         for rank in range(self.args.workers):
             words = self.words(self.folder / f"plain-{rank}.json", "--how", "plain")
@@ -73,7 +74,8 @@ class Bench:
             ranks.append(subprocess.Popen(command, env=self.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (all of them are to be waited for)
             sys.exit(f"{self.program} has failed; run it by hand to see why")
-        return dict(json.loads((self.folder / "plain-0.json").read_text()))
+        trained = [json.loads((self.folder / f"plain-{rank}.json").read_text())["seconds"] for rank in range(self.args.workers)]
+        return {"seconds": [max(iteration) for iteration in zip(*trained, strict=True)]}
 
     def profile(self) -> dict[str, Any]:
         """Of one rank."""

@@ -1,0 +1,84 @@
+"""Does training with delayed gradients, and with compressed ones, end as well as in step? The small network of
+examples/mnist_cnn.py on four real ranks, several seeds: accuracy on the test images.
+
+    PYTHONPATH=build/release/python python3 bench/pipe_accuracy.py --data DATA --json out.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "mnist_cnn.py"
+WAYS: dict[str, dict[str, str]] = {
+    "allreduce": {"SLUICE_ALGORITHM": "allreduce"},
+    "pipe": {"SLUICE_ALGORITHM": "pipe"},
+    "pipe, fp16": {"SLUICE_ALGORITHM": "pipe", "SLUICE_CODEC": "fp16"},
+    "pipe, int8": {"SLUICE_ALGORITHM": "pipe", "SLUICE_CODEC": "int8"},
+}
+
+
+def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> float:
+    """In percent, as rank 0 prints it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+                "SLUICE_LOG": "warn", **WAYS[way]}  # fmt: skip
+    command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", dataset, "--seed", str(seed),
+               "--steps", str(args.steps)]  # fmt: skip
+    ranks = [
+        subprocess.Popen(command, env={**os.environ, **launched, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for rank in range(args.workers)
+    ]  # fmt: skip
+    try:
+        said = [rank.communicate(timeout=args.timeout)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    found = re.search(r"accuracy on the test images: ([\d.]+) %", said[0])
+    if found is None or any(rank.returncode for rank in ranks):
+        sys.exit(f"{way} on {dataset} with seed {seed} has failed: run {' '.join(command)} by hand")
+    return float(found.group(1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with mnist/ and fashion-mnist/ in it")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=940, help="of 64 samples a rank; 940 are four epochs of four ranks")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for one training")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for dataset in ("mnist", "fashion-mnist"):
+        found: dict[str, list[float]] = {way: [] for way in WAYS}
+        for seed in range(1, args.seeds + 1):
+            for way in WAYS:
+                found[way].append(accuracy(args, dataset, way, seed))
+                print(f"{dataset}, seed {seed}, {way}: {found[way][-1]:.2f} %", file=sys.stderr, flush=True)
+        in_step = statistics.mean(found["allreduce"])
+        for way, percents in found.items():
+            mean = statistics.mean(percents)
+            rows.append({"dataset": dataset, "way": way, "workers": args.workers, "steps": args.steps, "percents": percents,
+                         "mean": mean, "points_over_in_step": mean - in_step})  # fmt: skip
+    if args.json is not None:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"{'':14}  {'':12}{'mean %':>8}{'spread':>16}{'over in step':>14}")
+    for row in rows:
+        spread = f"{min(row['percents']):.2f} to {max(row['percents']):.2f}"
+        print(f"{row['dataset']:14}  {row['way']:12}{row['mean']:8.2f}{spread:>16}{row['points_over_in_step']:+14.2f}")
+
+
+if __name__ == "__main__":
+    main()
