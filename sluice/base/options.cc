@@ -17,6 +17,7 @@ constexpr std::array kAll{
     &option::kCollectiveCosts,
     &option::kComputeTime,
     &option::kConfig,
+    &option::kCongestionControl,
     &option::kCredit,
     &option::kDebug,
     &option::kDgc,

@@ -59,6 +59,11 @@ inline constexpr Option kFabric =
 inline constexpr Option kIface{"iface", Kind::kText, "",
                                "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
                                "instead of the one that leads to rank 0"};
+inline constexpr Option kCongestionControl{"congestion-control", Kind::kChoice, "cubic",
+                                           "How TCP connections between ranks share a link: bbr is for long "
+                                           "links that lose packets (where many send to one "
+                                           "at once it is slower); machine: what the machine does by itself",
+                                           "cubic|bbr|machine"};
 inline constexpr Option kCredit{
     "credit", Kind::kBytes, "400000",
     "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/options.h>
 #include <sluice/bench/goodput.h>
 
 namespace sluice::bench {
@@ -18,16 +19,16 @@ std::string machinesCongestionControl() {
 
 }  // namespace
 
-Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const std::string& congestionControl) {
+Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const Config& config) {
   if (hosts < 2) return Status(Code::kInvalidArgument, "a replay needs at least two hosts");
   lab::Layout layout;
   layout.hosts = static_cast<int>(hosts);
   layout.rate = rate;
-  layout.congestionControl = congestionControl;
+  const std::string& chosen = config.text(option::kCongestionControl);
+  if (chosen != "machine") layout.congestionControl = chosen;
   SLUICE_ASSIGN_OR_RETURN(auto lab, lab::TemporaryLab::up(layout));
   std::unique_ptr<Arena> arena(
-      new Arena(std::move(lab), hosts, rate,
-                congestionControl.empty() ? machinesCongestionControl() : congestionControl));
+      new Arena(std::move(lab), hosts, rate, chosen == "machine" ? machinesCongestionControl() : chosen));
   SLUICE_ASSIGN_OR_RETURN(arena->goodput_, measureGoodput(arena->lab()));
   return arena;
 }

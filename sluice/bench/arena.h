@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include <sluice/base/config.h>
 #include <sluice/base/status.h>
 #include <sluice/base/units.h>
 #include <sluice/lab/lab.h>
@@ -13,9 +14,9 @@ namespace sluice::bench {
 
 class Arena final {
  public:
-  // Makes the lab and measures it, which takes some seconds. An empty congestion control is the machine's
-  // own.
-  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const std::string& congestionControl);
+  // Makes the lab and measures it, which takes some seconds. --congestion-control is also that of its routes,
+  // for whoever does not choose for itself.
+  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const Config& config);
 
   const lab::Lab& lab() const { return **lab_; }
   uint32_t hosts() const { return hosts_; }

@@ -147,7 +147,7 @@ class Bench final {
       SLUICE_ASSIGN_OR_RETURN(rate, base::parseRate(flags_.rate));
     }
     arena_.reset();
-    SLUICE_ASSIGN_OR_RETURN(arena_, bench::Arena::up(world, rate, flags_.congestionControl));
+    SLUICE_ASSIGN_OR_RETURN(arena_, bench::Arena::up(world, rate, config_));
     progress_.clear();
     fmt::print("{}\nlab: {}\n", profile.toString(), arena_->toString());
     std::fflush(stdout);
@@ -185,8 +185,6 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       ->capture_default_str();
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1gbit; default: what two cores can carry");
-  command->add_option("--cc", flags->congestionControl,
-                      "TCP congestion control, as cubic or bbr; default: the machine's");
   command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
   command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end (needs root)");
   command->add_flag(
@@ -196,6 +194,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
   for (const base::Option* option : {&option::kFabric,
                                      &option::kEncrypt,
+                                     &option::kCongestionControl,
                                      &option::kServers,
                                      &option::kCredit,
                                      &option::kCollective,

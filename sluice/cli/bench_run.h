@@ -23,7 +23,6 @@ struct BenchFlags {
   int iterations = 5;
   std::string update = "sgd:lr=0.01";
   std::string rate;
-  std::string congestionControl;
   std::string json;
   bool inLab = false;
   bool watchNetwork = false;

@@ -4,7 +4,11 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/fabric/tcp/plain_stream.h>
 #include <sluice/fabric/tcp/tls_stream.h>
 
@@ -36,6 +40,12 @@ void StreamMaker::prepare(int socket) const {
   const auto unsent = static_cast<int>(options_.notSentBytes);
   SLUICE_CHECK(::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0, errno);
   SLUICE_CHECK(::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent) == 0, errno);
+  const std::string& control = options_.congestionControl;
+  if (control.empty()) return;
+  // A kernel without it goes on with its own: slower at worst.
+  if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, control.data(),
+                   static_cast<socklen_t>(control.size())) != 0)
+    log("fabric").debug("no congestion control '{}' here: {}", control, std::strerror(errno));
 }
 
 std::unique_ptr<Stream> StreamMaker::client(base::Fd socket, const Address& peer,

@@ -36,6 +36,8 @@ TcpOptions readTcpOptions(const Config& config) {
   TcpOptions options;
   const std::string& encrypt = config.text(option::kEncrypt);
   options.encrypt = encrypt == "on" ? Encrypt::kOn : encrypt == "off" ? Encrypt::kOff : Encrypt::kAuto;
+  const std::string& congestionControl = config.text(option::kCongestionControl);
+  if (congestionControl != "machine") options.congestionControl = congestionControl;
   options.insecure = config.isOn(option::kInsecure);
   return options;
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
 
 #include <sluice/base/clock.h>
 
@@ -14,6 +15,8 @@ enum class Encrypt { kAuto, kOn, kOff };
 struct TcpOptions {
   Encrypt encrypt = Encrypt::kAuto;
   bool insecure = false;  // the user has said that no stranger can reach the ports: no job key is needed
+
+  std::string congestionControl;  // as the kernel names it; empty: the machine's own
 
   // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be overtaken.
   size_t notSentBytes = size_t{128} << 10;
