@@ -153,10 +153,12 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"codec", setting.codec},
       {"overlap", setting.overlaps},
       {"slice_elements", setting.sliceElements},
+      {"planned_s", nullptr},
       {"straggler", setting.straggler},
       {"jitter", setting.jitter},
       {"iteration_s_is", name(setting.measure)},
   };
+  if (setting.plannedSeconds) json["planned_s"] = *setting.plannedSeconds;
   if (figures.speedupOverKvstore) json["speedup_over_kvstore"] = *figures.speedupOverKvstore;
   if (figures.utilisation) {
     json["utilisation"] = {{"step_s", figures.utilisation->stepSeconds},

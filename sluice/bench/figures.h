@@ -56,11 +56,12 @@ struct Setting {
   std::string fabric{};
   std::string encrypt{};
   std::string servers{};
-  std::string codec{};         // of all-reduces
-  bool overlaps = true;        // false: kvstore --no-overlap
-  uint64_t sliceElements = 0;  // of one message, at most, with this strategy
-  int iterations = 0;          // counted per run
-  std::string straggler{};     // as given: unevenness.h
+  std::string codec{};                     // of all-reduces
+  bool overlaps = true;                    // false: kvstore --no-overlap
+  uint64_t sliceElements = 0;              // of one message, at most, with this strategy
+  std::optional<double> plannedSeconds{};  // of an iteration, by the costs that tensors are merged by
+  int iterations = 0;                      // counted per run
+  std::string straggler{};                 // as given: unevenness.h
   std::string jitter{};
   Measure measure = Measure::kSlowestWorker;  // what iterations are, with this strategy
 };

@@ -11,6 +11,7 @@
 #include <sluice/bench/rank_variables.h>
 #include <sluice/plan/bounds.h>
 #include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/layer_times.h>
 
 namespace sluice::bench {
 namespace {
@@ -89,15 +90,18 @@ std::string traceDirectoryFor(const Config& config, const std::string& strategy,
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
-Result<uint64_t> sliceElementsOf(std::string_view strategy, Config config, const plan::Model& model,
-                                 const plan::Roles& roles) {
+// What the strategy makes of the setting, before it is run.
+Status fillInPlan(std::string_view strategy, Config config, const plan::Model& model,
+                  const plan::Roles& roles, Setting& setting) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::readAlgorithm(strategy, config));
   plan::PlanSpec spec;
   spec.model = model;
   spec.roles = roles;
   spec.strategy = algorithm->name;
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  return spec.slicing.sliceElements;
+  setting.sliceElements = spec.slicing.sliceElements;
+  SLUICE_ASSIGN_OR_RETURN(setting.plannedSeconds, strategy::plannedSeconds(config, spec));
+  return base::ok();
 }
 
 }  // namespace
@@ -195,8 +199,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   }
   std::vector<Figures> rows;
   for (size_t s = 0; s < options.strategies.size(); ++s) {
-    SLUICE_ASSIGN_OR_RETURN(setting.sliceElements,
-                            sliceElementsOf(options.strategies[s], config, profile.toModel(), roles));
+    SLUICE_RETURN_IF_ERROR(fillInPlan(options.strategies[s], config, profile.toModel(), roles, setting));
     setting.measure = measureFor(options.strategies[s]);
     rows.push_back(summarise(setting, options.strategies[s], runs[s]));
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
+#include <sluice/plan/merging.h>
+#include <sluice/strategy/reduction_settings.h>
 
 namespace sluice::strategy {
 namespace {
@@ -38,6 +40,17 @@ plan::WireCost reductionCost(const Config& config, const plan::Roles& roles) {
   plan::WireCost wire = plan::shardedWire(roles.world, config.rate(option::kReductionRate));
   wire.start = base::seconds(config.duration(option::kReductionStart));
   return wire;
+}
+
+Result<std::optional<double>> plannedSeconds(const Config& config, const plan::PlanSpec& spec) {
+  if (!spec.settings.contains("groups")) return std::optional<double>();
+  SLUICE_ASSIGN_OR_RETURN(const ReductionSettings settings, settingsOf(spec));
+  SLUICE_ASSIGN_OR_RETURN(const auto layers, layerTimes(config, spec.model));
+  const plan::WireCost wire = reductionCost(config, spec.roles);
+  if (settings.byPriority) return std::optional(plan::prioritySeconds(layers, wire, settings.groups));
+  if (settings.atOnce > 1 || settings.delay > 1) return std::optional<double>();
+  if (settings.delay == 1) return std::optional(plan::pipeBound(layers, wire, /*updateSeconds=*/0));
+  return std::optional(plan::iterationSeconds(layers, wire, settings.groups));
 }
 
 }  // namespace sluice::strategy

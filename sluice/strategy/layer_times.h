@@ -2,6 +2,7 @@
 // functions, any thread.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <sluice/base/config.h>
@@ -16,5 +17,9 @@ Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Mo
 
 // From --reduction-start and --reduction-rate.
 plan::WireCost reductionCost(const Config& config, const plan::Roles& roles);
+
+// How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or by
+// priority; none for others.
+Result<std::optional<double>> plannedSeconds(const Config& config, const plan::PlanSpec& spec);
 
 }  // namespace sluice::strategy

@@ -11,6 +11,7 @@
 #include <sluice/base/options.h>
 #include <sluice/codec/codec.h>
 #include <sluice/kernel/test_numbers.h>
+#include <sluice/strategy/layer_times.h>
 #include <sluice/strategy/stepped_world.h>
 
 namespace sluice::strategy {
@@ -129,6 +130,23 @@ TEST(Reduction, MergesByTheTimesOfLayers) {
   EXPECT_EQ(all.plan().spec().settings.at("groups"), "0-3");
   Job each("mgwfbp", withOptions({{&option::kReductionStart, "0"}, {&option::kComputeTime, "10s"}}));
   EXPECT_EQ(each.plan().spec().settings.at("groups"), "0-0,1-1,2-2,3-3");
+}
+
+TEST(Reduction, SaysHowLongAnIterationShouldTake) {
+  const auto planned = [](const char* algorithm, const Config& config) {
+    return plannedSeconds(config, Job(algorithm, config).plan().spec()).value();
+  };
+  // Starts that cost far more than bytes and computing: one for all, or one for each of four tensors.
+  const Config slow = withOptions({{&option::kReductionStart, "10s"}, {&option::kComputeTime, "1ms"}});
+  EXPECT_NEAR(planned("allreduce", slow).value(), 10, 0.01);
+  EXPECT_NEAR(planned("mgwfbp", slow).value(), 10, 0.01);
+  EXPECT_NEAR(planned("wfbp", slow).value(), 40, 0.01);
+  EXPECT_NEAR(planned("mgp3", slow).value(), 10, 0.01);
+  // Computing that costs far more: a reduction adds to it, or is hidden behind it.
+  const Config busy = withOptions({{&option::kReductionStart, "1s"}, {&option::kComputeTime, "10s"}});
+  EXPECT_NEAR(planned("allreduce", busy).value(), 11, 0.01);
+  EXPECT_NEAR(planned("pipe", busy).value(), 10, 0.01);
+  EXPECT_FALSE(planned("p3", busy).has_value());
 }
 
 TEST(Reduction, EachGroupGoesAsItsSizeSuits) {
