@@ -49,6 +49,7 @@ constexpr std::array kAll{
     &option::kSliceElements,
     &option::kStaleness,
     &option::kStallS,
+    &option::kSurviveLoss,
     &option::kTau,
     &option::kTopology,
     &option::kTrace,

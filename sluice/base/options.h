@@ -41,7 +41,8 @@ inline constexpr Option kDebug{
     "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed)"};
 inline constexpr Option kDgc = sameOnAllRanks(
     {"dgc", Kind::kSwitch, "off",
-     "allreduce: send only the largest of what gradients have accumulated (deep gradient compression)"});
+     "allreduce, sluice, asp, ssp: send only the largest of what gradients have accumulated (deep gradient "
+     "compression)"});
 inline constexpr Option kDgcClip =
     sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
                     "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
@@ -137,6 +138,9 @@ inline constexpr Option kStaleness = sameOnAllRanks(
 inline constexpr Option kStallS{
     "stall-s", Kind::kDuration, "10s",
     "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kSurviveLoss = sameOnAllRanks(
+    {"survive-loss", Kind::kSwitch, "off",
+     "ssp, easgd: go on without a worker that is lost, if it served nothing; off: end with its name"});
 inline constexpr Option kTau = sameOnAllRanks(
     {"tau", Kind::kInteger, "4", "easgd: workers and centre are drawn together every so many steps"});
 inline constexpr Option kTopology =

@@ -28,6 +28,10 @@ std::string endKey(const std::string& name) {
   return "end/" + name;
 }
 
+std::string doneKey(const std::string& name, Rank rank) {
+  return fmt::format("done/{}/{}", name, rank);
+}
+
 std::string toNote(const End& end) {
   return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.broadcasts,
                      end.why);
@@ -163,9 +167,26 @@ Status Session::leave() {
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // nobody has gone yet
-    if (isWorker()) SLUICE_RETURN_IF_ERROR(announceEnd());
-    return job_.gather("leave/" + name_, "", atMost).status();
+    Status done = isWorker() ? announceEnd() : base::ok();
+    if (done.isOk()) done = job_.gather("leave/" + name_, "", atMost).status();
+    if (done.code() == Code::kPeerLost) exchangeDone();
+    return done;
   });
+}
+
+// Where the others go on without a rank that is lost, the gathering at the end says nothing more: each leaves
+// a note of its own.
+void Session::exchangeDone() {
+  if (isWorker()) {
+    const Status said = job_.set(doneKey(name_, job_.rank()), "done");
+    if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
+  }
+  for (const Rank worker : plan().roles().workers) {
+    if (worker == job_.rank()) continue;
+    job_.whenSet(doneKey(name_, worker), [listener = listener_, worker](const std::string& /*note*/) {
+      if (*listener != nullptr) (*listener)->noteDone(worker);
+    });
+  }
 }
 
 Status Session::announceEnd() {

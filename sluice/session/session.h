@@ -93,6 +93,7 @@ class Session final {
  private:
   Session(Job& job, std::string name) : job_(job), name_(std::move(name)) {}
   void listenForTheEnd();
+  void exchangeDone();
 
   Job& job_;
   const std::string name_;

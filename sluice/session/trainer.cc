@@ -19,6 +19,9 @@ namespace {
 // will.
 constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
+// By then a rank that is lost has been missed by all who talked with it.
+constexpr auto kToNoticeALoss = std::chrono::seconds(4);
+
 std::vector<std::string> namesOf(const plan::Model& model) {
   std::vector<std::string> names;
   for (const auto& tensor : model.tensors) names.push_back(tensor.name);
@@ -256,8 +259,58 @@ Status Trainer::restore(std::span<const std::byte> state) {
 
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(settle());
-  SLUICE_RETURN_IF_ERROR(everybodyIsDone());
-  return fabric::closeAndWait(*fabric_);
+  const Status done = everybodyIsDone();
+  if (done.isOk()) return fabric::closeAndWait(*fabric_);
+  if (done.code() != Code::kPeerLost) return done;
+
+  bool othersGoOn = false;
+  bool theyNeedThisRank = false;
+  fabric::runAndWait(fabric_->loop(), [&] {
+    othersGoOn = std::ranges::any_of(training_.plan.roles().workers, [&](Rank worker) {
+      return worker != fabric_->rank() && strategy_->goesOnWithout(worker);
+    });
+    theyNeedThisRank = !strategy_->goesOnWithout(fabric_->rank());
+  });
+  const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
+  if (!othersGoOn && isWorker) return done;
+  // Where they do not go on, a rank that only serves stays until it has missed the lost one itself, and has
+  // told them of it: if it just went, they would take it for the lost one.
+  if (theyNeedThisRank) stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+  (void)fabric::closeAndWait(*fabric_);
+  // By the end others have gone too, in good order; it is the lost one that is to be named.
+  Status loss;
+  fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; });
+  return loss.isOk() ? done : loss;
+}
+
+void Trainer::stayWhileNeeded(Duration atMost) {
+  const Status ended = awaitStatus(
+      fabric_->loop(),
+      [&](auto done) {
+        whenNotNeeded_ = std::move(done);
+        timers_.push_back(fabric_->loop().after(atMost, [this] { stayNoLonger(); }));
+        leaveIfNotNeeded();
+      },
+      training_.interruption);
+  if (!ended.isOk()) log("session").debug("rank {} stays no longer: {}", fabric_->rank(), ended.toString());
+}
+
+void Trainer::leaveIfNotNeeded() {
+  if (!whenNotNeeded_) return;
+  const bool isNeeded = std::ranges::any_of(training_.plan.roles().workers, [this](Rank worker) {
+    return worker != fabric_->rank() && !gone_.contains(worker) && !done_.contains(worker);
+  });
+  if (!isNeeded || !gates_.error().isOk()) stayNoLonger();
+}
+
+void Trainer::stayNoLonger() {
+  if (whenNotNeeded_) std::exchange(whenNotNeeded_, nullptr)(base::ok());
+}
+
+void Trainer::noteDone(Rank worker) {
+  SLUICE_DCHECK(fabric_->loop().inLoop());
+  done_.insert(worker);
+  leaveIfNotNeeded();
 }
 
 strategy::Statistics Trainer::statistics() {
@@ -280,11 +333,14 @@ void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
   if (strategy_ != nullptr && strategy_->goesOnWithout(from)) {
     log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from, why.message());
-    return;
+    if (survived_.isOk()) survived_ = why;
+    strategy_->forget(from);
+  } else {
+    gates_.fail(why);
+    if (strategy_ != nullptr) strategy_->fail(why);
+    if (broadcast_ != nullptr) broadcast_->fail(why);
   }
-  gates_.fail(why);
-  if (strategy_ != nullptr) strategy_->fail(why);
-  if (broadcast_ != nullptr) broadcast_->fail(why);
+  leaveIfNotNeeded();
 }
 
 void Trainer::onPeerLeft(Rank from) {
@@ -293,6 +349,8 @@ void Trainer::onPeerLeft(Rank from) {
   if (strategy_ == nullptr) {
     return onPeerLost(from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
   }
+  leaveIfNotNeeded();
+  if (strategy_->goesOnWithout(from)) return strategy_->forget(from);
   timers_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
 }
 
@@ -312,6 +370,7 @@ void Trainer::fail(const Status& why) {
   fabric_->loop().post([this, why] {
     broadcast_->fail(why);
     strategy_->fail(why);
+    leaveIfNotNeeded();
   });
 }
 

@@ -99,8 +99,13 @@ class Trainer final : public fabric::Receiver {
   void fail(const Status& why);
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other ranks have got
-  // that far too (until then they may need this one as a server), and says goodbye.
+  // that far too (until then they may need this one as a server), and says goodbye. If it says that a rank is
+  // lost, and the others go on without that one, they may still need this rank: then it stays until each is
+  // done (noteDone()) or gone.
   Status leave(const std::function<Status()>& everybodyIsDone);
+
+  // This worker has made its last step. Loop thread only.
+  void noteDone(Rank worker);
 
   // True iff the rank was lost or has left. Loop thread only.
   bool isGone(Rank rank) const { return gone_.contains(rank); }
@@ -123,6 +128,9 @@ class Trainer final : public fabric::Receiver {
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);
+  void stayWhileNeeded(Duration atMost);
+  void leaveIfNotNeeded();
+  void stayNoLonger();
 
   const Training training_;
   std::vector<strategy::TensorMemory> memory_;  // by TensorId; changed on the loop only
@@ -138,6 +146,9 @@ class Trainer final : public fabric::Receiver {
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
   std::vector<TimerId> timers_;                       // that would outlive this
   std::set<Rank> gone_;
+  std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told
+  Status survived_;      // the first loss that this rank has gone on after
+  strategy::Strategy::Done whenNotNeeded_;  // null: nobody stays
   bool isEnding_ = false;
 };
 

@@ -1,5 +1,6 @@
 #include <sluice/session/trainer.h>
 
+#include <atomic>
 #include <barrier>
 #include <thread>
 
@@ -177,6 +178,7 @@ class LostWorkerTest : public TrainerTest,
 TEST_P(LostWorkerTest, TheOthersGoOn) {
   const auto [algorithm, servers] = GetParam();
   ASSERT_TRUE(config_.set(option::kGossipProbability, "1").isOk());
+  ASSERT_TRUE(config_.set(option::kSurviveLoss, "on").isOk());
   start(4, "sgd:lr=1", servers, algorithm);
   onEveryRank([&](uint32_t r) {
     if (r == 3 && std::string_view(servers) != "all") return;  // only serves
@@ -190,9 +192,49 @@ TEST_P(LostWorkerTest, TheOthersGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, LostWorkerTest,
-                         testing::Values(std::pair("asp", "dedicated:1"), std::pair("gosgd", "all"),
+                         testing::Values(std::pair("asp", "dedicated:1"), std::pair("ssp", "dedicated:1"),
+                                         std::pair("easgd", "dedicated:1"), std::pair("gosgd", "all"),
                                          std::pair("adpsgd", "all")),
                          [](const auto& each) { return each.param.first; });
+
+// What a session is told at the end, once a rank is lost.
+Status somebodyIsLost() {
+  return {Code::kPeerLost, "rank 1 is gone"};
+}
+
+TEST_F(TrainerTest, AServerStaysForThoseWhoGoOn) {
+  start(4, "sgd:lr=1", "dedicated:1", "asp");
+  std::atomic<int> done = 0;
+  onEveryRank([&](uint32_t r) {
+    Trainer& trainer = *ranks_[r]->trainer;
+    if (r == 1) return ranks_[r]->trainer.reset();  // no goodbye
+    if (r == 3) {
+      const Status status = trainer.leave(somebodyIsLost);
+      EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.toString();
+      EXPECT_EQ(done, 2) << "the server has gone before its workers";
+      return;
+    }
+    for (int step = 0; step < 200; ++step) {
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
+      const Status status = trainer.waitAll();
+      ASSERT_TRUE(status.isOk()) << "rank " << r << " step " << step << ": " << status.toString();
+    }
+    ++done;
+    const Status status = trainer.leave(somebodyIsLost);
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.toString();
+  });
+}
+
+TEST_F(TrainerTest, AServerGoesOnceAllItsWorkersAreDone) {
+  start(3, "sgd:lr=1", "1", "asp");
+  onEveryRank([&](uint32_t r) {
+    Trainer& trainer = *ranks_[r]->trainer;
+    if (r != 0) return;  // the others neither are lost nor leave: they only say that they are done
+    auto& loop = ranks_[0]->thread.loop();
+    for (const uint32_t other : {1U, 2U}) loop.post([&trainer, other] { trainer.noteDone(Rank{other}); });
+    EXPECT_EQ(trainer.leave(somebodyIsLost).message(), "rank 1 is gone");
+  });
+}
 
 TEST_F(TrainerTest, AStaleWorkerEndsWithTheNameOfTheLost) {
   start(3, "sgd:lr=1", "dedicated:1", "ssp");

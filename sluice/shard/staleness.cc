@@ -7,12 +7,21 @@
 namespace sluice::shard {
 
 uint64_t Staleness::slowest() const {
-  return *std::ranges::min_element(clocks_);
+  uint64_t slowest = kUnbounded;
+  for (size_t worker = 0; worker < clocks_.size(); ++worker) {
+    if (!isGone_[worker]) slowest = std::min(slowest, clocks_[worker]);
+  }
+  return slowest == kUnbounded ? 0 : slowest;
 }
 
 void Staleness::advance(size_t worker) {
-  SLUICE_CHECK(!waits_[worker], worker);
+  SLUICE_CHECK(!waits_[worker] && !isGone_[worker], worker);
   ++clocks_[worker];
+}
+
+void Staleness::forget(size_t worker) {
+  isGone_[worker] = true;
+  waits_[worker] = false;
 }
 
 std::vector<size_t> Staleness::release() {

@@ -24,17 +24,22 @@ constexpr bool mayGoOn(uint64_t clock, uint64_t slowest, uint64_t bound) {
 class Staleness final {
  public:
   // Workers are numbered from 0. REQUIRES: at least one.
-  Staleness(size_t workers, uint64_t bound) : bound_(bound), clocks_(workers), waits_(workers) {}
+  Staleness(size_t workers, uint64_t bound)
+      : bound_(bound), clocks_(workers), waits_(workers), isGone_(workers) {}
 
   uint64_t clock(size_t worker) const { return clocks_[worker]; }
-  uint64_t slowest() const;
+  uint64_t slowest() const;  // of those who are not gone; 0 if all are
+  bool isGone(size_t worker) const { return isGone_[worker]; }
   bool isWaiting(size_t worker) const { return waits_[worker]; }
 
-  // The slice holds the worker's next step. REQUIRES: it does not wait.
+  // The slice holds the worker's next step. REQUIRES: it does not wait, and is not gone.
   void advance(size_t worker);
 
   // The worker goes on only with parameters that are fresh enough.
   void wait(size_t worker) { waits_[worker] = true; }
+
+  // The worker is gone: nobody waits for it any more, nor it for anybody. release() says who that frees.
+  void forget(size_t worker);
 
   // Those who waited and may go on now, in ascending order; they wait no longer.
   std::vector<size_t> release();
@@ -43,6 +48,7 @@ class Staleness final {
   const uint64_t bound_;
   std::vector<uint64_t> clocks_;
   std::vector<bool> waits_;
+  std::vector<bool> isGone_;
 };
 
 }  // namespace sluice::shard

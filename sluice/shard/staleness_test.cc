@@ -113,6 +113,28 @@ TEST(Staleness, TheBoundHoldsInEveryInterleaving) {
   EXPECT_LT(pulls, steps);
 }
 
+TEST(Staleness, NobodyWaitsForOneWhoIsGone) {
+  Staleness slice(3, 1);
+  for (const size_t worker : {0U, 0U, 1U}) slice.advance(worker);
+  slice.wait(0);
+  slice.wait(1);
+  EXPECT_EQ(slice.release(), std::vector<size_t>{1});  // at clock 1, with the slowest at 0
+  slice.forget(2);
+  EXPECT_EQ(slice.slowest(), 1U);
+  EXPECT_EQ(slice.release(), std::vector<size_t>{0});
+  // Nor does it wait itself any more.
+  slice.advance(0);
+  slice.wait(0);
+  slice.forget(0);
+  EXPECT_TRUE(slice.release().empty());
+  EXPECT_FALSE(slice.isWaiting(0));
+  slice.advance(1);
+  slice.wait(1);
+  EXPECT_EQ(slice.release(), std::vector<size_t>{1});  // alone, it never waits
+  slice.forget(1);
+  EXPECT_EQ(slice.slowest(), 0U);
+}
+
 TEST(Staleness, TheFastestPullsEveryTimeAndTheSlowestSeldom) {
   // Worker 0 is as slow as can be: it goes on only when the other waits for it.
   Staleness slice(2, 3);

@@ -19,6 +19,13 @@ std::span<const Algorithm* const> algorithms() {
 }
 
 Status checkHeeded(const Config& config, const plan::PlanSpec& chosen) {
+  SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(chosen.strategy));
+  // The others that do not keep step go on anyway.
+  if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
+    return {Code::kInvalidArgument, fmt::format("{} keeps step, and so does not go on by --survive-loss; ssp "
+                                                "and easgd do",
+                                                chosen.strategy)};
+  }
   if (!config.isOn(option::kDgc) || isSparse(chosen)) return base::ok();
   return {Code::kInvalidArgument,
           fmt::format("{} does not compress by --dgc; allreduce does", chosen.strategy)};

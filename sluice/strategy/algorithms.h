@@ -26,7 +26,7 @@ extern const Algorithm kAdPsgd;
 
 std::span<const Algorithm* const> algorithms();
 
-// Says what an algorithm would otherwise leave unheeded: that --dgc is for allreduce only.
+// Says what an algorithm would otherwise leave unheeded: --dgc, --survive-loss.
 Status checkHeeded(const Config& config, const plan::PlanSpec& chosen);
 
 // By its name or alias. Never null; an unknown name is an error that lists those there are.

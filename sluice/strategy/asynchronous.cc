@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/plan/order.h>
@@ -28,6 +29,8 @@ using plan::Stage;
 constexpr auto kAsks = wire::Flags{0x0100};
 constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has no gradient; no payload
 constexpr unsigned kLagShift = 8;
+
+constexpr const char* kSurvivalSetting = "survive-loss";
 
 class Asynchronous final : public Strategy {
  public:
@@ -54,9 +57,10 @@ class Asynchronous final : public Strategy {
     return method_->firstStepWithout(stepsOfOther);
   }
   // Whose slices it served nobody else has.
-  bool goesOnWithout(Rank lost) override {
+  bool goesOnWithout(Rank lost) const override {
     return !rooms_.plan.roles().isServer(lost) && method_->goesOnWithoutLost();
   }
+  void forget(Rank lost) override;
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override { return outbox_.statistics(); }
 
@@ -105,6 +109,7 @@ class Asynchronous final : public Strategy {
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
   void arrived(const Slice& slice, Rank from, wire::Flags flags);
+  void answer(const Slice& slice, const std::vector<Reply>& replies);
   void answer(const Slice& slice, const Reply& reply);
   Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
   void resume(Rank from);
@@ -140,6 +145,7 @@ class Asynchronous final : public Strategy {
   std::vector<TensorState> tensors_;       // by TensorId
   std::vector<std::vector<Desk>> served_;  // by SliceId, then worker position; empty: lives elsewhere
   std::vector<WorkerNews> workers_;        // by worker position
+  std::set<Rank> lost_;                    // that this rank has gone on without
   uint64_t dropped_ = 0;                   // steps
 };
 
@@ -253,6 +259,7 @@ Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::La
 }
 
 void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
+  if (lost_.contains(from)) return;
   Desk& desk = deskOf(slice, from);
   const Step step = desk.next;
   desk.next = Step{index(step) + method_->period()};
@@ -265,6 +272,19 @@ void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
                                       .asks = has(flags, kAsks),
                                       .values = newsOf(from).values.at(step)},
                                      *centre_);
+  answer(slice, replies);
+}
+
+void Asynchronous::forget(Rank lost) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (!lost_.insert(lost).second) return;
+  for (const SliceId id : rooms_.plan.slicesOn(self_)) {
+    deskOf(rooms_.plan.slice(id), lost).isOwedAnswer = false;
+    answer(rooms_.plan.slice(id), method_->forget(id, lost, *centre_));
+  }
+}
+
+void Asynchronous::answer(const Slice& slice, const std::vector<Reply>& replies) {
   for (const Reply& reply : replies) answer(slice, reply);
 }
 
@@ -385,6 +405,22 @@ std::string Asynchronous::describeWait(TensorId tensor) const {
 
 Status chooseAsynchronous(const Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
+}
+
+Status chooseSurvival(const Config& config, plan::PlanSpec& spec) {
+  if (!config.isOn(option::kSurviveLoss)) return base::ok();
+  const plan::Roles& roles = spec.roles;
+  if (std::ranges::all_of(roles.workers, [&](Rank worker) { return roles.isServer(worker); })) {
+    return {Code::kInvalidArgument,
+            "--survive-loss is for workers that serve nothing, and here all serve: give --servers "
+            "dedicated:K"};
+  }
+  spec.settings[kSurvivalSetting] = "on";
+  return base::ok();
+}
+
+bool survivesLoss(const plan::PlanSpec& spec) {
+  return spec.settings.contains(kSurvivalSetting);
 }
 
 Status checkUpdate(const Rooms& rooms) {

@@ -81,12 +81,19 @@ class Method {
   // True iff workers go on without one that is lost.
   virtual bool goesOnWithoutLost() const = 0;
 
+  // The server's, of a worker that is gone: says who is to be answered now that nobody waits for it.
+  virtual std::vector<Reply> forget(SliceId slice, Rank lost, shard::Centre& centre) = 0;
+
   // For whom `slice` keeps its workers waiting; empty if it does not. At its server.
   virtual std::string describeWait(SliceId slice) const = 0;
 };
 
 // Slices by priority, sharded and rotated: as `sluice` cuts.
 Status chooseAsynchronous(const Config& config, plan::PlanSpec& spec);
+
+// Takes the option survive-loss, of methods that can do either. Refuses it where every worker serves.
+Status chooseSurvival(const Config& config, plan::PlanSpec& spec);
+bool survivesLoss(const plan::PlanSpec& spec);
 
 // Refuses an update that leaves the step to the user's own optimizer, since there is no mean gradient to give
 // it, and a model with a type that cannot be calculated with.

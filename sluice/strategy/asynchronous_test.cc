@@ -153,9 +153,10 @@ TEST(Easgd, HasTheBitsOfAScriptedReference) {
 // that it knows of.
 class Counting final {
  public:
-  Counting(std::string_view algorithm, std::string_view servers, uint32_t world, uint32_t seed)
+  Counting(std::string_view algorithm, std::string_view servers, uint32_t world, uint32_t seed,
+           Config config = {})
       : world_(algorithm, servers, world, {{"head", 2, DType::kF32}, {"counts", world, DType::kF32}},
-               "sgd:lr=1"),
+               "sgd:lr=1", /*updatesWaitForWord=*/false, std::move(config)),
         random_(seed),
         clocks_(world) {}
 
@@ -270,6 +271,68 @@ TEST(Ssp, WaitsForTheSlowestAndSaysSo) {
   job.drain();
   EXPECT_TRUE(job.isReady(0));
   EXPECT_EQ(job.reads(0, 1), 1U);
+}
+
+TEST(Ssp, ByOptionTheLostAreNotWaitedFor) {
+  Config config;
+  ASSERT_TRUE(config.set(option::kSurviveLoss, "on").isOk());
+  Counting job("ssp:2", "dedicated:1", 4, 1, config);
+  const auto stepBoth = [&] {
+    for (const uint32_t worker : {0U, 2U}) job.step(worker);
+    job.drain();
+  };
+  for (int step = 0; step < 3; ++step) stepBoth();
+  EXPECT_FALSE(job.isReady(0));  // rank 1 has not made any
+  for (const uint32_t r : {0U, 2U, 3U}) {
+    const Strategy& strategy = job.rank(r).strategy();
+    EXPECT_TRUE(strategy.goesOnWithout(Rank{1}));
+    EXPECT_FALSE(strategy.goesOnWithout(Rank{3}));  // its parameters are nowhere else
+    job.rank(r).loop().post([&job, r] { job.rank(r).strategy().forget(Rank{1}); });
+  }
+  job.drain();
+  for (int step = 0; step < 20; ++step) {
+    ASSERT_TRUE(job.isReady(0) && job.isReady(2)) << job.rank(3).strategy().describeWait(TensorId{1});
+    stepBoth();
+  }
+  EXPECT_EQ(job.reads(0, 0), 23U);
+  // The bound between those who are left is what it was.
+  for (int step = 0; step < 9 && job.isReady(0); ++step) {
+    job.step(0);
+    job.drain();
+  }
+  EXPECT_FALSE(job.isReady(0));
+  EXPECT_LE(job.clock(0), job.clock(2) + 3);
+}
+
+TEST(Asynchronous, WithoutTheOptionTheLossOfAWorkerIsTheEnd) {
+  for (const char* algorithm : {"ssp:2", "easgd:2"}) {
+    for (const bool survives : {false, true}) {
+      Config config;
+      ASSERT_TRUE(config.set(option::kSurviveLoss, survives ? "on" : "off").isOk());
+      SteppedWorld world(algorithm, "dedicated:1", 3, threeTensors(), "sgd:lr=1", false, config);
+      EXPECT_EQ(world.ranks()[0]->strategy().goesOnWithout(Rank{1}), survives) << algorithm;
+      EXPECT_FALSE(world.ranks()[0]->strategy().goesOnWithout(Rank{2})) << algorithm;
+    }
+  }
+}
+
+TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
+  Config config;
+  ASSERT_TRUE(config.set(option::kSurviveLoss, "on").isOk());
+  plan::PlanSpec spec;
+  spec.model.tensors = threeTensors();
+  spec.roles = plan::parseRoles("all", 3).value();
+  for (const Algorithm* algorithm : {&kSsp, &kEasgd}) {
+    spec.strategy = algorithm->name;
+    EXPECT_EQ(algorithm->choose(config, spec).message(),
+              "--survive-loss is for workers that serve nothing, and here all serve: give --servers "
+              "dedicated:K");
+  }
+  spec.strategy = "sluice";
+  EXPECT_EQ(checkHeeded(config, spec).message(),
+            "sluice keeps step, and so does not go on by --survive-loss; ssp and easgd do");
+  spec.strategy = "asp";
+  EXPECT_TRUE(checkHeeded(config, spec).isOk());
 }
 
 TEST(Ssp, SendsParametersBackOnlyWhenTheyAreNeeded) {

@@ -21,7 +21,10 @@ constexpr double kMovingRate = 0.9;  // beta = N * alpha, of the original
 class Elastic final : public Method {
  public:
   Elastic(const Rooms& rooms, uint64_t tau, double alpha)
-      : optimizer_(rooms.plan, rooms.update), tau_(tau), alpha_(alpha) {}
+      : optimizer_(rooms.plan, rooms.update),
+        tau_(tau),
+        alpha_(alpha),
+        survivesLoss_(survivesLoss(rooms.plan.spec())) {}
 
   Part part() const override { return Part::kParameters; }
   uint64_t period() const override { return tau_; }
@@ -40,13 +43,17 @@ class Elastic final : public Method {
   }
 
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
-  bool goesOnWithoutLost() const override { return false; }
+  bool goesOnWithoutLost() const override { return survivesLoss_; }
+  std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/, shard::Centre& /*centre*/) override {
+    return {};  // nobody has waited for it
+  }
   std::string describeWait(SliceId /*slice*/) const override { return {}; }
 
  private:
   LocalOptimizer optimizer_;
   const uint64_t tau_;
   const double alpha_;
+  const bool survivesLoss_;
 };
 
 Status chooseEasgd(const Config& config, plan::PlanSpec& spec) {
@@ -58,6 +65,7 @@ Status chooseEasgd(const Config& config, plan::PlanSpec& spec) {
   if (alpha == 0) alpha = kMovingRate / static_cast<double>(spec.roles.workers.size());
   spec.settings[kTauSetting] = std::to_string(tau);
   spec.settings[kAlphaSetting] = fmt::format("{}", alpha);
+  SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
   return chooseAsynchronous(config, spec);
 }
 

@@ -49,10 +49,8 @@ class Gossip final : public Strategy {
   }
 
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
-  bool goesOnWithout(Rank lost) override {
-    talk_->forget(lost);
-    return true;
-  }
+  bool goesOnWithout(Rank /*lost*/) const override { return true; }
+  void forget(Rank lost) override { talk_->forget(lost); }
   std::string describeWait(TensorId /*tensor*/) const override { return "the word that its step is wanted"; }
   Statistics statistics() const override { return outbox_.statistics(); }
 

@@ -19,6 +19,7 @@ Status chooseSsp(const Config& config, plan::PlanSpec& spec) {
     return {Code::kInvalidArgument, fmt::format("--staleness is {}; give 0 to {}", staleness, kMostLag)};
   }
   spec.settings[kSetting] = std::to_string(staleness);
+  SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
   return chooseAsynchronous(config, spec);
 }
 

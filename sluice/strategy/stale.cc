@@ -16,7 +16,11 @@ namespace {
 class Stale final : public Method {
  public:
   Stale(const Rooms& rooms, uint64_t bound, Pulls pulls)
-      : plan_(rooms.plan), bound_(bound), pulls_(pulls), copies_(rooms.plan.slices().size()) {
+      : plan_(rooms.plan),
+        bound_(bound),
+        pulls_(pulls),
+        survivesLoss_(survivesLoss(rooms.plan.spec())),
+        copies_(rooms.plan.slices().size()) {
     const auto known = rooms.update.optimizer->hyperparameters();
     const auto rate = std::ranges::find(known, "lr", &shard::Hyperparameter::name);
     SLUICE_CHECK(rate != known.end(), rooms.update.optimizer->name());
@@ -44,17 +48,11 @@ class Stale final : public Method {
 
   std::vector<Reply> take(const ServerSlice& part, shard::Centre& centre) override {
     shard::Staleness& clocks = served_.at(part.slice.id);
-    const auto& workers = plan_.roles().workers;
     const size_t worker = plan_.roles().workerPosition(part.from);
     if (part.hasGradient) centre.step(part.slice.id, part.from, part.values);
     clocks.advance(worker);
     if (part.asks) clocks.wait(worker);
-    std::vector<Reply> replies;
-    for (const size_t released : clocks.release()) {
-      centre.copyToDesk(part.slice.id, workers[released]);
-      replies.push_back({workers[released], clocks.clock(released) - clocks.slowest()});
-    }
-    return replies;
+    return release(part.slice.id, centre);
   }
 
   // The result of step c is what lets a worker go on at clock c + 1.
@@ -63,7 +61,12 @@ class Stale final : public Method {
     return stepsOfOther + bound_;
   }
 
-  bool goesOnWithoutLost() const override { return bound_ == shard::kUnbounded; }
+  bool goesOnWithoutLost() const override { return bound_ == shard::kUnbounded || survivesLoss_; }
+
+  std::vector<Reply> forget(SliceId slice, Rank lost, shard::Centre& centre) override {
+    served_.at(slice).forget(plan_.roles().workerPosition(lost));
+    return release(slice, centre);
+  }
 
   std::string describeWait(SliceId slice) const override {
     const shard::Staleness& clocks = served_.at(slice);
@@ -72,13 +75,25 @@ class Stale final : public Method {
     const auto& workers = plan_.roles().workers;
     for (size_t w = 0; w < workers.size(); ++w) {
       if (clocks.isWaiting(w)) waiting += fmt::format(" {}", workers[w]);
-      if (clocks.clock(w) == clocks.slowest()) slow += fmt::format(" {}", workers[w]);
+      if (!clocks.isGone(w) && clocks.clock(w) == clocks.slowest()) slow += fmt::format(" {}", workers[w]);
     }
     if (waiting.empty()) return {};
     return fmt::format("keeps rank{} waiting for rank{}, at step {}", waiting, slow, clocks.slowest());
   }
 
  private:
+  // Whoever waited for the slice and may go on now is to have it as it is.
+  std::vector<Reply> release(SliceId slice, shard::Centre& centre) {
+    shard::Staleness& clocks = served_.at(slice);
+    const auto& workers = plan_.roles().workers;
+    std::vector<Reply> replies;
+    for (const size_t released : clocks.release()) {
+      centre.copyToDesk(slice, workers[released]);
+      replies.push_back({workers[released], clocks.clock(released) - clocks.slowest()});
+    }
+    return replies;
+  }
+
   void ownStep(const WorkerSlice& worker) {
     const DType dtype = plan_.model()[worker.slice.tensor].dtype;
     const auto& sgd = shard::sgd();
@@ -94,6 +109,7 @@ class Stale final : public Method {
   const plan::Plan& plan_;
   const uint64_t bound_;
   const Pulls pulls_;
+  const bool survivesLoss_;
   size_t rate_ = 0;               // where the learning rate is among the hyperparameters
   std::vector<uint64_t> copies_;  // by SliceId: the slowest clock that this worker's copy knows
   std::map<SliceId, shard::Staleness> served_;

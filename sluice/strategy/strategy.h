@@ -120,8 +120,11 @@ class Strategy {
   // it; none, if this rank can go on alone.
   virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const { return stepsOfOther; }
 
-  // A rank is gone without a word. True iff this one goes on without it; else every wait ends with its name.
-  virtual bool goesOnWithout(Rank /*lost*/) { return false; }
+  // True iff this rank would go on without the other one, or, of this rank itself, the others without it;
+  // else every wait ends with the name of who is lost.
+  virtual bool goesOnWithout(Rank /*lost*/) const { return false; }
+  // This rank is gone: lost, or it has left before the others. REQUIRES: goesOnWithout() it.
+  virtual void forget(Rank /*lost*/) {}
 
   // What `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;

@@ -1,0 +1,112 @@
+"""What becomes of training that does not keep step when a worker is killed. Needs root.
+
+  lost_workers.py PATH_OF_SLUICE
+
+Real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd, the others make all their steps, and say at the
+end who was lost; else they end with its name, soon. Nothing may hang.
+"""
+import os
+import random
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from lab_job import Job, Lab, task, writeProfile
+
+PROGRAM = sys.argv[1]
+RANKS = 4
+SOON = 5.0
+STEPS = 40
+COMPUTE = 0.1  # seconds of a step
+DEDICATED = {"SLUICE_SERVERS": "dedicated:1"}
+SURVIVE = DEDICATED | {"SLUICE_SURVIVE_LOSS": "on"}
+
+
+class LostWorkers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.profile = writeProfile(Path(folder.name) / "model.json", [20_000, 100_000, 1_000, 7, 60_000])
+        cls.lab = Lab(PROGRAM, RANKS, "300mbit")
+        cls.addClassCleanup(cls.lab.__exit__)
+        cls.port = 29500
+
+    def killOne(self, algorithm, victim, variables):
+        """A job in which this rank was killed, when it began and when that was."""
+        type(self).port += 1
+        wanted = task(self.profile, iterations=STEPS, computeSeconds=COMPUTE, compareWithReference=False)
+        job = Job(self.lab, wanted, port=self.port, SLUICE_ALGORITHM=algorithm, **variables)
+        self.addCleanup(job.__exit__)
+        job.waitUntilBegun(30)
+        begun = time.monotonic()
+        time.sleep(random.uniform(0.3, 1.0))  # at some moment of some step
+        job.ranks[victim].kill()
+        return job, begun, time.monotonic()
+
+    def errorsOf(self, job, rank):
+        return [(at, line) for at, line in job.said[rank] if " error bench: " in line]
+
+    def goOn(self, algorithm, victim, variables):
+        job, begun, _ = self.killOne(algorithm, victim, variables)
+        others = [rank for rank in range(RANKS) if rank != victim]
+        codes = job.waitForEnd(others, STEPS * COMPUTE * 3 + 20)
+        took = time.monotonic() - begun
+        self.assertGreater(took, STEPS * COMPUTE * 0.9, job.allText())
+        for rank in others:
+            self.assertEqual(self.errorsOf(job, rank), [], job.allText())  # all steps were made
+            self.assertIn(codes[rank], (1, 4), job.allText())              # leaving says who was lost
+            self.assertRegex(job.text(rank), rf"sluice: .*rank {victim}\b", job.allText())
+        job.__exit__()
+
+    def end(self, algorithm, victim, variables):
+        job, _, killed = self.killOne(algorithm, victim, variables)
+        others = [rank for rank in range(RANKS) if rank != victim]
+        codes = job.waitForEnd(others, 30)
+        for rank in others:
+            self.assertIn(codes[rank], (1, 4), job.allText())
+            self.assertRegex(job.text(rank), rf"rank {victim}\b", job.allText())
+            if variables == DEDICATED and rank == RANKS - 1:
+                continue  # it only serves, and is in no step
+            errors = self.errorsOf(job, rank)
+            self.assertEqual(len(errors), 1, job.allText())
+            at, line = errors[0]
+            self.assertRegex(line, rf"rank {victim}\b", job.allText())
+            self.assertLess(at - killed, SOON, job.allText())
+        job.__exit__()
+
+    def testAspGoesOn(self):
+        self.goOn("asp", 1, DEDICATED)
+
+    def testAspEndsWhereEveryWorkerServes(self):
+        self.end("asp", 2, {})
+
+    def testGoSgdGoesOn(self):
+        self.goOn("gosgd:0.5", 2, {})
+
+    def testGoSgdGoesOnWithoutRankZero(self):
+        self.goOn("gosgd:0.5", 0, {})
+
+    def testAdPsgdGoesOn(self):
+        self.goOn("adpsgd", 1, {})
+
+    def testSspEndsWithTheName(self):
+        self.end("ssp:3", 1, DEDICATED)
+
+    def testSspGoesOnByOption(self):
+        self.goOn("ssp:3", 2, SURVIVE)
+
+    def testEasgdEndsWithTheName(self):
+        self.end("easgd:2", 2, DEDICATED)
+
+    def testEasgdGoesOnByOption(self):
+        self.goOn("easgd:2", 1, SURVIVE)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        print("skipped: a lab needs root")
+        sys.exit(77)
+    unittest.main(argv=sys.argv[:1])
