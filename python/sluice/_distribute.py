@@ -81,14 +81,15 @@ def distribute(
     _refuse(model, optimizers, job)
     if process_group is not None:
         _refuse_group(process_group, job)
+    debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     if server_optimizer:
         _server.refuse(model, optimizers)
+        _refuse_hiding(debug, job)
     name = job.new_name(type(model).__name__)
     settings = [f"server_optimizer={server_optimizer}", f"broadcast_buffers={broadcast_buffers}"]
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
     _agree(job, name, [*_describe(model, optimizers), *settings])
     _start_alike(job, model, optimizers)
-    debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug, process_group=process_group)
     _model.dress(model, engine)
     on_servers = server_optimizer and job.world_size > 1
@@ -124,6 +125,14 @@ def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
         raise ValueError("a process group cannot use a codec inside its reduction; leave out codec, or process_group")
     if (process_group.rank(), process_group.size()) != (job.rank, job.world_size):
         raise ValueError("the process group must have all ranks of the job, in the same order")
+
+
+def _refuse_hiding(debug: bool, job: Job) -> None:
+    """Where steps begin from the parameters of the step before, NaNs in their place would be trained on."""
+    algorithm = job.option("algorithm").split(":")[0]
+    if debug and (algorithm in ("ssp", "easgd", "gosgd") or job.is_on("dgc")):
+        what = "dgc" if job.is_on("dgc") else algorithm
+        raise ValueError(f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them out")
 
 
 def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:

@@ -47,6 +47,9 @@ class Job:
     def option(self, name: str) -> str:
         return self.core.option(name)
 
+    def is_on(self, name: str) -> bool:
+        return self.option(name).strip().lower() in ("on", "true", "yes", "1")
+
     def new_name(self, stem: str) -> str:
         """A name that tells two models apart, the same on every rank if all make them in the same order."""
         number = self._names.get(stem, 0)

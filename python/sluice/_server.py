@@ -70,9 +70,11 @@ class ServerStep:
 
     @property
     def spec(self) -> str:
-        """The servers' text for the optimizer as it begins."""
+        """The servers' text for the optimizer as it begins. Its settings come with every step, but --dgc has to know the
+        momentum from the start."""
         name, _, _ = _SETTINGS[self.kind]
-        return name
+        (group,) = self._optimizer.param_groups
+        return f"{name}:momentum={group['momentum']!r}" if "momentum" in group and self.engine.job.is_on("dgc") else name
 
     def memory(self, elements: int, world_size: int) -> str:
         """What the shared state saves, in a line for people; float32 counts."""

@@ -18,15 +18,6 @@ namespace {
 constexpr size_t kSmallestSample = 1000;
 constexpr size_t kSampleShare = 100;  // one in so many
 
-// By how much a gradient is to be scaled so that its norm is at most `most`.
-float clipFactor(std::span<const float> gradient, double most) {
-  if (most == 0) return 1;
-  double squares = 0;
-  for (const float g : gradient) squares += static_cast<double>(g) * static_cast<double>(g);
-  const double norm = std::sqrt(squares);
-  return norm > most ? static_cast<float>(most / norm) : 1;
-}
-
 // A number that is none counts as the largest: whoever trains is to see it.
 float magnitude(float value) {
   return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::abs(value);
@@ -41,13 +32,20 @@ float nthLargest(std::span<float> values, size_t count) {
 
 }  // namespace
 
+float clipFactor(std::span<const float> gradient, double most) {
+  if (most == 0) return 1;
+  double squares = 0;
+  for (const float g : gradient) squares += static_cast<double>(g) * static_cast<double>(g);
+  const double norm = std::sqrt(squares);
+  return norm > most ? static_cast<float>(most / norm) : 1;
+}
+
 Dgc::Dgc(size_t elements, const DgcOptions& options)
     : options_(options), velocity_(elements), residual_(elements) {}
 
-std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double sparsity) {
+std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double sparsity, float scale) {
   SLUICE_CHECK(gradient.size() == residual_.size(), gradient.size(), residual_.size());
   SLUICE_CHECK(sparsity >= 0 && sparsity <= 1, sparsity);
-  const float scale = clipFactor(gradient, options_.clipNorm);
   const auto momentum = static_cast<float>(options_.momentum);
   for (size_t i = 0; i < gradient.size(); ++i) {
     const float clipped = scale == 1 ? gradient[i] : gradient[i] * scale;

@@ -1,5 +1,6 @@
-// Deep gradient compression (Lin et al. 2018) for one tensor at one worker: of each step's gradient only the
-// largest elements are sent, the others are kept and added to the next. With g the gradient, clipped:
+// Deep gradient compression (Lin et al. 2018) for one tensor, or a slice of one, at one worker: of each
+// step's gradient only the largest elements are sent, the others are kept and added to the next. With g the
+// gradient, clipped:
 //   u = m * u + g;  v += u;  send v where |v| is among the largest;  there v = 0 and, if masked, u = 0.
 // Momentum is inside, so whoever gets the sum makes a plain step, x -= lr * sum.
 //
@@ -23,17 +24,20 @@ namespace sluice::codec {
 
 struct DgcOptions {
   double momentum = 0.9;
-  double clipNorm = 0;        // of one worker's gradient: the user's limit / sqrt(N); 0: not clipped
   bool masksMomentum = true;  // also forget the velocity of what is sent
 };
+
+// By how much one worker's gradient is to be scaled so that its norm is at most `most`: the user's limit /
+// sqrt(N). 0: it is not clipped.
+float clipFactor(std::span<const float> gradient, double most);
 
 class Dgc final {
  public:
   Dgc(size_t elements, const DgcOptions& options);
 
   // What to send of this step: sparse.h's bytes. `sparsity` is the share that is kept back, 0 to 1 (1 sends
-  // the largest only). REQUIRES: as many elements as it was made for.
-  std::vector<std::byte> compress(std::span<const float> gradient, double sparsity);
+  // the largest only); `scale` clips the gradient. REQUIRES: as many elements as it was made for.
+  std::vector<std::byte> compress(std::span<const float> gradient, double sparsity, float scale = 1);
 
   // For checkpoints: what has not been sent, and the velocity.
   std::span<const float> residual() const { return residual_; }

@@ -112,9 +112,12 @@ TEST(Dgc, AloneWithoutMaskingAndClippingItIsMomentumSgdToTheBit) {
 }
 
 TEST(Dgc, ClipsByTheNorm) {
-  Dgc dgc(4, {.momentum = 0, .clipNorm = 5});
-  EXPECT_EQ(decoded(dgc.compress(std::vector<float>{3, 4, 0, 0}, 0), 4), (std::vector<float>{3, 4, 0, 0}));
-  EXPECT_EQ(decoded(dgc.compress(std::vector<float>{6, 8, 0, 0}, 0), 4), (std::vector<float>{3, 4, 0, 0}));
+  Dgc dgc(4, {.momentum = 0});
+  const std::vector<float> within{3, 4, 0, 0};
+  const std::vector<float> beyond{6, 8, 0, 0};
+  EXPECT_EQ(decoded(dgc.compress(within, 0, clipFactor(within, 5)), 4), within);
+  EXPECT_EQ(decoded(dgc.compress(beyond, 0, clipFactor(beyond, 5)), 4), within);
+  EXPECT_EQ(clipFactor(beyond, 0), 1);
 }
 
 TEST(Dgc, GoesOnFromACheckpoint) {

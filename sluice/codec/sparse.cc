@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/kernel/element.h>
 
 namespace sluice::codec {
 namespace {
@@ -47,12 +48,6 @@ std::optional<uint32_t> takeVarint(std::span<const std::byte>& bytes) {
     }
   }
   return std::nullopt;
-}
-
-float floatAt(std::span<const std::byte> bytes, size_t index) {
-  float value = 0;
-  std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
-  return value;
 }
 
 Status damaged(std::string_view why) {
@@ -97,33 +92,51 @@ std::vector<std::byte> encodeSparse(std::span<const float> values, std::span<con
   return out;
 }
 
-Status addSparse(std::span<const std::byte> bytes, std::span<float> sum, std::vector<uint32_t>& places) {
+Result<SparseVector> decodeSparse(std::span<const std::byte> bytes, size_t elements) {
   if (bytes.empty()) return damaged("empty");
   const std::byte kind = bytes.front();
   bytes = bytes.subspan(1);
+  SparseVector read;
   if (kind == kDense) {
-    if (bytes.size() != sum.size_bytes()) return damaged("not all elements");
-    for (size_t i = 0; i < sum.size(); ++i) {
-      sum[i] += floatAt(bytes, i);
-      places.push_back(static_cast<uint32_t>(i));
+    if (bytes.size() != elements * sizeof(float)) return damaged("not all elements");
+    read.places.resize(elements);
+    std::iota(read.places.begin(), read.places.end(), 0U);
+  } else if (kind == kSparse) {
+    const auto count = takeVarint(bytes);
+    if (!count || *count > elements || *count > bytes.size()) return damaged("too many elements");
+    read.places.reserve(*count);
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < *count; ++i) {
+      const auto distance = takeVarint(bytes);
+      if (!distance || next + *distance >= elements) return damaged("an element beyond the end");
+      read.places.push_back(static_cast<uint32_t>(next + *distance));
+      next += *distance + uint64_t{1};
     }
-    return base::ok();
+    if (bytes.size() != read.places.size() * sizeof(float)) return damaged("not a value for each element");
+  } else {
+    return damaged("of no kind");
   }
-  if (kind != kSparse) return damaged("of no kind");
-  const auto count = takeVarint(bytes);
-  if (!count || *count > sum.size() || *count > bytes.size()) return damaged("too many elements");
-  std::vector<uint32_t> own;
-  own.reserve(*count);
-  uint64_t next = 0;
-  for (uint32_t i = 0; i < *count; ++i) {
-    const auto distance = takeVarint(bytes);
-    if (!distance || next + *distance >= sum.size()) return damaged("an element beyond the end");
-    own.push_back(static_cast<uint32_t>(next + *distance));
-    next += *distance + uint64_t{1};
+  read.values.resize(read.places.size());
+  if (!bytes.empty()) std::memcpy(read.values.data(), bytes.data(), bytes.size());
+  return read;
+}
+
+void addScaledSparse(const SparseVector& vector, float scale, std::span<std::byte> floats) {
+  for (size_t i = 0; i < vector.places.size(); ++i) {
+    const auto before = kernel::loadAt<float>(floats.data(), vector.places[i]);
+    kernel::storeAt(floats.data(), vector.places[i], before + vector.values[i] * scale);
   }
-  if (bytes.size() != own.size() * sizeof(float)) return damaged("not a value for each element");
-  for (size_t i = 0; i < own.size(); ++i) sum[own[i]] += floatAt(bytes, i);
-  places.insert(places.end(), own.begin(), own.end());
+}
+
+void setSparse(const SparseVector& vector, std::span<std::byte> floats) {
+  for (size_t i = 0; i < vector.places.size(); ++i)
+    kernel::storeAt(floats.data(), vector.places[i], vector.values[i]);
+}
+
+Status addSparse(std::span<const std::byte> bytes, std::span<float> sum, std::vector<uint32_t>& places) {
+  SLUICE_ASSIGN_OR_RETURN(const SparseVector read, decodeSparse(bytes, sum.size()));
+  for (size_t i = 0; i < read.places.size(); ++i) sum[read.places[i]] += read.values[i];
+  places.insert(places.end(), read.places.begin(), read.places.end());
   return base::ok();
 }
 

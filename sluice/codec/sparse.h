@@ -21,8 +21,21 @@ bool isSentDense(size_t elements, std::span<const uint32_t> places);
 // values.size(), which is at most 2^32.
 std::vector<std::byte> encodeSparse(std::span<const float> values, std::span<const uint32_t> places);
 
-// sum[p] += value for each element that was sent; adds its place to `places`. Believes nothing: on an error
-// sum and places are as they were.
+struct SparseVector {
+  std::vector<uint32_t> places;  // ascending
+  std::vector<float> values;     // one for each
+};
+
+// What encodeSparse() wrote of a vector of so many elements. Believes nothing.
+Result<SparseVector> decodeSparse(std::span<const std::byte> bytes, size_t elements);
+
+// floats[p] += value * scale, or floats[p] = value, for each. `floats` are f32 at any alignment, at least as
+// many as the vector was decoded for.
+void addScaledSparse(const SparseVector& vector, float scale, std::span<std::byte> floats);
+void setSparse(const SparseVector& vector, std::span<std::byte> floats);
+
+// sum[p] += value for each element that was sent; adds its place to `places`. On an error sum and places are
+// as they were.
 Status addSparse(std::span<const std::byte> bytes, std::span<float> sum, std::vector<uint32_t>& places);
 
 }  // namespace sluice::codec

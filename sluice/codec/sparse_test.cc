@@ -32,6 +32,9 @@ RC_GTEST_PROP(Sparse, IsReadAsItWasWritten, ()) {
   RC_ASSERT(addSparse(bytes, sum, read).isOk());
   const bool isDense = isSentDense(elements, places);
   RC_ASSERT(read == (isDense ? all(elements) : places));
+  const auto decoded = decodeSparse(bytes, elements).value();
+  RC_ASSERT(decoded.places == read);
+  for (size_t i = 0; i < read.size(); ++i) RC_ASSERT(decoded.values[i] == values[read[i]]);
   for (uint32_t i = 0; i < elements; ++i)
     RC_ASSERT(sum[i] == (isDense || chosen.contains(i) ? 1 + values[i] : 1));
 }
@@ -55,6 +58,15 @@ RC_GTEST_PROP(Sparse, DamagedBytesAreRefusedOrHarmless, ()) {
     RC_ASSERT(sum == std::vector<float>(elements, 1));
   }
   for (const uint32_t place : read) RC_ASSERT(place < elements);
+}
+
+TEST(Sparse, IsAddedAndSetWhereItIs) {
+  std::vector<float> floats{1, 2, 3, 4};
+  const auto bytes = std::as_writable_bytes(std::span(floats));
+  addScaledSparse({.places = {0, 3}, .values = {2, 8}}, -0.5F, bytes);
+  EXPECT_EQ(floats, (std::vector<float>{0, 2, 3, 0}));
+  setSparse({.places = {1, 3}, .values = {7, 9}}, bytes);
+  EXPECT_EQ(floats, (std::vector<float>{0, 7, 3, 9}));
 }
 
 TEST(Sparse, ATenthOfAPercentTakesSixBytesEach) {

@@ -58,6 +58,7 @@ Result<End> parseEnd(const std::string& note) {
 Result<plan::Plan> makePlan(const Request& request, const shard::OptimizerSpec& update, const Job& job) {
   Config config = job.config();
   const std::string& wanted = request.algorithm;
+  if (!wanted.empty()) SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // meant for the job's own
   SLUICE_ASSIGN_OR_RETURN(
       const auto* algorithm,
       strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted, config));

@@ -31,7 +31,7 @@ void Centre::setParameters(SliceId slice, std::span<const std::byte> parameters)
   std::memcpy(home.data(), parameters.data(), home.size());
 }
 
-std::span<std::byte> Centre::desk(SliceId slice, Rank worker) {
+std::span<std::byte> Centre::desk(SliceId slice, Rank worker) const {
   const Served& here = *served_[index(slice)];
   return {here.desks[plan_.roles().workerPosition(worker)].get(), here.home.size()};
 }

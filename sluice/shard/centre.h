@@ -34,7 +34,7 @@ class Centre final {
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
   std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
 
-  std::span<std::byte> desk(SliceId slice, Rank worker);
+  std::span<std::byte> desk(SliceId slice, Rank worker) const;
 
   // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked `values`.
   void step(SliceId slice, Rank worker, std::span<const double> values);

@@ -8,7 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <sluice/base/options.h>
-#include <sluice/strategy/sparse_allgather.h>
+#include <sluice/strategy/dgc_settings.h>
 
 namespace sluice::strategy {
 
@@ -28,7 +28,7 @@ Status checkHeeded(const Config& config, const plan::PlanSpec& chosen) {
   }
   if (!config.isOn(option::kDgc) || isSparse(chosen)) return base::ok();
   return {Code::kInvalidArgument,
-          fmt::format("{} does not compress by --dgc; allreduce does", chosen.strategy)};
+          fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do", chosen.strategy)};
 }
 
 Result<const Algorithm*> findAlgorithm(std::string_view name) {

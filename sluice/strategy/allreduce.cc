@@ -1,6 +1,7 @@
 // AR-SGD: one reduction of the whole gradient after backward. MG-WFBP calls it SyncEASGD.
 #include <sluice/base/options.h>
 #include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/dgc_settings.h>
 #include <sluice/strategy/reduction.h>
 #include <sluice/strategy/sparse_allgather.h>
 
@@ -8,7 +9,7 @@ namespace sluice::strategy {
 namespace {
 
 Status chooseAllreduce(const Config& config, plan::PlanSpec& spec) {
-  if (config.isOn(option::kDgc)) SLUICE_RETURN_IF_ERROR(chooseSparseAllgather(config, spec));
+  if (config.isOn(option::kDgc)) SLUICE_RETURN_IF_ERROR(chooseDgc(config, spec));
   const plan::Group everything{0, spec.model.tensors.size() - 1};
   return chooseReduction(config, std::span(&everything, 1), spec);
 }

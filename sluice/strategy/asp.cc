@@ -15,7 +15,7 @@ Result<std::unique_ptr<Strategy>> makeAsp(const Rooms& rooms) {
 
 const Algorithm kAsp{.name = "asp",
                      .help = "asynchronous: each gradient is applied as it comes, nobody waits",
-                     .choose = chooseAsynchronous,
+                     .choose = chooseStale,
                      .make = makeAsp,
                      .keepsRanksEqual = false};
 

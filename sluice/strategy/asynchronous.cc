@@ -27,18 +27,18 @@ using plan::Stage;
 
 // The sender's own bits of a kPush message. Those of a kPublish message are the answer's lag.
 constexpr auto kAsks = wire::Flags{0x0100};
-constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has no gradient; no payload
+constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has nothing to say; no payload
 constexpr unsigned kLagShift = 8;
 
 constexpr const char* kSurvivalSetting = "survive-loss";
 
 class Asynchronous final : public Strategy {
  public:
-  Asynchronous(const Rooms& rooms, std::unique_ptr<Method> method, std::unique_ptr<shard::Centre> centre)
+  Asynchronous(const Rooms& rooms, std::unique_ptr<Method> method)
       : rooms_(rooms),
         self_(rooms.fabric.rank()),
         method_(std::move(method)),
-        centre_(std::move(centre)),
+        freight_(method_->freight()),
         outbox_(rooms, byUrgency(rooms.config)),
         handOver_(rooms, [this](const Handed& handed) { begin(handed); }),
         slices_(rooms.plan.slices().size()),
@@ -105,6 +105,7 @@ class Asynchronous final : public Strategy {
   void left(const Slice& slice);
   Result<Landing> landAnswer(const Slice& slice, Rank from, const wire::Header& header);
   void finishSlice(const Slice& slice, Travel travel, uint64_t lag);
+  WorkerSlice workerSlice(const Slice& slice);
 
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
@@ -131,12 +132,12 @@ class Asynchronous final : public Strategy {
   WorkerNews& newsOf(Rank worker) { return workers_[positionOf(worker)]; }
   Desk& deskOf(const Slice& slice, Rank worker) { return served_[index(slice.id)][positionOf(worker)]; }
   OwnSlice& own(const Slice& slice) { return slices_[index(slice.id)]; }
-  DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
+  bool serves(const Slice& slice) const { return !served_[index(slice.id)].empty(); }
 
   const Rooms rooms_;
   const Rank self_;
   const std::unique_ptr<Method> method_;
-  const std::unique_ptr<shard::Centre> centre_;
+  Freight& freight_;  // the method's
   Outbox outbox_;
   // A server takes a part in as it arrives, so an update that has to wait for the training thread's word
   // waits here, before anything has left.
@@ -183,21 +184,28 @@ void Asynchronous::beginSlice(const Slice& slice) {
   if (travel != Travel::kAsk) finishSlice(slice, travel, /*lag=*/0);
 }
 
+// As it is in the step that it is in.
+WorkerSlice Asynchronous::workerSlice(const Slice& slice) {
+  const OwnSlice& here = own(slice);
+  const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
+  return {.slice = slice,
+          .step = here.step,
+          .gradient =
+              here.hasGradient ? partOf(rooms_.plan, memory.gradient, slice) : std::span<const std::byte>(),
+          .parameters = partOf(rooms_.plan, memory.result, slice),
+          .values = newsOf(self_).values.at(here.step)};
+}
+
 void Asynchronous::push(const Slice& slice, Travel travel) {
   OwnSlice& here = own(slice);
-  const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
-  const bool hasNone = method_->part() == Part::kGradient && !here.hasGradient;
-  std::span<const std::byte> part;
-  if (!hasNone) {
-    part = method_->part() == Part::kGradient
-               ? partOf(rooms_.plan, memory.gradient, slice)
-               : std::span<const std::byte>(partOf(rooms_.plan, memory.result, slice));
-  }
+  const auto said = freight_.part(workerSlice(slice));
+  auto part = said.value_or(std::span<const std::byte>());
   auto flags = wire::Flags::kNone;
   if (travel == Travel::kAsk) flags = flags | kAsks;
-  if (hasNone) flags = flags | kHasNone;
+  if (!said) flags = flags | kHasNone;
   if (slice.server == self_) {
-    if (!part.empty()) std::memcpy(centre_->desk(slice.id, self_).data(), part.data(), part.size());
+    const auto place = freight_.placeForPart(slice, self_, part.size());
+    if (!part.empty()) std::memcpy(place.value().data(), part.data(), part.size());
     return arrived(slice, self_, flags);
   }
   fabric::Done done;
@@ -213,7 +221,7 @@ void Asynchronous::push(const Slice& slice, Travel travel) {
                 .to = slice.server,
                 .turn = plan::pushTurn(rooms_.plan, slice, self_),
                 .payload = {part.data(), part.size()},
-                .dtype = dtypeOf(slice),
+                .dtype = freight_.dtypeOf(slice),
                 .flags = flags,
                 .done = std::move(done)});
 }
@@ -226,8 +234,10 @@ void Asynchronous::left(const Slice& slice) {
 Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
-  SLUICE_RETURN_IF_ERROR(checkSliceAndType(rooms_.plan, header));
+  SLUICE_RETURN_IF_ERROR(checkSlice(rooms_.plan, header));
   const Slice& slice = rooms_.plan.slice(header.slice);
+  if (header.dtype != freight_.dtypeOf(slice))
+    return fabric::refusedStatus(header, "the tensor is of another type");
   if (header.stage == Stage::kPush) return landPush(slice, from, lane, header);
   if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
   return fabric::refusedStatus(header, "no stage that travels");
@@ -235,7 +245,7 @@ Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire
 
 Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                        const wire::Header& header) {
-  if (!centre_->serves(slice.id)) return fabric::refusedStatus(header, "not served here");
+  if (!serves(slice)) return fabric::refusedStatus(header, "not served here");
   if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
   WorkerNews& news = newsOf(from);
@@ -246,12 +256,15 @@ Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::La
   if (desk.isOwedAnswer) return fabric::refusedStatus(header, "it waits for an answer");
   if (desk.next != header.step)
     return fabric::refusedStatus(header, fmt::format("step {} comes next", desk.next));
-  const bool hasNone = has(header.flags, kHasNone);
-  if (header.length != (hasNone ? 0 : rooms_.plan.bytesOf(slice)))
-    return fabric::refusedStatus(header, "not the slice's length");
+  Freight::Place place = std::span<std::byte>();
+  if (!has(header.flags, kHasNone)) {
+    place = freight_.placeForPart(slice, from, header.length);
+  } else if (header.length > 0) {
+    place.reset();
+  }
+  if (!place) return fabric::refusedStatus(header, "not the slice's length");
   desk.isLanding = true;
-  const auto place = hasNone ? std::span<std::byte>() : centre_->desk(slice.id, from);
-  return Landing{{place.data(), place.size()}, whenHere(from, [this, &slice, from, flags = header.flags] {
+  return Landing{{place->data(), place->size()}, whenHere(from, [this, &slice, from, flags = header.flags] {
                    deskOf(slice, from).isLanding = false;
                    arrived(slice, from, flags);
                    resume(from);
@@ -268,11 +281,11 @@ void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
   observe(Stage::kUpdate, slice, step, from);
   const auto replies = method_->take({.slice = slice,
                                       .from = from,
-                                      .hasGradient = !has(flags, kHasNone),
+                                      .hasPart = !has(flags, kHasNone),
                                       .asks = has(flags, kAsks),
-                                      .values = newsOf(from).values.at(step)},
-                                     *centre_);
-  answer(slice, replies);
+                                      .values = newsOf(from).values.at(step)});
+  if (!replies.isOk()) return rooms_.gates.fail(replies.status());
+  answer(slice, *replies);
 }
 
 void Asynchronous::forget(Rank lost) {
@@ -280,7 +293,7 @@ void Asynchronous::forget(Rank lost) {
   if (!lost_.insert(lost).second) return;
   for (const SliceId id : rooms_.plan.slicesOn(self_)) {
     deskOf(rooms_.plan.slice(id), lost).isOwedAnswer = false;
-    answer(rooms_.plan.slice(id), method_->forget(id, lost, *centre_));
+    answer(rooms_.plan.slice(id), method_->forget(id, lost));
   }
 }
 
@@ -292,10 +305,10 @@ void Asynchronous::answer(const Slice& slice, const Reply& reply) {
   Desk& desk = deskOf(slice, reply.to);
   SLUICE_CHECK(desk.isOwedAnswer, slice.id, reply.to);
   desk.isOwedAnswer = false;
-  const auto parameters = centre_->desk(slice.id, reply.to);
+  const auto content = freight_.answer(slice, reply.to);
   if (reply.to == self_) {
-    const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
-    std::memcpy(place.data(), parameters.data(), parameters.size());
+    const auto place = freight_.placeForAnswer(slice, content.size());
+    if (!content.empty()) std::memcpy(place.value().data(), content.data(), content.size());
     return finishSlice(slice, Travel::kAsk, reply.lag);
   }
   const uint64_t lag = std::min(reply.lag, kMostLag);
@@ -304,8 +317,8 @@ void Asynchronous::answer(const Slice& slice, const Reply& reply) {
                 .step = Step{index(desk.next) - method_->period()},
                 .to = reply.to,
                 .turn = plan::publishTurn(rooms_.plan, slice, reply.to),
-                .payload = {parameters.data(), parameters.size()},
-                .dtype = dtypeOf(slice),
+                .payload = {content.data(), content.size()},
+                .dtype = freight_.dtypeOf(slice),
                 .flags = wire::Flags{static_cast<uint16_t>(lag << kLagShift)},
                 .done = whenHere(reply.to, [] {})});
 }
@@ -315,30 +328,23 @@ Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from, const wi
   if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
   if (here.state != State::kAwaited || here.step != header.step)
     return fabric::refusedStatus(header, "not awaited");
-  if (header.length != rooms_.plan.bytesOf(slice))
-    return fabric::refusedStatus(header, "not the slice's length");
   const uint64_t lag = static_cast<uint16_t>(header.flags) >> kLagShift;
   if (lag > index(here.step) + 1) return fabric::refusedStatus(header, "older than the beginning");
+  const auto place = freight_.placeForAnswer(slice, header.length);
+  if (!place) return fabric::refusedStatus(header, "not the slice's length");
   here.state = State::kLanding;
-  const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
-  return Landing{{place.data(), place.size()},
+  return Landing{{place->data(), place->size()},
                  whenHere(from, [this, &slice, lag] { finishSlice(slice, Travel::kAsk, lag); })};
 }
 
 void Asynchronous::finishSlice(const Slice& slice, Travel travel, uint64_t lag) {
   OwnSlice& here = own(slice);
-  const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
   here.state = State::kIdle;
-  method_->finish({.slice = slice,
-                   .step = here.step,
-                   .gradient = here.hasGradient ? partOf(rooms_.plan, memory.gradient, slice)
-                                                : std::span<const std::byte>(),
-                   .parameters = partOf(rooms_.plan, memory.result, slice),
-                   .values = workers_[positionOf(self_)].values.at(here.step)},
-                  travel, lag);
+  const auto changed = method_->finish(workerSlice(slice), travel, lag);
+  if (!changed.isOk()) return rooms_.gates.fail(changed.status());
   observe(Stage::kApplied, slice, here.step, slice.server);
   TensorState& tensor = tensors_[index(slice.tensor)];
-  if (here.hasGradient || travel == Travel::kAsk) tensor.isChanged = true;
+  if (*changed) tensor.isChanged = true;
   if (--tensor.slicesLeft > 0) return;
   if (tensor.isChanged) {
     rooms_.gates.open(slice.tensor, tensor.step);
@@ -352,10 +358,11 @@ Status Asynchronous::setHyperparameters(const std::vector<double>& values, Step 
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Roles& roles = rooms_.plan.roles();
   if (!roles.isWorker(self_)) return base::ok();
-  SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
+  SLUICE_RETURN_IF_ERROR(shard::checkValues(*rooms_.update.optimizer, values));
+  SLUICE_RETURN_IF_ERROR(method_->checkValues(values));
   from = withoutDropped(from);
   newsOf(self_).values.set(from, values);
-  if (method_->part() != Part::kGradient) return base::ok();  // the worker itself makes the step
+  if (!method_->serversStep()) return base::ok();
   const auto payload = std::make_shared<const std::vector<double>>(values);
   const auto bytes = std::as_bytes(std::span(*payload));
   const fabric::Message message{.step = from, .stage = Stage::kUpdate, .dtype = DType::kF64};
@@ -377,7 +384,7 @@ Result<Landing> Asynchronous::landHyperparameters(Rank from, const wire::Header&
   ++newsOf(from).valuesLanding;
   return Landing{{place.data(), place.size()}, whenHere(from, [this, from, values, step = header.step] {
                    --newsOf(from).valuesLanding;
-                   const Status good = checkValues(*rooms_.update.optimizer, *values);
+                   const Status good = shard::checkValues(*rooms_.update.optimizer, *values);
                    if (!good.isOk()) return rooms_.gates.fail(good);
                    newsOf(from).values.set(step, std::move(*values));
                    resume(from);
@@ -391,7 +398,7 @@ void Asynchronous::resume(Rank from) {
 std::string Asynchronous::describeWait(TensorId tensor) const {
   std::string served;
   for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
-    if (!centre_->serves(slice.id)) continue;
+    if (!serves(slice)) continue;
     const std::string wait = method_->describeWait(slice.id);
     if (!wait.empty()) served += fmt::format("{}slice {} {}", served.empty() ? "" : ", ", slice.id, wait);
   }
@@ -439,12 +446,7 @@ Status checkUpdate(const Rooms& rooms) {
 }
 
 std::unique_ptr<Strategy> makeAsynchronous(const Rooms& rooms, std::unique_ptr<Method> method) {
-  auto centre = std::make_unique<shard::Centre>(rooms.plan, rooms.fabric.rank(), rooms.update);
-  for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
-    const Slice& slice = rooms.plan.slice(id);
-    centre->setParameters(id, partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice));
-  }
-  return std::make_unique<Asynchronous>(rooms, std::move(method), std::move(centre));
+  return std::make_unique<Asynchronous>(rooms, std::move(method));
 }
 
 }  // namespace sluice::strategy

@@ -1,5 +1,6 @@
-// Training over sharded parameter servers that do not wait for all workers: the engine behind asp, ssp and
-// easgd. What tells these apart is a Method; the engine moves what it says.
+// Training over sharded parameter servers that need not wait for all workers: the engine behind asp, ssp and
+// easgd, and behind all that is compressed on its way to servers and back. What tells these apart is a
+// Method; the engine moves what it says.
 //
 //   worker   gradientReady -> a part of each slice to its server, as the method says
 //   server   a part is here -> the method takes it in -> answers to those who may go on
@@ -15,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include <sluice/shard/centre.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
@@ -26,9 +26,6 @@ enum class Travel : uint8_t {
   kPush,     // its part goes to the server; the worker does not wait
   kAsk,      // its part goes to the server; the worker waits for the answer
 };
-
-// What a worker sends.
-enum class Part : uint8_t { kGradient, kParameters };
 
 // One slice at a worker, at the end of a step. What the server has answered, if anything, is in `parameters`.
 struct WorkerSlice {
@@ -43,7 +40,7 @@ struct WorkerSlice {
 struct ServerSlice {
   const plan::Slice& slice;
   Rank from;
-  bool hasGradient;                // false, of a method that sends gradients: there is none on the desk
+  bool hasPart;                    // false: the worker has nothing to say in this step
   bool asks;                       // it waits for an answer
   std::span<const double> values;  // hyperparameters of that worker's step
 };
@@ -52,28 +49,57 @@ struct ServerSlice {
 // are the sender's own.
 inline constexpr uint64_t kMostLag = 0xff;
 
-// The desk of `to` holds what to send.
+// Freight::answer() is what to send.
 struct Reply {
   Rank to;
   uint64_t lag;
+};
+
+// What parts and answers are on the wire, and where they lie before and after. A worker that has asked for an
+// answer sends nothing more of that slice before it is there.
+class Freight {
+ public:
+  virtual ~Freight() = default;
+
+  virtual DType dtypeOf(const plan::Slice& slice) const = 0;  // of its messages
+
+  // A place for something of so many bytes; none, if that cannot be right.
+  using Place = std::optional<std::span<std::byte>>;
+
+  // A worker's part of this step; none, if it has nothing to say. Stays as it is until the slice's next.
+  virtual std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) = 0;
+  // Where the answer lands at a worker.
+  virtual Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) = 0;
+
+  // The same at a server, for one of its workers.
+  virtual Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) = 0;
+  virtual std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const = 0;
 };
 
 class Method {
  public:
   virtual ~Method() = default;
 
-  virtual Part part() const = 0;
+  virtual Freight& freight() = 0;
+
+  // True iff servers make steps, and so have to know every worker's hyperparameters.
+  virtual bool serversStep() const = 0;
+
+  // Whether these hyperparameters, which the optimizer takes, are any to go on with.
+  virtual Status checkValues(std::span<const double> values) const = 0;
 
   // The server's part in a step of a slice comes once in so many steps, the first included.
   virtual uint64_t period() const = 0;
 
   virtual Travel travel(SliceId slice, Step step) const = 0;
 
-  // The worker's end of the step, before the gate opens. `lag` is the answer's, if there was one.
-  virtual void finish(const WorkerSlice& worker, Travel travel, uint64_t lag) = 0;
+  // The worker's end of the step, before the gate opens. `lag` is the answer's, if there was one. True iff
+  // parameters may have changed; an error, if the answer was none.
+  virtual Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) = 0;
 
-  // The server's: takes in what lies on the desk, and says who is to be answered.
-  virtual std::vector<Reply> take(const ServerSlice& part, shard::Centre& centre) = 0;
+  // The server's: takes in the part that has landed, and says who is to be answered. An error, if it was
+  // none.
+  virtual Result<std::vector<Reply>> take(const ServerSlice& part) = 0;
 
   // As Strategy's.
   virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const = 0;
@@ -82,7 +108,7 @@ class Method {
   virtual bool goesOnWithoutLost() const = 0;
 
   // The server's, of a worker that is gone: says who is to be answered now that nobody waits for it.
-  virtual std::vector<Reply> forget(SliceId slice, Rank lost, shard::Centre& centre) = 0;
+  virtual std::vector<Reply> forget(SliceId slice, Rank lost) = 0;
 
   // For whom `slice` keeps its workers waiting; empty if it does not. At its server.
   virtual std::string describeWait(SliceId slice) const = 0;

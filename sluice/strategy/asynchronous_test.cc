@@ -207,16 +207,16 @@ std::vector<uint32_t> workersOf(std::string_view servers, uint32_t world) {
   return workers;
 }
 
-TEST(Ssp, NobodyEverReadsMoreThanTheBoundBehind) {
+void expectNobodyReadsMoreThanTheBoundBehind(uint32_t seeds, const Config& config) {
   uint64_t steps = 0;
   uint64_t behind = 0;
-  for (uint32_t seed = 0; seed < 120 && !HasFatalFailure(); ++seed) {
+  for (uint32_t seed = 0; seed < seeds && !testing::Test::HasFatalFailure(); ++seed) {
     const uint64_t bound = seed % 4;
     const uint32_t world = 2 + seed % 4;
     const char* servers = seed % 3 == 0 ? "dedicated:1" : "all";
     const auto workers = workersOf(servers, world);
     SCOPED_TRACE(fmt::format("seed {}, {} ranks, bound {}, servers {}", seed, world, bound, servers));
-    Counting job(fmt::format("ssp:{}", bound), servers, world, seed);
+    Counting job(fmt::format("ssp:{}", bound), servers, world, seed, config);
     for (int turn = 0; turn < 1500; ++turn) {
       for (const uint32_t worker : workers) {
         if (!job.isReady(worker)) continue;
@@ -239,8 +239,20 @@ TEST(Ssp, NobodyEverReadsMoreThanTheBoundBehind) {
     }
     for (const uint32_t worker : workers) steps += job.clock(worker);
   }
-  EXPECT_GT(steps, 120U * 110U);
+  EXPECT_GT(steps, seeds * 110U);
   EXPECT_GT(behind, 0U);  // or the test would have shown nothing
+}
+
+TEST(Ssp, NobodyEverReadsMoreThanTheBoundBehind) {
+  expectNobodyReadsMoreThanTheBoundBehind(120, {});
+}
+
+// All elements are sent, so that they still count.
+TEST(Ssp, NobodyDoesSoWithCompressionEither) {
+  Config config;
+  ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
+  ASSERT_TRUE(config.set(option::kDgcSparsity, "0").isOk());
+  expectNobodyReadsMoreThanTheBoundBehind(40, config);
 }
 
 TEST(Asp, GoesOnWithoutTheOthers) {

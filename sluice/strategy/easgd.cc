@@ -10,6 +10,7 @@
 #include <sluice/strategy/algorithms.h>
 #include <sluice/strategy/asynchronous.h>
 #include <sluice/strategy/local_optimizer.h>
+#include <sluice/strategy/plain_freight.h>
 
 namespace sluice::strategy {
 namespace {
@@ -21,35 +22,39 @@ constexpr double kMovingRate = 0.9;  // beta = N * alpha, of the original
 class Elastic final : public Method {
  public:
   Elastic(const Rooms& rooms, uint64_t tau, double alpha)
-      : optimizer_(rooms.plan, rooms.update),
+      : freight_(rooms, PlainFreight::Part::kParameters),
+        optimizer_(rooms.plan, rooms.update),
         tau_(tau),
         alpha_(alpha),
         survivesLoss_(survivesLoss(rooms.plan.spec())) {}
 
-  Part part() const override { return Part::kParameters; }
+  Freight& freight() override { return freight_; }
+  bool serversStep() const override { return false; }
+  Status checkValues(std::span<const double> /*values*/) const override { return base::ok(); }
   uint64_t period() const override { return tau_; }
   Travel travel(SliceId /*slice*/, Step step) const override {
     return index(step) % tau_ == 0 ? Travel::kAsk : Travel::kNothing;
   }
 
-  void finish(const WorkerSlice& worker, Travel /*travel*/, uint64_t /*lag*/) override {
+  Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t /*lag*/) override {
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);
+    return !worker.gradient.empty() || travel == Travel::kAsk;
   }
 
-  std::vector<Reply> take(const ServerSlice& part, shard::Centre& centre) override {
-    centre.drawTogether(part.slice.id, part.from, alpha_);
-    return {{part.from, /*lag=*/0}};
+  Result<std::vector<Reply>> take(const ServerSlice& part) override {
+    freight_.centre().drawTogether(part.slice.id, part.from, alpha_);
+    return std::vector<Reply>{{part.from, /*lag=*/0}};
   }
 
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
   bool goesOnWithoutLost() const override { return survivesLoss_; }
-  std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/, shard::Centre& /*centre*/) override {
-    return {};  // nobody has waited for it
-  }
+  // Nobody has waited for it.
+  std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
   std::string describeWait(SliceId /*slice*/) const override { return {}; }
 
  private:
+  PlainFreight freight_;
   LocalOptimizer optimizer_;
   const uint64_t tau_;
   const double alpha_;

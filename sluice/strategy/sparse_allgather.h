@@ -9,13 +9,7 @@
 
 namespace sluice::strategy {
 
-// Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec besides.
-Status chooseSparseAllgather(const Config& config, plan::PlanSpec& spec);
-
-// True iff the plan was made by chooseSparseAllgather().
-bool isSparse(const plan::PlanSpec& spec);
-
-// The update is SGD, whose momentum is made before compression. Refuses others.
+// REQUIRES: isSparse(rooms.plan.spec()) (dgc_settings.h). Refuses updates other than SGD.
 Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Rooms& rooms);
 
 }  // namespace sluice::strategy

@@ -20,7 +20,7 @@ Status chooseSsp(const Config& config, plan::PlanSpec& spec) {
   }
   spec.settings[kSetting] = std::to_string(staleness);
   SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
-  return chooseAsynchronous(config, spec);
+  return chooseStale(config, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeSsp(const Rooms& rooms) {

@@ -1,35 +1,32 @@
 #include <sluice/strategy/stale.h>
 
-#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
 
-#include <sluice/base/check.h>
-#include <sluice/kernel/reduce.h>
-#include <sluice/shard/optimizers.h>
+#include <sluice/base/options.h>
 #include <sluice/shard/staleness.h>
+#include <sluice/strategy/sparse_server.h>
 
 namespace sluice::strategy {
 namespace {
 
 class Stale final : public Method {
  public:
-  Stale(const Rooms& rooms, uint64_t bound, Pulls pulls)
+  Stale(const Rooms& rooms, std::unique_ptr<StaleForm> form, uint64_t bound, Pulls pulls)
       : plan_(rooms.plan),
+        form_(std::move(form)),
         bound_(bound),
         pulls_(pulls),
         survivesLoss_(survivesLoss(rooms.plan.spec())),
         copies_(rooms.plan.slices().size()) {
-    const auto known = rooms.update.optimizer->hyperparameters();
-    const auto rate = std::ranges::find(known, "lr", &shard::Hyperparameter::name);
-    SLUICE_CHECK(rate != known.end(), rooms.update.optimizer->name());
-    rate_ = static_cast<size_t>(rate - known.begin());
     for (const SliceId id : plan_.slicesOn(rooms.fabric.rank()))
       served_.emplace(id, shard::Staleness(plan_.roles().workers.size(), bound));
   }
 
-  Part part() const override { return Part::kGradient; }
+  Freight& freight() override { return form_->freight(); }
+  bool serversStep() const override { return true; }
+  Status checkValues(std::span<const double> values) const override { return form_->checkValues(values); }
   uint64_t period() const override { return 1; }
 
   Travel travel(SliceId slice, Step step) const override {
@@ -38,21 +35,20 @@ class Stale final : public Method {
     return mayStay ? Travel::kPush : Travel::kAsk;
   }
 
-  void finish(const WorkerSlice& worker, Travel travel, uint64_t lag) override {
-    if (travel == Travel::kAsk) {
-      copies_[index(worker.slice.id)] = index(worker.step) + 1 - lag;
-    } else if (!worker.gradient.empty()) {
-      ownStep(worker);
-    }
+  Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) override {
+    if (travel != Travel::kAsk) return form_->ownStep(worker);
+    SLUICE_RETURN_IF_ERROR(form_->takeAnswer(worker));
+    copies_[index(worker.slice.id)] = index(worker.step) + 1 - lag;
+    return true;
   }
 
-  std::vector<Reply> take(const ServerSlice& part, shard::Centre& centre) override {
+  Result<std::vector<Reply>> take(const ServerSlice& part) override {
     shard::Staleness& clocks = served_.at(part.slice.id);
     const size_t worker = plan_.roles().workerPosition(part.from);
-    if (part.hasGradient) centre.step(part.slice.id, part.from, part.values);
+    if (part.hasPart) SLUICE_RETURN_IF_ERROR(form_->step(part));
     clocks.advance(worker);
     if (part.asks) clocks.wait(worker);
-    return release(part.slice.id, centre);
+    return release(part.slice.id);
   }
 
   // The result of step c is what lets a worker go on at clock c + 1.
@@ -63,9 +59,9 @@ class Stale final : public Method {
 
   bool goesOnWithoutLost() const override { return bound_ == shard::kUnbounded || survivesLoss_; }
 
-  std::vector<Reply> forget(SliceId slice, Rank lost, shard::Centre& centre) override {
+  std::vector<Reply> forget(SliceId slice, Rank lost) override {
     served_.at(slice).forget(plan_.roles().workerPosition(lost));
-    return release(slice, centre);
+    return release(slice);
   }
 
   std::string describeWait(SliceId slice) const override {
@@ -83,44 +79,41 @@ class Stale final : public Method {
 
  private:
   // Whoever waited for the slice and may go on now is to have it as it is.
-  std::vector<Reply> release(SliceId slice, shard::Centre& centre) {
+  std::vector<Reply> release(SliceId slice) {
     shard::Staleness& clocks = served_.at(slice);
     const auto& workers = plan_.roles().workers;
     std::vector<Reply> replies;
     for (const size_t released : clocks.release()) {
-      centre.copyToDesk(slice, workers[released]);
+      form_->prepareAnswer(slice, workers[released]);
       replies.push_back({workers[released], clocks.clock(released) - clocks.slowest()});
     }
     return replies;
   }
 
-  void ownStep(const WorkerSlice& worker) {
-    const DType dtype = plan_.model()[worker.slice.tensor].dtype;
-    const auto& sgd = shard::sgd();
-    std::vector<double> values(sgd.hyperparameters().size());  // no momentum, no decay
-    values[0] = worker.values[rate_];
-    wide_.resize(worker.slice.count * sizeOf(kernel::accumulatorOf(dtype)));
-    kernel::widen(dtype, wide_, worker.gradient);
-    shard::OptimizerState state(sgd.name(), dtype, worker.slice.count);
-    const Status applied = applyStep(sgd, state, worker.parameters, wide_, values);
-    SLUICE_CHECK(applied.isOk(), applied.toString());
-  }
-
   const plan::Plan& plan_;
+  const std::unique_ptr<StaleForm> form_;
   const uint64_t bound_;
   const Pulls pulls_;
   const bool survivesLoss_;
-  size_t rate_ = 0;               // where the learning rate is among the hyperparameters
   std::vector<uint64_t> copies_;  // by SliceId: the slowest clock that this worker's copy knows
   std::map<SliceId, shard::Staleness> served_;
-  std::vector<std::byte> wide_;  // a gradient, in its accumulator's type
 };
 
 }  // namespace
 
+Status chooseStale(const Config& config, plan::PlanSpec& spec) {
+  return config.isOn(option::kDgc) ? chooseSparseServer(config, spec) : chooseAsynchronous(config, spec);
+}
+
 Result<std::unique_ptr<Strategy>> makeStale(const Rooms& rooms, uint64_t bound, Pulls pulls) {
-  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
-  return makeAsynchronous(rooms, std::make_unique<Stale>(rooms, bound, pulls));
+  std::unique_ptr<StaleForm> form;
+  if (isSparse(rooms.plan.spec())) {
+    SLUICE_ASSIGN_OR_RETURN(form, makeSparseStale(rooms));
+  } else {
+    SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
+    form = makePlainStale(rooms);
+  }
+  return makeAsynchronous(rooms, std::make_unique<Stale>(rooms, std::move(form), bound, pulls));
 }
 
 }  // namespace sluice::strategy

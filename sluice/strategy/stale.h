@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <sluice/strategy/asynchronous.h>
 
@@ -14,6 +15,33 @@ enum class Pulls : uint8_t {
   kWhenTooStale,  // only when the worker's copy is older than the bound allows; in between it makes its own
                   // steps, x -= lr * g, which the next pull replaces
 };
+
+// What goes to servers and back, and becomes of it there: plain gradients and parameters (plain_stale.cc), or
+// compressed ones (sparse_stale.cc).
+class StaleForm {
+ public:
+  virtual ~StaleForm() = default;
+
+  virtual Freight& freight() = 0;
+  virtual Status checkValues(std::span<const double> values) const = 0;
+
+  // At a server: the part that has landed becomes a step of the optimizer.
+  virtual Status step(const ServerSlice& part) = 0;
+  // At a server: the slice as it is now is the worker's answer.
+  virtual void prepareAnswer(SliceId slice, Rank worker) = 0;
+
+  // At a worker: the answer has landed.
+  virtual Status takeAnswer(const WorkerSlice& worker) = 0;
+  // At a worker, between answers: its own step. True iff it made one.
+  virtual Result<bool> ownStep(const WorkerSlice& worker) = 0;
+};
+
+std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: checkUpdate(rooms)
+// REQUIRES: isSparse(rooms.plan.spec()) (dgc_settings.h)
+Result<std::unique_ptr<StaleForm>> makeSparseStale(const Rooms& rooms);
+
+// As the other servers cut, or, with --dgc, for compression.
+Status chooseStale(const Config& config, plan::PlanSpec& spec);
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
 Result<std::unique_ptr<Strategy>> makeStale(const Rooms& rooms, uint64_t bound, Pulls pulls);

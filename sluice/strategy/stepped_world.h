@@ -85,7 +85,7 @@ class SteppedRank final : public fabric::Receiver {
 };
 
 // Ranks of one algorithm whose servers run `update`, from parameters that are all zero unless others are
-// given; slices of three elements.
+// given; slices of three elements, unless `config` says otherwise.
 class SteppedWorld final {
  public:
   // `algorithmText` as a user writes it: "ssp:3".
@@ -93,7 +93,8 @@ class SteppedWorld final {
                std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
                Config config = {}, std::vector<std::vector<std::byte>> parameters = {})
       : config_(std::move(config)), update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
-    SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
+    if (config_.integer(option::kSliceElements) == 0)
+      SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
     const Algorithm& algorithm = *readAlgorithm(algorithmText, config_).value();
     plan::PlanSpec spec;
     spec.model.tensors = std::move(tensors);

@@ -111,6 +111,24 @@ def test_ranks_learn_without_keeping_step(algorithm: str, more: int) -> None:
         assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
 
 
+@pytest.mark.parametrize(("algorithm", "more"), [("allreduce", 0), ("bsp", 0), ("asp", 20), ("ssp:2", 0)])
+def test_ranks_learn_from_compressed_gradients(algorithm: str, more: int) -> None:
+    script = APART.format(algorithm=algorithm, more=more).replace("server_optimizer=True,", "server_optimizer=True, dgc=True, "
+                                                                  "dgc_sparsity=0.9,")  # fmt: skip
+    for result in run_script(script.replace("lr=0.02", "lr=0.004, momentum=0.9"), 2):
+        assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "what"), [('algorithm="ssp"', "ssp"), ('algorithm="easgd"', "easgd"), ('algorithm="bsp", dgc=True', "dgc")]
+)
+def test_nans_are_not_trained_on(options: str, what: str) -> None:
+    script = APART.replace('algorithm="{algorithm}"', options + ', debug="gates"').format(more=0)
+    for result in run_script(script, 2):
+        assert result.returncode != 0
+        assert f"ValueError: debug=gates fills parameters with NaN, which {what} goes on from" in result.stderr, result.stderr
+
+
 def test_other_optimizers_are_refused_in_one_line() -> None:
     script = APART.format(algorithm="asp", more=0).replace("server_optimizer=True, ", "")
     for result in run_script(script, 2):

@@ -1,0 +1,67 @@
+// A worker's side of deep gradient compression: what it sends of each part of its gradients, and what it
+// keeps back. A part is a tensor or a slice of one. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <sluice/codec/dgc.h>
+#include <sluice/strategy/dgc_settings.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::strategy {
+
+class Compressor final {
+ public:
+  struct Part {
+    TensorId tensor{};
+    uint64_t offset = 0;  // first element in the tensor
+    uint64_t count = 0;
+  };
+  static std::vector<Part> tensorsOf(const plan::Plan& plan);
+  static std::vector<Part> slicesOf(const plan::Plan& plan);
+
+  // `parts` cover every tensor once. REQUIRES: checkDgcUpdate(rooms.update)
+  Compressor(const Rooms& rooms, const DgcSettings& settings, std::span<const Part> parts);
+
+  // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step: weight decay is
+  // added to the gradient, which counts as zeros if there is none. Clipping is by the whole tensor's norm, as
+  // it is when the first of its parts is compressed.
+  std::vector<std::byte> compress(size_t part, Step step, bool hasGradient, std::span<const double> values);
+
+  // For checkpoints, by tensor.
+  struct Kept {
+    std::vector<float> residual;
+    std::vector<float> velocity;
+  };
+  Kept kept(TensorId tensor) const;
+  // Null: nothing. REQUIRES: of the tensor's size.
+  void restore(TensorId tensor, const Kept* kept);
+
+ private:
+  struct Compressed {
+    Part part;
+    codec::Dgc dgc;
+  };
+  struct Clip {
+    Step step{};
+    bool isKnown = false;
+    float factor = 1;
+  };
+
+  void read(const Part& part, bool hasGradient, double decay, std::vector<float>& gradient) const;
+  float clipFactorOf(TensorId tensor, Step step, bool hasGradient, double decay);
+
+  const plan::Plan& plan_;
+  const std::span<const TensorMemory> memory_;
+  const DgcSettings settings_;
+  const double clip_;  // of this worker's gradients
+  std::vector<Compressed> parts_;
+  std::vector<Clip> clips_;  // by TensorId
+  // Scratch.
+  std::vector<float> gradient_;
+  std::vector<float> whole_;
+};
+
+}  // namespace sluice::strategy

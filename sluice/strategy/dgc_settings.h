@@ -1,0 +1,36 @@
+// Deep gradient compression (codec/dgc.h), as algorithms share it: its options in the plan, and what it takes
+// of SGD. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::strategy {
+
+struct DgcSettings {
+  double sparsity = 0;
+  uint64_t stepsPerStage = 0;  // of the warm-up
+  double clip = 0;
+};
+
+// Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec besides.
+Status chooseDgc(const Config& config, plan::PlanSpec& spec);
+
+// True iff the plan was made with chooseDgc().
+bool isSparse(const plan::PlanSpec& spec);
+
+// REQUIRES: isSparse(spec)
+Result<DgcSettings> settingsOfDgc(const plan::PlanSpec& spec);
+
+// The update is SGD, whose momentum is made before compression. Refuses others, and what of SGD it does not
+// know; later, also another momentum than at the start.
+Status checkDgcUpdate(const shard::OptimizerSpec& update);
+Status checkDgcValues(std::span<const double> values, const shard::OptimizerSpec& atStart);
+
+// One of SGD's hyperparameters.
+double sgdValue(std::span<const double> values, std::string_view name);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,38 @@
+#include <sluice/strategy/plain_freight.h>
+
+#include <sluice/strategy/slices.h>
+
+namespace sluice::strategy {
+
+PlainFreight::PlainFreight(const Rooms& rooms, Part part)
+    : plan_(rooms.plan),
+      memory_(rooms.memory),
+      part_(part),
+      centre_(rooms.plan, rooms.fabric.rank(), rooms.update) {
+  for (const SliceId id : plan_.slicesOn(rooms.fabric.rank())) {
+    const plan::Slice& slice = plan_.slice(id);
+    centre_.setParameters(id, partOf(plan_, rooms.parameters[index(slice.tensor)], slice));
+  }
+}
+
+std::optional<std::span<const std::byte>> PlainFreight::part(const WorkerSlice& worker) {
+  if (part_ == Part::kParameters) return worker.parameters;
+  if (worker.gradient.empty()) return std::nullopt;
+  return worker.gradient;
+}
+
+Freight::Place PlainFreight::placeForAnswer(const plan::Slice& slice, uint64_t bytes) {
+  if (bytes != plan_.bytesOf(slice)) return std::nullopt;
+  return partOf(plan_, memory_[index(slice.tensor)].result, slice);
+}
+
+Freight::Place PlainFreight::placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) {
+  if (bytes != plan_.bytesOf(slice)) return std::nullopt;
+  return centre_.desk(slice.id, worker);
+}
+
+std::span<const std::byte> PlainFreight::answer(const plan::Slice& slice, Rank worker) const {
+  return centre_.desk(slice.id, worker);
+}
+
+}  // namespace sluice::strategy
