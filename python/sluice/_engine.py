@@ -58,6 +58,9 @@ class ServerUpdate(Protocol):
     @property
     def spec(self) -> str: ...
 
+    @property
+    def saves_with_session(self) -> bool: ...
+
     def memory(self, elements: int, world_size: int) -> str: ...
 
 
@@ -180,16 +183,31 @@ class Engine:
         """What a checkpoint needs besides parameters and optimizers: delayed gradients, and what a codec owes on this rank."""
         if self._session is None:
             return self._saved
-        if self.server is not None:
+        if self.server is not None and not self.server.saves_with_session:
             return b""
-        return self._session.state()
+        state = self._session.state()
+        if self.server is not None:
+            self._parameters_are_new()
+        return state
 
     def load_state(self, state: bytes) -> None:
         """Put back what state() gave, between two steps."""
         if self._session is None:
             self._saved = state
-        elif self.server is None:
-            self._session.restore(state)
+        elif self.server is None or self.server.saves_with_session:
+            self._restore(state)
+
+    def _restore(self, state: bytes) -> None:
+        assert self._session is not None
+        self._session.restore(state)
+        if self.server is not None:
+            self._parameters_are_new()
+
+    def _parameters_are_new(self) -> None:
+        """With asp and ssp a checkpoint is the servers' model, and this rank has it from now on."""
+        for slot in self._slots:
+            torch.autograd.graph.increment_version(slot.parameter)
+            slot.parameter_version = slot.parameter._version
 
     def drain(self) -> None:
         """Every gradient that was delayed is used, in its turn."""
@@ -372,7 +390,9 @@ class Engine:
         self._planned_in_round, self._seconds_waited, self._times = self.rounds, 0.0, LayerTimes()
         saved, self._saved = self._saved, b""
         if saved:
-            self._session.restore(saved)
+            self._restore(saved)
+        if self.server is not None and self.server.saves_with_session:
+            self.job.gather(f"restored/{name}", "")  # nobody's first gradient meets what is put back later
         if self.job.rank == 0:
             self._say_hello()
 

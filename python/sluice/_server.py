@@ -84,10 +84,19 @@ class ServerStep:
         name = self.kind.__name__
         return f"{name} runs on the servers: {whole / world_size:.1f} MB of its state on each rank instead of {whole:.1f} MB"
 
+    @property
+    def saves_with_session(self) -> bool:
+        """True iff the session's state has all that a checkpoint needs of the servers, and of this rank."""
+        job = self.engine.job
+        return job.option("algorithm").split(":")[0] in ("asp", "ssp", "easgd") or job.is_on("dgc")
+
     def refuse_checkpoint(self) -> None:
         """A checkpoint without the state would lose it silently."""
         (group,) = self._optimizer.param_groups
-        if "betas" in group or group["momentum"] != 0:
+        if self.saves_with_session:
+            if self.engine.undecided():
+                raise RuntimeError("save and load between step() and the next backward(): the servers wait for step()")
+        elif "betas" in group or group["momentum"] != 0:
             raise RuntimeError(
                 f"with server_optimizer=True the state of {self.kind.__name__} is on the servers and cannot be saved yet; save "
                 "the model's state_dict() alone, or leave server_optimizer=True away"

@@ -268,6 +268,56 @@ TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
             "rank 1 ended with KeyboardInterrupt");
 }
 
+// One rank saves, while the other does something else; its checkpoint is enough for both.
+TEST(Session, ACheckpointOfAspIsTheServersModel) {
+  constexpr size_t kElements = 200'001;
+  const auto withAsp = [](uint32_t, Config& config) {
+    EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk());
+  };
+  std::vector<std::byte> saved;
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(kElements);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        for (int step = 0; step < 3; ++step) {
+          std::ranges::fill(memory.gradient, 1.F);
+          (*session)->gradientReady(TensorId{0});
+          EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+        }
+        EXPECT_TRUE((*job)->gather("trained", "").isOk());
+        if (r == 1) {
+          auto state = (*session)->state();
+          ASSERT_TRUE(state.isOk()) << state.status().toString();
+          saved = *std::move(state);
+          EXPECT_EQ(memory.parameter, std::vector<float>(kElements, 1.F - 6));
+        }
+        EXPECT_TRUE((*session)->leave().isOk());
+      },
+      withAsp);
+  onRanks(
+      2,
+      [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
+        ASSERT_TRUE(job.isOk()) << job.status().toString();
+        OneTensor memory(kElements);
+        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        ASSERT_TRUE(session.isOk()) << session.status().toString();
+        EXPECT_TRUE((*session)->restore(saved).isOk());
+        EXPECT_EQ(memory.parameter, std::vector<float>(kElements, -5));
+        EXPECT_TRUE((*job)->gather("restored", "").isOk());
+        if (r == 0) {
+          std::ranges::fill(memory.gradient, 1.F);
+          (*session)->gradientReady(TensorId{0});
+          EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
+          EXPECT_EQ(memory.parameter, std::vector<float>(kElements, -6));
+        }
+        EXPECT_TRUE((*session)->leave().isOk());
+      },
+      withAsp);
+}
+
 void withPipe(uint32_t, Config& config) {
   EXPECT_TRUE(config.set(option::kAlgorithm, "pipe").isOk());
   EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());

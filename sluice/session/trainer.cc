@@ -225,16 +225,21 @@ Status Trainer::drain() {
 // Every gate is open afterwards, and nothing is on its way.
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
+  return awaitStrategy(&strategy::Strategy::whenIdle, "reductions did not end");
+}
+
+Status Trainer::awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
+                              std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
   return awaitStatus(
       fabric_->loop(),
       [&](auto done) {
-        const TimerId timer = fabric_->loop().after(atMost, [this, atMost] {
-          strategy_->fail({Code::kTimeout,
-                           fmt::format("reductions did not end within {}", base::formatDuration(atMost))});
+        const TimerId timer = fabric_->loop().after(atMost, [this, atMost, failure] {
+          strategy_->fail(
+              {Code::kTimeout, fmt::format("{} within {}", failure, base::formatDuration(atMost))});
         });
         timers_.push_back(timer);
-        strategy_->whenIdle([this, timer, done = std::move(done)](const Status& status) {
+        (strategy_.get()->*what)([this, timer, done = std::move(done)](const Status& status) {
           fabric_->loop().cancel(timer);
           std::erase(timers_, timer);
           done(status);
@@ -245,6 +250,8 @@ Status Trainer::settle() {
 
 Result<std::vector<std::byte>> Trainer::state() {
   SLUICE_RETURN_IF_ERROR(settle());
+  SLUICE_RETURN_IF_ERROR(
+      awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));
   Result<std::vector<std::byte>> state = std::vector<std::byte>();
   fabric::runAndWait(fabric_->loop(), [&] { state = strategy_->state(); });
   return state;

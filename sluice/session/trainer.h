@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -87,7 +88,9 @@ class Trainer final : public fabric::Receiver {
 
   // What this rank has to keep in a checkpoint besides parameters, which are the caller's: delayed gradients,
   // what codecs owe, and the optimizer's state if it is here. Waits for what is on its way, and applies
-  // nothing. Put back between two steps, on every rank its own.
+  // nothing. Put back between two steps, on every rank its own. Where servers do not wait for all workers it
+  // holds their model too, and with asp and ssp this worker's parameters become that model, now as when it is
+  // put back.
   Result<std::vector<std::byte>> state();
   Status restore(std::span<const std::byte> state);
 
@@ -125,6 +128,8 @@ class Trainer final : public fabric::Receiver {
   Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
   void resumeHeldBack();
   Status settle();
+  Status awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
+                       std::string_view failure);
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);

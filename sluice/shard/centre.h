@@ -34,6 +34,10 @@ class Centre final {
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
   std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
 
+  // What the optimizer remembers, for a checkpoint. REQUIRES: a state of such a slice.
+  const OptimizerState& state(SliceId slice) const { return served_[index(slice)]->state; }
+  void setState(SliceId slice, OptimizerState state) { served_[index(slice)]->state = std::move(state); }
+
   std::span<std::byte> desk(SliceId slice, Rank worker) const;
 
   // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked `values`.

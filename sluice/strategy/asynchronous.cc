@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
+#include <sluice/plan/byte_io.h>
 #include <sluice/plan/order.h>
 #include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/outbox.h>
@@ -28,9 +30,36 @@ using plan::Stage;
 // The sender's own bits of a kPush message. Those of a kPublish message are the answer's lag.
 constexpr auto kAsks = wire::Flags{0x0100};
 constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has nothing to say; no payload
+// For a checkpoint, in no step: a worker asks what the server holds of a slice, and is told.
+constexpr auto kAsksHeld = wire::Flags{0x0400};
+constexpr auto kTellsHeld = wire::Flags{0x0800};
 constexpr unsigned kLagShift = 8;
 
 constexpr const char* kSurvivalSetting = "survive-loss";
+
+// What a server holds of a slice, on its way to whoever makes a checkpoint.
+std::vector<std::byte> packHeld(const Method::Held& held) {
+  plan::ByteWriter out;
+  out.block(held.parameters);
+  out.block(held.optimizer == nullptr ? std::vector<std::byte>() : held.optimizer->toBytes());
+  return std::move(out).take();
+}
+
+struct ToldHeld {
+  std::span<const std::byte> parameters;  // in the bytes that were read
+  std::optional<shard::OptimizerState> optimizer;
+};
+
+Result<ToldHeld> readHeld(std::span<const std::byte> bytes) {
+  plan::ByteReader in(bytes);
+  ToldHeld held{.parameters = in.block(), .optimizer = std::nullopt};
+  const auto optimizer = in.block();
+  if (in.failed() || !in.atEnd()) return Status(Code::kDataLoss, "not what a server holds");
+  if (!optimizer.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(held.optimizer, shard::OptimizerState::fromBytes(optimizer));
+  }
+  return held;
+}
 
 class Asynchronous final : public Strategy {
  public:
@@ -61,10 +90,16 @@ class Asynchronous final : public Strategy {
     return !rooms_.plan.roles().isServer(lost) && method_->goesOnWithoutLost();
   }
   void forget(Rank lost) override;
+  void whenIdle(const Done& done) override;
+  void prepareState(const Done& done) override;
+  Result<std::vector<std::byte>> state() const override;
+  Status restore(std::span<const std::byte> bytes) override;
+  void fail(const Status& why) override;
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
+  using Bytes = std::vector<std::byte>;
   // The worker's side of a slice.
   enum class State : uint8_t {
     kIdle,
@@ -115,12 +150,22 @@ class Asynchronous final : public Strategy {
   Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
   void resume(Rank from);
 
+  // For checkpoints.
+  bool isIdle() const {
+    return std::ranges::none_of(slices_, [](const OwnSlice& each) { return each.isLeaving; });
+  }
+  Result<Landing> landAskForHeld(const Slice& slice, Rank from, fabric::Lane lane);
+  Result<Landing> landHeld(const Slice& slice, Rank from, const wire::Header& header);
+  void heldIsHere(const Slice& slice, const Bytes& bytes);
+
   // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
   // that of others goes on.
   fabric::Done whenHere(Rank peer, std::function<void()> then) {
     return [this, peer, then = std::move(then)](const Status& status) {
       if (status.isOk()) return then();
-      if (status.code() != Code::kPeerLost || !goesOnWithout(peer)) rooms_.gates.fail(status);
+      if (status.code() == Code::kPeerLost && goesOnWithout(peer)) return;
+      rooms_.gates.fail(status);
+      fail(status);
     };
   }
   void observe(Stage stage, const Slice& slice, Step step, Rank peer) const {
@@ -147,6 +192,11 @@ class Asynchronous final : public Strategy {
   std::vector<std::vector<Desk>> served_;  // by SliceId, then worker position; empty: lives elsewhere
   std::vector<WorkerNews> workers_;        // by worker position
   std::set<Rank> lost_;                    // that this rank has gone on without
+  std::vector<Done> whenIdle_;
+  // What servers hold, as far as it has been told, for the checkpoint that is being made.
+  Done whenPrepared_;                      // null: none is
+  size_t heldMissing_ = 0;                 // slices
+  mutable std::vector<SavedTensor> held_;  // by TensorId; state() takes it
   uint64_t dropped_ = 0;                   // steps
 };
 
@@ -228,7 +278,145 @@ void Asynchronous::push(const Slice& slice, Travel travel) {
 
 void Asynchronous::left(const Slice& slice) {
   own(slice).isLeaving = false;
-  if (own(slice).state == State::kBlocked) beginSlice(slice);
+  if (own(slice).state == State::kBlocked) return beginSlice(slice);
+  if (whenIdle_.empty() || !isIdle()) return;
+  for (const Done& done : std::exchange(whenIdle_, {})) done(base::ok());
+}
+
+// What nobody waits for may still be on its way when every gate is open.
+void Asynchronous::whenIdle(const Done& done) {
+  if (isIdle()) return done(base::ok());
+  whenIdle_.push_back(done);
+}
+
+void Asynchronous::fail(const Status& why) {
+  for (const Done& done : std::exchange(whenIdle_, {})) done(why);
+  if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(why);
+}
+
+// Asks every server for what it holds. Other workers go on meanwhile: it is as consistent as what a worker
+// reads in a step.
+void Asynchronous::prepareState(const Done& done) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  const plan::Plan& plan = rooms_.plan;
+  if (method_->centre() == Method::Centre::kNone || !plan.roles().isWorker(self_)) return done(base::ok());
+  held_.clear();
+  for (const plan::Tensor& tensor : plan.model().tensors)
+    held_.push_back({.name = tensor.name, .centre = Bytes(tensor.bytes())});
+  heldMissing_ = plan.slices().size();
+  whenPrepared_ = done;
+  for (const Slice& slice : plan.slices()) {
+    if (slice.server == self_) {
+      heldIsHere(slice, packHeld(method_->held(slice.id)));
+      continue;
+    }
+    outbox_.post({.slice = slice,
+                  .stage = Stage::kPush,
+                  .step = Step{0},
+                  .to = slice.server,
+                  .turn = plan::pushTurn(plan, slice, self_),
+                  .payload = {},
+                  .dtype = DType::kBytes,
+                  .flags = kAsksHeld,
+                  .done = whenHere(slice.server, [] {})});
+  }
+}
+
+Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabric::Lane lane) {
+  if (deskOf(slice, from).isLanding) {  // what it has pushed before is to be in it
+    newsOf(from).putOff.insert(lane);
+    return Landing::later();
+  }
+  return Landing{{}, whenHere(from, [this, &slice, from] {
+                   const auto content = std::make_shared<const Bytes>(packHeld(method_->held(slice.id)));
+                   outbox_.post({.slice = slice,
+                                 .stage = Stage::kPush,
+                                 .step = Step{0},
+                                 .to = from,
+                                 .turn = plan::publishTurn(rooms_.plan, slice, from),
+                                 .payload = {content->data(), content->size()},
+                                 .dtype = DType::kBytes,
+                                 .flags = kTellsHeld,
+                                 .done = whenHere(from, [content] { /* stays alive until now */ })});
+                 })};
+}
+
+Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire::Header& header) {
+  if (from != slice.server || !whenPrepared_) return fabric::refusedStatus(header, "nobody has asked");
+  const auto content = std::make_shared<Bytes>(header.length);
+  return Landing{{content->data(), content->size()},
+                 whenHere(from, [this, &slice, content] { heldIsHere(slice, *content); })};
+}
+
+void Asynchronous::heldIsHere(const Slice& slice, const Bytes& bytes) {
+  if (!whenPrepared_) return;  // it has failed
+  const auto read = readHeld(bytes);
+  const auto place = partOf(rooms_.plan, std::span(held_[index(slice.tensor)].centre), slice);
+  if (!read.isOk() || read->parameters.size() != place.size()) {
+    return std::exchange(whenPrepared_, nullptr)(
+        {Code::kDataLoss, fmt::format("what rank {} told of slice {} is damaged", slice.server, slice.id)});
+  }
+  if (!place.empty()) std::memcpy(place.data(), read->parameters.data(), place.size());
+  if (read->optimizer) held_[index(slice.tensor)].served.insert_or_assign(slice.offset, *read->optimizer);
+  if (--heldMissing_ == 0) std::exchange(whenPrepared_, nullptr)(base::ok());
+}
+
+// Where workers have copies of the centre's parameters, this one's are those that are saved from now on: a
+// checkpoint is the servers' model.
+Result<std::vector<std::byte>> Asynchronous::state() const {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (!rooms_.plan.roles().isWorker(self_)) return Bytes();
+  SLUICE_CHECK(method_->centre() == Method::Centre::kNone || !held_.empty());  // it was prepared
+  const OwnState* own = method_->own();
+  CentreState state{
+      .rank = index(self_), .steps = own == nullptr ? 0 : own->steps(), .tensors = std::exchange(held_, {})};
+  const auto& tensors = rooms_.plan.model().tensors;
+  state.tensors.resize(tensors.size());
+  for (uint32_t t = 0; t < tensors.size(); ++t) {
+    state.tensors[t].name = tensors[t].name;
+    const auto place = rooms_.memory[t].result;
+    if (method_->centre() == Method::Centre::kCopiedByWorkers) {
+      std::memcpy(place.data(), state.tensors[t].centre.data(), place.size());
+    } else if (method_->centre() == Method::Centre::kOfItsOwn) {
+      state.tensors[t].own.assign(place.begin(), place.end());
+    }
+    if (own != nullptr) own->save(TensorId{t}, state.tensors[t]);
+  }
+  return state.toBytes();
+}
+
+Status Asynchronous::restore(std::span<const std::byte> bytes) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  const plan::Plan& plan = rooms_.plan;
+  if (bytes.empty() && method_->centre() != Method::Centre::kNone) return base::ok();  // as it began
+  CentreState state;
+  if (!bytes.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(state, CentreState::fromBytes(bytes));
+    SLUICE_RETURN_IF_ERROR(state.check(plan, *rooms_.update.optimizer));
+  }
+  const bool isWorker = plan.roles().isWorker(self_);
+  const bool isOurs = state.rank == index(self_);
+  if (!isOurs && isWorker && !bytes.empty()) warnOfOthers(self_, Rank{state.rank});
+  for (uint32_t t = 0; t < plan.model().tensors.size(); ++t) {
+    const SavedTensor* saved = state.find(plan.model().tensors[t].name);
+    if (saved != nullptr && !saved->centre.empty()) {
+      for (const Slice& slice : plan.slicesOf(TensorId{t})) {
+        if (!serves(slice)) continue;
+        const auto part = partOf(plan, std::span<const std::byte>(saved->centre), slice);
+        method_->hold(slice.id, {part, findState(saved->served, slice)});
+      }
+    }
+    if (!isWorker) continue;
+    const auto place = rooms_.memory[t].result;
+    const auto* from = saved == nullptr                ? nullptr
+                       : isOurs && !saved->own.empty() ? &saved->own
+                       : !saved->centre.empty()        ? &saved->centre
+                                                       : nullptr;
+    if (from != nullptr) std::memcpy(place.data(), from->data(), place.size());
+    if (OwnState* own = method_->own()) own->restore(TensorId{t}, isOurs ? saved : nullptr);
+  }
+  if (OwnState* own = method_->own()) own->setSteps(state.steps);
+  return base::ok();
 }
 
 Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
@@ -236,6 +424,13 @@ Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire
   if (header.stage == Stage::kUpdate) return landHyperparameters(from, header);
   SLUICE_RETURN_IF_ERROR(checkSlice(rooms_.plan, header));
   const Slice& slice = rooms_.plan.slice(header.slice);
+  if (header.stage == Stage::kPush && has(header.flags, kAsksHeld)) {
+    const bool isGood = serves(slice) && rooms_.plan.roles().isWorker(from) && header.length == 0 &&
+                        method_->centre() != Method::Centre::kNone;
+    if (!isGood) return fabric::refusedStatus(header, "nothing to tell");
+    return landAskForHeld(slice, from, lane);
+  }
+  if (header.stage == Stage::kPush && has(header.flags, kTellsHeld)) return landHeld(slice, from, header);
   if (header.dtype != freight_.dtypeOf(slice))
     return fabric::refusedStatus(header, "the tensor is of another type");
   if (header.stage == Stage::kPush) return landPush(slice, from, lane, header);

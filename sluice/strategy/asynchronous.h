@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/strategy/centre_state.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
@@ -112,6 +113,23 @@ class Method {
 
   // For whom `slice` keeps its workers waiting; empty if it does not. At its server.
   virtual std::string describeWait(SliceId slice) const = 0;
+
+  // For checkpoints.
+
+  // Whether servers hold parameters, and whether those of workers are copies of them.
+  enum class Centre : uint8_t { kNone, kOfItsOwn, kCopiedByWorkers };
+  virtual Centre centre() const = 0;
+
+  // At a server. REQUIRES: there is a centre.
+  struct Held {
+    std::span<const std::byte> parameters;
+    const shard::OptimizerState* optimizer;  // null: it makes plain steps
+  };
+  virtual Held held(SliceId slice) const = 0;
+  virtual void hold(SliceId slice, const Held& held) = 0;
+
+  // What a worker has of its own besides parameters; null: nothing.
+  virtual OwnState* own() = 0;
 };
 
 // Slices by priority, sharded and rotated: as `sluice` cuts.

@@ -465,40 +465,11 @@ TEST(Asynchronous, RefusesOtherOptimizersInOneLine) {
   plan::PlanSpec spec;
   spec.model.tensors = threeTensors();
   spec.roles = plan::parseRoles("all", 1).value();
-  spec.strategy = "asp";
-  const Config config;
-  const auto update = shard::parseOptimizerSpec("mean-gradient").value();
-  fabric::LoopbackHub hub(1);
-  base::ManualLoop loop;
-  gate::Gates gates({"a", "b", "c"}, {}, [](auto...) {});
-  struct Nobody final : fabric::Receiver {
-    Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
-      return Status(Code::kRefused, "nobody");
-    }
-    void onPeerLost(Rank, const Status&) override {}
-    void onPeerLeft(Rank) override {}
-  } nobody;
-  auto fabric = hub.join(Rank{0}, loop, nobody);
   for (const Algorithm* algorithm : {&kAsp, &kSsp, &kEasgd, &kGoSgd, &kAdPsgd}) {
-    plan::PlanSpec own = spec;
-    ASSERT_TRUE(algorithm->choose(config, own).isOk());
-    const auto ownPlan = plan::Plan::make(own).value();
-    const Status status = algorithm
-                              ->make({.plan = ownPlan,
-                                      .fabric = *fabric,
-                                      .gates = gates,
-                                      .memory = {},
-                                      .update = update,
-                                      .parameters = {},
-                                      .config = config,
-                                      .observer = nullptr})
-                              .status();
-    EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_NE(status.message().find("SGD, Adam or AdamW"), std::string::npos) << status.message();
-    EXPECT_EQ(status.message().find('\n'), std::string::npos);
+    const std::string text = refusalOf(*algorithm, spec, "mean-gradient", {});
+    EXPECT_NE(text.find("SGD, Adam or AdamW"), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos);
   }
-  loop.post([&] { fabric.reset(); });
-  loop.runReady();
 }
 
 }  // namespace

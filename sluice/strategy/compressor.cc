@@ -62,31 +62,39 @@ std::vector<std::byte> Compressor::compress(size_t number, Step step, bool hasGr
   const double decay = sgdValue(values, "weight_decay");
   const float factor = clipFactorOf(here.part.tensor, step, hasGradient, decay);
   read(here.part, hasGradient, decay, gradient_);
-  const double sparsity = codec::warmUpSparsity(index(step), settings_.stepsPerStage, settings_.sparsity);
+  stepsHere_ = std::max(stepsHere_, index(step) + 1);
+  const auto stepOfAll = static_cast<uint64_t>(static_cast<int64_t>(index(step)) + ahead_);
+  const double sparsity = codec::warmUpSparsity(stepOfAll, settings_.stepsPerStage, settings_.sparsity);
   return here.dgc.compress(gradient_, sparsity, factor);
 }
 
-Compressor::Kept Compressor::kept(TensorId tensor) const {
-  Kept kept;
-  kept.residual.resize(plan_.model()[tensor].elements);
-  kept.velocity.resize(kept.residual.size());
+void Compressor::save(TensorId tensor, SavedTensor& saved) const {
+  saved.residual.resize(plan_.model()[tensor].bytes());
+  saved.velocity.resize(saved.residual.size());
   for (const auto& [part, dgc] : parts_) {
-    if (part.tensor != tensor) continue;
-    const auto at = static_cast<ptrdiff_t>(part.offset);
-    std::ranges::copy(dgc.residual(), kept.residual.begin() + at);
-    std::ranges::copy(dgc.velocity(), kept.velocity.begin() + at);
+    if (part.tensor != tensor || part.count == 0) continue;
+    const size_t at = part.offset * sizeof(float);
+    std::memcpy(saved.residual.data() + at, dgc.residual().data(), dgc.residual().size_bytes());
+    std::memcpy(saved.velocity.data() + at, dgc.velocity().data(), dgc.velocity().size_bytes());
   }
-  return kept;
 }
 
-void Compressor::restore(TensorId tensor, const Kept* kept) {
-  const Kept nothing{std::vector<float>(plan_.model()[tensor].elements),
-                     std::vector<float>(plan_.model()[tensor].elements)};
-  const Kept& from = kept == nullptr ? nothing : *kept;
+void Compressor::restore(TensorId tensor, const SavedTensor* saved) {
+  const auto read = [](std::span<const std::byte> bytes, const Part& part) {
+    std::vector<float> values(part.count);  // zeros, if nothing was saved
+    if (!bytes.empty() && part.count > 0)
+      std::memcpy(values.data(), bytes.data() + part.offset * sizeof(float), part.count * sizeof(float));
+    return values;
+  };
   for (auto& [part, dgc] : parts_) {
     if (part.tensor != tensor) continue;
-    const Status restored = dgc.restore(std::span(from.residual).subspan(part.offset, part.count),
-                                        std::span(from.velocity).subspan(part.offset, part.count));
+    std::span<const std::byte> residual;
+    std::span<const std::byte> velocity;
+    if (saved != nullptr) {
+      residual = saved->residual;
+      velocity = saved->velocity;
+    }
+    const Status restored = dgc.restore(read(residual, part), read(velocity, part));
     SLUICE_CHECK(restored.isOk(), restored.toString());
   }
   clips_[index(tensor)].isKnown = false;

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include <sluice/codec/dgc.h>
+#include <sluice/strategy/centre_state.h>
 #include <sluice/strategy/dgc_settings.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
 
-class Compressor final {
+class Compressor final : public OwnState {
  public:
   struct Part {
     TensorId tensor{};
@@ -30,14 +31,13 @@ class Compressor final {
   // it is when the first of its parts is compressed.
   std::vector<std::byte> compress(size_t part, Step step, bool hasGradient, std::span<const double> values);
 
-  // For checkpoints, by tensor.
-  struct Kept {
-    std::vector<float> residual;
-    std::vector<float> velocity;
-  };
-  Kept kept(TensorId tensor) const;
-  // Null: nothing. REQUIRES: of the tensor's size.
-  void restore(TensorId tensor, const Kept* kept);
+  // How far it has got, and what is kept back.
+  void save(TensorId tensor, SavedTensor& saved) const override;
+  void restore(TensorId tensor, const SavedTensor* saved) override;
+  uint64_t steps() const override { return static_cast<uint64_t>(static_cast<int64_t>(stepsHere_) + ahead_); }
+  void setSteps(uint64_t steps) override {
+    ahead_ = static_cast<int64_t>(steps) - static_cast<int64_t>(stepsHere_);
+  }
 
  private:
   struct Compressed {
@@ -57,6 +57,8 @@ class Compressor final {
   const std::span<const TensorMemory> memory_;
   const DgcSettings settings_;
   const double clip_;  // of this worker's gradients
+  uint64_t stepsHere_ = 0;
+  int64_t ahead_ = 0;  // by how many steps training is further than this session
   std::vector<Compressed> parts_;
   std::vector<Clip> clips_;  // by TensorId
   // Scratch.

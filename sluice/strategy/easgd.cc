@@ -53,6 +53,13 @@ class Elastic final : public Method {
   std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
   std::string describeWait(SliceId /*slice*/) const override { return {}; }
 
+  Centre centre() const override { return Centre::kOfItsOwn; }
+  Held held(SliceId slice) const override { return {freight_.centre().parameters(slice), nullptr}; }
+  void hold(SliceId slice, const Held& held) override {
+    freight_.centre().setParameters(slice, held.parameters);
+  }
+  OwnState* own() override { return &optimizer_; }
+
  private:
   PlainFreight freight_;
   LocalOptimizer optimizer_;

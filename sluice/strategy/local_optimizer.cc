@@ -21,4 +21,17 @@ void LocalOptimizer::step(const plan::Slice& slice, std::span<std::byte> paramet
   SLUICE_CHECK(applied.isOk(), applied.toString());
 }
 
+void LocalOptimizer::save(TensorId tensor, SavedTensor& saved) const {
+  for (const plan::Slice& slice : plan_.slicesOf(tensor))
+    saved.local.insert_or_assign(slice.offset, states_[index(slice.id)]);
+}
+
+void LocalOptimizer::restore(TensorId tensor, const SavedTensor* saved) {
+  for (const plan::Slice& slice : plan_.slicesOf(tensor)) {
+    const auto* state = saved == nullptr ? nullptr : findState(saved->local, slice);
+    shard::OptimizerState fresh(optimizer_.name(), plan_.model()[tensor].dtype, slice.count);
+    states_[index(slice.id)] = state != nullptr ? *state : std::move(fresh);
+  }
+}
+
 }  // namespace sluice::strategy

@@ -8,10 +8,11 @@
 
 #include <sluice/plan/plan.h>
 #include <sluice/shard/optimizer_spec.h>
+#include <sluice/strategy/centre_state.h>
 
 namespace sluice::strategy {
 
-class LocalOptimizer final {
+class LocalOptimizer final : public OwnState {
  public:
   // REQUIRES: plan outlives it; every tensor's type is one to calculate with.
   LocalOptimizer(const plan::Plan& plan, const shard::OptimizerSpec& update);
@@ -19,6 +20,11 @@ class LocalOptimizer final {
   // One step of one slice. REQUIRES: checked `values`.
   void step(const plan::Slice& slice, std::span<std::byte> parameters, std::span<const std::byte> gradient,
             std::span<const double> values);
+
+  void save(TensorId tensor, SavedTensor& saved) const override;
+  void restore(TensorId tensor, const SavedTensor* saved) override;
+  uint64_t steps() const override { return 0; }  // each slice's state counts its own
+  void setSteps(uint64_t /*steps*/) override {}
 
  private:
   const plan::Plan& plan_;

@@ -45,6 +45,19 @@ class PlainStale final : public StaleForm {
     return true;
   }
 
+  Method::Held held(SliceId slice) const override {
+    return {freight_.centre().parameters(slice), &freight_.centre().state(slice)};
+  }
+  void hold(SliceId slice, const Method::Held& held) override {
+    freight_.centre().setParameters(slice, held.parameters);
+    const shard::OptimizerState& here = freight_.centre().state(slice);
+    freight_.centre().setState(slice,
+                               held.optimizer != nullptr
+                                   ? *held.optimizer
+                                   : shard::OptimizerState(here.optimizer(), here.dtype(), here.elements()));
+  }
+  OwnState* own() override { return nullptr; }  // all is at the servers
+
  private:
   const plan::Plan& plan_;
   PlainFreight freight_;

@@ -55,6 +55,8 @@ class SparseAllgather final : public Strategy {
     return base::ok();
   }
 
+  Result<std::vector<std::byte>> state() const override;
+  Status restore(std::span<const std::byte> bytes) override;
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override { return outbox_.statistics(); }
 
@@ -167,6 +169,33 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
       applyStep(shard::sgd(), state, rooms_.memory[index(id)].result, std::as_bytes(std::span(mean)), values);
   SLUICE_CHECK(applied.isOk(), applied.toString());
   rooms_.gates.open(id, step);
+}
+
+Result<std::vector<std::byte>> SparseAllgather::state() const {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  CentreState state{.rank = index(rooms_.fabric.rank()), .steps = compressor_.steps()};
+  for (uint32_t t = 0; t < tensors_.size(); ++t) {
+    SavedTensor& saved = state.tensors.emplace_back();
+    saved.name = rooms_.plan.model().tensors[t].name;
+    compressor_.save(TensorId{t}, saved);
+  }
+  return state.toBytes();
+}
+
+Status SparseAllgather::restore(std::span<const std::byte> bytes) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  CentreState state;
+  if (!bytes.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(state, CentreState::fromBytes(bytes));
+    SLUICE_RETURN_IF_ERROR(state.check(rooms_.plan, *rooms_.update.optimizer));
+  }
+  const bool isOurs = state.rank == index(rooms_.fabric.rank());
+  if (!isOurs && !bytes.empty()) warnOfOthers(rooms_.fabric.rank(), Rank{state.rank});
+  for (uint32_t t = 0; t < tensors_.size(); ++t) {
+    compressor_.restore(TensorId{t}, isOurs ? state.find(rooms_.plan.model().tensors[t].name) : nullptr);
+  }
+  compressor_.setSteps(state.steps);
+  return base::ok();
 }
 
 std::string SparseAllgather::describeWait(TensorId tensor) const {

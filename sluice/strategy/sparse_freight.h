@@ -36,7 +36,6 @@ class SparseFreight final : public Freight {
   }
 
   Compressor& compressor() { return compressor_; }
-  const Compressor& compressor() const { return compressor_; }
 
  private:
   struct WorkerSide {

@@ -74,6 +74,12 @@ class SparseSum final : public Method {
     return fmt::format("lacks rank{}", missing);
   }
 
+  // All that there is, is at the workers.
+  Centre centre() const override { return Centre::kNone; }
+  Held held(SliceId /*slice*/) const override { return {}; }
+  void hold(SliceId /*slice*/, const Held& /*held*/) override {}
+  OwnState* own() override { return &freight_.compressor(); }
+
  private:
   Result<std::vector<std::byte>> meanOf(const plan::Slice& slice) {
     sum_.assign(slice.count, 0);

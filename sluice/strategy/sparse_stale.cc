@@ -48,6 +48,12 @@ class SparseStale final : public StaleForm {
     return true;
   }
 
+  Method::Held held(SliceId slice) const override { return {centre_.parameters(slice), nullptr}; }
+  void hold(SliceId slice, const Method::Held& held) override {
+    centre_.replaceParameters(slice, held.parameters);
+  }
+  OwnState* own() override { return &freight_.compressor(); }
+
  private:
   const plan::Plan& plan_;
   const shard::OptimizerSpec atStart_;

@@ -77,6 +77,11 @@ class Stale final : public Method {
     return fmt::format("keeps rank{} waiting for rank{}, at step {}", waiting, slow, clocks.slowest());
   }
 
+  Centre centre() const override { return Centre::kCopiedByWorkers; }
+  Held held(SliceId slice) const override { return form_->held(slice); }
+  void hold(SliceId slice, const Held& held) override { form_->hold(slice, held); }
+  OwnState* own() override { return form_->own(); }
+
  private:
   // Whoever waited for the slice and may go on now is to have it as it is.
   std::vector<Reply> release(SliceId slice) {

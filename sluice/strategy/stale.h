@@ -34,6 +34,11 @@ class StaleForm {
   virtual Status takeAnswer(const WorkerSlice& worker) = 0;
   // At a worker, between answers: its own step. True iff it made one.
   virtual Result<bool> ownStep(const WorkerSlice& worker) = 0;
+
+  // As Method's, for checkpoints.
+  virtual Method::Held held(SliceId slice) const = 0;
+  virtual void hold(SliceId slice, const Method::Held& held) = 0;
+  virtual OwnState* own() = 0;
 };
 
 std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: checkUpdate(rooms)

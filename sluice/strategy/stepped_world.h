@@ -66,6 +66,7 @@ class SteppedRank final : public fabric::Receiver {
   Strategy& strategy() { return *strategy_; }
   fabric::Fabric& fabric() { return *fabric_; }
   std::span<const std::byte> result(TensorId tensor) const { return memory_[index(tensor)].result; }
+  std::span<std::byte> place(TensorId tensor) { return memory_[index(tensor)].result; }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     return strategy_->onMessage(from, lane, header);
@@ -122,6 +123,39 @@ class SteppedWorld final {
   fabric::LoopbackHub hub_;
   std::vector<std::unique_ptr<SteppedRank>> ranks_;
 };
+
+// Why the algorithm is not made, in a job of one rank; empty: it is.
+inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec, std::string_view update,
+                             const Config& config) {
+  struct Nobody final : fabric::Receiver {
+    Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
+      return Status(Code::kRefused, "nobody");
+    }
+    void onPeerLost(Rank, const Status&) override {}
+    void onPeerLeft(Rank) override {}
+  } nobody;
+  spec.strategy = algorithm.name;
+  EXPECT_TRUE(algorithm.choose(config, spec).isOk());
+  const auto plan = plan::Plan::make(std::move(spec)).value();
+  fabric::LoopbackHub hub(1);
+  base::ManualLoop loop;
+  gate::Gates gates(std::vector<std::string>(plan.model().tensors.size(), "tensor"), {}, [](auto...) {});
+  auto fabric = hub.join(Rank{0}, loop, nobody);
+  const Status status = algorithm
+                            .make({.plan = plan,
+                                   .fabric = *fabric,
+                                   .gates = gates,
+                                   .memory = {},
+                                   .update = shard::parseOptimizerSpec(update).value(),
+                                   .parameters = {},
+                                   .config = config,
+                                   .observer = nullptr})
+                            .status();
+  loop.post([&] { fabric.reset(); });
+  loop.runReady();
+  EXPECT_TRUE(status.isOk() || status.code() == Code::kInvalidArgument) << status.toString();
+  return status.message();
+}
 
 // Steps the loops in random order until nothing is left to run.
 inline void runShuffled(std::vector<std::unique_ptr<SteppedRank>>& ranks, std::mt19937& random) {

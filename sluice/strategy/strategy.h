@@ -102,9 +102,13 @@ class Strategy {
   using Done = std::function<void(const Status&)>;
   virtual void whenIdle(const Done& done) { done(base::ok()); }
 
+  // `done` runs when all that state() takes from other ranks is here, or with why it never will be. REQUIRES:
+  // every gate is open, and it is idle.
+  virtual void prepareState(const Done& done) { done(base::ok()); }
+
   // What this rank remembers from step to step, for a checkpoint; empty: nothing. Put back on a rank of the
   // same model, training goes on as if it had not stopped; empty, as if it began. REQUIRES: every gate is
-  // open, and it is idle.
+  // open, and it is idle; of state(): prepared.
   virtual Result<std::vector<std::byte>> state() const { return std::vector<std::byte>(); }
   virtual Status restore(std::span<const std::byte> state) {
     return state.empty() ? base::ok()

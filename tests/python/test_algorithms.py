@@ -119,6 +119,59 @@ def test_ranks_learn_from_compressed_gradients(algorithm: str, more: int) -> Non
         assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
 
 
+# A job that stops, and one that goes on from what it saved, having begun with other parameters.
+RESUMED = """
+import io, torch, sluice
+from torch import nn
+from torch.nn import functional
+torch.manual_seed(1)
+x = torch.randn(64, 8)
+y = x @ torch.randn(8, 1)
+def start():
+    return sluice.distribute(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)),
+                             lambda ps: torch.optim.{optimizer}, server_optimizer=True, {options})
+def train(model, optimizer, steps):
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+model, optimizer = start()
+first = train(model, optimizer, 100)
+sluice.barrier()
+file = io.BytesIO()
+torch.save({{"model": model.state_dict(), "optimizer": optimizer.state_dict()}}, file)
+assert "sluice" in optimizer.state_dict()
+sluice.barrier()
+model, optimizer = start()
+saved = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
+optimizer.load_state_dict(saved["optimizer"])
+model.load_state_dict(saved["model"])
+second = train(model, optimizer, 5)
+assert second[1] < 0.5 * first[0], (first[0], second)
+assert second[-1] < 2 * first[-1] + 0.01, (first[-1], second)
+print("resumed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        ("Adam(ps, lr=0.01)", 'algorithm="asp"'),
+        ("Adam(ps, lr=0.01)", 'algorithm="ssp:2"'),
+        ("SGD(ps, lr=0.01, momentum=0.9)", 'algorithm="easgd:2"'),
+        ("SGD(ps, lr=0.004, momentum=0.9)", 'algorithm="bsp", dgc=True, dgc_sparsity=0.9'),
+        ("SGD(ps, lr=0.004, momentum=0.9)", 'algorithm="asp", dgc=True, dgc_sparsity=0.9'),
+    ],
+)
+def test_training_goes_on_from_a_checkpoint(optimizer: str, options: str) -> None:
+    for result in run_script(RESUMED.format(optimizer=optimizer, options=options), 2):
+        assert (result.returncode, result.stdout) == (0, "resumed\n"), result.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "what"), [('algorithm="ssp"', "ssp"), ('algorithm="easgd"', "easgd"), ('algorithm="bsp", dgc=True', "dgc")]
 )
