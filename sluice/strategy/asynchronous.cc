@@ -145,8 +145,8 @@ class Asynchronous final : public Strategy {
   // The server's side.
   Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
   void arrived(const Slice& slice, Rank from, wire::Flags flags);
-  void answer(const Slice& slice, const std::vector<Reply>& replies);
-  void answer(const Slice& slice, const Reply& reply);
+  void answer(const Slice& slice, const std::vector<Rank>& workers);
+  void answer(const Slice& slice, Rank to);
   Result<Landing> landHyperparameters(Rank from, const wire::Header& header);
   void resume(Rank from);
 
@@ -474,13 +474,13 @@ void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
   desk.isOwedAnswer = has(flags, kAsks);
   observe(Stage::kCollect, slice, step, from);
   observe(Stage::kUpdate, slice, step, from);
-  const auto replies = method_->take({.slice = slice,
-                                      .from = from,
-                                      .hasPart = !has(flags, kHasNone),
-                                      .asks = has(flags, kAsks),
-                                      .values = newsOf(from).values.at(step)});
-  if (!replies.isOk()) return rooms_.gates.fail(replies.status());
-  answer(slice, *replies);
+  const auto toAnswer = method_->take({.slice = slice,
+                                       .from = from,
+                                       .hasPart = !has(flags, kHasNone),
+                                       .asks = has(flags, kAsks),
+                                       .values = newsOf(from).values.at(step)});
+  if (!toAnswer.isOk()) return rooms_.gates.fail(toAnswer.status());
+  answer(slice, *toAnswer);
 }
 
 void Asynchronous::forget(Rank lost) {
@@ -492,30 +492,42 @@ void Asynchronous::forget(Rank lost) {
   }
 }
 
-void Asynchronous::answer(const Slice& slice, const std::vector<Reply>& replies) {
-  for (const Reply& reply : replies) answer(slice, reply);
+void Asynchronous::answer(const Slice& slice, const std::vector<Rank>& workers) {
+  for (const Rank worker : workers) answer(slice, worker);
 }
 
-void Asynchronous::answer(const Slice& slice, const Reply& reply) {
-  Desk& desk = deskOf(slice, reply.to);
-  SLUICE_CHECK(desk.isOwedAnswer, slice.id, reply.to);
+void Asynchronous::answer(const Slice& slice, Rank to) {
+  Desk& desk = deskOf(slice, to);
+  SLUICE_CHECK(desk.isOwedAnswer, slice.id, to);
   desk.isOwedAnswer = false;
-  const auto content = freight_.answer(slice, reply.to);
-  if (reply.to == self_) {
+  if (to == self_) {
+    const uint64_t lag = method_->prepareAnswer(slice.id, to);
+    const auto content = freight_.answer(slice, to);
     const auto place = freight_.placeForAnswer(slice, content.size());
     if (!content.empty()) std::memcpy(place.value().data(), content.data(), content.size());
-    return finishSlice(slice, Travel::kAsk, reply.lag);
+    return finishSlice(slice, Travel::kAsk, lag);
   }
-  const uint64_t lag = std::min(reply.lag, kMostLag);
-  outbox_.post({.slice = slice,
-                .stage = Stage::kPublish,
-                .step = Step{index(desk.next) - method_->period()},
-                .to = reply.to,
-                .turn = plan::publishTurn(rooms_.plan, slice, reply.to),
-                .payload = {content.data(), content.size()},
-                .dtype = freight_.dtypeOf(slice),
-                .flags = wire::Flags{static_cast<uint16_t>(lag << kLagShift)},
-                .done = whenHere(reply.to, [] {})});
+  const auto prepare = [this, &slice, to](fabric::ConstBuffer& payload, wire::Flags& flags) {
+    const uint64_t lag = std::min(method_->prepareAnswer(slice.id, to), kMostLag);
+    const auto content = freight_.answer(slice, to);
+    payload = {content.data(), content.size()};
+    flags = wire::Flags{static_cast<uint16_t>(lag << kLagShift)};
+  };
+  Outbox::Parcel parcel{.slice = slice,
+                        .stage = Stage::kPublish,
+                        .step = Step{index(desk.next) - method_->period()},
+                        .to = to,
+                        .turn = plan::publishTurn(rooms_.plan, slice, to),
+                        .payload = {},
+                        .dtype = freight_.dtypeOf(slice),
+                        .done = whenHere(to, [] {})};
+  if (const auto bytes = freight_.answerBytes(slice)) {
+    parcel.payload.bytes = *bytes;
+    parcel.atLast = prepare;
+  } else {
+    prepare(parcel.payload, parcel.flags);
+  }
+  outbox_.post(parcel);
 }
 
 Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from, const wire::Header& header) {

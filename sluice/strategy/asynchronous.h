@@ -50,12 +50,6 @@ struct ServerSlice {
 // are the sender's own.
 inline constexpr uint64_t kMostLag = 0xff;
 
-// Freight::answer() is what to send.
-struct Reply {
-  Rank to;
-  uint64_t lag;
-};
-
 // What parts and answers are on the wire, and where they lie before and after. A worker that has asked for an
 // answer sends nothing more of that slice before it is there.
 class Freight {
@@ -75,6 +69,8 @@ class Freight {
   // The same at a server, for one of its workers.
   virtual Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) = 0;
   virtual std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const = 0;
+  // How long every answer is; none, if that differs.
+  virtual std::optional<uint64_t> answerBytes(const plan::Slice& slice) const = 0;
 };
 
 class Method {
@@ -100,7 +96,11 @@ class Method {
 
   // The server's: takes in the part that has landed, and says who is to be answered. An error, if it was
   // none.
-  virtual Result<std::vector<Reply>> take(const ServerSlice& part) = 0;
+  virtual Result<std::vector<Rank>> take(const ServerSlice& part) = 0;
+
+  // The server's: freight().answer() is what to send to this worker now. Returns its lag. As late as can be,
+  // since others' parts that have come meanwhile are in it.
+  virtual uint64_t prepareAnswer(SliceId slice, Rank to) = 0;
 
   // As Strategy's.
   virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const = 0;
@@ -109,7 +109,7 @@ class Method {
   virtual bool goesOnWithoutLost() const = 0;
 
   // The server's, of a worker that is gone: says who is to be answered now that nobody waits for it.
-  virtual std::vector<Reply> forget(SliceId slice, Rank lost) = 0;
+  virtual std::vector<Rank> forget(SliceId slice, Rank lost) = 0;
 
   // For whom `slice` keeps its workers waiting; empty if it does not. At its server.
   virtual std::string describeWait(SliceId slice) const = 0;

@@ -42,15 +42,16 @@ class Elastic final : public Method {
     return !worker.gradient.empty() || travel == Travel::kAsk;
   }
 
-  Result<std::vector<Reply>> take(const ServerSlice& part) override {
+  Result<std::vector<Rank>> take(const ServerSlice& part) override {
     freight_.centre().drawTogether(part.slice.id, part.from, alpha_);
-    return std::vector<Reply>{{part.from, /*lag=*/0}};
+    return std::vector<Rank>{part.from};
   }
+  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override { return 0; }  // it lies there already
 
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
   bool goesOnWithoutLost() const override { return survivesLoss_; }
   // Nobody has waited for it.
-  std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
+  std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
   std::string describeWait(SliceId /*slice*/) const override { return {}; }
 
   Centre centre() const override { return Centre::kOfItsOwn; }

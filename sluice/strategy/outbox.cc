@@ -26,7 +26,7 @@ void Outbox::post(const Parcel& parcel) {
                                 .flags = parcel.flags,
                                 .dtype = parcel.dtype};
   const uint64_t tag = nextTag_++;
-  waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done});
+  waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast});
   bytesWaiting_ += parcel.payload.bytes;
   observe(plan::Stage::kQueued, message, parcel.to);
   egress_.push({.to = parcel.to,
@@ -42,11 +42,12 @@ void Outbox::post(const Parcel& parcel) {
 void Outbox::handOver() {
   while (const auto handed = egress_.next()) {
     auto node = waiting_.extract(handed->send.tag);
-    const Packed& packed = node.mapped();
+    Packed& packed = node.mapped();
     bytesWaiting_ -= packed.payload.bytes;
+    if (packed.atLast) packed.atLast(packed.payload, packed.message.flags);
     observe(packed.message.stage, packed.message, handed->send.to);
     fabric_.send(handed->send.to, fabric::Lane::kBulk, packed.message, packed.payload,
-                 [this, handed = *handed, done = std::move(node.mapped().done)](const Status& status) {
+                 [this, handed = *handed, done = std::move(packed.done)](const Status& status) {
                    egress_.done(handed);
                    if (done) {
                      done(status);

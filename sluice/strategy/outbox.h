@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 
 #include <sluice/fabric/fabric.h>
@@ -29,6 +30,9 @@ class Outbox final {
     DType dtype;
     wire::Flags flags = wire::Flags::kNone;  // of the sender's own bits
     fabric::Done done{};                     // the payload is the caller's again; without one, the gates hear
+    // Called when the slice is handed to the network, if given: for a payload that is better the later it is
+    // made. Until then only its size counts.
+    std::function<void(fabric::ConstBuffer& payload, wire::Flags& flags)> atLast{};
   };
   // A send that failed and has no `done` of its own fails the gates.
   Outbox(const Rooms& rooms, const queue::EgressOptions& options);
@@ -42,6 +46,7 @@ class Outbox final {
     fabric::Message message;
     fabric::ConstBuffer payload;
     fabric::Done done;
+    std::function<void(fabric::ConstBuffer&, wire::Flags&)> atLast;
   };
   void handOver();
   void observe(plan::Stage stage, const fabric::Message& message, Rank peer);

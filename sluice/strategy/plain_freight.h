@@ -25,6 +25,9 @@ class PlainFreight final : public Freight {
   Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
   Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
+  std::optional<uint64_t> answerBytes(const plan::Slice& slice) const override {
+    return plan_.bytesOf(slice);
+  }
 
  private:
   const plan::Plan& plan_;

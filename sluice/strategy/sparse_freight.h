@@ -25,6 +25,7 @@ class SparseFreight final : public Freight {
   Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
   Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
+  std::optional<uint64_t> answerBytes(const plan::Slice& /*slice*/) const override { return std::nullopt; }
 
   // At a worker: its last part of the slice, and the last answer.
   std::span<const std::byte> sent(SliceId slice) const { return workerSide_[index(slice)].sent; }

@@ -46,23 +46,20 @@ class SparseSum final : public Method {
     return true;
   }
 
-  Result<std::vector<Reply>> take(const ServerSlice& part) override {
+  Result<std::vector<Rank>> take(const ServerSlice& part) override {
     std::vector<bool>& isHere = served_.at(part.slice.id);
     isHere[plan_.roles().workerPosition(part.from)] = true;
-    if (!std::ranges::all_of(isHere, [](bool here) { return here; })) return std::vector<Reply>();
+    if (!std::ranges::all_of(isHere, [](bool here) { return here; })) return std::vector<Rank>();
     isHere.assign(isHere.size(), false);
     SLUICE_ASSIGN_OR_RETURN(const auto mean, meanOf(part.slice));
-    std::vector<Reply> replies;
-    for (const Rank worker : plan_.roles().workers) {
-      freight_.desk(part.slice.id, worker) = mean;
-      replies.push_back({worker, /*lag=*/0});
-    }
-    return replies;
+    for (const Rank worker : plan_.roles().workers) freight_.desk(part.slice.id, worker) = mean;
+    return plan_.roles().workers;
   }
+  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override { return 0; }  // it lies there already
 
   std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override { return stepsOfOther; }
   bool goesOnWithoutLost() const override { return false; }
-  std::vector<Reply> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
+  std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
 
   std::string describeWait(SliceId slice) const override {
     const std::vector<bool>& isHere = served_.at(slice);

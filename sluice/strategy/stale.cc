@@ -1,5 +1,6 @@
 #include <sluice/strategy/stale.h>
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -42,13 +43,20 @@ class Stale final : public Method {
     return true;
   }
 
-  Result<std::vector<Reply>> take(const ServerSlice& part) override {
+  Result<std::vector<Rank>> take(const ServerSlice& part) override {
     shard::Staleness& clocks = served_.at(part.slice.id);
     const size_t worker = plan_.roles().workerPosition(part.from);
     if (part.hasPart) SLUICE_RETURN_IF_ERROR(form_->step(part));
     clocks.advance(worker);
     if (part.asks) clocks.wait(worker);
     return release(part.slice.id);
+  }
+
+  uint64_t prepareAnswer(SliceId slice, Rank to) override {
+    form_->prepareAnswer(slice, to);
+    const shard::Staleness& clocks = served_.at(slice);
+    const uint64_t clock = clocks.clock(plan_.roles().workerPosition(to));
+    return clock - std::min(clock, clocks.slowest());  // who is lost by now may be behind them all
   }
 
   // The result of step c is what lets a worker go on at clock c + 1.
@@ -59,7 +67,7 @@ class Stale final : public Method {
 
   bool goesOnWithoutLost() const override { return bound_ == shard::kUnbounded || survivesLoss_; }
 
-  std::vector<Reply> forget(SliceId slice, Rank lost) override {
+  std::vector<Rank> forget(SliceId slice, Rank lost) override {
     served_.at(slice).forget(plan_.roles().workerPosition(lost));
     return release(slice);
   }
@@ -83,16 +91,12 @@ class Stale final : public Method {
   OwnState* own() override { return form_->own(); }
 
  private:
-  // Whoever waited for the slice and may go on now is to have it as it is.
-  std::vector<Reply> release(SliceId slice) {
-    shard::Staleness& clocks = served_.at(slice);
-    const auto& workers = plan_.roles().workers;
-    std::vector<Reply> replies;
-    for (const size_t released : clocks.release()) {
-      form_->prepareAnswer(slice, workers[released]);
-      replies.push_back({workers[released], clocks.clock(released) - clocks.slowest()});
-    }
-    return replies;
+  // Who waited for the slice and may go on now.
+  std::vector<Rank> release(SliceId slice) {
+    std::vector<Rank> workers;
+    for (const size_t released : served_.at(slice).release())
+      workers.push_back(plan_.roles().workers[released]);
+    return workers;
   }
 
   const plan::Plan& plan_;
