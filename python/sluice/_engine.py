@@ -239,6 +239,16 @@ class Engine:
             session.abandon(why)
         self._collective = None
 
+    @property
+    def seconds_waited(self) -> float:
+        """For parameters and mean gradients, since the first step was planned."""
+        return self._seconds_waited
+
+    @property
+    def bytes_moved(self) -> tuple[int, int]:
+        """Sent and received."""
+        return (0, 0) if self._session is None else self._session.bytes_moved
+
     def report(self) -> str:
         """Where time has gone since the first step was planned."""
         if self._session is None:

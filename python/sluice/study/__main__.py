@@ -1,0 +1,5 @@
+"""python -m sluice.study"""
+
+from sluice.study.command import main
+
+main()

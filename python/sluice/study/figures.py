@@ -1,0 +1,111 @@
+"""The paper's figures 1 to 4 with our measurements, and the losses of table III as a picture, ours beside theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import mean
+
+from sluice.study import charts, paper
+from sluice.study.algorithms import Algorithm
+from sluice.study.charts import Bar, Line
+from sluice.study.results import Results, Row
+
+_PARTS = (("computing", "#56B4E9"), ("waiting for others", "#D55E00"), ("bytes' way", "#E69F00"))
+
+
+def by_epoch(results: Results, workers: int) -> str:
+    """Figure 1a."""
+    return charts.lines(
+        f"Error by epoch, {workers} workers", "epoch", "test error, per cent", _errors(results, workers, lambda e: e["epoch"])
+    )
+
+
+def by_time(results: Results, workers: int) -> str:
+    """Figure 1b."""
+    return charts.lines(
+        f"Error by time, {workers} workers",
+        "seconds",
+        "test error, per cent",
+        _errors(results, workers, lambda e: e["seconds"]),
+    )
+
+
+def losses(results: Results) -> str:
+    """Table III, ours."""
+    lines = []
+    for algorithm in results.algorithms:
+        points, spreads = [], []
+        for workers in results.workers:
+            bsp, own = results.spread(Algorithm("bsp"), workers), results.spread(algorithm, workers)
+            if bsp is not None and own is not None:
+                points.append((float(workers), 100 * (own.mean - bsp.mean)))
+                spreads.append(100 * own.deviation)
+        lines.append(_line(results, algorithm, points, spreads))
+    return charts.lines("Accuracy against BSP's: ours", "workers", "points", lines, x_ticks=results.workers)
+
+
+def their_losses(results: Results) -> str:
+    """Table III, theirs."""
+    lines = []
+    for algorithm in results.algorithms:
+        points = [
+            (float(n), 100 * (row[algorithm.text] - row["bsp"])) for n, row in paper.TABLE_3.items() if algorithm.text in row
+        ]
+        lines.append(_line(results, algorithm, points))
+    shown = [line for line in lines if line.points]
+    return charts.lines("Accuracy against BSP's: theirs", "workers", "points", shown, x_ticks=sorted(paper.TABLE_3))
+
+
+def throughput(results: Results) -> str:
+    """Figure 2: in single workers, so that numbers of workers with another pace can be compared."""
+    lines = [Line("linear", [(float(n), float(n)) for n in results.workers], "#bbbbbb", "2 4")]
+    for algorithm in results.algorithms:
+        points = []
+        for workers in results.workers:
+            share = results.spread(algorithm, workers, "of_linear")
+            if share is not None:
+                points.append((float(workers), workers * share.mean))
+        lines.append(_line(results, algorithm, points))
+    return charts.lines("Throughput", "workers", "in single workers", lines, x_ticks=results.workers)
+
+
+def breakdown(results: Results, workers: int) -> str:
+    """Figure 3."""
+    bars = []
+    for algorithm in results.algorithms:
+        rows = results.of(algorithm, workers)
+        if rows:
+            keys = ("compute_s", "wait_s", "communication_s")
+            bars.append(Bar(algorithm.title, [1e3 * mean(row[key] for row in rows) for key in keys]))
+    return charts.bars(f"Where a step's time goes, {workers} workers", "ms", bars, _PARTS)
+
+
+def compressed(results: Results, workers: int) -> str:
+    """Figure 4: only DGC can be left away here."""
+    bars = []
+    for algorithm in results.algorithms:
+        dense = results.spread(algorithm, workers, "of_linear")
+        sparse = results.spread(algorithm, workers, "of_linear", dgc=True)
+        if dense is not None and sparse is not None:
+            bars.append(Bar(algorithm.title, [workers * dense.mean, workers * sparse.mean]))
+    names = (("without DGC", "#56B4E9"), ("with DGC", "#0072B2"))
+    return charts.bars(f"Throughput with DGC, {workers} workers", "in single workers", bars, names, is_stacked=False)
+
+
+def _errors(results: Results, workers: int, place: Callable[[Row], float]) -> list[Line]:
+    lines = []
+    for algorithm in results.algorithms:
+        rows: list[Row] = results.of(algorithm, workers)
+        epochs = zip(*(row["epochs"] for row in rows), strict=True)
+        points = [(mean(place(e) for e in seeds), 100 - 100 * mean(e["accuracy"] for e in seeds)) for seeds in epochs]
+        if points:
+            lines.append(_line(results, algorithm, points))
+    return lines
+
+
+def _line(
+    results: Results, algorithm: Algorithm, points: list[tuple[float, float]], spreads: list[float] | None = None
+) -> Line:
+    family = [one for one in results.algorithms if one.name == algorithm.name]
+    dash = charts.DASHES[family.index(algorithm) % len(charts.DASHES)]
+    return Line(algorithm.title, points, charts.COLOURS[algorithm.name], dash, spreads or [])

@@ -1,0 +1,42 @@
+"""The model: small enough that a hundred trainings take an hour, and still a convolutional network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from sluice.study.data import Data
+
+NAMES = ("cnn",)
+
+
+def make(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(),
+        nn.Conv2d(8, 16, 5, stride=2), nn.ReLU(),
+        nn.Flatten(), nn.Linear(16 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def size() -> int:
+    """Parameters."""
+    return sum(parameter.numel() for parameter in make(0).parameters())
+
+
+def flat(model: nn.Module) -> Tensor:
+    """All parameters in one row, with their newest values."""
+    with torch.no_grad():
+        return parameters_to_vector(model.parameters())
+
+
+def accuracy(parameters: Tensor, data: Data) -> float:
+    """Of a model with these parameters, on the test images. NaNs find no class right but by chance: they count as none."""
+    if not torch.isfinite(parameters).all():
+        return 0.0
+    model = make(0)
+    with torch.inference_mode():
+        vector_to_parameters(parameters, model.parameters())
+        found = torch.cat([model(part).argmax(1) for part in data.test_x.split(1000)])
+        return float((found == data.test_y).double().mean())

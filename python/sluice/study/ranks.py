@@ -1,0 +1,147 @@
+"""The processes of one run. They are forked from one that has imported Torch already, since importing it sixteen times takes
+longer than the run; so that process never starts a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import secrets
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sluice import _job
+from sluice._launch import free_port
+
+_GRACE = 20.0  # seconds for the others to end by themselves when one has failed
+_CLONE_NEWNET = 0x40000000
+_PR_SET_PDEATHSIG = 1
+# A machine with more workers than cores may not run a heartbeat for a while.
+_PATIENCE = {"SLUICE_SILENCE_LIMIT": "30s", "SLUICE_LOG": "warn", "SLUICE_STALL_S": "60s"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ranks run and meet: all on this host, or each on a host of its own in a lab."""
+
+    address: str
+    lab: str | None = None
+
+    def variables(self, rank: int, world: int, port: int) -> dict[str, str]:
+        found = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": self.address}
+        found |= {"MASTER_PORT": str(port), **_PATIENCE}
+        if self.lab is not None:
+            found |= {"LOCAL_RANK": "0", "SLUICE_IFACE": "eth0", "SLUICE_ENCRYPT": "off"}
+        return found
+
+    def enter(self, rank: int) -> None:
+        if self.lab is None:
+            return
+        with open(f"/run/netns/sluice-{self.lab}-h{rank}", "rb") as namespace:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), "cannot enter the lab's host")
+
+
+LOOPBACK = Place("127.0.0.1")
+
+
+@contextlib.contextmanager
+def lab(hosts: int, rate: str) -> Iterator[Place]:
+    """A cluster on this machine for as long as this lasts (docs/lab.md)."""
+    program = _program()
+    name = f"study{os.getpid()}"
+    made = subprocess.run(
+        [program, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate], capture_output=True, text=True
+    )
+    if made.returncode != 0:
+        raise OSError((made.stderr.strip() or "there is no lab").splitlines()[-1])
+    try:
+        yield Place("10.77.0.1", name)
+    finally:
+        subprocess.run([program, "lab", "down", "--name", name], capture_output=True)
+
+
+def _program() -> str:
+    beside = Path(sys.argv[0]).resolve().parent / "sluice"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("sluice")
+    if found is None:
+        raise OSError("there is no program 'sluice' on the PATH, which --lab needs")
+    return found
+
+
+def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:
+    """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the first first. Nothing of what it
+    has started is left afterwards. What ranks print is in `log`."""
+    port = free_port()
+    key = secrets.token_hex(32)
+    ranks: dict[int, int] = {}  # by file descriptor
+    pids: dict[int, int] = {}  # of those that have not ended, by rank
+    failures: dict[int, str] = {}
+    with selectors.DefaultSelector() as selector:
+        try:
+            for rank in range(world):
+                sys.stdout.flush()
+                sys.stderr.flush()
+                pid = os.fork()
+                if pid == 0:
+                    _be_rank(rank, place, {"SLUICE_JOB_KEY": key, **place.variables(rank, world, port)}, work, log)
+                pids[rank] = pid
+                descriptor = os.pidfd_open(pid)
+                ranks[descriptor] = rank
+                selector.register(descriptor, selectors.EVENT_READ)
+            deadline = time.monotonic() + timeout
+            while pids and (left := deadline - time.monotonic()) > 0:
+                for event, _ in selector.select(left):
+                    rank = ranks[event.fd]
+                    selector.unregister(event.fd)
+                    _, status = os.waitpid(pids.pop(rank), 0)
+                    if status != 0:
+                        failures[rank] = _describe(status)
+                        deadline = min(deadline, time.monotonic() + _GRACE)
+            for rank in pids:
+                failures.setdefault(rank, f"has not ended after {timeout:.0f} s")
+        finally:
+            for pid in pids.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            for descriptor in ranks:
+                os.close(descriptor)
+    return failures
+
+
+def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path) -> None:
+    """Never returns."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has forked us ends us
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        place.enter(rank)
+        os.environ.pop("SLUICE_JOB_KEY_FILE", None)
+        os.environ.update(variables)
+        work(rank)
+        code = 0
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)  # the other ranks hear of it too
+    finally:
+        with contextlib.suppress(BaseException):
+            _job._end()  # as when Python ends, which a forked process must not go through
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _describe(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was ended by signal {os.WTERMSIG(status)}"
+    return f"ended with code {os.waitstatus_to_exitcode(status)}"

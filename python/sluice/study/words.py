@@ -1,0 +1,161 @@
+"""What the figures say, in sentences: what differs from the paper, whether its order holds, and what a user should take from
+it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import Any
+
+from sluice.study import paper, schedule
+from sluice.study.algorithms import Algorithm
+from sluice.study.order import Verdict, at_tuned_rates, judge
+from sluice.study.results import Results
+
+_AS_GOOD = 0.005  # accuracy
+
+
+def differences(results: Results, study: dict[str, Any]) -> list[str]:
+    """In setting. A sentence each."""
+    fixed, seeds = study["settings"], sorted({row["seed"] for row in results.rows})
+    row = results.rows[0]
+    parameters = row["model_bytes"] // 4
+    paces = ", ".join(f"{1e3 * seconds:g} ms with {workers}" for workers, seconds in study["pace_s"].items())
+    late = [row["late_steps"] for row in results.rows]
+    samples = "all" if fixed["samples"] is None else f"the first {fixed['samples']}"
+    sentences = [
+        f"Data and model: {fixed['data']} ({samples} training images) and a CNN of {parameters:,} parameters, where they have "
+        "ImageNet-1K and ResNet-50 with 23 million.",
+        f"Length: {fixed['epochs']} epochs instead of 90, and {fixed['batch']} samples per worker and step instead of 128. "
+        f"Seeds: {len(seeds)}; they give one figure.",
+        "Workers: processes of one machine that share its cores, where they have a GPU each. So that asynchrony is that of "
+        f"equal machines and not of the scheduler, a step takes at least the same time everywhere: {paces} workers. Unless "
+        "--pace gave it, that is a fifth more than a step takes when all workers run as fast as they can. In the median run "
+        f"{100 * median(late):.1f} % of the steps took a tenth longer than that, at most {100 * max(late):.1f} %. Throughput "
+        "is said in single workers of that pace.",
+        f"Rate: {fixed['learning_rate']:g} x workers x {fixed['batch']}/{schedule.SAMPLES}, momentum {schedule.MOMENTUM}, "
+        f"weight decay {schedule.WEIGHT_DECAY:g}, warm-up from one worker's rate in the first "
+        f"{fixed['epochs'] * schedule.WARM_UP:.2f} epochs, a tenth of it from 30/90 of the training on, and again from 60/90 "
+        "and 80/90 on: their rule, at this length. With asp and ssp every gradient is applied in full, so there the factor of "
+        "the workers is in the algorithm already and is left out of the rate; the momentum is the server's."
+        " Everywhere else momentum is that of whoever makes the step.",
+        "Servers: one on every rank, each tensor spread over them; aggregation on one machine before sending, which they have "
+        "for BSP, is not there. ssp, easgd, gosgd and adpsgd are those of the originals (docs/asynchronous.md).",
+        "Batches: with bsp and arsgd every worker has its N-th; with all others whoever is free takes the next one.",
+        "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all models. Between epochs, the curves "
+        "of ssp have worker 0's copy, which is the server's and its own steps since it last asked.",
+    ]
+    network = f"links of {fixed['rate']} in a lab, not encrypted" if fixed["rate"] else "loopback, not shaped"
+    sentences.append(f"Network: {network}; they have 10 and 56 Gbit/s.")
+    if fixed["straggler"]:
+        slow = ", ".join(f"rank {rank} takes {factor:g} times as long" for rank, factor in fixed["straggler"].items())
+        sentences.append(f"Not all workers are as fast: {slow}.")
+    if results.failed:
+        sentences.append(f"{len(results.failed)} runs have failed and are left out: see below.")
+    return sentences
+
+
+def order(results: Results) -> str:
+    verdicts = [verdict for workers in results.workers for verdict in judge(results, workers)]
+    if not verdicts:
+        return "The paper's order of accuracy cannot be judged yet: too little has been measured."
+    counts = Counter(verdict.word for verdict in verdicts)
+    groups = "; then ".join(" and ".join(names) for names in paper.ORDER)
+    said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    return (
+        f"The paper's order of final accuracy is {groups}. Of {len(verdicts)} comparisons of neighbours: {said}. "
+        + " ".join(_at(workers, [v for v in verdicts if v.workers == workers]) for workers in results.workers)
+        + f" So here the order as a whole is {_overall(verdicts)}."
+        + _at_tuned_rates(results)
+    )
+
+
+def _at_tuned_rates(results: Results) -> str:
+    workers = results.tuned_workers
+    groups = [] if workers is None else at_tuned_rates(results, workers)
+    if len(groups) < 2:
+        return ""
+    values = [value for _, value in groups]
+    is_theirs = "the paper's order" if values == sorted(values, reverse=True) else "not the paper's order"
+    said = ", ".join(f"{name} {100 * value:.2f} %" for name, value in groups)
+    return f" With {workers} workers, one seed and the best of the tried rates for each: {said}; that is {is_theirs}."
+
+
+def _at(workers: int, verdicts: list[Verdict]) -> str:
+    parts = []
+    for verdict in verdicts:
+        margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
+        parts.append(f"{verdict.better} over {verdict.worse} {verdict.word} ({100 * verdict.difference:+.2f}{margin} points)")
+    return f"With {workers} workers: {'; '.join(parts)}." if parts else ""
+
+
+def _overall(verdicts: list[Verdict]) -> str:
+    words = {verdict.word for verdict in verdicts}
+    if any(verdict.margin is None for verdict in verdicts):
+        return "not decided: that takes more than one seed"
+    if words == {"confirmed"}:
+        return "confirmed"
+    if "refuted" in words:
+        return "refuted" if "confirmed" not in words else "refuted in part"
+    return "confirmed in part; the rest is within the spread" if "confirmed" in words else "not separable from the spread"
+
+
+def advice(results: Results) -> str:
+    """One paragraph, from the largest number of workers."""
+    most = max(results.workers, default=0)
+    scores = {one: spread.mean for one in results.algorithms if (spread := results.spread(one, most)) is not None}
+    if len(scores) < 2:
+        return "There is not enough yet to say what a user should take from it."
+    best = max(scores.values())
+    good = [one for one in scores if best - scores[one] <= _AS_GOOD]
+    lost = sorted((one for one in scores if one not in good), key=lambda one: scores[one])
+    text = [
+        f"With {most} workers and one rule for the rate, {_names(good)} end within half a point of the best, "
+        f"which has {100 * best:.1f} %."
+    ]
+    if lost:
+        parts = ", ".join(f"{one.title} {100 * (best - scores[one]):.1f}" for one in lost)
+        text.append(f"Behind, in points: {parts}.")
+    text += [_of_rates(results), _of_speed(results, most), _of_bytes(results, most, good)]
+    return " ".join(sentence for sentence in text if sentence)
+
+
+def _names(algorithms: list[Algorithm]) -> str:
+    return ", ".join(one.title for one in algorithms)
+
+
+def _of_rates(results: Results) -> str:
+    gains = {}
+    tried = results.tuned_workers
+    if tried is None:
+        return ""
+    for one in results.algorithms:
+        by_factor = {factor: rows[0] for factor in results.factors if (rows := results.of(one, tried, factor=factor))}
+        if 1.0 in by_factor and len(by_factor) > 1:
+            factor = max(by_factor, key=lambda f: float(by_factor[f]["accuracy"]))
+            gain = by_factor[factor]["accuracy"] - by_factor[1.0]["accuracy"]
+            if gain > _AS_GOOD:
+                gains[one] = f"{one.title} {100 * gain:.1f} at {factor:g} times the rate"
+    if not gains:
+        return f"At {tried} workers another rate gains nobody more than half a point."
+    return f"A rate of its own gains, in points, at {tried} workers: {', '.join(gains.values())}; so compare at tuned rates."
+
+
+def _of_speed(results: Results, workers: int) -> str:
+    speeds = {one: spread.mean for one in results.algorithms if (spread := results.spread(one, workers, "of_linear"))}
+    bsp = speeds.get(Algorithm("bsp"))
+    if not bsp or len(speeds) < 2:
+        return ""
+    fastest = max(speeds, key=lambda one: speeds[one])
+    return (
+        f"In time, {fastest.title} is the fastest, with {speeds[fastest] / bsp:.2f} times BSP's samples per second; BSP "
+        f"reaches {100 * bsp:.0f} % of linear."
+    )
+
+
+def _of_bytes(results: Results, workers: int, good: list[Algorithm]) -> str:
+    sent = {one: spread.mean for one in good if (spread := results.spread(one, workers, "sent_bytes_per_step"))}
+    if len(sent) < 2:
+        return ""
+    least, bulk = min(sent, key=lambda one: sent[one]), max(sent.values())
+    return f"Of the good ones {least.title} sends least, {100 * sent[least] / bulk:.0f} % of what the one that sends most does."

@@ -1,0 +1,199 @@
+"""What one rank of a run does: it trains on the batches that are its, at its pace, and leaves on the board what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import sluice
+from sluice.study import network, schedule
+from sluice.study.board import Board
+from sluice.study.data import Data
+from sluice.study.settings import Run
+
+_MOVING_RATE = 0.9  # easgd's alpha, times the number of workers
+_LATE = 1.1  # of the pace
+
+
+@dataclass(frozen=True)
+class Task:
+    run: Run
+    epochs: int
+    batch: int  # samples
+    batches: int  # of all workers in all epochs
+    schedule: schedule.Schedule
+    pace: float  # seconds that a step takes at least, without waiting
+    straggler: dict[int, float]
+    orders: list[Tensor]  # of the samples, by epoch
+    data: Data
+    scores: bool = True  # false: only the time counts
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return self.batches // self.epochs
+
+
+def options_of(task: Task) -> dict[str, Any]:
+    """For sluice.distribute()."""
+    options: dict[str, Any] = {"algorithm": task.run.algorithm.text}
+    if task.run.dgc:
+        # As long as in the original: a stage takes one of 90 epochs.
+        steps = task.batches / task.run.workers
+        options |= {"dgc": "on", "dgc_warm_up": str(max(1, round(steps / 90)))}
+    return options
+
+
+class Worker:
+    def __init__(self, rank: int, task: Task, board: Board) -> None:
+        self._rank = rank
+        self._task = task
+        self._board = board
+        self._algorithm = task.run.algorithm
+        self._pace = task.pace * task.straggler.get(rank, 1.0)
+        self._clock = 0  # steps
+        self._began = 0.0
+        self._paused = 0.0  # seconds since then that are not training's
+        self._backward = 0.0  # how long a backward pass takes
+        self._sent_before = 0
+        self._model, self._optimizer = sluice.distribute(
+            network.make(task.run.seed),
+            lambda parameters: torch.optim.SGD(
+                parameters, lr=task.schedule.start, momentum=schedule.MOMENTUM, weight_decay=schedule.WEIGHT_DECAY
+            ),
+            server_optimizer=True,
+            broadcast_buffers=False,
+            **options_of(task),
+        )
+        self._engine = self._optimizer._late.engine
+
+    def run(self) -> None:
+        epoch = 0
+        for batch in self._batches():
+            if self._clock == 1:  # the first step has planned the others
+                self._start()
+            if batch // self._task.batches_per_epoch > epoch:
+                self._end_epoch(epoch)
+                epoch = batch // self._task.batches_per_epoch
+            self._step(batch)
+        self._optimizer.synchronize()
+        self._stop()
+        if self._task.scores:
+            self._finish(self._task.epochs - 1)
+        sluice.barrier()
+
+    def _batches(self) -> Iterator[int]:
+        """Numbers of batches. Who waits for all others has every N-th; else whoever is free takes the next, so that a slow
+        worker does less and not everybody's last."""
+        if self._algorithm.keeps_step:
+            yield from range(self._rank, self._task.batches, self._task.run.workers)
+            return
+        while (batch := self._board.take_batch()) < self._task.batches:
+            yield batch
+
+    def _start(self) -> None:
+        sluice.barrier()
+        self._sent_before = self._engine.bytes_moved[0]
+        self._began = time.perf_counter()
+
+    def _stop(self) -> None:
+        board, rank = self._board, self._rank
+        board.crossed[self._task.epochs - 1, rank] = self._now()
+        board.sent[rank] = self._engine.bytes_moved[0] - self._sent_before
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._began - self._paused
+
+    def _step(self, batch: int) -> None:
+        task = self._task
+        begun, waited = time.perf_counter(), self._engine.seconds_waited
+        epoch, number = divmod(batch, task.batches_per_epoch)
+        chosen = task.orders[epoch][number * task.batch : (number + 1) * task.batch]
+        self._optimizer.param_groups[0]["lr"] = task.schedule.rate(batch / task.batches)
+        self._optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self._model(task.data.train_x[chosen]), task.data.train_y[chosen])
+        end = begun + (self._engine.seconds_waited - waited) + self._pace
+        # Gradients leave during backward: where a step is stretched, before it and not after.
+        _sleep_until(end - self._backward)
+        before = time.perf_counter()
+        loss.backward()
+        self._backward += 0.2 * (time.perf_counter() - before - self._backward)
+        _sleep_until(end)
+        self._optimizer.step()
+        self._count(begun, self._engine.seconds_waited - waited)
+
+    def _count(self, begun: float, blocked: float) -> None:
+        """Where the time of a step went."""
+        if self._clock > 0:
+            board, rank = self._board, self._rank
+            computed = time.perf_counter() - begun - blocked
+            board.blocked[rank, board.steps[rank]] = blocked
+            board.steps[rank] += 1
+            board.computed[rank] += computed
+            board.late[rank] += int(computed > _LATE * self._pace)
+        self._clock += 1
+
+    def _end_epoch(self, epoch: int) -> None:
+        begun = time.perf_counter()
+        self._board.crossed[epoch, self._rank] = self._now()
+        if self._task.scores:
+            self._board.models[epoch, self._rank] = network.flat(self._model)
+            if self._rank == 0:
+                self._board.scored[epoch] = self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
+        self._paused += time.perf_counter() - begun
+
+    def _finish(self, epoch: int) -> None:
+        """All have made their last step: what is scored in the end is exact."""
+        if self._algorithm.name == "ssp":
+            self._catch_up()
+        sluice.barrier()
+        self._board.models[epoch, self._rank] = network.flat(self._model)
+        if self._rank == 0:
+            if self._algorithm.name == "asp":
+                self._idle_step()  # the answer is the server's model
+            self._board.scored[epoch] = self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
+        if self._algorithm.has_own_models:
+            own = self._board.models[epoch, self._rank]
+            self._board.own_accuracy[self._rank] = network.accuracy(own, self._task.data)
+
+    def _catch_up(self) -> None:
+        """ssp: steps that change nothing, until nobody waits any more and this worker's copy has all that was trained."""
+        board = self._board
+        board.clocks[self._rank] = self._clock
+        bound = int(self._algorithm.argument or 0)
+        while not (bool(board.clocks.all()) and self._clock > int(board.clocks.max()) + bound):
+            self._idle_step()
+            self._clock += 1
+        self._optimizer.synchronize()
+
+    def _centre(self) -> Tensor:
+        """easgd: in one of tau idle steps the server draws worker and centre together; how far the worker has come says where
+        the centre was."""
+        before = network.flat(self._model).double()
+        for _ in range(int(self._algorithm.argument or 1)):
+            self._idle_step()
+        after = network.flat(self._model).double()
+        return before - (before - after) * self._task.run.workers / _MOVING_RATE
+
+    def _idle_step(self) -> None:
+        """A step that changes neither parameters nor, without servers, the momentum."""
+        (group,) = self._optimizer.param_groups
+        usual = {name: group[name] for name in ("lr", "momentum", "dampening", "weight_decay")}
+        group.update(lr=0.0, weight_decay=0.0)
+        if self._algorithm.name == "easgd":
+            group.update(momentum=1.0, dampening=1.0)
+        self._optimizer.zero_grad()
+        self._model(self._task.data.train_x[:1]).sum().backward()
+        self._optimizer.step()
+        self._optimizer.synchronize()
+        group.update(usual)
+
+
+def _sleep_until(moment: float) -> None:
+    left = moment - time.perf_counter()
+    if left > 0:
+        time.sleep(left)

@@ -1,0 +1,84 @@
+"""`sluice study` in short: all algorithms, real processes, a page; and that it goes on where it was ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sluice.study import algorithms
+
+
+def study(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sluice.study", "-o", str(folder), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((folder / "runs").glob("*.json"))]
+
+
+def data() -> list[str]:
+    """Real images if the build was told where they are."""
+    place = os.environ.get("STUDY_DATA", "")
+    if place and (Path(place) / "fashion-mnist").is_dir():
+        return ["--data", "fashion-mnist", "--data-dir", place, "--samples", "4096"]
+    return ["--data", "synthetic", "--samples", "2048"]
+
+
+def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None:
+    flags = [*data(), "--workers", "4", "--seeds", "1", "--epochs", "2", "--batch", "16", "--grid", "none"]
+    first = study(tmp_path, *flags)
+    assert first.returncode == 0, first.stderr
+    found = rows(tmp_path)
+    assert {row["algorithm"] for row in found} == {one.text for one in algorithms.parse_list(algorithms.DEFAULT)}
+    for row in found:
+        assert row["failed"] is None and row["accuracy"] > 0.2, row
+        assert row["compute_s"] >= row["pace_s"] * 0.99, row
+        assert sum(row["steps_by_worker"]) + 4 == 2 * (128 if "synthetic" in flags else 256), row
+    by_name = {row["algorithm"]: row for row in found}
+    # The same mean gradients by two ways: only the order of sums differs.
+    assert by_name["bsp"]["accuracy"] == pytest.approx(by_name["arsgd"]["accuracy"], abs=0.03)
+    for name in ("bsp", "asp", "easgd:4", "adpsgd"):
+        sent = by_name[name]["sent_bytes_per_step"] / by_name[name]["model_bytes"]
+        assert sent == pytest.approx(algorithms.parse(name).models_sent(4), rel=0.25), name
+    page = (tmp_path / "study.html").read_text()
+    assert page.count("<svg") >= 6 and "Table III" in page and "1 %" in page
+    assert "11/11" in first.stderr and not list((tmp_path / "logs").iterdir())
+
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
+    again = study(tmp_path, *flags, "--json")
+    assert again.returncode == 0, again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()} == before
+    assert len(json.loads(again.stdout)) == 11
+
+
+def test_a_straggler_does_less_where_nobody_waits_for_it(tmp_path: Path) -> None:
+    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1", "--epochs", "1", "--batch", "16",
+             "--grid", "none", "--straggler", "1:3x", "--algorithms", "asp,ssp:1,bsp", "--pace", "15"]  # fmt: skip
+    ran = study(tmp_path, *flags)
+    assert ran.returncode == 0, ran.stderr
+    steps = {row["algorithm"]: row["steps_by_worker"] for row in rows(tmp_path)}
+    assert steps["bsp"][0] == steps["bsp"][1]
+    assert abs(steps["ssp:1"][0] - steps["ssp:1"][1]) <= 3
+    assert steps["asp"][0] > 1.8 * steps["asp"][1]
+
+
+def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1", "--epochs", "1", "--grid", "none",
+             "--algorithms", "bsp,gosgd:1", "--pace", "5"]  # fmt: skip
+    ran = study(tmp_path, *flags, SLUICE_TOPOLOGY="knot")
+    assert ran.returncode == 1, ran.stderr
+    reasons = [row["failed"] for row in rows(tmp_path)]
+    assert len(reasons) == 2 and all("topology" in reason and "\n" not in reason for reason in reasons), reasons
+    assert "Runs that failed" in (tmp_path / "study.html").read_text()
+
+
+def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
+    ran = study(tmp_path, "--data-dir", str(tmp_path / "nowhere"))
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("sluice study: there is no ") and ran.stderr.count("\n") == 1, ran.stderr
