@@ -164,7 +164,7 @@ def costs(results: Results) -> Table:
         "Time and bytes",
         "Of a mean step: computing (with the pause that fills it up to the pace), waiting for other workers, and the way of "
         "the bytes, in ms; samples/s of all workers, and of what they would do without waiting; models that a worker sends in "
-        "a step, measured (with headers) and by the paper's formula, times (N-1)/N where a rank's own share does not travel.",
+        "a step, measured and by the paper's formula, times (N-1)/N where a rank's own share does not travel.",
         ["workers", "algorithm", "compute", "wait", "bytes' way", "samples/s", "of linear", "sent", "formula"],
     )
     for workers in results.workers:

@@ -65,7 +65,8 @@ class Worker:
             lambda parameters: torch.optim.SGD(
                 parameters, lr=task.schedule.start, momentum=schedule.MOMENTUM, weight_decay=schedule.WEIGHT_DECAY
             ),
-            server_optimizer=True,
+            # Without it an all-reduce hands out mean gradients, as the paper's does; DGC makes the step itself.
+            server_optimizer=task.run.algorithm.name != "arsgd" or task.run.dgc,
             broadcast_buffers=False,
             **options_of(task),
         )
