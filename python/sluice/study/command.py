@@ -6,6 +6,7 @@ import argparse
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -30,6 +31,7 @@ study/study.md, and every run a file in study/runs/: delete one to make it again
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended first
     try:
         sys.exit(_main(sys.argv[1:]))
     except KeyboardInterrupt:

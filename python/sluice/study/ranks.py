@@ -80,6 +80,8 @@ def _program() -> str:
 def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:
     """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the first first. Nothing of what it
     has started is left afterwards. What ranks print is in `log`."""
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("this process has threads, which its forked workers would miss")
     port = free_port()
     key = secrets.token_hex(32)
     ranks: dict[int, int] = {}  # by file descriptor
@@ -124,6 +126,7 @@ def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has forked us ends us
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(output, 1)
         os.dup2(output, 2)
