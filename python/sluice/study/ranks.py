@@ -1,5 +1,5 @@
 """The processes of one run. They are forked from one that has imported Torch already, since importing it sixteen times takes
-longer than the run; so that process never starts a thread."""
+longer than the run; so that process calculates in one thread only."""
 
 from __future__ import annotations
 
@@ -80,8 +80,6 @@ def _program() -> str:
 def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:
     """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the first first. Nothing of what it
     has started is left afterwards. What ranks print is in `log`."""
-    if len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("this process has threads, which its forked workers would miss")
     port = free_port()
     key = secrets.token_hex(32)
     ranks: dict[int, int] = {}  # by file descriptor
