@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=3, metavar="K", help="trainings of each, with other beginnings [3]")
     parser.add_argument("--epochs", type=int, default=4, metavar="K", help="[4]")
     parser.add_argument("--batch", type=int, default=32, metavar="K", help="samples of a worker in a step [32]")
-    parser.add_argument("--learning-rate", type=float, default=0.05, metavar="X", help="of a worker with 128 samples [0.05]")
+    parser.add_argument("--learning-rate", type=float, default=0.015, metavar="X", help="of a worker with 128 samples [0.015]")
     parser.add_argument("--grid", default="0.3,1,3", metavar="LIST", help="factors of the rate, one seed; or none [0.3,1,3]")
     parser.add_argument("--grid-workers", type=int, metavar="N", help="workers for that [8, or the nearest in --workers]")
     parser.add_argument("--samples", type=int, metavar="K", help="only the first K training images")

@@ -1,6 +1,6 @@
-"""The learning rate, by the paper's rule: 0.05 for every worker that has 128 samples in a step, so scaled by what all have
-together; warm-up from one worker's rate in the first 5 of 90 epochs; a tenth of it from epochs 30, 60 and 80 on. A study of
-another length has the same shape."""
+"""The learning rate, by the paper's rule: a base, theirs is 0.05, for every worker that has 128 samples in a step, so scaled by
+what all have together; warm-up from one worker's rate in the first 5 of 90 epochs; a tenth of it from epochs 30, 60 and 80 on.
+A study of another length has the same shape."""
 
 from __future__ import annotations
 

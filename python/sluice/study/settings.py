@@ -40,7 +40,7 @@ class Settings:
     data_dir: Path = Path("data")
     model: str = "cnn"
     batch: int = 32
-    learning_rate: float = 0.05
+    learning_rate: float = 0.015
     grid: tuple[float, ...] = ()
     grid_workers: int = 8
     samples: int | None = None  # of the training data; None: all

@@ -33,8 +33,8 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
         "--pace gave it, that is a fifth more than a step takes when all workers run as fast as they can. In the median run "
         f"{100 * median(late):.1f} % of the steps took a tenth longer than that, at most {100 * max(late):.1f} %. Throughput "
         "is said in single workers of that pace.",
-        f"Rate: {fixed['learning_rate']:g} x workers x {fixed['batch']}/{schedule.SAMPLES}, momentum {schedule.MOMENTUM}, "
-        f"weight decay {schedule.WEIGHT_DECAY:g}, warm-up from one worker's rate in the first "
+        f"Rate: {fixed['learning_rate']:g} (theirs: 0.05) x workers x {fixed['batch']}/{schedule.SAMPLES}, momentum "
+        f"{schedule.MOMENTUM}, weight decay {schedule.WEIGHT_DECAY:g}, warm-up from one worker's rate in the first "
         f"{fixed['epochs'] * schedule.WARM_UP:.2f} epochs, a tenth of it from 30/90 of the training on, and again from 60/90 "
         "and 80/90 on: their rule, at this length. With asp and ssp every gradient is applied in full, so there the factor of "
         "the workers is in the algorithm already and is left out of the rate; the momentum is the server's."
