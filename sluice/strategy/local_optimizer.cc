@@ -29,8 +29,8 @@ void LocalOptimizer::save(TensorId tensor, SavedTensor& saved) const {
 void LocalOptimizer::restore(TensorId tensor, const SavedTensor* saved) {
   for (const plan::Slice& slice : plan_.slicesOf(tensor)) {
     const auto* state = saved == nullptr ? nullptr : findState(saved->local, slice);
-    shard::OptimizerState fresh(optimizer_.name(), plan_.model()[tensor].dtype, slice.count);
-    states_[index(slice.id)] = state != nullptr ? *state : std::move(fresh);
+    const shard::OptimizerState fresh(optimizer_.name(), plan_.model()[tensor].dtype, slice.count);
+    states_[index(slice.id)] = state != nullptr ? *state : fresh;
   }
 }
 
