@@ -63,6 +63,8 @@ class ServerUpdate(Protocol):
 
     def memory(self, elements: int, world_size: int) -> str: ...
 
+    def hand_out(self) -> None: ...
+
 
 class Slot:
     """One trainable parameter: its gradient's place in the plan, and where the mean lies."""
@@ -207,6 +209,23 @@ class Engine:
         """With asp and ssp a checkpoint is the servers' model, and this rank has it from now on."""
         for slot in self._slots:
             torch.autograd.graph.increment_version(slot.parameter)
+            slot.parameter_version = slot.parameter._version
+
+    @property
+    def session(self) -> _core.Session | None:
+        """None before the first backward()."""
+        return self._session
+
+    @property
+    def slots(self) -> list[Slot]:
+        """As the plan numbers them."""
+        return self._slots
+
+    def put_back_at_servers(self, state: bytes) -> None:
+        """This rank's part of the optimizer's state, and the parameters as they are here now."""
+        assert self._session is not None
+        self._session.restore(state)
+        for slot in self._slots:
             slot.parameter_version = slot.parameter._version
 
     def drain(self) -> None:
@@ -403,6 +422,8 @@ class Engine:
             self._restore(saved)
         if self.server is not None and self.server.saves_with_session:
             self.job.gather(f"restored/{name}", "")  # nobody's first gradient meets what is put back later
+        if self.server is not None:
+            self.server.hand_out()
         if self.job.rank == 0:
             self._say_hello()
 
@@ -528,7 +549,7 @@ class Engine:
             if slot.parameter._version != slot.parameter_version:
                 raise RuntimeError(
                     f"'{slot.name}' was changed outside of step(), and the servers do not know; with server_optimizer=True "
-                    "load parameters before sluice.distribute()"
+                    "load parameters before the first step, or before optimizer.load_state_dict()"
                 )
         size = gradient.numel() * gradient.element_size()
         self._session.gradient_ready(slot.index, gradient.data_ptr(), result.data_ptr(), size)

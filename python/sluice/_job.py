@@ -84,7 +84,10 @@ class Job:
 
     def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
         """The root's bytes; what the others pass is ignored."""
-        size = int(self.gather("bytes", str(len(value)))[root])
+        return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
+
+    def bytes_of(self, root: int, value: bytes, size: int) -> bytes:
+        """The same, if everybody knows how many they are."""
         if size == 0:
             return b""
         own = bytearray(value if self.rank == root else bytes(size))

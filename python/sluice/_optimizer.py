@@ -161,11 +161,11 @@ class GatedOptimizer(torch.optim.Optimizer):
         return super().zero_grad(set_to_none=False)
 
     def state_dict(self) -> Any:
-        self._late.engine.open_all()
-        if isinstance(self._late, ServerStep):
-            self._late.refuse_checkpoint()
-        state = super().state_dict()
-        engine = self._late.engine
+        """With server_optimizer=True a collective call: every rank gets the whole state, gathered from the servers."""
+        late, engine = self._late, self._late.engine
+        engine.open_all()
+        with late.gathered(self) if isinstance(late, ServerStep) else contextlib.nullcontext():
+            state = super().state_dict()
         # Once, if the model has several optimizers.
         saved = engine.state() if self is engine.optimizers[0] else b""
         if saved:
@@ -177,12 +177,22 @@ class GatedOptimizer(torch.optim.Optimizer):
         engine.open_all()
         plain = dict(state_dict)
         saved = plain.pop(_STATE, None)
+        late, whole = self._late, {}
+        if isinstance(late, ServerStep):
+            late.refuse_to_load(plain["state"], saved is not None)
+            whole, plain["state"] = plain["state"], {}  # PyTorch would round it to the parameters' type
         super().load_state_dict(plain)
+        if isinstance(late, ServerStep):
+            late.load(self, plain["param_groups"], whole)
         if self is engine.optimizers[0]:
             engine.load_state(b"" if saved is None else saved.numpy().tobytes())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._late.engine.open_all()
+        if isinstance(self._late, ServerStep):
+            raise RuntimeError(
+                "with server_optimizer=True the state is on the servers: save or copy the optimizer's state_dict()"
+            )
         return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sluice._engine import Engine, Gate, is_dense
+from sluice import _core
+from sluice._engine import DTYPES, Engine, Gate, is_dense
 from sluice._pending import PendingGradient
 
 # What the servers take of a group's settings, in their order, and what those they do not know must be.
@@ -16,6 +20,11 @@ _SETTINGS: dict[type, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     torch.optim.Adam: ("adam", ("lr", "betas", "eps", "weight_decay"), {"amsgrad": False, "maximize": False}),
     torch.optim.AdamW: ("adamw", ("lr", "betas", "eps", "weight_decay"), {"amsgrad": False, "maximize": False}),
 }
+
+# Their state, buffer by buffer in their order, as torch.optim calls it.
+_BUFFERS = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+
+State = dict[Tensor, dict[str, Any]]  # of each parameter, as torch.optim keeps it
 
 
 def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
@@ -36,11 +45,8 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
         raise ValueError(
             "server_optimizer=True takes parameters that each fill one piece of memory; call .contiguous() on them"
         )
-    if optimizer.state:
-        raise ValueError(
-            "the optimizer has state already, which the servers cannot take over; leave server_optimizer=True away"
-        )
     _settings(optimizer)
+    _check(dict(optimizer.state), _BUFFERS[known[0]])
 
 
 def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
@@ -56,6 +62,40 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
     return values
 
 
+def _check(state: State, known: tuple[str, ...]) -> None:
+    """Whether the servers can go on with it."""
+    for parameter, content in state.items():
+        for key, value in content.items():
+            if value is None or (key == "step" and known[0] == "exp_avg"):
+                continue
+            if key not in known:
+                raise ValueError(f"the servers know no '{key}' in the optimizer's state; leave server_optimizer=True away")
+            if value.shape != parameter.shape:
+                raise ValueError(
+                    f"the optimizer's state has '{key}' of {tuple(value.shape)} for a parameter of {tuple(parameter.shape)}"
+                )
+
+
+def _describe(state: State) -> str:
+    """Short, and different for most checkpoints that are."""
+    steps = sum(int(content.get("step", 0)) for content in state.values())
+    return f"{sum(bool(content) for content in state.values())} parameters and {steps} steps"
+
+
+def _accumulator(parameter: Tensor) -> torch.dtype:
+    """What the servers calculate in, and keep."""
+    return torch.float64 if parameter.dtype == torch.float64 else torch.float32
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """As it lies in memory. REQUIRES: is_dense(tensor)"""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def _like(parameter: Tensor) -> Tensor:
+    return torch.empty_like(parameter, dtype=_accumulator(parameter), requires_grad=False)
+
+
 class ServerStep:
     """Stands where LateStep does: step() is a word to the servers, and a gate is open when the new values are here."""
 
@@ -65,7 +105,14 @@ class ServerStep:
         self.engine = engine
         self.kind = type(optimizer)
         self._optimizer = optimizer
+        self._buffers = _BUFFERS[_SETTINGS[self.kind][0]]
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
+        # Else each rank's state is of parameters of its own, and no checkpoint of one optimizer.
+        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(engine.job.option("algorithm"))
+        self._refuse_state(dict(optimizer.state))
+        # What the optimizer brought or load() gave, and no server has taken: there is none yet, or it is of what is frozen.
+        self._loaded: State = {parameter: dict(content) for parameter, content in optimizer.state.items()}
+        optimizer.state.clear()
         engine.server = self
 
     @property
@@ -91,16 +138,114 @@ class ServerStep:
         return job.option("algorithm").split(":")[0] in ("asp", "ssp", "easgd") or job.is_on("dgc")
 
     def refuse_checkpoint(self) -> None:
-        """A checkpoint without the state would lose it silently."""
+        """Where it would lose state silently."""
         (group,) = self._optimizer.param_groups
         if self.saves_with_session:
-            if self.engine.undecided():
-                raise RuntimeError("save and load between step() and the next backward(): the servers wait for step()")
-        elif "betas" in group or group["momentum"] != 0:
+            self._refuse_undecided()
+        elif not self.is_gathered and ("betas" in group or group["momentum"] != 0):
             raise RuntimeError(
-                f"with server_optimizer=True the state of {self.kind.__name__} is on the servers and cannot be saved yet; save "
-                "the model's state_dict() alone, or leave server_optimizer=True away"
+                f"with algorithm={self.engine.job.option('algorithm')} {self.kind.__name__}'s state is each rank's own and "
+                "cannot be saved or loaded yet; save the model's state_dict() alone, or use an algorithm that keeps step"
             )
+
+    @contextlib.contextmanager
+    def gathered(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """The servers' state is in the optimizer meanwhile, on every rank. Every rank calls it."""
+        self.refuse_checkpoint()
+        if self.is_gathered:
+            optimizer.state.update(self._loaded if self.engine.session is None else self._gather(self.engine.session))
+        try:
+            yield
+        finally:
+            optimizer.state.clear()
+
+    def _gather(self, session: _core.Session) -> State:
+        job = self.engine.job
+        self._refuse_undecided()
+        own = session.state()
+        try:
+            sizes = session.gather(f"state_dict/{self.engine.name}", str(len(own)).encode())
+        except (RuntimeError, TimeoutError) as error:
+            raise type(error)(
+                "with server_optimizer=True every rank must call optimizer.state_dict(), which gathers the state from all "
+                f"servers: {error}"
+            ) from None
+        slots = {slot.name: slot for slot in self.engine.slots}
+        whole = dict(self._loaded)
+        for root, size in enumerate(sizes):  # one server's part after the other: never two copies of the whole
+            for name, first, count, steps, buffers in _core.read_server_state(job.bytes_of(root, own, int(size))):
+                parameter = slots[name].parameter
+                for key, content in zip(self._buffers, buffers, strict=False):
+                    if content is None:
+                        continue
+                    state = whole.setdefault(parameter, {})
+                    if "betas" in self._optimizer.param_groups[0]:
+                        state.setdefault("step", torch.tensor(float(steps), dtype=torch.float32))
+                    if key not in state:
+                        state[key] = _like(parameter)
+                    place = _flat(state[key])[first : first + count]
+                    if count > 0:
+                        place.copy_(torch.frombuffer(bytearray(content), dtype=place.dtype))
+        # In the optimizer's order, as if it had made them itself.
+        (group,) = self._optimizer.param_groups
+        return {parameter: whole[parameter] for parameter in group["params"] if parameter in whole}
+
+    def _refuse_undecided(self) -> None:
+        if self.engine.undecided():
+            raise RuntimeError(
+                "with server_optimizer=True save and load between step() and the next backward(): the servers wait for step()"
+            )
+
+    def _refuse_state(self, state: dict[Any, Any]) -> None:
+        if state and not self.is_gathered:
+            raise ValueError(
+                f"the optimizer has state, which no server takes over with algorithm={self.engine.job.option('algorithm')}: "
+                "leave it out, or use an algorithm that keeps step"
+            )
+
+    def refuse_to_load(self, state: dict[Any, Any], has_more: bool) -> None:
+        """What a checkpoint has that the servers cannot go on from."""
+        self._refuse_undecided()
+        self._refuse_state(state)
+        if has_more and self.is_gathered:
+            raise ValueError("this checkpoint has delayed or compressed gradients, which server_optimizer=True does not know")
+
+    def load(self, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]], whole: dict[Any, dict[str, Any]]) -> None:
+        """What a checkpoint has, by its own numbers; the settings are the optimizer's already. Every rank calls it."""
+        _settings(optimizer)
+        numbers = [number for group in groups for number in group["params"]]
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        loaded = {parameter: whole[n] for n, parameter in zip(numbers, parameters, strict=True) if n in whole}
+        _check(loaded, self._buffers)
+        if self.is_gathered:
+            self._loaded = loaded
+            self.hand_out()
+
+    def hand_out(self) -> None:
+        """Each server takes its part, out of what its own rank has loaded."""
+        session, job = self.engine.session, self.engine.job
+        if session is None or not self.is_gathered:
+            return
+        loaded = self._loaded
+        self._loaded = {parameter: state for parameter, state in loaded.items() if parameter not in self.engine.slot_of}
+        brought = job.gather(f"load_state_dict/{self.engine.name}", _describe(loaded))
+        if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
+            raise ValueError(
+                f"the optimizer has a state of {brought[0]} on rank 0, but of {brought[other]} on rank {other}: with "
+                "server_optimizer=True every rank must load the same checkpoint"
+            )
+        parts = []
+        for index, slices in itertools.groupby(session.served, key=lambda served: served[0]):
+            slot = self.engine.slots[index]
+            state = loaded.get(slot.parameter, {})
+            values = [state.get(key) for key in self._buffers]
+            if all(value is None for value in values):
+                continue
+            flats = [None if value is None else _flat(_like(slot.parameter).copy_(value)) for value in values]
+            for _, first, count in slices:
+                buffers = [None if flat is None else flat[first : first + count].numpy().tobytes() for flat in flats]
+                parts.append((slot.name, first, DTYPES[slot.parameter.dtype], int(state.get("step", 0)), buffers))
+        self.engine.put_back_at_servers(_core.write_server_state(_SETTINGS[self.kind][0], parts))
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         engine = self.engine

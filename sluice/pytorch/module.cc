@@ -4,16 +4,21 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <sluice/base/config.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
+#include <sluice/kernel/reduce.h>
 #include <sluice/plan/bounds.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/session.h>
+#include <sluice/shard/served_state.h>
+#include <sluice/strategy/algorithms.h>
 
 namespace py = pybind11;
 
@@ -102,6 +107,57 @@ py::bytes noteKey(const Config::Values& options, const Config::Values& environme
   return {reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()};
 }
 
+// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers (none: not
+// there), in the order of the optimizer.
+using SliceRead = std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
+
+py::bytes toPython(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::span<const std::byte> bytesOf(const py::bytes& bytes) {
+  return std::as_bytes(std::span(static_cast<std::string_view>(bytes)));
+}
+
+std::vector<SliceRead> readServerState(const py::bytes& state) {
+  std::vector<SliceRead> slices;
+  for (const auto& [tensor, offset, content] : valueOrThrow(shard::servedStatesFromBytes(bytesOf(state)))) {
+    std::vector<std::optional<py::bytes>> buffers;
+    for (size_t b = 0; b < content.bufferCount(); ++b) {
+      buffers.emplace_back();
+      if (content.hasBuffer(b)) buffers.back() = toPython(content.buffer(b));
+    }
+    slices.emplace_back(tensor, offset, content.elements(), content.steps(), std::move(buffers));
+  }
+  return slices;
+}
+
+// The same, with the parameters' dtype for the number of elements.
+using SliceToWrite =
+    std::tuple<std::string, uint64_t, std::string, uint64_t, std::vector<std::optional<py::bytes>>>;
+
+py::bytes writeServerState(const std::string& optimizer, const std::vector<SliceToWrite>& slices) {
+  std::vector<shard::ServedState> states;
+  for (const auto& [tensor, offset, dtype, steps, buffers] : slices) {
+    const DType parameters = dtypeNamed(dtype);
+    const size_t bytesEach = sizeOf(kernel::accumulatorOf(parameters));
+    size_t elements = 0;
+    for (const auto& buffer : buffers) {
+      if (buffer) elements = bytesOf(*buffer).size() / bytesEach;
+    }
+    shard::OptimizerState state(optimizer, parameters, elements);
+    state.setSteps(steps);
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      if (!buffers[b]) continue;
+      if (bytesOf(*buffers[b]).size() != elements * bytesEach)
+        throw py::value_error("buffers of different sizes");
+      std::ranges::copy(bytesOf(*buffers[b]), state.buffer(b).begin());
+    }
+    states.push_back({tensor, offset, std::move(state)});
+  }
+  return toPython(shard::toBytes(states));
+}
+
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
 // A session, and what is counted about it.
@@ -171,17 +227,35 @@ class Training final {
       const py::gil_scoped_release release;
       state = session_->state();
     }
-    const auto bytes = valueOrThrow(*std::move(state));
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    return toPython(valueOrThrow(*std::move(state)));
   }
   void restore(const py::bytes& state) {
-    const auto view = static_cast<std::string_view>(state);
+    const auto bytes = bytesOf(state);
     Status status;
     {
       const py::gil_scoped_release release;
-      status = session_->restore(std::as_bytes(std::span(view)));
+      status = session_->restore(bytes);
     }
     throwIfError(status);
+  }
+  std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
+    const std::string own = value;
+    std::optional<Result<std::vector<std::string>>> all;
+    {
+      const py::gil_scoped_release release;
+      all = session_->gather(key, own);
+    }
+    const auto brought = valueOrThrow(*std::move(all));
+    return std::vector<py::bytes>(brought.begin(), brought.end());
+  }
+  // What this rank serves: tensor, first element, number of elements.
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
+    std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
+    for (const SliceId id : session_->plan().slicesOn(session_->rank())) {
+      const plan::Slice& slice = session_->plan().slice(id);
+      slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
+    }
+    return slices;
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
@@ -247,6 +321,16 @@ PYBIND11_MODULE(_core, module) {
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
   module.def(
+      "keeps_ranks_equal",
+      [](const std::string& algorithm) {
+        return valueOrThrow(strategy::findAlgorithm(algorithm.substr(0, algorithm.find(':'))))
+            ->keepsRanksEqual;
+      },
+      py::arg("algorithm"));
+  module.def("read_server_state", &readServerState, py::arg("state"));
+  module.def("write_server_state", &writeServerState, py::arg("optimizer"), py::arg("slices"));
+
+  module.def(
       "p3_bound",
       [](const std::vector<std::tuple<double, double, double>>& layers, double secondsPerByte) {
         std::vector<plan::Layer> described;
@@ -281,9 +365,8 @@ PYBIND11_MODULE(_core, module) {
           const py::gil_scoped_release release;
           all = member.job().gather(key, own);
         }
-        std::vector<py::bytes> answer;
-        for (const auto& one : valueOrThrow(*std::move(all))) answer.emplace_back(one);
-        return answer;
+        const auto brought = valueOrThrow(*std::move(all));
+        return std::vector<py::bytes>(brought.begin(), brought.end());
       });
 
   py::class_<Training>(module, "Session")
@@ -304,6 +387,7 @@ PYBIND11_MODULE(_core, module) {
            py::arg("bytes"))
       .def("state", &Training::state)
       .def("restore", &Training::restore, py::arg("state"))
+      .def("gather", &Training::gather, py::arg("key"), py::arg("value"))
       .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
       .def("announce_end", &Training::announceEnd)
       .def("leave", &Training::leave)
@@ -311,6 +395,7 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("delayed", &Training::delayed)
       .def_property_readonly("plan", &Training::plan)
       .def_property_readonly("slices", &Training::slices)
+      .def_property_readonly("served", &Training::served)
       .def_property_readonly("waited", &Training::waited)
       .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
       .def_property_readonly("bytes_moved", &Training::bytesMoved);

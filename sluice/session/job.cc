@@ -102,11 +102,15 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
 }
 
 Result<std::vector<std::string>> Job::gather(const std::string& key, const std::string& value,
-                                             Duration atMost) {
+                                             Duration atMost, const Interruption& refusal) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
+  const auto ask = [&]() -> Status {
+    if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
+    return refusal ? refusal() : base::ok();
+  };
   return await<std::vector<std::string>>(
       loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
-      interruption_);
+      refusal ? Interruption(ask) : interruption_);
 }
 
 Status Job::set(const std::string& key, const std::string& value) {

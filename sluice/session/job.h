@@ -42,7 +42,9 @@ class Job final {
   std::string interfaceName() const;  // of that address
 
   // Brings `value` and returns what every rank brought under this key, in rank order. Every rank calls it.
-  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value, Duration atMost);
+  // `refusal` is asked meanwhile, and ends the wait with its error.
+  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value, Duration atMost,
+                                          const Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
   // Leaves a note for the others, and waits for one.

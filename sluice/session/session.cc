@@ -8,6 +8,7 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
+#include <sluice/rendezvous/rank_list.h>
 #include <sluice/session/agreement.h>
 #include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
@@ -188,6 +189,16 @@ void Session::exchangeDone() {
       if (*listener != nullptr) (*listener)->noteDone(worker);
     });
   }
+}
+
+Result<std::vector<std::string>> Session::gather(const std::string& key, const std::string& value) {
+  return job_.gather(key, value, job_.config().duration(option::kWaitTimeout), [this]() -> Status {
+    const std::set<Rank> ahead = trainer_->ahead();
+    if (ahead.empty()) return base::ok();
+    const std::vector<Rank> ranks(ahead.begin(), ahead.end());
+    return {Code::kRefused,
+            fmt::format("{} went on to the next step instead", rendezvous::describeRanks(ranks))};
+  });
 }
 
 Status Session::announceEnd() {

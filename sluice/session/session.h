@@ -71,6 +71,9 @@ class Session final {
   Status drain() { return trainer_->drain(); }
   Result<std::vector<std::byte>> state() { return trainer_->state(); }
   Status restore(std::span<const std::byte> state) { return trainer_->restore(state); }
+  // As Job::gather(), between two steps. A rank that is seen to have gone on without it is named at once.
+  // REQUIRES: nobody begins the next step before it has heard from all others that they have the answer.
+  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
   Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A
@@ -86,6 +89,7 @@ class Session final {
   void abandon(const std::string& why);
 
   bool isWorker() const;
+  Rank rank() const { return job_.rank(); }
   const plan::Plan& plan() const { return trainer_->plan(); }
   strategy::Statistics statistics() { return trainer_->statistics(); }
   fabric::Counters counters() const { return trainer_->counters(); }

@@ -264,6 +264,12 @@ Status Trainer::restore(std::span<const std::byte> state) {
   return restored;
 }
 
+std::set<Rank> Trainer::ahead() {
+  std::set<Rank> ranks;
+  fabric::runAndWait(fabric_->loop(), [&] { ranks = strategy_->ahead(); });
+  return ranks;
+}
+
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(settle());
   const Status done = everybodyIsDone();

@@ -94,6 +94,9 @@ class Trainer final : public fabric::Receiver {
   Result<std::vector<std::byte>> state();
   Status restore(std::span<const std::byte> state);
 
+  // Between two steps: which other workers are seen to be in the next one already.
+  std::set<Rank> ahead();
+
   // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
   void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);

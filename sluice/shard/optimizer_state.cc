@@ -84,6 +84,11 @@ std::span<std::byte> OptimizerState::buffer(size_t index) {
   return buffer.bytes;
 }
 
+std::span<const std::byte> OptimizerState::buffer(size_t index) const {
+  SLUICE_CHECK(hasBuffer(index), index);
+  return buffers_[index].bytes;
+}
+
 size_t OptimizerState::bufferBytes() const {
   size_t total = 0;
   for (const Buffer& buffer : buffers_) total += buffer.bytes.size();

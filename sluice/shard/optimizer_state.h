@@ -25,11 +25,14 @@ class OptimizerState final {
   size_t elements() const { return elements_; }
   uint64_t steps() const { return steps_; }
   void countStep() { ++steps_; }
+  void setSteps(uint64_t steps) { steps_ = steps; }  // of a state that comes from elsewhere
 
   // Buffers appear when they are first asked for, filled with zeros: plain SGD needs no memory at all.
   bool hasBuffer(size_t index) const { return index < buffers_.size() && buffers_[index].used; }
   std::span<std::byte> buffer(size_t index);
-  size_t bufferBytes() const;  // memory held by all buffers
+  std::span<const std::byte> buffer(size_t index) const;  // REQUIRES: hasBuffer(index)
+  size_t bufferCount() const { return buffers_.size(); }  // used or not: one more than the highest index
+  size_t bufferBytes() const;                             // memory held by all buffers
 
   // For checkpoints. fromBytes() believes nothing it reads.
   std::vector<std::byte> toBytes() const;

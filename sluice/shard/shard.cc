@@ -168,6 +168,57 @@ std::span<const std::byte> Shard::result(SliceId slice) const {
   return served(slice).home;
 }
 
+std::vector<ServedState> Shard::states() const {
+  std::vector<ServedState> states;
+  for (const SliceId id : plan_.slicesOn(self_)) {
+    const plan::Slice& slice = plan_.slice(id);
+    states.push_back({plan_.model()[slice.tensor].name, slice.offset, served(id).state});
+  }
+  return states;
+}
+
+Status Shard::restore(std::vector<ServedState> states) {
+  std::map<std::pair<std::string_view, uint64_t>, OptimizerState*> saved;
+  for (ServedState& each : states) saved[{each.tensor, each.offset}] = &each.state;
+  std::vector<std::pair<SliceId, OptimizerState*>> found;
+  for (const SliceId id : plan_.slicesOn(self_)) {
+    const plan::Slice& slice = plan_.slice(id);
+    const auto node = saved.extract({plan_.model()[slice.tensor].name, slice.offset});
+    found.emplace_back(id, node ? node.mapped() : nullptr);
+    if (!node) continue;
+    const OptimizerState& mine = served(id).state;
+    const OptimizerState& theirs = *node.mapped();
+    if (theirs.optimizer() == mine.optimizer() && theirs.dtype() == mine.dtype() &&
+        theirs.elements() == mine.elements())
+      continue;
+    return {Code::kInvalidArgument,
+            fmt::format("'{}' was trained by {}, or cut otherwise", node.key().first, theirs.optimizer())};
+  }
+  if (!saved.empty()) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("a slice of '{}' is not served here: it was saved on another rank, or with other slices",
+                    saved.begin()->first.first)};
+  }
+  for (const auto& [id, state] : found) {
+    OptimizerState& mine = served(id).state;
+    mine = state != nullptr ? std::move(*state)
+                            : OptimizerState(mine.optimizer(), mine.dtype(), mine.elements());
+  }
+  return base::ok();
+}
+
+std::set<Rank> Shard::contributors() const {
+  std::set<Rank> ranks;
+  for (const auto& each : served_) {
+    if (each == nullptr) continue;
+    for (size_t w = 0; w < each->states.size(); ++w) {
+      if (each->states[w] != PartState::kMissing) ranks.insert(plan_.roles().workers[w]);
+    }
+  }
+  return ranks;
+}
+
 std::vector<Rank> Shard::missing(SliceId slice) const {
   std::vector<Rank> ranks;
   const Served& here = served(slice);

@@ -14,6 +14,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include <sluice/plan/plan.h>
 #include <sluice/plan/stage_observer.h>
 #include <sluice/shard/optimizer_spec.h>
+#include <sluice/shard/served_state.h>
 
 namespace sluice::shard {
 
@@ -62,6 +64,15 @@ class Shard final {
 
   // The updated parameters, or the mean gradient. Stays until the last part of the next step arrives.
   std::span<const std::byte> result(SliceId slice) const;
+
+  // Between two steps of this rank, for a checkpoint: what the optimizer remembers about the slices served
+  // here, and back on a shard of the same plan. A slice that is not among them begins anew. On an error
+  // nothing has changed.
+  std::vector<ServedState> states() const;
+  Status restore(std::vector<ServedState> states);
+
+  // Whose parts are here for steps that are being collected.
+  std::set<Rank> contributors() const;
 
   // Whose parts of a slice that is being collected are missing. Empty if it has none yet, or all.
   std::vector<Rank> missing(SliceId slice) const;

@@ -72,12 +72,9 @@ class ParameterServer final : public Strategy {
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
   Status decide(Decision decision) override;
-  Result<std::vector<std::byte>> state() const override {
-    if (rooms_.update.optimizer->publishes() == shard::Publishes::kMeanGradient) return Strategy::state();
-    return Status(
-        Code::kInvalidArgument,
-        "the servers' optimizer state cannot be saved; use mean-gradient, or an algorithm without servers");
-  }
+  Result<std::vector<std::byte>> state() const override;
+  Status restore(std::span<const std::byte> state) override;
+  std::set<Rank> ahead() const override { return shard_->contributors(); }
 
   std::string describeWait(TensorId tensor) const override;
 
@@ -141,6 +138,10 @@ class ParameterServer final : public Strategy {
       then();
     };
   }
+  bool publishesMean() const {
+    return rooms_.update.optimizer->publishes() == shard::Publishes::kMeanGradient;
+  }
+  Status checkEveryServerTrains() const;
   Rank firstWorker() const { return rooms_.plan.roles().workers.front(); }
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
 
@@ -402,6 +403,40 @@ Result<Landing> ParameterServer::landHyperparameters(Rank from, const wire::Head
                    for (const auto lane : std::exchange(putOff_, {}))
                      rooms_.fabric.resume(firstWorker(), lane);
                  }};
+}
+
+// A rank that only serves is told nothing of a checkpoint, and does not know between which steps it is.
+Status ParameterServer::checkEveryServerTrains() const {
+  if (rooms_.plan.roles().workers.size() == rooms_.plan.roles().world) return base::ok();
+  return {Code::kInvalidArgument,
+          "the optimizer's state is on ranks that only serve, and cannot be saved; use servers=all"};
+}
+
+// Every gate is open: each of this rank's own parts has been used, and no slice is finished without it. So
+// the states are those of the last step, whatever parts of the next have come from others.
+Result<std::vector<std::byte>> ParameterServer::state() const {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (publishesMean()) return Strategy::state();
+  SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
+  return shard::toBytes(shard_->states());
+}
+
+Status ParameterServer::restore(std::span<const std::byte> state) {
+  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (publishesMean()) return Strategy::restore(state);
+  SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
+  std::vector<shard::ServedState> states;
+  if (!state.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(states, shard::servedStatesFromBytes(state));
+  }
+  if (const Status fits = shard_->restore(std::move(states)); !fits.isOk())
+    return fits.withContext("the saved state does not fit");
+  // The caller has put back the parameters too.
+  for (const SliceId id : rooms_.plan.slicesOn(self_)) {
+    const Slice& slice = rooms_.plan.slice(id);
+    shard_->setParameters(id, partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice));
+  }
+  return base::ok();
 }
 
 void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word) {

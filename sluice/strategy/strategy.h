@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -114,6 +115,9 @@ class Strategy {
     return state.empty() ? base::ok()
                          : Status(Code::kInvalidArgument, "this algorithm has no state to put back");
   }
+
+  // Between two steps of this rank: which workers are seen to be in the next one already.
+  virtual std::set<Rank> ahead() const { return {}; }
 
   // A rank is lost, or somebody has to stop: nothing under way will end well.
   virtual void fail(const Status& /*why*/) {}

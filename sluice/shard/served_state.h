@@ -1,0 +1,27 @@
+// What the servers' optimizer remembers about slices, for a checkpoint: a plain value, by the names of
+// tensors. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sluice/base/status.h>
+#include <sluice/shard/optimizer_state.h>
+
+namespace sluice::shard {
+
+struct ServedState final {
+  std::string tensor;
+  uint64_t offset;  // the slice's first element in its tensor
+  OptimizerState state;
+
+  friend bool operator==(const ServedState&, const ServedState&) = default;
+};
+
+std::vector<std::byte> toBytes(std::span<const ServedState> states);
+Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte> bytes);  // believes nothing
+
+}  // namespace sluice::shard

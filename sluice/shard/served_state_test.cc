@@ -1,0 +1,59 @@
+#include <sluice/shard/served_state.h>
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include <sluice/kernel/test_numbers.h>
+
+namespace sluice::shard {
+namespace {
+
+std::vector<ServedState> someServedStates() {
+  kernel::TestNumbers numbers(3);
+  std::vector<ServedState> states;
+  for (const size_t elements : {5U, 0U, 7U}) {
+    OptimizerState state("adam", DType::kF16, elements);
+    state.setSteps(elements);
+    std::ranges::copy(numbers.elements(DType::kF32, elements), state.buffer(1).begin());
+    states.push_back({"layer." + std::to_string(elements), 100 * elements, std::move(state)});
+  }
+  return states;
+}
+
+TEST(ServedStates, ComeBackFromBytes) {
+  const auto states = someServedStates();
+  for (const size_t count : {0U, 1U, 3U}) {
+    const auto some = std::span(states).first(count);
+    const auto back = servedStatesFromBytes(toBytes(some));
+    ASSERT_TRUE(back.isOk()) << back.status().toString();
+    EXPECT_TRUE(std::ranges::equal(*back, some));
+  }
+}
+
+TEST(ServedStates, RefuseEveryShorterOrLongerText) {
+  auto bytes = toBytes(someServedStates());
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_EQ(servedStatesFromBytes(std::span(bytes).first(length)).status().code(), Code::kDataLoss)
+        << length;
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_EQ(servedStatesFromBytes(bytes).status().code(), Code::kDataLoss);
+}
+
+TEST(ServedStates, SurviveAnyDamage) {
+  const auto good = toBytes(someServedStates());
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (const unsigned value : {0U, 1U, 127U, 255U}) {
+      auto bytes = good;
+      bytes[at] = static_cast<std::byte>(value);
+      const auto back = servedStatesFromBytes(bytes);  // refused, or states that say what the bytes say
+      if (back.isOk()) {
+        EXPECT_EQ(toBytes(*back), bytes) << at << ' ' << value;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::shard
