@@ -119,7 +119,7 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
 
 
 def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
-    if job.option("algorithm") not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
+    if job.option("algorithm").split(":")[0] not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
         raise ValueError('a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it')
     if job.option("codec") != "none":
         raise ValueError("a process group cannot use a codec inside its reduction; leave out codec, or process_group")

@@ -32,13 +32,16 @@ TEST(Algorithms, AreReadWithTheirOption) {
   EXPECT_EQ(config.number(option::kGossipProbability), 0.01);
   EXPECT_EQ(readAlgorithm("adpsgd:torus", config).value(), &kAdPsgd);
   EXPECT_EQ(config.text(option::kTopology), "torus");
+  EXPECT_EQ(readAlgorithm("pipe:3", config).value(), &kPipe);
+  EXPECT_EQ(config.integer(option::kPipeDepth), 3);
   EXPECT_EQ(readAlgorithm("ssp", config).value(), &kSsp);
   EXPECT_EQ(config.integer(option::kStaleness), 10);  // as it was
 }
 
 TEST(Algorithms, NonsenseIsRefusedInOneLine) {
   Config config;
-  for (const char* text : {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "bsp:1", "adpsgd:star"}) {
+  for (const char* text :
+       {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "pipe:", "pipe:two", "bsp:1", "adpsgd:star"}) {
     const Status status = readAlgorithm(text, config).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();

@@ -27,7 +27,10 @@ Status choosePipe(const Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kPipe{"pipe", "one all-reduce of everything, applied K-1 steps later (Pipe-SGD)", choosePipe,
-                      makeReduction};
+const Algorithm kPipe{.name = "pipe",
+                      .help = "one all-reduce of everything, applied K-1 steps later (Pipe-SGD)",
+                      .choose = choosePipe,
+                      .make = makeReduction,
+                      .argument = &option::kPipeDepth};
 
 }  // namespace sluice::strategy

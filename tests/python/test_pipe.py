@@ -17,7 +17,8 @@ from training import assert_equal, batches, ddp, make_net
 
 import sluice
 
-STEPS, DEPTH, WARM_UP = 20, int(os.environ.get("SLUICE_PIPE_DEPTH", "2")), int(os.environ.get("SLUICE_PIPE_WARM_UP", "0"))
+STEPS, WARM_UP = 20, int(os.environ.get("SLUICE_PIPE_WARM_UP", "0"))
+DEPTH = int(os.environ.get("SLUICE_ALGORITHM", "pipe").partition(":")[2] or "2")
 
 
 def make_optimizer(parameters: Any) -> torch.optim.Optimizer:
@@ -100,7 +101,7 @@ def same_as_by_hand() -> None:
 
 @pytest.mark.parametrize(("depth", "warm_up"), [(2, 0), (3, 5), (1, 0)])
 def test_the_same_as_delayed_by_hand(depth: int, warm_up: int) -> None:
-    ranks = Ranks(2, SLUICE_ALGORITHM="pipe", SLUICE_PIPE_DEPTH=str(depth), SLUICE_PIPE_WARM_UP=str(warm_up))
+    ranks = Ranks(2, SLUICE_ALGORITHM="pipe" if depth == 2 else f"pipe:{depth}", SLUICE_PIPE_WARM_UP=str(warm_up))
     ranks.run(same_as_by_hand)
     assert ranks.end() == [0, 0]
 
