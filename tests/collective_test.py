@@ -40,6 +40,7 @@ class Collective(unittest.TestCase):
                 self.assertLess(row["link_gbit"], 0.25)  # no faster than the wire
                 self.assertGreater(row["p50_ms"], 0)
                 self.assertLessEqual(row["p50_ms"], row["p99_ms"])
+                self.assertGreater(row["ms_per_byte"], 0)
         self.assertIn("ns a byte", out)
         self.assertEqual(set(json.loads(network.read_text())), {"collective", "reduction-start", "reduction-rate"})
 

@@ -19,6 +19,12 @@ def row(strategy="p3", **changed):
             "rate_bits_per_s": 1.2e9, "slice_elements": 50000} | changed
 
 
+def allReduce(method, size, **changed):
+    return {"engine": "fabric", "method": method, "workers": 4, "rate": "1gbit", "codec": "none", "bytes": size,
+            "p50_ms": 0.2 + 1.3e-5 * size, "p99_ms": 0.3 + 1.5e-5 * size, "link_gbit": 0.9, "start_ms": 0.2,
+            "ms_per_byte": 1.3e-5} | changed
+
+
 SAMPLES = {"step_s": 0.01, "sent_bits_per_s": [0, 1e9, 5e8], "received_bits_per_s": [1e9, 0, 5e8]}
 KINDS = {
     "comparison": [row("kvstore"), row(), row("a-new-one", speedup_over_kvstore=None)],
@@ -29,6 +35,8 @@ KINDS = {
                  "speedup_over_best": 1.3, "run_s": {"sluice": [0.37, 0.38, 0.4], "ddp 25 MB": [0.5]}},
     "pipe": [row("allreduce"), row("allreduce", codec="int8"), row("pipe"), row("pipe", codec="int8", ratio=3),
              row("allreduce", ratio=3), row("kvstore", overlap=False), row("kvstore")],
+    "collective": [allReduce(m, s) for m in ("direct", "ring") for s in (4096, 10**6, 25 * 10**6)],
+    "collectives": [allReduce("ring", s, engine=e, workers=w, rate="") for e in ("fabric", "gloo") for w in (2, 4) for s in (10, 20)],
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
 

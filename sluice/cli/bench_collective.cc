@@ -135,6 +135,8 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.network));
   SLUICE_ASSIGN_OR_RETURN(const auto task, taskOf(flags, config));
   SLUICE_ASSIGN_OR_RETURN(const auto figures, measure(flags, task, config));
+  std::map<std::string, bench::LineFit> fits;
+  for (const auto& method : task.methods) fits[method] = bench::fitLine(ofMethod(figures, method));
   Table table({"method", "size", "p50 ms", "p99 ms", "Gbit/s on each link"});
   auto json = nlohmann::ordered_json::array();
   for (const auto& figure : figures) {
@@ -149,12 +151,14 @@ Result<int> run(const CollectiveFlags& flags, const Config& config) {
                     {"bytes", figure.bytes},
                     {"p50_ms", figure.p50 * 1e3},
                     {"p99_ms", figure.p99 * 1e3},
-                    {"link_gbit", gbit}});
+                    {"link_gbit", gbit},
+                    {"start_ms", fits[figure.method].start * 1e3},
+                    {"ms_per_byte", fits[figure.method].perByte * 1e3}});
   }
   if (flags.json != "-") fmt::print("{}", table.toText());
   std::vector<collective::MethodCost> costs;
   for (const auto& method : task.methods) {
-    const auto fit = bench::fitLine(ofMethod(figures, method));
+    const bench::LineFit& fit = fits[method];
     SLUICE_ASSIGN_OR_RETURN(const auto known, collective::parseMethod(method));
     costs.push_back({known, std::max(0.0, fit.start), fit.perByte});
     if (flags.json != "-") {
@@ -174,6 +178,8 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
   CLI::App* command =
       program.addCommand(bench, "collective", "Measure all-reduces by method and size",
                          {"sluice bench collective --lab 4 --rate 1gbit --encrypt off",
+                          "sluice bench collective --lab 4 --rate 1gbit --json collective.json",
+                          "sluice plot collective.json -o collective.png",
                           "sluice bench collective --lab 4 --rate 1gbit --network network.json",
                           "sluice --config network.json bench replay --strategies wfbp,mgwfbp --lab"});
   auto flags = std::make_shared<CollectiveFlags>();
