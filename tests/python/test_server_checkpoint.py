@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from ranks import Ranks, run_script, running
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,8 +20,8 @@ import sluice
 
 OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, dampening=0.1, weight_decay=1e-4),
-    "adam": lambda ps: torch.optim.Adam(ps, lr=1e-3, weight_decay=1e-3),
-    "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-3, betas=(0.8, 0.99)),
+    "adam": lambda ps: torch.optim.Adam(ps, lr=1e-3, weight_decay=1e-3, eps=1e-4),
+    "adamw": lambda ps: torch.optim.AdamW(ps, lr=1e-3, betas=(0.8, 0.99), eps=1e-4),
 }
 STEPS, STOP = 16, 6
 
@@ -33,6 +35,8 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[T
 
 def on_servers(name: str, model: nn.Module | None = None) -> tuple[Any, Any]:
     torch.set_num_threads(1)
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")  # first: it and sluice would listen on the same port
     return sluice.distribute(model or make_net(), OPTIMIZERS[name], server_optimizer=True)
 
 
@@ -46,7 +50,7 @@ def of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def put_back(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
+    optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))  # PyTorch would go on in the same tensors
 
 
 def first_half(name: str, path: str) -> dict[str, Tensor]:
@@ -187,7 +191,7 @@ def loaded_on_one_rank() -> str:
     saved = of(model, optimizer)
     model, optimizer = on_servers("adam")
     if rank() == 1:
-        optimizer.load_state_dict(saved["optimizer"])
+        optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))  # PyTorch would go on in the same tensors
     try:
         train(model, optimizer, list(batches(1)))
     except ValueError as error:
