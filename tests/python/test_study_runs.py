@@ -31,7 +31,8 @@ def data() -> list[str]:
 
 
 def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None:
-    flags = [*data(), "--workers", "4", "--seeds", "1", "--epochs", "2", "--batch", "16", "--grid", "none"]
+    flags = [*data(), "--workers", "4", "--seeds", "1", "--epochs", "2", "--batch", "16", "--grid", "none",
+             "--learning-rate", "0.05"]  # fmt: skip
     first = study(tmp_path, *flags)
     assert first.returncode == 0, first.stderr
     found = rows(tmp_path)
