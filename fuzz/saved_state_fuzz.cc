@@ -1,0 +1,26 @@
+// Checkpoints as any bytes at all, since a file may be damaged: what sluice saves of training by all-reduce,
+// of servers that do not wait, and of servers' optimizers. What is let in must come out the same when it is
+// saved again.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include <sluice/shard/optimizer_state.h>
+#include <sluice/shard/served_state.h>
+#include <sluice/strategy/centre_state.h>
+#include <sluice/strategy/reduction_state.h>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace sluice;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const auto mustBe = [&](const std::vector<std::byte>& again) {
+    if (!std::ranges::equal(again, bytes)) std::abort();
+  };
+  if (const auto state = strategy::ReductionState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
+  if (const auto state = strategy::CentreState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
+  if (const auto state = shard::OptimizerState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
+  if (const auto states = shard::servedStatesFromBytes(bytes); states.isOk()) mustBe(shard::toBytes(*states));
+  return 0;
+}
