@@ -97,7 +97,7 @@ int Program::run(int argc, char** argv) {
     const CLI::App* command = chosenCommand(root_);
     std::string path = command->get_name();
     for (const CLI::App* up = command->get_parent(); up != nullptr; up = up->get_parent()) {
-      path = up->get_name() + " " + path;
+      path = fmt::format("{} {}", up->get_name(), path);
     }
     fmt::print(stderr, "sluice: {}; see '{} --help'\n", error.what(), path);
     return static_cast<int>(ExitCode::kUsage);
