@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab import lab
+
 LAB = "collective-vs-gloo"
 UNSHAPED = "100gbit"
 UNITS = {"GB": 1_000_000_000, "MB": 1_000_000, "KB": 1_000, "B": 1}
@@ -72,17 +74,11 @@ def in_turn(sizes: list[str], methods: list[str], seconds: float, out: Path) -> 
 
 def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) -> list[Figures]:
     """In a lab of its own; a line for each size and method, with Gloo's median beside it."""
-    lab = [args.sluice, "lab"]
-    up = [*lab, "up", "--name", LAB, "--hosts", str(args.hosts), "--rate", rate]
-    subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
-    try:
+    with lab(args.sluice, LAB, args.hosts, rate) as run:
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", "SLUICE_ENCRYPT": "off"}
         words = [sys.executable, __file__, "--rank-writes", str(out), "--sizes", *sizes, "--methods", *args.methods,
                  "--seconds", str(args.seconds)]  # fmt: skip
-        run = [*lab, "run", "--name", LAB, "--timeout", "590s", "--", *words]
-        subprocess.run(run, env=variables, check=True)
-    finally:
-        subprocess.run([*lab, "down", "--name", LAB], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*run, "--timeout", "590s", "--", *words], env=variables, check=True)
     lines = []
     for one in json.loads(out.read_text()):
         gloo = statistics.median(one["seconds"]["gloo"])

@@ -10,12 +10,13 @@ import argparse
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from sluice._launch import free_port
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "mnist_cnn.py"
 WAYS: dict[str, dict[str, str]] = {
@@ -28,11 +29,8 @@ WAYS: dict[str, dict[str, str]] = {
 
 def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> float:
     """In percent, as rank 0 prints it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-                "SLUICE_LOG": "warn", **WAYS[way]}  # fmt: skip
+    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
+                "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", **WAYS[way]}  # fmt: skip
     command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", dataset, "--seed", str(seed),
                "--steps", str(args.steps)]  # fmt: skip
     ranks = [

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lab import lab
 from sluice._core import p3_bound
 
 HERE = Path(__file__).resolve().parent
@@ -57,6 +58,7 @@ class Bench:
         self.folder = folder
         self.program = HERE.parent / "examples" / f"{args.example}.py"
         self.batch = args.batch or BATCHES[args.example]
+        self.run: list[str] = []  # how commands run in the lab, while there is one
         self.variables = {**os.environ, "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", "SLUICE_ENCRYPT": args.encrypt}
 
     def words(self, out: Path, *more: str) -> list[str]:
@@ -89,7 +91,7 @@ class Bench:
             return
         out = self.folder / "trained.json"
         pinned = f'exec taskset -c $((RANK % {os.cpu_count()})) "$@"'
-        command = [self.args.sluice, "lab", "run", "--name", LAB, "--timeout", f"{self.args.timeout}s", "--",
+        command = [*self.run, "--timeout", f"{self.args.timeout}s", "--",
                    "bash", "-c", pinned, "-", *self.words(out, *setting.options)]  # fmt: skip
         ran = subprocess.run(command, env=self.variables, capture_output=True, text=True)
         if ran.returncode != 0:
@@ -138,13 +140,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
           file=sys.stderr, flush=True)  # fmt: skip
     plain, ours = Setting("plain"), Setting("sluice", "--how", "sluice")
     theirs = [Setting.ddp(bucket) for bucket in args.buckets]
-    lab = [args.sluice, "lab"]
-    subprocess.run([*lab, "up", "--name", LAB, "--hosts", str(args.workers), "--rate", f"{rate / 1e6:.0f}mbit"], check=True,
-                   stdout=subprocess.DEVNULL)  # fmt: skip
-    try:
+    with lab(args.sluice, LAB, args.workers, f"{rate / 1e6:.0f}mbit") as bench.run:
         interleave(bench, [plain, ours, *theirs])
-    finally:
-        subprocess.run([*lab, "down", "--name", LAB], check=True, stdout=subprocess.DEVNULL)
 
     rounds = [scaled(profile, iteration) for iteration in plain.seconds(args.skip)]
     bounds = [bound(one, seconds_per_byte) for one in rounds]

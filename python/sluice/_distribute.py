@@ -119,7 +119,7 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
 
 
 def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
-    if job.option("algorithm").split(":")[0] not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
+    if job.algorithm not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
         raise ValueError('a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it')
     if job.option("codec") != "none":
         raise ValueError("a process group cannot use a codec inside its reduction; leave out codec, or process_group")
@@ -129,9 +129,8 @@ def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
 
 def _refuse_hiding(debug: bool, job: Job) -> None:
     """Where steps begin from the parameters of the step before, NaNs in their place would be trained on."""
-    algorithm = job.option("algorithm").split(":")[0]
-    if debug and (algorithm in ("ssp", "easgd", "gosgd") or job.is_on("dgc")):
-        what = "dgc" if job.is_on("dgc") else algorithm
+    if debug and (job.algorithm in ("ssp", "easgd", "gosgd") or job.is_on("dgc")):
+        what = "dgc" if job.is_on("dgc") else job.algorithm
         raise ValueError(f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them out")
 
 

@@ -108,7 +108,7 @@ class Engine:
         self.name = name
         self.updaters: list[Updater] = []
         self.optimizers: list[torch.optim.Optimizer] = []
-        self.delays = job.world_size > 1 and job.option("algorithm").split(":")[0] == "pipe"
+        self.delays = job.world_size > 1 and job.algorithm == "pipe"
         self.server: ServerUpdate | None = None
         self.synchronises = True  # false inside no_sync()
         self.is_closed = False  # true iff any gate is

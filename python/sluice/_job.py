@@ -47,6 +47,11 @@ class Job:
     def option(self, name: str) -> str:
         return self.core.option(name)
 
+    @property
+    def algorithm(self) -> str:
+        """Its name, as the user spells it, without what may follow a colon."""
+        return self.option("algorithm").split(":")[0]
+
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")
 

@@ -108,7 +108,7 @@ class ServerStep:
         self._buffers = _BUFFERS[_SETTINGS[self.kind][0]]
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         # Else each rank's state is of parameters of its own, and no checkpoint of one optimizer.
-        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(engine.job.option("algorithm"))
+        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(engine.job.algorithm)
         self._refuse_state(dict(optimizer.state))
         # What the optimizer brought or load() gave, and no server has taken: there is none yet, or it is of what is frozen.
         self._loaded: State = {parameter: dict(content) for parameter, content in optimizer.state.items()}
@@ -135,7 +135,7 @@ class ServerStep:
     def saves_with_session(self) -> bool:
         """True iff the session's state has all that a checkpoint needs of the servers, and of this rank."""
         job = self.engine.job
-        return job.option("algorithm").split(":")[0] in ("asp", "ssp", "easgd") or job.is_on("dgc")
+        return job.algorithm in ("asp", "ssp", "easgd") or job.is_on("dgc")
 
     def refuse_checkpoint(self) -> None:
         """Where it would lose state silently."""

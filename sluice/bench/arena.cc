@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/options.h>
 #include <sluice/bench/goodput.h>
+#include <sluice/fabric/tcp/tcp_fabric.h>
 
 namespace sluice::bench {
 namespace {
@@ -24,11 +24,11 @@ Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const Config
   lab::Layout layout;
   layout.hosts = static_cast<int>(hosts);
   layout.rate = rate;
-  const std::string& chosen = config.text(option::kCongestionControl);
-  if (chosen != "machine") layout.congestionControl = chosen;
+  layout.congestionControl = fabric::readTcpOptions(config).congestionControl;
   SLUICE_ASSIGN_OR_RETURN(auto lab, lab::TemporaryLab::up(layout));
   std::unique_ptr<Arena> arena(
-      new Arena(std::move(lab), hosts, rate, chosen == "machine" ? machinesCongestionControl() : chosen));
+      new Arena(std::move(lab), hosts, rate,
+                layout.congestionControl.empty() ? machinesCongestionControl() : layout.congestionControl));
   SLUICE_ASSIGN_OR_RETURN(arena->goodput_, measureGoodput(arena->lab()));
   return arena;
 }

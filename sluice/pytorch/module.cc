@@ -101,16 +101,6 @@ std::unique_ptr<Membership> join(const Config::Values& options, const Config::Va
   return std::make_unique<Membership>(valueOrThrow(std::move(job)));
 }
 
-py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
-  const Config config = valueOrThrow(Config::read(options, environment));
-  const secret::Key key = valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
-  return {reinterpret_cast<const char*>(key.bytes().data()), key.bytes().size()};
-}
-
-// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers (none: not
-// there), in the order of the optimizer.
-using SliceRead = std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
-
 py::bytes toPython(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -118,6 +108,32 @@ py::bytes toPython(std::span<const std::byte> bytes) {
 std::span<const std::byte> bytesOf(const py::bytes& bytes) {
   return std::as_bytes(std::span(static_cast<std::string_view>(bytes)));
 }
+
+// What may wait for other ranks lets Python's other threads run meanwhile. REQUIRES: `call` touches nothing
+// of Python's.
+template <typename Call>
+auto withoutGil(Call&& call) {
+  const py::gil_scoped_release release;
+  return call();
+}
+
+// As Job::gather() and Session::gather().
+template <typename Gatherer>
+std::vector<py::bytes> gather(Gatherer& from, const std::string& key, const py::bytes& value) {
+  const std::string own = value;
+  const auto brought = valueOrThrow(withoutGil([&] { return from.gather(key, own); }));
+  return std::vector<py::bytes>(brought.begin(), brought.end());
+}
+
+py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
+  const Config config = valueOrThrow(Config::read(options, environment));
+  const secret::Key key = valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
+  return toPython(key.bytes());
+}
+
+// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers (none: not
+// there), in the order of the optimizer.
+using SliceRead = std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
 
 std::vector<SliceRead> readServerState(const py::bytes& state) {
   std::vector<SliceRead> slices;
@@ -185,12 +201,7 @@ class Training final {
       const auto memory = memoryAt(parameters[t], request.model.tensors.at(t).bytes());
       request.memory.push_back({memory, memory});  // every gradient brings its own
     }
-    std::optional<Result<std::unique_ptr<session::Session>>> opened;
-    {
-      const py::gil_scoped_release release;
-      opened = session::Session::open(job, std::move(request));
-    }
-    session_ = valueOrThrow(*std::move(opened));
+    session_ = valueOrThrow(withoutGil([&] { return session::Session::open(job, std::move(request)); }));
   }
 
   void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
@@ -203,14 +214,7 @@ class Training final {
   // True iff the mean is there; false: no rank had a gradient.
   bool wait(uint32_t tensor) {
     const TensorId id{tensor};
-    if (!session_->isReady(id)) {
-      Status status;
-      {
-        const py::gil_scoped_release release;
-        status = session_->wait(id);
-      }
-      throwIfError(status);
-    }
+    if (!session_->isReady(id)) throwIfError(withoutGil([&] { return session_->wait(id); }));
     return !session_->isEmpty(id);
   }
   void update(const std::vector<double>& values) { throwIfError(session_->update(values)); }
@@ -222,31 +226,14 @@ class Training final {
     session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes));
   }
   py::bytes state() {
-    std::optional<Result<std::vector<std::byte>>> state;
-    {
-      const py::gil_scoped_release release;
-      state = session_->state();
-    }
-    return toPython(valueOrThrow(*std::move(state)));
+    return toPython(valueOrThrow(withoutGil([&] { return session_->state(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = session_->restore(bytes);
-    }
-    throwIfError(status);
+    throwIfError(withoutGil([&] { return session_->restore(bytes); }));
   }
   std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
-    const std::string own = value;
-    std::optional<Result<std::vector<std::string>>> all;
-    {
-      const py::gil_scoped_release release;
-      all = session_->gather(key, own);
-    }
-    const auto brought = valueOrThrow(*std::move(all));
-    return std::vector<py::bytes>(brought.begin(), brought.end());
+    return pytorch::gather(*session_, key, value);
   }
   // What this rank serves: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
@@ -259,31 +246,19 @@ class Training final {
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = session_->broadcast(Rank{root}, memoryAt(address, bytes));
-    }
-    throwIfError(status);
+    throwIfError(withoutGil([&] { return session_->broadcast(Rank{root}, memoryAt(address, bytes)); }));
   }
 
   void announceEnd() {
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = session_->announceEnd();
-    }
-    throwIfError(status);
+    throwIfError(withoutGil([&] { return session_->announceEnd(); }));
   }
 
   void leave() {
-    Status status;
-    {
-      const py::gil_scoped_release release;
-      status = session_->leave();
+    throwIfError(withoutGil([&] {
+      const Status status = session_->leave();
       session_.reset();
-    }
-    throwIfError(status);
+      return status;
+    }));
   }
 
   // Without an exception of its own: there is one already.
@@ -323,8 +298,7 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "keeps_ranks_equal",
       [](const std::string& algorithm) {
-        return valueOrThrow(strategy::findAlgorithm(algorithm.substr(0, algorithm.find(':'))))
-            ->keepsRanksEqual;
+        return valueOrThrow(strategy::findAlgorithm(algorithm))->keepsRanksEqual;
       },
       py::arg("algorithm"));
   module.def("read_server_state", &readServerState, py::arg("state"));
@@ -359,14 +333,7 @@ PYBIND11_MODULE(_core, module) {
              return member.job().config().value(*option).text;
            })
       .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
-        const std::string own = value;
-        std::optional<Result<std::vector<std::string>>> all;
-        {
-          const py::gil_scoped_release release;
-          all = member.job().gather(key, own);
-        }
-        const auto brought = valueOrThrow(*std::move(all));
-        return std::vector<py::bytes>(brought.begin(), brought.end());
+        return gather(member.job(), key, value);
       });
 
   py::class_<Training>(module, "Session")

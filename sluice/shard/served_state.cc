@@ -1,14 +1,12 @@
 #include <sluice/shard/served_state.h>
 
-#include <fmt/format.h>
-
-#include <sluice/plan/byte_io.h>
+#include <sluice/plan/saved_bytes.h>
 
 namespace sluice::shard {
 namespace {
 
-constexpr uint32_t kServedMagic = 0x56534c53;  // "SLSV"
-constexpr uint8_t kServedVersion = 1;
+constexpr plan::SavedFrame kServedFrame{
+    .magic = 0x56534c53, .version = 1, .what = "a saved state of servers"};  // "SLSV"
 constexpr uint32_t kMostSlices = 100'000'000;
 constexpr size_t kLongestTensorName = 10'000;
 
@@ -16,8 +14,7 @@ constexpr size_t kLongestTensorName = 10'000;
 
 std::vector<std::byte> toBytes(std::span<const ServedState> states) {
   plan::ByteWriter out;
-  out.number(kServedMagic);
-  out.number(kServedVersion);
+  kServedFrame.begin(out);
   out.number(static_cast<uint32_t>(states.size()));
   for (const ServedState& each : states) {
     out.text(each.tensor);
@@ -28,13 +25,8 @@ std::vector<std::byte> toBytes(std::span<const ServedState> states) {
 }
 
 Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte> bytes) {
-  const auto unreadable = [](std::string_view why) {
-    return Status(Code::kDataLoss, fmt::format("not a saved state of servers: {}", why));
-  };
   plan::ByteReader in(bytes);
-  if (in.number<uint32_t>() != kServedMagic) return unreadable("these bytes are something else");
-  if (const auto version = in.number<uint8_t>(); version != kServedVersion)
-    return unreadable(fmt::format("version {}, this sluice reads {}", version, kServedVersion));
+  SLUICE_RETURN_IF_ERROR(kServedFrame.readBegin(in));
   const uint32_t count = in.count(kMostSlices, /*bytesEach=*/20);
   std::vector<ServedState> states;
   for (uint32_t n = 0; n < count; ++n) {
@@ -45,8 +37,7 @@ Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte
     SLUICE_ASSIGN_OR_RETURN(auto state, OptimizerState::fromBytes(content));
     states.push_back({std::move(tensor), offset, std::move(state)});
   }
-  if (in.failed()) return unreadable("too short");
-  if (!in.atEnd()) return unreadable("too long");
+  SLUICE_RETURN_IF_ERROR(kServedFrame.readEnd(in));
   return states;
 }
 

@@ -389,11 +389,8 @@ Status Asynchronous::restore(std::span<const std::byte> bytes) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Plan& plan = rooms_.plan;
   if (bytes.empty() && method_->centre() != Method::Centre::kNone) return base::ok();  // as it began
-  CentreState state;
-  if (!bytes.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(state, CentreState::fromBytes(bytes));
-    SLUICE_RETURN_IF_ERROR(state.check(plan, *rooms_.update.optimizer));
-  }
+  SLUICE_ASSIGN_OR_RETURN(const CentreState state,
+                          CentreState::readFor(plan, *rooms_.update.optimizer, bytes));
   const bool isWorker = plan.roles().isWorker(self_);
   const bool isOurs = state.rank == index(self_);
   if (!isOurs && isWorker && !bytes.empty()) warnOfOthers(self_, Rank{state.rank});

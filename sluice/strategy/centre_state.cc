@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
-#include <sluice/plan/byte_io.h>
+#include <sluice/plan/saved_bytes.h>
 
 namespace sluice::strategy {
 namespace {
 
-constexpr uint32_t kStateMagic = 0x43525453;  // "STRC"
-constexpr uint8_t kStateVersion = 1;
+constexpr plan::SavedFrame kCentreFrame{
+    .magic = 0x43525453, .version = 1, .what = "a saved state of training over servers"};  // "STRC"
 constexpr uint32_t kMostSavedTensors = 1'000'000;
 constexpr uint32_t kMostSavedSlices = uint32_t{1} << 24U;
 constexpr size_t kLongestSavedName = 10'000;
@@ -85,8 +85,7 @@ const shard::OptimizerState* findState(const StateBySlice& states, const plan::S
 
 std::vector<std::byte> CentreState::toBytes() const {
   plan::ByteWriter out;
-  out.number(kStateMagic);
-  out.number(kStateVersion);
+  kCentreFrame.begin(out);
   out.number(rank);
   out.number(steps);
   out.number(static_cast<uint32_t>(tensors.size()));
@@ -101,13 +100,8 @@ std::vector<std::byte> CentreState::toBytes() const {
 }
 
 Result<CentreState> CentreState::fromBytes(std::span<const std::byte> bytes) {
-  const auto unreadable = [](std::string_view why) {
-    return Status(Code::kDataLoss, fmt::format("not a saved state of training over servers: {}", why));
-  };
   plan::ByteReader in(bytes);
-  if (in.number<uint32_t>() != kStateMagic) return unreadable("these bytes are something else");
-  if (const auto version = in.number<uint8_t>(); version != kStateVersion)
-    return unreadable(fmt::format("version {}, this sluice reads {}", version, kStateVersion));
+  SLUICE_RETURN_IF_ERROR(kCentreFrame.readBegin(in));
   CentreState state;
   state.rank = in.number<uint32_t>();
   state.steps = in.number<uint64_t>();
@@ -120,8 +114,15 @@ Result<CentreState> CentreState::fromBytes(std::span<const std::byte> bytes) {
     SLUICE_ASSIGN_OR_RETURN(tensor.served, readStates(in));
     SLUICE_ASSIGN_OR_RETURN(tensor.local, readStates(in));
   }
-  if (in.failed()) return unreadable("too short");
-  if (!in.atEnd()) return unreadable("too long");
+  SLUICE_RETURN_IF_ERROR(kCentreFrame.readEnd(in));
+  return state;
+}
+
+Result<CentreState> CentreState::readFor(const plan::Plan& plan, const shard::Optimizer& optimizer,
+                                         std::span<const std::byte> bytes) {
+  if (bytes.empty()) return CentreState();
+  SLUICE_ASSIGN_OR_RETURN(auto state, fromBytes(bytes));
+  SLUICE_RETURN_IF_ERROR(state.check(plan, optimizer));
   return state;
 }
 

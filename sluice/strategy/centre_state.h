@@ -41,6 +41,10 @@ struct CentreState {
   std::vector<std::byte> toBytes() const;
   static Result<CentreState> fromBytes(std::span<const std::byte> bytes);  // believes nothing it reads
 
+  // The same for training by this plan and optimizer; no bytes are a state that says nothing.
+  static Result<CentreState> readFor(const plan::Plan& plan, const shard::Optimizer& optimizer,
+                                     std::span<const std::byte> bytes);
+
   // What it says of a tensor; null: nothing.
   const SavedTensor* find(std::string_view name) const;
 

@@ -23,7 +23,7 @@ class Compressor final : public OwnState {
   static std::vector<Part> tensorsOf(const plan::Plan& plan);
   static std::vector<Part> slicesOf(const plan::Plan& plan);
 
-  // `parts` cover every tensor once. REQUIRES: checkDgcUpdate(rooms.update)
+  // `parts` cover every tensor once. REQUIRES: settings of settingsOfDgc(rooms)
   Compressor(const Rooms& rooms, const DgcSettings& settings, std::span<const Part> parts);
 
   // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step: weight decay is

@@ -44,29 +44,11 @@ Status chooseDgc(const Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
-Result<DgcSettings> settingsOfDgc(const plan::PlanSpec& spec) {
-  DgcSettings settings;
-  SLUICE_ASSIGN_OR_RETURN(settings.sparsity, base::parseNumber(spec.settings.at(kSparsitySetting)));
-  SLUICE_ASSIGN_OR_RETURN(const int64_t warmUp, base::parseInteger(spec.settings.at(kWarmUpSetting)));
-  settings.stepsPerStage = static_cast<uint64_t>(warmUp);
-  SLUICE_ASSIGN_OR_RETURN(settings.clip, base::parseNumber(spec.settings.at(kClipSetting)));
-  return settings;
-}
-
 double sgdValue(std::span<const double> values, std::string_view name) {
   const auto known = shard::sgd().hyperparameters();
   const auto at = std::ranges::find(known, name, &shard::Hyperparameter::name);
   SLUICE_CHECK(at != known.end(), name);
   return values[static_cast<size_t>(at - known.begin())];
-}
-
-Status checkDgcUpdate(const shard::OptimizerSpec& update) {
-  if (update.optimizer != &shard::sgd()) {
-    return {Code::kInvalidArgument,
-            "--dgc makes the step itself, by SGD: give sgd as the update (its momentum is made before "
-            "compression; in PyTorch: torch.optim.SGD and server_optimizer=True)"};
-  }
-  return checkDgcValues(update.values, update);
 }
 
 Status checkDgcValues(std::span<const double> values, const shard::OptimizerSpec& atStart) {
@@ -75,6 +57,22 @@ Status checkDgcValues(std::span<const double> values, const shard::OptimizerSpec
   if (sgdValue(values, "momentum") != sgdValue(atStart.values, "momentum"))
     return {Code::kInvalidArgument, "--dgc has the momentum inside: it cannot change during training"};
   return base::ok();
+}
+
+Result<DgcSettings> settingsOfDgc(const Rooms& rooms) {
+  if (rooms.update.optimizer != &shard::sgd()) {
+    return Status(Code::kInvalidArgument,
+                  "--dgc makes the step itself, by SGD: give sgd as the update (its momentum is made before "
+                  "compression; in PyTorch: torch.optim.SGD and server_optimizer=True)");
+  }
+  SLUICE_RETURN_IF_ERROR(checkDgcValues(rooms.update.values, rooms.update));
+  const auto& chosen = rooms.plan.spec().settings;
+  DgcSettings settings;
+  SLUICE_ASSIGN_OR_RETURN(settings.sparsity, base::parseNumber(chosen.at(kSparsitySetting)));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t warmUp, base::parseInteger(chosen.at(kWarmUpSetting)));
+  settings.stepsPerStage = static_cast<uint64_t>(warmUp);
+  SLUICE_ASSIGN_OR_RETURN(settings.clip, base::parseNumber(chosen.at(kClipSetting)));
+  return settings;
 }
 
 }  // namespace sluice::strategy

@@ -22,12 +22,11 @@ Status chooseDgc(const Config& config, plan::PlanSpec& spec);
 // True iff the plan was made with chooseDgc().
 bool isSparse(const plan::PlanSpec& spec);
 
-// REQUIRES: isSparse(spec)
-Result<DgcSettings> settingsOfDgc(const plan::PlanSpec& spec);
+// What the plan says. The update is SGD, whose momentum is made before compression: refuses others, and what
+// of SGD it does not know. REQUIRES: isSparse(rooms.plan.spec())
+Result<DgcSettings> settingsOfDgc(const Rooms& rooms);
 
-// The update is SGD, whose momentum is made before compression. Refuses others, and what of SGD it does not
-// know; later, also another momentum than at the start.
-Status checkDgcUpdate(const shard::OptimizerSpec& update);
+// Later, also another momentum than at the start.
 Status checkDgcValues(std::span<const double> values, const shard::OptimizerSpec& atStart);
 
 // One of SGD's hyperparameters.

@@ -19,6 +19,7 @@ queue::EgressOptions byUrgency(const Config& config);
 
 class Outbox final {
  public:
+  using AtLast = std::function<void(fabric::ConstBuffer& payload, wire::Flags& flags)>;
   // A slice on its way to one rank. The payload stays alive and unchanged until the receiver has it.
   struct Parcel {
     const plan::Slice& slice;
@@ -32,7 +33,7 @@ class Outbox final {
     fabric::Done done{};                     // the payload is the caller's again; without one, the gates hear
     // Called when the slice is handed to the network, if given: for a payload that is better the later it is
     // made. Until then only its size counts.
-    std::function<void(fabric::ConstBuffer& payload, wire::Flags& flags)> atLast{};
+    AtLast atLast{};
   };
   // A send that failed and has no `done` of its own fails the gates.
   Outbox(const Rooms& rooms, const queue::EgressOptions& options);
@@ -46,7 +47,7 @@ class Outbox final {
     fabric::Message message;
     fabric::ConstBuffer payload;
     fabric::Done done;
-    std::function<void(fabric::ConstBuffer&, wire::Flags&)> atLast;
+    AtLast atLast;
   };
   void handOver();
   void observe(plan::Stage stage, const fabric::Message& message, Rank peer);

@@ -432,10 +432,7 @@ Status ParameterServer::restore(std::span<const std::byte> state) {
   if (const Status fits = shard_->restore(std::move(states)); !fits.isOk())
     return fits.withContext("the saved state does not fit");
   // The caller has put back the parameters too.
-  for (const SliceId id : rooms_.plan.slicesOn(self_)) {
-    const Slice& slice = rooms_.plan.slice(id);
-    shard_->setParameters(id, partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice));
-  }
+  setServed(*shard_, rooms_.plan, self_, [this](TensorId id) { return rooms_.memory[index(id)].result; });
   return base::ok();
 }
 
@@ -483,10 +480,8 @@ Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const 
   SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
                                                          rooms.fabric.loop().clock(), rooms.observer));
   if (rooms.update.optimizer->publishes() == shard::Publishes::kParameters) {
-    for (const SliceId id : rooms.plan.slicesOn(rooms.fabric.rank())) {
-      const Slice& slice = rooms.plan.slice(id);
-      shard->setParameters(id, partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice));
-    }
+    setServed(*shard, rooms.plan, rooms.fabric.rank(),
+              [&](TensorId id) { return rooms.parameters[index(id)]; });
   }
   return std::unique_ptr<Strategy>(std::make_unique<ParameterServer>(rooms, style, std::move(shard)));
 }

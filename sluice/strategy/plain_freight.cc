@@ -9,10 +9,7 @@ PlainFreight::PlainFreight(const Rooms& rooms, Part part)
       memory_(rooms.memory),
       part_(part),
       centre_(rooms.plan, rooms.fabric.rank(), rooms.update) {
-  for (const SliceId id : plan_.slicesOn(rooms.fabric.rank())) {
-    const plan::Slice& slice = plan_.slice(id);
-    centre_.setParameters(id, partOf(plan_, rooms.parameters[index(slice.tensor)], slice));
-  }
+  setServed(centre_, plan_, rooms.fabric.rank(), [&](TensorId id) { return rooms.parameters[index(id)]; });
 }
 
 std::optional<std::span<const std::byte>> PlainFreight::part(const WorkerSlice& worker) {

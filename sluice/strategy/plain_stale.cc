@@ -3,8 +3,8 @@
 
 #include <sluice/base/check.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/shard/optimizers.h>
 #include <sluice/strategy/plain_freight.h>
+#include <sluice/strategy/plain_step.h>
 #include <sluice/strategy/stale.h>
 
 namespace sluice::strategy {
@@ -34,14 +34,9 @@ class PlainStale final : public StaleForm {
   Result<bool> ownStep(const WorkerSlice& worker) override {
     if (worker.gradient.empty()) return false;
     const DType dtype = plan_.model()[worker.slice.tensor].dtype;
-    const auto& sgd = shard::sgd();
-    std::vector<double> values(sgd.hyperparameters().size());  // no momentum, no decay
-    values[0] = worker.values[rate_];
     wide_.resize(worker.slice.count * sizeOf(kernel::accumulatorOf(dtype)));
     kernel::widen(dtype, wide_, worker.gradient);
-    shard::OptimizerState state(sgd.name(), dtype, worker.slice.count);
-    const Status applied = applyStep(sgd, state, worker.parameters, wide_, values);
-    SLUICE_CHECK(applied.isOk(), applied.toString());
+    plainStep(dtype, worker.parameters, wide_, worker.values[rate_]);
     return true;
   }
 

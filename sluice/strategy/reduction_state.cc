@@ -1,14 +1,12 @@
 #include <sluice/strategy/reduction_state.h>
 
-#include <fmt/format.h>
-
-#include <sluice/plan/byte_io.h>
+#include <sluice/plan/saved_bytes.h>
 
 namespace sluice::strategy {
 namespace {
 
-constexpr uint32_t kMagic = 0x53525453;  // "STRS"
-constexpr uint8_t kVersion = 1;
+constexpr plan::SavedFrame kReductionFrame{
+    .magic = 0x53525453, .version = 1, .what = "a saved state of training"};  // "STRS"
 constexpr uint32_t kMostRounds = 1'000;
 constexpr uint32_t kMostTensors = 1'000'000;
 constexpr size_t kLongestName = 10'000;
@@ -21,8 +19,7 @@ std::vector<std::byte> copyOf(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> ReductionState::toBytes() const {
   plan::ByteWriter out;
-  out.number(kMagic);
-  out.number(kVersion);
+  kReductionFrame.begin(out);
   out.number(rank);
   out.number(steps);
   out.number(rounds);
@@ -40,33 +37,27 @@ std::vector<std::byte> ReductionState::toBytes() const {
 }
 
 Result<ReductionState> ReductionState::fromBytes(std::span<const std::byte> bytes) {
-  const auto damaged = [](std::string_view why) {
-    return Status(Code::kDataLoss, fmt::format("not a saved state of training: {}", why));
-  };
   plan::ByteReader in(bytes);
-  if (in.number<uint32_t>() != kMagic) return damaged("these bytes are something else");
-  if (const auto version = in.number<uint8_t>(); version != kVersion)
-    return damaged(fmt::format("version {}, this sluice reads {}", version, kVersion));
+  SLUICE_RETURN_IF_ERROR(kReductionFrame.readBegin(in));
   ReductionState state;
   state.rank = in.number<uint32_t>();
   state.steps = in.number<uint64_t>();
   state.rounds = in.number<uint32_t>();
-  if (state.rounds > kMostRounds) return damaged("too many delayed gradients");
+  if (state.rounds > kMostRounds) return kReductionFrame.unreadable("too many delayed gradients");
   const uint32_t tensors = in.count(kMostTensors, /*bytesEach=*/20);
   for (uint32_t t = 0; t < tensors && !in.failed(); ++t) {
     TensorState& tensor = state.tensors.emplace_back();
     tensor.name = in.text(kLongestName);
     for (uint32_t round = 0; round < state.rounds && !in.failed(); ++round) {
       const auto isThere = in.number<uint8_t>();
-      if (isThere > 1) return damaged("a gradient is neither there nor not");
+      if (isThere > 1) return kReductionFrame.unreadable("a gradient is neither there nor not");
       auto& mean = tensor.delayed.emplace_back();
       if (isThere == 1) mean = copyOf(in.block());
     }
     tensor.owed = copyOf(in.block());
     tensor.optimizer = copyOf(in.block());
   }
-  if (in.failed()) return damaged("too short");
-  if (!in.atEnd()) return damaged("too long");
+  SLUICE_RETURN_IF_ERROR(kReductionFrame.readEnd(in));
   return state;
 }
 

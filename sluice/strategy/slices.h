@@ -18,6 +18,15 @@ std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const pla
   return tensor.subspan(slice.offset * sizeOf(plan.model()[slice.tensor].dtype), plan.bytesOf(slice));
 }
 
+// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a tensor's.
+template <typename Server, typename TensorOf>
+void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf& tensorOf) {
+  for (const SliceId id : plan.slicesOn(self)) {
+    const plan::Slice& slice = plan.slice(id);
+    server.setParameters(id, partOf(plan, tensorOf(slice.tensor), slice));
+  }
+}
+
 // Whether the message is about a slice that there is.
 Status checkSlice(const plan::Plan& plan, const wire::Header& header);
 

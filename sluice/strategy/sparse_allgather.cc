@@ -9,10 +9,10 @@
 #include <sluice/codec/sparse.h>
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/shard/optimizers.h>
 #include <sluice/strategy/compressor.h>
 #include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/outbox.h>
+#include <sluice/strategy/plain_step.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -162,12 +162,9 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
   }
   const auto scale = static_cast<float>(kernel::meanScale(workerCount()));
   for (float& each : mean) each *= scale;
-  std::vector<double> values(shard::sgd().hyperparameters().size());  // momentum and decay are inside already
-  values[0] = sgdValue(values_.at(step), "lr");
-  shard::OptimizerState state(shard::sgd().name(), DType::kF32, mean.size());
-  const Status applied =
-      applyStep(shard::sgd(), state, rooms_.memory[index(id)].result, std::as_bytes(std::span(mean)), values);
-  SLUICE_CHECK(applied.isOk(), applied.toString());
+  // Momentum and decay are inside already.
+  plainStep(DType::kF32, rooms_.memory[index(id)].result, std::as_bytes(std::span(mean)),
+            sgdValue(values_.at(step), "lr"));
   rooms_.gates.open(id, step);
 }
 
@@ -184,11 +181,8 @@ Result<std::vector<std::byte>> SparseAllgather::state() const {
 
 Status SparseAllgather::restore(std::span<const std::byte> bytes) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  CentreState state;
-  if (!bytes.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(state, CentreState::fromBytes(bytes));
-    SLUICE_RETURN_IF_ERROR(state.check(rooms_.plan, *rooms_.update.optimizer));
-  }
+  SLUICE_ASSIGN_OR_RETURN(const CentreState state,
+                          CentreState::readFor(rooms_.plan, *rooms_.update.optimizer, bytes));
   const bool isOurs = state.rank == index(rooms_.fabric.rank());
   if (!isOurs && !bytes.empty()) warnOfOthers(rooms_.fabric.rank(), Rank{state.rank});
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
@@ -213,8 +207,7 @@ std::string SparseAllgather::describeWait(TensorId tensor) const {
 }  // namespace
 
 Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkDgcUpdate(rooms.update));
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms.plan.spec()));
+  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms));
   return std::unique_ptr<Strategy>(std::make_unique<SparseAllgather>(rooms, settings));
 }
 

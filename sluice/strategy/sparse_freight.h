@@ -17,7 +17,7 @@ class SparseFreight final : public Freight {
  public:
   using Bytes = std::vector<std::byte>;
 
-  // REQUIRES: checkDgcUpdate(rooms.update)
+  // REQUIRES: settings of settingsOfDgc(rooms)
   SparseFreight(const Rooms& rooms, const DgcSettings& settings);
 
   DType dtypeOf(const plan::Slice& /*slice*/) const override { return DType::kBytes; }

@@ -110,8 +110,7 @@ Status chooseSparseServer(const Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeSparseServer(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkDgcUpdate(rooms.update));
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms.plan.spec()));
+  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms));
   return makeAsynchronous(rooms, std::make_unique<SparseSum>(rooms, settings));
 }
 

@@ -11,14 +11,9 @@ namespace {
 class SparseStale final : public StaleForm {
  public:
   SparseStale(const Rooms& rooms, const DgcSettings& settings)
-      : plan_(rooms.plan),
-        atStart_(rooms.update),
-        freight_(rooms, settings),
-        centre_(rooms.plan, rooms.fabric.rank()) {
-    for (const SliceId id : plan_.slicesOn(rooms.fabric.rank())) {
-      const plan::Slice& slice = plan_.slice(id);
-      centre_.setParameters(id, partOf(plan_, rooms.parameters[index(slice.tensor)], slice));
-    }
+      : atStart_(rooms.update), freight_(rooms, settings), centre_(rooms.plan, rooms.fabric.rank()) {
+    setServed(centre_, rooms.plan, rooms.fabric.rank(),
+              [&](TensorId id) { return rooms.parameters[index(id)]; });
   }
 
   Freight& freight() override { return freight_; }
@@ -55,7 +50,6 @@ class SparseStale final : public StaleForm {
   OwnState* own() override { return &freight_.compressor(); }
 
  private:
-  const plan::Plan& plan_;
   const shard::OptimizerSpec atStart_;
   SparseFreight freight_;
   shard::SparseCentre centre_;
@@ -64,8 +58,7 @@ class SparseStale final : public StaleForm {
 }  // namespace
 
 Result<std::unique_ptr<StaleForm>> makeSparseStale(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkDgcUpdate(rooms.update));
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms.plan.spec()));
+  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms));
   return std::unique_ptr<StaleForm>(std::make_unique<SparseStale>(rooms, settings));
 }
 

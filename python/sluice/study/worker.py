@@ -144,7 +144,7 @@ class Worker:
         if self._task.scores:
             self._board.models[epoch, self._rank] = network.flat(self._model)
             if self._rank == 0:
-                self._board.scored[epoch] = self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
+                self._board.scored[epoch] = self._scored()
         self._paused += time.perf_counter() - begun
 
     def _finish(self, epoch: int) -> None:
@@ -156,10 +156,13 @@ class Worker:
         if self._rank == 0:
             if self._algorithm.name == "asp":
                 self._idle_step()  # the answer is the server's model
-            self._board.scored[epoch] = self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
+            self._board.scored[epoch] = self._scored()
         if self._algorithm.has_own_models:
             own = self._board.models[epoch, self._rank]
             self._board.own_accuracy[self._rank] = network.accuracy(own, self._task.data)
+
+    def _scored(self) -> Tensor:
+        return self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
 
     def _catch_up(self) -> None:
         """ssp: steps that change nothing, until nobody waits any more and this worker's copy has all that was trained."""
