@@ -158,4 +158,7 @@ def _of_bytes(results: Results, workers: int, good: list[Algorithm]) -> str:
     if len(sent) < 2:
         return ""
     least, bulk = min(sent, key=lambda one: sent[one]), max(sent.values())
-    return f"Of the good ones {least.title} sends least, {100 * sent[least] / bulk:.0f} % of what the one that sends most does."
+    share = round(100 * sent[least] / bulk)
+    if share >= 99:
+        return "The good ones send as many bytes as each other."
+    return f"Of the good ones {least.title} sends least, {share} % of what the one that sends most does."
