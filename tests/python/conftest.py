@@ -2,6 +2,9 @@ from collections.abc import Iterator
 
 import pytest
 from ranks import Ranks
+from sluice.study.ranks import prepare_to_fork
+
+prepare_to_fork()
 
 
 @pytest.fixture(scope="session")

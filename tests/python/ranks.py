@@ -1,10 +1,12 @@
-"""Ranks that stay alive over many tests: each is a process that runs the functions it is told to, all ranks the same one at
-the same time. Importing Torch takes longer than most of the tests."""
+"""The ranks of the tests. Importing Torch takes longer than most of the tests, so ranks are forked from the process of the
+tests, which has imported it, but for those whose launch or end is what is tested. And `Ranks` stay alive over many tests: each
+is a process that runs the functions it is told to, all ranks the same one at the same time."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -18,6 +20,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from sluice.study.ranks import as_a_program
 
 HERE = Path(__file__).parent
 
@@ -42,14 +46,38 @@ def environment(rank: int, world: int, port: int, **more: str) -> dict[str, str]
     return {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}", **launched, **patience, **more}
 
 
+def fork(work: Callable[[], None], variables: dict[str, str], **pipes: int) -> subprocess.Popen[str]:
+    """A process that does the work as a program of its own with these variables would."""
+
+    def be_it() -> None:
+        gc.freeze()  # nothing of the parent's is collected, since what it would close may be another file here
+        gc.enable()
+        os.environ.clear()
+        os.environ.update(variables)
+        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
+        # They may have looked at the variables when they were imported.
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(f"{HERE}/"):
+                del sys.modules[name]
+        work()
+
+    def instead_of_another_program() -> None:
+        # Popen's own among them, which it waits for, and the pipes of the ranks before this one.
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        as_a_program(be_it)
+
+    command = [sys.executable]  # never run
+    return subprocess.Popen(command, preexec_fn=instead_of_another_program, restore_signals=False, text=True, **pipes)
+
+
 class Ranks:
     def __init__(self, world: int, **variables: str) -> None:
         port = free_port()
         self._processes = [
-            subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                             env=environment(rank, world, port, **variables))
+            fork(_serve, environment(rank, world, port, **variables), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             for rank in range(world)
-        ]  # fmt: skip
+        ]
         self._answers: list[queue.Queue[str]] = [queue.Queue() for _ in self._processes]
         for process, answers in zip(self._processes, self._answers, strict=True):
             threading.Thread(target=self._listen, args=(process, answers), daemon=True).start()
@@ -88,14 +116,17 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def running(text: str, world: int, **variables: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """A program of its own on every rank, until this ends."""
+def running(text: str, world: int, anew: bool = False, **variables: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """A program of its own on every rank, until this ends. `anew`: started as users do it, and so ended as Python does it."""
     port = free_port()
-    processes = [
-        subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=environment(rank, world, port, **variables))
-        for rank in range(world)
-    ]  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    processes = []
+    for rank in range(world):
+        variables_of_rank = environment(rank, world, port, **variables)
+        if anew:
+            processes.append(subprocess.Popen([sys.executable, "-c", text], text=True, env=variables_of_rank, **pipes))
+        else:
+            processes.append(fork(lambda: exec(text, {"__name__": "__main__"}), variables_of_rank, **pipes))
     try:
         yield processes
     finally:
@@ -104,10 +135,12 @@ def running(text: str, world: int, **variables: str) -> Iterator[list[subprocess
             process.communicate()
 
 
-def run_script(text: str, world: int, timeout: float = 120, **variables: str) -> list[subprocess.CompletedProcess[str]]:
+def run_script(
+    text: str, world: int, timeout: float = 120, anew: bool = False, **variables: str
+) -> list[subprocess.CompletedProcess[str]]:
     """The same, with all that its end shows."""
     results = []
-    with running(text, world, **variables) as processes:
+    with running(text, world, anew, **variables) as processes:
         for process in processes:
             out, err = process.communicate(timeout=timeout)
             results.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
@@ -122,7 +155,3 @@ def _serve() -> None:
         except Exception:
             answer = False, traceback.format_exc()
         print("answer", base64.b64encode(pickle.dumps(answer)).decode(), flush=True)
-
-
-if __name__ == "__main__":
-    _serve()

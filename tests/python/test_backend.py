@@ -317,7 +317,7 @@ def test_time_is_up_with_the_name_of_who_is_missing() -> None:
 
 def test_a_rank_that_leaves_is_named() -> None:
     script = ENDING.format(backend="sluice", timeout=60) + "reduce(10 if rank == 1 else 11)"
-    first, second, third = run_script(script, 3)
+    first, second, third = run_script(script, 3, anew=True)
     assert second.returncode == 0 and second.stderr == ""
     for ended in (first, third):
         assert ended.returncode == 1
@@ -335,13 +335,13 @@ def test_other_calls_on_other_ranks_are_an_error() -> None:
 @pytest.mark.parametrize("destroy", [True, False])
 def test_a_normal_end_is_silent(destroy: bool) -> None:
     script = ENDING.format(backend="sluice", timeout=60) + "reduce(10)\n" + ("dist.destroy_process_group()" if destroy else "")
-    for ended in run_script(script, 2):
+    for ended in run_script(script, 2, anew=True):
         assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_one_process_is_a_group_too() -> None:
     script = ENDING.format(backend="sluice", timeout=60) + "reduce(10); dist.barrier(); print(dist.get_world_size())"
-    (ended,) = run_script(script, 1)
+    (ended,) = run_script(script, 1, anew=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "reduces\n1\n", "")
 
 

@@ -60,7 +60,7 @@ def errors_at_its_end(rank: subprocess.Popen[str], since: float) -> str:
 
 
 def test_a_normal_end_is_silent() -> None:
-    for ended in run_script(TRAINING + "train(10)", 2):
+    for ended in run_script(TRAINING + "train(10)", 2, anew=True):
         assert (ended.returncode, ended.stderr) == (0, "")
 
 
@@ -73,7 +73,7 @@ def test_one_process_needs_no_launcher() -> None:
 
 def test_an_exception_ends_the_others_with_its_text() -> None:
     script = TRAINING + "train(10 + 1000000 * (1 - rank))\nprint('raises', time.monotonic(), flush=True)\n"
-    with running(script + "raise KeyError('no such batch')", 2, **HEARTBEAT) as (first, second):
+    with running(script + "raise KeyError('no such batch')", 2, anew=True, **HEARTBEAT) as (first, second):
         errors = errors_at_its_end(first, since=float(wait_for(second, "raises")))
         assert first.returncode == 1
         assert "PeerLostError" in errors and "rank 1 ended with KeyError: 'no such batch'" in errors
@@ -122,7 +122,7 @@ def test_a_mean_that_never_comes_names_who_has_ended(end: str, text: str) -> Non
 
 def test_ctrl_c_on_all_ranks() -> None:
     """As a terminal does it."""
-    with running(TRAINING + "train(1000000)", 2, **HEARTBEAT) as ranks:
+    with running(TRAINING + "train(1000000)", 2, anew=True, **HEARTBEAT) as ranks:
         for rank in ranks:
             wait_for(rank, "trains")
         begun = time.monotonic()
@@ -135,7 +135,7 @@ def test_ctrl_c_on_all_ranks() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_rank_is_named(how: signal.Signals) -> None:
-    with running(TRAINING + "train(1000000)", 3, **HEARTBEAT) as ranks:
+    with running(TRAINING + "train(1000000)", 3, anew=True, **HEARTBEAT) as ranks:
         for rank in ranks:
             wait_for(rank, "trains")
         begun = time.monotonic()
@@ -153,7 +153,7 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
     met = "" if where == "rendezvous" else "sluice.rank()\n"
     script += f"{met}if os.environ['RANK'] == '1': time.sleep(60)\nprint('waits', flush=True)\n"
     script += "sluice.mean(torch.ones(3))" if where == "mean" else "sluice.barrier()"
-    with running(script, 2) as ranks:
+    with running(script, 2, anew=True) as ranks:
         wait_for(ranks[0], "waits")
         time.sleep(0.5)  # into the wait
         begun = time.monotonic()
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
 def test_ctrl_c_ends_a_wait() -> None:
     """Rank 0 waits for rank 1, which does nothing for a while."""
     script = TRAINING + "train(10)\nif rank == 1: time.sleep(60)\nprint('waits', flush=True)\ntrain(10)"
-    with running(script, 2) as ranks:
+    with running(script, 2, anew=True) as ranks:
         wait_for(ranks[0], "waits")
         begun = time.monotonic()
         ranks[0].send_signal(signal.SIGINT)

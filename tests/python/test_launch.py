@@ -23,14 +23,15 @@ print(sluice.rank() == rank, sluice.world_size() == world, sluice.mean(float(ran
 
 @pytest.mark.parametrize("init", [False, True])
 def test_with_and_without_a_process_group(init: bool) -> None:
-    for ended in run_script(WORDS.format(init=init), 2):
+    for ended in run_script(WORDS.format(init=init), 2, anew=True):
         assert (ended.returncode, ended.stdout) == (0, "True True 0.5 [0.5, 0.5]\n"), ended.stderr
 
 
 def test_torchrun() -> None:
     """Its own store has MASTER_PORT, so that ranks agree on another."""
     variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    program = "import sluice; print(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}', flush=True)"
+    # In one call with its newline: both ranks write into one pipe.
+    program = "import sluice, sys; sys.stdout.write(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}\\n')"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
                "--no-python", sys.executable, "-c", program]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)

@@ -12,9 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from sluice.study import algorithms, data, network, report, results
+from sluice.study import algorithms, data, network, ranks, report, results
 from sluice.study.results import Results
 from sluice.study.runner import RunError, Runner, row_of
 from sluice.study.settings import Run, Settings, parse_counts, parse_factors, parse_straggler
@@ -142,7 +140,7 @@ def _study(settings: Settings, study: dict[str, Any]) -> int:
     missing = [run for run in runs if not results.path_of(settings.output, run).is_file()]
     if not missing:
         return 0
-    torch.set_num_threads(1)  # before anything is calculated: a process with threads must not be forked
+    ranks.prepare_to_fork()
     if settings.rate is not None and os.geteuid() != 0:
         print("sluice study: --lab needs root; run it with sudo", file=sys.stderr)
         return 3

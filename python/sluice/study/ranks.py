@@ -3,8 +3,10 @@ longer than the run; so that process calculates in one thread only."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import importlib
 import os
 import secrets
 import selectors
@@ -16,8 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from sluice import _job
+import torch
+
 from sluice._launch import free_port
 
 _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
@@ -77,6 +81,13 @@ def _program() -> str:
     return found
 
 
+def prepare_to_fork() -> None:
+    """Once, before anything is calculated: a process with threads must not be forked, and what every rank would import for
+    itself is imported here."""
+    torch.set_num_threads(1)
+    importlib.import_module("torch._dynamo")  # the first optimizer of a process does this, in a second and more
+
+
 def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:
     """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the first first. Nothing of what it
     has started is left afterwards. What ranks print is in `log`."""
@@ -118,11 +129,8 @@ def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeou
     return failures
 
 
-def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path) -> None:
-    """Never returns."""
-    code = 1
-    try:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path) -> NoReturn:
+    def be_it() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has forked us ends us
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -132,13 +140,27 @@ def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[
         os.environ.pop("SLUICE_JOB_KEY_FILE", None)
         os.environ.update(variables)
         work(rank)
+
+    as_a_program(be_it)
+
+
+def as_a_program(work: Callable[[], None]) -> NoReturn:
+    """In a forked process: does the work and ends as a program of its own would. A forked process must not go through Python's
+    own end, where it would tidy up what is its parent's."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        atexit._clear()  # these are the parent's
+        work()
         code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)  # the other ranks hear of it too
     finally:
-        with contextlib.suppress(BaseException):
-            _job._end()  # as when Python ends, which a forked process must not go through
-        sys.stderr.flush()
+        for last in (atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # the job is left by the first
+            with contextlib.suppress(BaseException):
+                last()
         os._exit(code)
 
 
