@@ -5,7 +5,8 @@
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
 #   TEST_LINKS  what only the tests need
 # A folder may lie inside another (fabric/tcp is named fabric_tcp).
-# Its headers are found by themselves. The target all_verify_interface_header_sets compiles each one alone.
+# Its headers are found by themselves. scripts/headers.py compiles each one alone, and, slower and with gcc, the target
+# all_verify_interface_header_sets.
 function(sluice_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
   set(target sluice_${name})
