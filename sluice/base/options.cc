@@ -44,6 +44,7 @@ constexpr std::array kAll{
     &option::kReductionStart,
     &option::kReductions,
     &option::kRendezvousTimeout,
+    &option::kReplanSteps,
     &option::kServers,
     &option::kSilenceLimit,
     &option::kSliceElements,

@@ -122,6 +122,9 @@ inline constexpr Option kReductions =
 // seconds which ranks are missing.
 inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",
                                            "How long to wait at the start until every rank is here"};
+inline constexpr Option kReplanSteps = sameOnAllRanks(
+    {"replan-steps", Kind::kInteger, "100",
+     "mgwfbp: every so many steps merge anew, if what was measured says that it pays; 0: never"});
 inline constexpr Option kServers =
     sameOnAllRanks({"servers", Kind::kText, "all",
                     "Where parameters are summed and updated: all, K (the first K ranks) or "

@@ -8,6 +8,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/bench/marked_line.h>
+#include <sluice/plan/line_fit.h>
 
 namespace sluice::bench {
 namespace {
@@ -55,23 +56,10 @@ std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_
 
 LineFit fitLine(const std::vector<CollectiveFigure>& figures) {
   SLUICE_CHECK(figures.size() >= 2, figures.size());
-  // Minimises sum ((a + b*M)/t - 1)^2, which is linear in a and b.
-  double aa = 0;
-  double ab = 0;
-  double bb = 0;
-  double a1 = 0;
-  double b1 = 0;
-  for (const auto& figure : figures) {
-    const double one = 1 / figure.p50;
-    const double bytes = static_cast<double>(figure.bytes) / figure.p50;
-    aa += one * one;
-    ab += one * bytes;
-    bb += bytes * bytes;
-    a1 += one;
-    b1 += bytes;
-  }
-  const double determinant = aa * bb - ab * ab;
-  LineFit fit{.start = (a1 * bb - b1 * ab) / determinant, .perByte = (aa * b1 - ab * a1) / determinant};
+  std::vector<plan::TimedMessage> messages;
+  for (const auto& figure : figures) messages.push_back({static_cast<double>(figure.bytes), figure.p50});
+  const plan::WireCost line = plan::fitLine(messages);
+  LineFit fit{.start = line.start, .perByte = line.perByte};
   for (const auto& figure : figures) {
     const double guess = fit.start + fit.perByte * static_cast<double>(figure.bytes);
     fit.worst = std::max(fit.worst, std::abs(guess / figure.p50 - 1));

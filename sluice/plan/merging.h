@@ -16,6 +16,12 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
+// What merging goes by.
+struct Costs {
+  std::vector<Layer> layers;
+  WireCost wire;
+};
+
 struct Merging {
   std::vector<Group> groups;  // in forward order; together all layers
   double seconds = 0;         // of an iteration

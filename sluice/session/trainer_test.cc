@@ -161,6 +161,23 @@ TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
   for (const uint32_t r : {0U, 1U}) EXPECT_EQ(ranks_[r]->parameters[1], (std::vector<float>{2.25, 3.25}));
 }
 
+// With real threads, whose times differ, and a boundary at the end: whatever the groups become, every rank
+// has the same parameters.
+TEST_F(TrainerTest, GroupsThatChangeWithTheTimesKeepRanksEqual) {
+  ASSERT_TRUE(config_.set(option::kReplanSteps, "2").isOk());
+  ASSERT_TRUE(config_.set(option::kComputeTime, "100s").isOk());
+  start(3, "sgd:lr=1", "all", "mgwfbp");
+  onEveryRank([&](uint32_t r) {
+    for (int step = 0; step < 60; ++step) {
+      for (const uint32_t t : {1U, 0U}) makeGradient(r, t, static_cast<float>(r));  // the mean is 1
+      ASSERT_TRUE(ranks_[r]->trainer->waitAll().isOk());
+      EXPECT_TRUE(step % 20 != 1 || ranks_[r]->trainer->state().isOk());
+    }
+    EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
+  });
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->parameters[1], (std::vector<float>{-56, -55}));
+}
+
 TEST_F(TrainerTest, ALostRankEndsEveryWaitByName) {
   start(3, "mean-gradient");
   onEveryRank([&](uint32_t r) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
-#include <sluice/plan/merging.h>
 #include <sluice/strategy/reduction_settings.h>
 
 namespace sluice::strategy {
@@ -18,8 +17,6 @@ std::vector<plan::Layer> layersBySize(const plan::Model& model, double computeSe
   }
   return layers;
 }
-
-}  // namespace
 
 Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Model& model) {
   const double computeSeconds = base::seconds(config.duration(option::kComputeTime));
@@ -36,17 +33,20 @@ Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Mo
   return layers;
 }
 
-plan::WireCost reductionCost(const Config& config, const plan::Roles& roles) {
+}  // namespace
+
+Result<plan::Costs> reductionCosts(const Config& config, const plan::Model& model, const plan::Roles& roles) {
+  SLUICE_ASSIGN_OR_RETURN(auto layers, layerTimes(config, model));
   plan::WireCost wire = plan::shardedWire(roles.world, config.rate(option::kReductionRate));
   wire.start = base::seconds(config.duration(option::kReductionStart));
-  return wire;
+  return plan::Costs{.layers = std::move(layers), .wire = wire};
 }
 
 Result<std::optional<double>> plannedSeconds(const Config& config, const plan::PlanSpec& spec) {
   if (!spec.settings.contains("groups")) return std::optional<double>();
   SLUICE_ASSIGN_OR_RETURN(const ReductionSettings settings, settingsOf(spec));
-  SLUICE_ASSIGN_OR_RETURN(const auto layers, layerTimes(config, spec.model));
-  const plan::WireCost wire = reductionCost(config, spec.roles);
+  SLUICE_ASSIGN_OR_RETURN(const plan::Costs costs, reductionCosts(config, spec.model, spec.roles));
+  const auto& [layers, wire] = costs;
   if (settings.byPriority) return std::optional(plan::prioritySeconds(layers, wire, settings.groups));
   if (settings.atOnce > 1 || settings.delay > 1) return std::optional<double>();
   if (settings.delay == 1) return std::optional(plan::pipeBound(layers, wire, /*updateSeconds=*/0));

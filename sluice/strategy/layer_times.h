@@ -3,20 +3,16 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/plan/bounds.h>
+#include <sluice/plan/merging.h>
 #include <sluice/plan/plan.h>
 
 namespace sluice::strategy {
 
-// From --layer-times and --compute-time, by tensor. Without a profile a layer is taken to compute for as long
-// as it is large, two thirds of it in backward.
-Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Model& model);
-
-// From --reduction-start and --reduction-rate.
-plan::WireCost reductionCost(const Config& config, const plan::Roles& roles);
+// By tensor, from --layer-times and --compute-time (without a profile a layer is taken to compute for as long
+// as it is large, two thirds of it in backward), and from --reduction-start and --reduction-rate.
+Result<plan::Costs> reductionCosts(const Config& config, const plan::Model& model, const plan::Roles& roles);
 
 // How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or by
 // priority; none for others.

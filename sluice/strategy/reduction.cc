@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,7 +13,9 @@
 #include <sluice/base/options.h>
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/kernel/reduce.h>
+#include <sluice/strategy/layer_times.h>
 #include <sluice/strategy/reduction_group.h>
+#include <sluice/strategy/replanner.h>
 #include <sluice/strategy/urgent_fabric.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -24,7 +27,8 @@ using plan::Stage;
 
 class Reduction final : public Strategy {
  public:
-  Reduction(const Rooms& rooms, ReductionSettings settings);
+  // With `costs` that the groups were merged by, they may change as the costs do.
+  Reduction(const Rooms& rooms, ReductionSettings settings, std::optional<plan::Costs> costs);
   ~Reduction() override {
     // What is under way ends by itself with the fabric, but not with somebody else's engine.
     if (onFabric_ == nullptr) collective_.fail({Code::kCancelled, "the training has ended"});
@@ -79,6 +83,11 @@ class Reduction final : public Strategy {
   void meanIsHere(size_t number, Step step);
   void openIfMay(ReductionGroup& group);
   void useMean(TensorId tensor, std::span<const std::byte> mean, Step step);
+  void makeGroups();
+  void agreeOnGroups();
+  void changeGroups(const ReductionSettings& settings);
+  ReductionState remember() const;
+  void putBack(const ReductionState& state, std::span<const TensorState* const> saved, bool isOurs);
   bool isIdle() const;
   void tellWhoWaits();
   Status checkState(const ReductionState& state, std::span<const TensorState* const> saved) const;
@@ -90,6 +99,9 @@ class Reduction final : public Strategy {
   const ReductionGroup& groupOf(TensorId tensor) const { return groups_[groupOf_[index(tensor)]]; }
   size_t placeOf(TensorId tensor) const { return groupOf(tensor).placeOf(tensor); }
   std::span<const plan::Tensor> tensors() const { return rooms_.plan.model().tensors; }
+  bool isAtBoundary(const ReductionGroup& group) const {
+    return replanner_ && group.step() == replanner_->boundary();
+  }
   void observe(Stage stage, TensorId tensor, Step step) const {
     if (rooms_.observer == nullptr) return;
     for (const auto& slice : rooms_.plan.slicesOf(tensor))
@@ -98,7 +110,7 @@ class Reduction final : public Strategy {
   }
 
   const Rooms rooms_;
-  const ReductionSettings settings_;
+  ReductionSettings settings_;
   const std::unique_ptr<UrgentFabric> urgent_;                    // null: messages go as they come
   const std::unique_ptr<collective::FabricCollective> onFabric_;  // null: somebody else's engine is used
   collective::Collective& collective_;
@@ -106,7 +118,8 @@ class Reduction final : public Strategy {
   std::vector<size_t> groupOf_;                // by TensorId
   std::vector<shard::OptimizerState> states_;  // by TensorId
   ValuesByStep values_;
-  size_t turn_ = 0;  // the group that is reduced next
+  std::unique_ptr<Replanner> replanner_;  // null: the groups stay as they are
+  size_t turn_ = 0;                       // the group that is reduced next
   size_t underWay_ = 0;
   std::vector<Done> whenIdle_;
   Status error_;
@@ -114,7 +127,7 @@ class Reduction final : public Strategy {
   Status end_;  // why there are no more
 };
 
-Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
+Reduction::Reduction(const Rooms& rooms, ReductionSettings settings, std::optional<plan::Costs> costs)
     : rooms_(rooms),
       settings_(std::move(settings)),
       urgent_(settings_.byPriority
@@ -129,6 +142,12 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
       values_(rooms.update.values) {
   for (const plan::Tensor& tensor : tensors())
     states_.emplace_back(rooms.update.optimizer->name(), tensor.dtype, tensor.elements);
+  makeGroups();
+  if (costs) replanner_ = std::make_unique<Replanner>(rooms_, collective_, *std::move(costs));
+}
+
+void Reduction::makeGroups() {
+  groups_.clear();
   groups_.reserve(settings_.groups.size());
   for (const auto& [first, last] : settings_.groups) {
     std::fill(groupOf_.begin() + static_cast<ptrdiff_t>(first),
@@ -140,6 +159,7 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings)
 
 void Reduction::close(TensorId tensor, Step step) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  if (replanner_) replanner_->ready(tensor, step);
   ReductionGroup& group = groupOf(tensor);
   if (!group.close(step)) return;
   reduceWhatMay();
@@ -162,16 +182,20 @@ void Reduction::reduce(size_t number, Round& round) {
   ++underWay_;
   for (size_t place = 0; place < groups_[number].tensors().size(); ++place)
     observe(Stage::kPush, groups_[number].tensorAt(place), round.step);
-  collective_.allReduce({.ticket = Ticket{round.step, TensorId{static_cast<uint32_t>(number)}},
-                         .method = settings_.methods[number],
-                         .dtype = round.packing.dtype(),
-                         .data = round.packing.data()},
-                        {.scale = kernel::meanScale(rooms_.fabric.worldSize()), .codec = settings_.codec},
-                        [this, number, step = round.step](const Status& status) {
-                          if (status.isOk()) return meanIsHere(number, step);
-                          rooms_.gates.fail(status);
-                          fail(status);
-                        });
+  collective_.allReduce(
+      {.ticket = Ticket{round.step, TensorId{static_cast<uint32_t>(number)}},
+       .method = settings_.methods[number],
+       .dtype = round.packing.dtype(),
+       .data = round.packing.data()},
+      {.scale = kernel::meanScale(rooms_.fabric.worldSize()), .codec = settings_.codec},
+      [this, number, step = round.step, begun = rooms_.fabric.loop().now()](const Status& status) {
+        if (status.isOk()) {
+          if (replanner_) replanner_->reduced(number, step, begun);
+          return meanIsHere(number, step);
+        }
+        rooms_.gates.fail(status);
+        fail(status);
+      });
 }
 
 void Reduction::meanIsHere(size_t number, Step step) {
@@ -179,11 +203,37 @@ void Reduction::meanIsHere(size_t number, Step step) {
   --underWay_;
   openIfMay(groups_[number]);
   reduceWhatMay();
+  if (replanner_ && std::ranges::all_of(groups_, &ReductionGroup::mayOpen)) agreeOnGroups();
   if (isIdle()) tellWhoWaits();
 }
 
+// At a boundary. All means are here and all gates closed, so nothing of this step or of the next is under way
+// on this rank while the ranks agree, nor when the groups change.
+void Reduction::agreeOnGroups() {
+  ++underWay_;
+  replanner_->agree([this](const Status& status) {
+    if (!status.isOk()) {
+      rooms_.gates.fail(status);
+      return fail(status);
+    }
+    --underWay_;
+    for (ReductionGroup& group : groups_) openIfMay(group);
+    if (replanner_->settings().groups != settings_.groups) changeGroups(replanner_->settings());
+    if (isIdle()) tellWhoWaits();
+  });
+}
+
+void Reduction::changeGroups(const ReductionSettings& settings) {
+  const ReductionState state = remember();
+  settings_ = settings;
+  makeGroups();
+  std::vector<const TensorState*> saved;
+  for (const TensorState& tensor : state.tensors) saved.push_back(&tensor);
+  putBack(state, saved, /*isOurs=*/true);
+}
+
 void Reduction::openIfMay(ReductionGroup& group) {
-  if (!group.mayOpen()) return;
+  if (!group.mayOpen() || isAtBoundary(group)) return;
   const size_t size = group.tensors().size();
   for (size_t place = 0; place < size; ++place) {
     const TensorId tensor = group.tensorAt(place);
@@ -249,14 +299,28 @@ Result<std::vector<std::byte>> Reduction::state() const {
   if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean()) return std::vector<std::byte>();
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return Status(Code::kInvalidArgument, "a state can be saved between two steps only");
+  ReductionState state = remember();
+  for (uint32_t t = 0; t < tensors().size() && !publishesMean(); ++t)
+    state.tensors[t].optimizer = states_[t].toBytes();
+  return state.toBytes();
+}
+
+// What the groups hold, by TensorId. REQUIRES: all are at rest
+ReductionState Reduction::remember() const {
   ReductionState state{.rank = index(rooms_.fabric.rank()),
                        .steps = groups_.front().steps(),
                        .rounds = static_cast<uint32_t>(delayed())};
-  for (uint32_t t = 0; t < tensors().size(); ++t) {
-    TensorState& saved = state.tensors.emplace_back(groupOf(TensorId{t}).save(placeOf(TensorId{t})));
-    if (!publishesMean()) saved.optimizer = states_[t].toBytes();
+  for (uint32_t t = 0; t < tensors().size(); ++t)
+    state.tensors.push_back(groupOf(TensorId{t}).save(placeOf(TensorId{t})));
+  return state;
+}
+
+// `saved` by TensorId; null: nothing was.
+void Reduction::putBack(const ReductionState& state, std::span<const TensorState* const> saved, bool isOurs) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto& [first, last] = settings_.groups[g];
+    groups_[g].restore(saved.subspan(first, last - first + 1), state, isOurs);
   }
-  return state.toBytes();
 }
 
 // `saved` has what the state says of the tensors here, by TensorId; null: nothing.
@@ -307,10 +371,7 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
         .warn("rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every rank",
               rooms_.fabric.rank(), state.rank, settings_.codec->name());
   }
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const auto& [first, last] = settings_.groups[g];
-    groups_[g].restore(std::span(saved).subspan(first, last - first + 1), state, isOurs);
-  }
+  putBack(state, saved, isOurs);
   for (uint32_t t = 0; t < saved.size(); ++t) {
     if (saved[t] == nullptr || saved[t]->optimizer.empty()) {
       states_[t] = {states_[t].optimizer(), states_[t].dtype(), states_[t].elements()};
@@ -328,6 +389,10 @@ std::string Reduction::describeWait(TensorId tensor) const {
   const Round& round = group.rounds().front();  // else it would not wait
   if (round.state == Round::State::kUnderWay)
     return collective_.describeWait({round.step, TensorId{static_cast<uint32_t>(number)}});
+  if (round.state == Round::State::kHere) {  // a boundary: for the other groups, and then for the ranks
+    const auto late = std::ranges::find_if_not(groups_, &ReductionGroup::mayOpen);
+    return late == groups_.end() ? replanner_->describeWait() : describeWait(late->tensorAt(0));
+  }
   const ReductionGroup& before = groups_[turn_];
   if (!before.hasNext())
     return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_, before.missing());
@@ -348,9 +413,7 @@ Status chooseReduction(const Config& config, std::span<const plan::Group> groups
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
   spec.slicing.placement = plan::Placement::kKvstore;  // whole tensors; slices are only names here
-  const auto ofOneType = splitByType(spec.model, groups);
-  spec.settings["groups"] = groupsText(ofOneType);
-  SLUICE_ASSIGN_OR_RETURN(spec.settings["collective"], methodsText(config, spec.model, ofOneType));
+  SLUICE_RETURN_IF_ERROR(setGroups(config, splitByType(spec.model, groups), spec));
   spec.settings["codec"] = config.text(option::kCodec);
   spec.settings["reductions"] = std::to_string(config.integer(option::kReductions));
   return settingsOf(spec).status();
@@ -368,7 +431,11 @@ Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms) {
     return Status(Code::kInvalidArgument,
                   "a process group knows no priorities; use algorithm=mgwfbp with it, or leave it out");
   }
-  return std::unique_ptr<Strategy>(std::make_unique<Reduction>(rooms, std::move(settings)));
+  std::optional<plan::Costs> costs;
+  if (settings.replanSteps > 0 && rooms.fabric.worldSize() > 1) {
+    SLUICE_ASSIGN_OR_RETURN(costs, reductionCosts(rooms.config, rooms.plan.model(), rooms.plan.roles()));
+  }
+  return std::unique_ptr<Strategy>(std::make_unique<Reduction>(rooms, std::move(settings), std::move(costs)));
 }
 
 }  // namespace sluice::strategy

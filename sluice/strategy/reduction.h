@@ -6,6 +6,8 @@
 //                    never in the order of arrival, or two ranks could wait for each other
 //   mean here     -> every rank updates, or hands out the mean -> open the group's gates
 //
+// At the end of some steps mgwfbp's ranks agree on other groups (replanner.h): all gates open after that.
+//
 // With a *delay* the gates open as soon as the mean of so many steps before is here; until there is one,
 // empty. What is on its way stays so, also between steps: state() holds it.
 #pragma once

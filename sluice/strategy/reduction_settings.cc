@@ -13,6 +13,23 @@ namespace {
 constexpr const char* kDelay = "delay";
 constexpr const char* kWarmUp = "warm-up";
 constexpr const char* kOrder = "order";
+constexpr const char* kReplan = "replan";
+
+// One name for all groups, or for `auto` one for each.
+Result<std::string> methodsText(const Config& config, const plan::Model& model,
+                                std::span<const plan::Group> groups) {
+  if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);
+  SLUICE_ASSIGN_OR_RETURN(const auto costs,
+                          collective::parseMethodCosts(config.text(option::kCollectiveCosts)));
+  std::string text;
+  for (const auto& [first, last] : groups) {
+    uint64_t bytes = 0;
+    for (size_t t = first; t <= last; ++t) bytes += model.tensors[t].bytes();
+    text += fmt::format("{}{}", text.empty() ? "" : ",",
+                        collective::name(collective::cheapest(costs, static_cast<double>(bytes))));
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -34,6 +51,7 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
     settings.delay = std::stoul(setting(kDelay));
     settings.warmUp = std::stoul(setting(kWarmUp));
   }
+  if (spec.settings.contains(kReplan)) settings.replanSteps = std::stoul(setting(kReplan));
   settings.byPriority = spec.settings.contains(kOrder);
   if (settings.byPriority) settings.atOnce = settings.groups.size();
   return settings;
@@ -48,19 +66,14 @@ void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp) {
   spec.settings[kWarmUp] = std::to_string(warmUp);
 }
 
-Result<std::string> methodsText(const Config& config, const plan::Model& model,
-                                std::span<const plan::Group> groups) {
-  if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);
-  SLUICE_ASSIGN_OR_RETURN(const auto costs,
-                          collective::parseMethodCosts(config.text(option::kCollectiveCosts)));
-  std::string text;
-  for (const auto& [first, last] : groups) {
-    uint64_t bytes = 0;
-    for (size_t t = first; t <= last; ++t) bytes += model.tensors[t].bytes();
-    text += fmt::format("{}{}", text.empty() ? "" : ",",
-                        collective::name(collective::cheapest(costs, static_cast<double>(bytes))));
-  }
-  return text;
+void setReplanSteps(plan::PlanSpec& spec, uint64_t steps) {
+  spec.settings[kReplan] = std::to_string(steps);
+}
+
+Status setGroups(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec) {
+  spec.settings["groups"] = groupsText(groups);
+  SLUICE_ASSIGN_OR_RETURN(spec.settings["collective"], methodsText(config, spec.model, groups));
+  return base::ok();
 }
 
 std::string groupsText(std::span<const plan::Group> groups) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -68,7 +69,11 @@ class SteppedRank final : public fabric::Receiver {
   std::span<const std::byte> result(TensorId tensor) const { return memory_[index(tensor)].result; }
   std::span<std::byte> place(TensorId tensor) { return memory_[index(tensor)].result; }
 
+  // Hears of every message as it comes.
+  void listen(std::function<void(const wire::Header&)> listener) { listener_ = std::move(listener); }
+
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+    if (listener_) listener_(header);
     return strategy_->onMessage(from, lane, header);
   }
   void onPeerLost(Rank, const Status& why) override { gates_->fail(why); }
@@ -78,6 +83,7 @@ class SteppedRank final : public fabric::Receiver {
   std::vector<std::vector<std::byte>> gradients_;
   std::vector<std::vector<std::byte>> parameters_;
   const bool isWorker_;
+  std::function<void(const wire::Header&)> listener_;
   std::vector<TensorMemory> memory_;
   base::ManualLoop loop_;
   std::unique_ptr<gate::Gates> gates_;
