@@ -40,6 +40,7 @@ target_compile_options(sluice_options INTERFACE
   $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>
   $<$<BOOL:${SLUICE_WERROR}>:-Werror>)
 if(SLUICE_SANITIZE)
+  target_compile_definitions(sluice_options INTERFACE SLUICE_SANITIZED)
   target_compile_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
     # gcc sees the sanitizers' own code as uses of unset variables, also in the standard library.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/short_tests.h>
 #include <sluice/codec/sparse.h>
 #include <sluice/plan/profile.h>
 
@@ -148,7 +149,9 @@ TEST(Dgc, ResNet50TakesLessThanATwoHundredthOfDense) {
   constexpr uint32_t kWorkers = 4;
   double dense = 0;
   double sparse = 0;
-  for (const auto& tensor : model.tensors) {
+  const size_t every = base::testsAreShort() ? 8 : 1;
+  for (size_t t = 0; t < model.tensors.size(); t += every) {
+    const auto& tensor = model.tensors[t];
     std::vector<float> sum(tensor.elements);
     std::vector<uint32_t> places;
     for (uint32_t worker = 0; worker < kWorkers; ++worker) {

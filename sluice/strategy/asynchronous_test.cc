@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/short_tests.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/test_numbers.h>
 #include <sluice/strategy/stepped_world.h>
@@ -244,7 +245,7 @@ void expectNobodyReadsMoreThanTheBoundBehind(uint32_t seeds, const Config& confi
 }
 
 TEST(Ssp, NobodyEverReadsMoreThanTheBoundBehind) {
-  expectNobodyReadsMoreThanTheBoundBehind(120, {});
+  expectNobodyReadsMoreThanTheBoundBehind(base::testsAreShort() ? 24 : 120, {});
 }
 
 // All elements are sent, so that they still count.
@@ -252,7 +253,7 @@ TEST(Ssp, NobodyDoesSoWithCompressionEither) {
   Config config;
   ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
   ASSERT_TRUE(config.set(option::kDgcSparsity, "0").isOk());
-  expectNobodyReadsMoreThanTheBoundBehind(40, config);
+  expectNobodyReadsMoreThanTheBoundBehind(base::testsAreShort() ? 12 : 40, config);
 }
 
 TEST(Asp, GoesOnWithoutTheOthers) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/short_tests.h>
 #include <sluice/codec/dgc.h>
 #include <sluice/codec/sparse.h>
 #include <sluice/kernel/element.h>
@@ -282,6 +283,9 @@ TEST(SparseServer, ResNet50TakesLessThanATwoHundredthOfDense) {
   std::map<uint64_t, uint32_t> timesBySize;
   const auto model = plan::findProfile("resnet50").value().toModel();
   for (const auto& tensor : model.tensors) ++timesBySize[tensor.elements];
+  if (base::testsAreShort()) {
+    std::erase_if(timesBySize, [n = 0](const auto&) mutable { return n++ % 3 != 0; });
+  }
   for (const char* algorithm : {"sluice", "asp"}) {
     double dense = 0;
     double sparse = 0;
