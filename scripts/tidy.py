@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
-MOST = 24  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
+MOST = 54  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
 # Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands are gcc's.
 EXTRA = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow"]
 
@@ -80,12 +80,14 @@ class Checker:
 
 
 def groups(entries):
-    """[(flags, files)]: neighbouring files of one compile command, tests apart."""
+    """[(flags, files)]: neighbouring files with the flags of them all, apart from tests and from what has foreign headers of its own."""
     together = {}
     for entry in entries:
-        together.setdefault((isTest(entry["file"]), flagsOf(entry)), []).append(entry["file"])
-    for (_, flags), files in together.items():
-        files.sort()
+        foreign = tuple(flag for flag in flagsOf(entry) if flag.startswith("-isystem"))
+        together.setdefault((isTest(entry["file"]), foreign), []).append(entry)
+    for found in together.values():
+        flags = tuple(dict.fromkeys(flag for entry in found for flag in flagsOf(entry)))
+        files = sorted((entry["file"] for entry in found), key=lambda file: (not file.startswith(f"{ROOT}/sluice/"), file))
         size = -(-len(files) // -(-len(files) // MOST))
         for first in range(0, len(files), size):
             yield flags, files[first:first + size]
