@@ -20,7 +20,7 @@ packages=(
   # build
   'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip python3-venv python3-dev
   # checks
-  clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 codespell
+  clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev lld-19 llvm-19 codespell
   # libraries
   'libcli11-dev>=2.1' 'nlohmann-json3-dev>=3.11' 'libspdlog-dev>=1:1.10' 'libfmt-dev>=9.1'
   libsodium-dev 'libssl-dev>=3.0' 'libucx-dev>=1.13' ucx-utils 'prometheus-cpp-dev>=1.0' 'pybind11-dev>=2.10'
