@@ -23,9 +23,9 @@ fi
 flags="-O2 -DNDEBUG"
 python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" \
   -C cmake.define.SLUICE_WERROR=ON -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$flags" .
-python3 -m venv "$room/venv" # on Debian this needs python3-venv
+python3 -m venv --without-pip "$room/venv"
 echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
-"$room/venv/bin/pip" install --quiet --no-deps "$room"/sluice-*.whl
+python3 -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/sluice-*.whl
 cp -r examples "$room/" # not beside the sources, so that only what was installed is found
 cd "$room"
 PATH="$room/venv/bin:$PATH"
