@@ -14,7 +14,7 @@ endfunction()
 
 sluice_precompile(sluice_precompiled HEADERS ${headers} LINKS fmt::fmt)
 if(SLUICE_TESTS)
-  sluice_precompile(sluice_precompiled_test HEADERS ${headers} <gmock/gmock.h> <gtest/gtest.h> LINKS fmt::fmt GTest::gmock)
+  sluice_precompile(sluice_precompiled_test HEADERS ${headers} <gmock/gmock.h> <gtest/gtest.h> LINKS sluice_test_options fmt::fmt GTest::gmock)
 endif()
 
 # A precompiled header fits only files compiled with the same options, so files with options of their own do without.
