@@ -248,8 +248,8 @@ TEST_P(CollectiveContract, ManyRunAtOnce) {
 }
 
 TEST_P(CollectiveContract, FailureEndsWhatIsUnderWayAndAllThatComesLater) {
+  auto data = someData(2, 1000, DType::kF32);  // stays until the fabric is gone, as after any error
   World world(GetParam(), 2);
-  auto data = someData(2, 1000, DType::kF32);
   const Call call{.data = data[0]};
   world[0].call([=](Collective& c, Done done) { c.allReduce(call, {}, std::move(done)); });
   world[0].post([](Collective& c) { c.fail({Code::kCancelled, "enough"}); });
