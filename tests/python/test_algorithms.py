@@ -38,7 +38,7 @@ def train_over_gloo() -> None:
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "mgp3"])
 def test_over_the_users_own_process_group(algorithm: str) -> None:
-    ranks = Ranks(2, SLUICE_ALGORITHM=algorithm)
+    ranks = Ranks(2, SLUICE_ALGORITHM=algorithm, SLUICE_REPLAN_STEPS="5", SLUICE_COMPUTE_TIME="100s")
     ranks.run(train_over_gloo)
     assert ranks.end() == [0, 0]
 
