@@ -8,6 +8,7 @@ import queue
 import re
 import secrets
 import subprocess
+import sys
 import threading
 import time
 
@@ -103,6 +104,15 @@ class Job:
                 raise AssertionError(f"rank {rank} hangs\n{self.allText()}") from None
             self.readers[rank].join(timeout=10)
         return codes
+
+    def expectExactEnd(self, steps, patience):
+        """All ranks end well, and say that they made so many steps with the bits of one process."""
+        codes = self.waitForEnd(range(len(self.ranks)), patience)
+        if set(codes.values()) != {0}:
+            sys.exit(f"exit codes {codes}\n{self.allText()}")
+        exact = [rank for rank in codes if f'"exactSteps":{steps},' in self.text(rank)]
+        if exact != list(codes):
+            sys.exit(f"only ranks {exact} say that they are exact\n{self.allText()}")
 
     def __enter__(self):
         return self

@@ -33,8 +33,6 @@ class Runner:
         self._settings = settings
         self._data = data
         self._parameters = network.size()
-        # The first optimizer makes Torch import its compiler, which each worker would do again.
-        torch.optim.SGD(network.make(0).parameters()).zero_grad()
 
     def batches(self, workers: int) -> int:
         """Of all epochs. An epoch is as many as all workers can share evenly."""
