@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
-MOST = 54  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
+MOST = 75  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
 # Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands are gcc's.
 EXTRA = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow"]
 

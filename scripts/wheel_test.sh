@@ -19,10 +19,10 @@ if ! site=$(python3 -c 'import os, scikit_build_core, torch; print(os.path.dirna
   echo "wheel_test: this Python lacks Torch or scikit-build-core; run scripts/install_deps.sh --with-torch" >&2
   exit 1
 fi
-# With the flags of the release preset, so that the compiler cache knows most of it.
-flags="-O2 -DNDEBUG"
-python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" \
-  -C cmake.define.SLUICE_WERROR=ON -C cmake.define.CMAKE_CXX_FLAGS_RELEASE="$flags" .
+options=(-Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG")
+# What the release preset has built is not built again.
+[[ ! -f build/release/build.ninja ]] || options+=(-Cbuild-dir=build/release -Ccmake.define.SLUICE_TESTS=ON -Ccmake.define.SLUICE_BENCH=ON)
+python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" "${options[@]}" .
 python3 -m venv --without-pip "$room/venv"
 echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
 python3 -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/sluice-*.whl

@@ -106,6 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Fabrics, FabricCollectiveTest,
 TEST_P(FabricCollectiveTest, DirectHasTheBitsOfServers) {
   for (const uint32_t size : {1U, 2U, 3U, 4U, 5U, 7U, 8U}) {
     for (const size_t elements : {0U, 1U, 255U, 1000U, 5000U, 300'000U}) {
+      if (elements > 5000 && size != 3 && base::testsAreShort()) continue;
       World world(GetParam(), size);
       const auto input = someData(size, elements, DType::kF32);
       for (const auto& each : allReduce(world, input, Method::kDirect))
@@ -116,7 +117,7 @@ TEST_P(FabricCollectiveTest, DirectHasTheBitsOfServers) {
 
 // Some ranks are strips ahead of others then.
 TEST_P(FabricCollectiveTest, ManyMoreStripsThanAreUnderWayAtOnce) {
-  const auto input = someData(4, 3'000'000, DType::kF32);
+  const auto input = someData(4, base::testsAreShort() ? 2'000'000 : 3'000'000, DType::kF32);
   for (const Method method : kMethods) {
     World world(GetParam(), 4);
     const auto data = allReduce(world, input, method);
