@@ -1,6 +1,6 @@
 // Checkpoints as any bytes at all, since a file may be damaged: what sluice saves of training by all-reduce,
-// of servers that do not wait, and of servers' optimizers. What is let in must come out the same when it is
-// saved again.
+// of servers that do not wait, and of servers' optimizers; and what a server tells of a slice. What is let in
+// must come out the same when it is saved again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include <sluice/shard/optimizer_state.h>
 #include <sluice/shard/served_state.h>
 #include <sluice/strategy/centre_state.h>
+#include <sluice/strategy/held_slice.h>
 #include <sluice/strategy/reduction_state.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -22,5 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto state = strategy::CentreState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
   if (const auto state = shard::OptimizerState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
   if (const auto states = shard::servedStatesFromBytes(bytes); states.isOk()) mustBe(shard::toBytes(*states));
+  if (const auto held = strategy::readHeldSlice(bytes); held.isOk())
+    mustBe(strategy::packHeldSlice(held->parameters, held->optimizer ? &*held->optimizer : nullptr));
   return 0;
 }

@@ -12,9 +12,9 @@
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/plan/byte_io.h>
 #include <sluice/plan/order.h>
 #include <sluice/strategy/hand_over.h>
+#include <sluice/strategy/held_slice.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/parameter_server.h>
 #include <sluice/strategy/slices.h>
@@ -37,28 +37,8 @@ constexpr unsigned kLagShift = 8;
 
 constexpr const char* kSurvivalSetting = "survive-loss";
 
-// What a server holds of a slice, on its way to whoever makes a checkpoint.
-std::vector<std::byte> packHeld(const Method::Held& held) {
-  plan::ByteWriter out;
-  out.block(held.parameters);
-  out.block(held.optimizer == nullptr ? std::vector<std::byte>() : held.optimizer->toBytes());
-  return std::move(out).take();
-}
-
-struct ToldHeld {
-  std::span<const std::byte> parameters;  // in the bytes that were read
-  std::optional<shard::OptimizerState> optimizer;
-};
-
-Result<ToldHeld> readHeld(std::span<const std::byte> bytes) {
-  plan::ByteReader in(bytes);
-  ToldHeld held{.parameters = in.block(), .optimizer = std::nullopt};
-  const auto optimizer = in.block();
-  if (in.failed() || !in.atEnd()) return Status(Code::kDataLoss, "not what a server holds");
-  if (!optimizer.empty()) {
-    SLUICE_ASSIGN_OR_RETURN(held.optimizer, shard::OptimizerState::fromBytes(optimizer));
-  }
-  return held;
+std::vector<std::byte> pack(const Method::Held& held) {
+  return packHeldSlice(held.parameters, held.optimizer);
 }
 
 class Asynchronous final : public Strategy {
@@ -195,6 +175,7 @@ class Asynchronous final : public Strategy {
   std::vector<Done> whenIdle_;
   // What servers hold, as far as it has been told, for the checkpoint that is being made.
   Done whenPrepared_;                      // null: none is
+  std::set<SliceId> heldAsked_;            // whose servers have not begun to answer
   size_t heldMissing_ = 0;                 // slices
   mutable std::vector<SavedTensor> held_;  // by TensorId; state() takes it
   uint64_t dropped_ = 0;                   // steps
@@ -304,10 +285,14 @@ void Asynchronous::prepareState(const Done& done) {
   for (const plan::Tensor& tensor : plan.model().tensors)
     held_.push_back({.name = tensor.name, .centre = Bytes(tensor.bytes())});
   heldMissing_ = plan.slices().size();
+  heldAsked_.clear();
+  for (const Slice& slice : plan.slices()) {
+    if (slice.server != self_) heldAsked_.insert(slice.id);
+  }
   whenPrepared_ = done;
   for (const Slice& slice : plan.slices()) {
     if (slice.server == self_) {
-      heldIsHere(slice, packHeld(method_->held(slice.id)));
+      heldIsHere(slice, pack(method_->held(slice.id)));
       continue;
     }
     outbox_.post({.slice = slice,
@@ -328,7 +313,7 @@ Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabr
     return Landing::later();
   }
   return Landing{{}, whenHere(from, [this, &slice, from] {
-                   const auto content = std::make_shared<const Bytes>(packHeld(method_->held(slice.id)));
+                   const auto content = std::make_shared<const Bytes>(pack(method_->held(slice.id)));
                    outbox_.post({.slice = slice,
                                  .stage = Stage::kPush,
                                  .step = Step{0},
@@ -342,7 +327,9 @@ Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabr
 }
 
 Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire::Header& header) {
-  if (from != slice.server || !whenPrepared_) return fabric::refusedStatus(header, "nobody has asked");
+  if (header.length > longestHeldSlice(slice.count)) return fabric::refusedStatus(header, "too long");
+  const bool isAsked = from == slice.server && whenPrepared_ && heldAsked_.erase(slice.id) == 1;
+  if (!isAsked) return fabric::refusedStatus(header, "nobody has asked");
   const auto content = std::make_shared<Bytes>(header.length);
   return Landing{{content->data(), content->size()},
                  whenHere(from, [this, &slice, content] { heldIsHere(slice, *content); })};
@@ -350,7 +337,7 @@ Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire
 
 void Asynchronous::heldIsHere(const Slice& slice, const Bytes& bytes) {
   if (!whenPrepared_) return;  // it has failed
-  const auto read = readHeld(bytes);
+  const auto read = readHeldSlice(bytes);
   const auto place = partOf(rooms_.plan, std::span(held_[index(slice.tensor)].centre), slice);
   if (!read.isOk() || read->parameters.size() != place.size()) {
     return std::exchange(whenPrepared_, nullptr)(

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/kernel/element.h>
+#include <sluice/strategy/held_slice.h>
 #include <sluice/strategy/stepped_world.h>
 
 namespace sluice::strategy {
@@ -226,6 +227,30 @@ TEST(Checkpoint, OfAnotherAlgorithmIsRefused) {
     EXPECT_EQ(job.rank(0).strategy().restore(nonsense).code(), Code::kDataLoss);
   });
   job.drain();
+}
+
+TEST(Checkpoint, AServersAnswerIsTakenOnceAndOnlyIfAskedFor) {
+  SavedJob job("asp", "all", 2, "sgd:lr=0.1", {});
+  const auto& slices = job.world().plan().slices();
+  const plan::Slice& slice = *std::ranges::find(slices, Rank{1}, &plan::Slice::server);
+  const auto isTaken = [&](uint64_t bytes) {
+    const wire::Header header{.source = Rank{1},
+                              .tensor = slice.tensor,
+                              .slice = slice.id,
+                              .stage = plan::Stage::kPush,
+                              .flags = wire::Flags{0x0800},  // tells what a server holds
+                              .length = bytes};
+    return job.rank(0).strategy().onMessage(Rank{1}, fabric::Lane::kBulk, header).isOk();
+  };
+  const uint64_t longest = longestHeldSlice(slice.count);
+  job.rank(0).loop().post([&] {
+    EXPECT_FALSE(isTaken(longest));
+    job.rank(0).strategy().prepareState([](const Status& status) { EXPECT_FALSE(status.isOk()); });
+    EXPECT_FALSE(isTaken(longest + 1));
+    EXPECT_TRUE(isTaken(longest));
+    EXPECT_FALSE(isTaken(longest));
+  });
+  job.rank(0).loop().runReady();
 }
 
 }  // namespace

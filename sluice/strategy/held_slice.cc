@@ -1,0 +1,35 @@
+#include <sluice/strategy/held_slice.h>
+
+#include <utility>
+
+#include <sluice/plan/byte_io.h>
+
+namespace sluice::strategy {
+
+std::vector<std::byte> packHeldSlice(std::span<const std::byte> parameters,
+                                     const shard::OptimizerState* optimizer) {
+  plan::ByteWriter out;
+  out.block(parameters);
+  out.block(optimizer == nullptr ? std::vector<std::byte>() : optimizer->toBytes());
+  return std::move(out).take();
+}
+
+Result<HeldSlice> readHeldSlice(std::span<const std::byte> bytes) {
+  plan::ByteReader in(bytes);
+  HeldSlice held{.parameters = in.block(), .optimizer = std::nullopt};
+  const auto optimizer = in.block();
+  if (in.failed() || !in.atEnd()) return Status(Code::kDataLoss, "not what a server holds");
+  if (!optimizer.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(held.optimizer, shard::OptimizerState::fromBytes(optimizer));
+  }
+  return held;
+}
+
+uint64_t longestHeldSlice(uint64_t elements) {
+  constexpr uint64_t kNumbers =
+      4;  // the parameter, and what an optimizer keeps of it: Adam two, and one to spare
+  constexpr uint64_t kWords = 1024;  // names, counts and lengths
+  return kNumbers * sizeof(double) * elements + kWords;
+}
+
+}  // namespace sluice::strategy
