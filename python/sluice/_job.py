@@ -49,8 +49,8 @@ class Job:
 
     @property
     def algorithm(self) -> str:
-        """Its name, as the user spells it, without what may follow a colon."""
-        return self.option("algorithm").split(":")[0]
+        """Its name, also if the user gave an alias, without what may follow a colon."""
+        return _core.algorithm_name(self.option("algorithm").split(":")[0])
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")

@@ -296,6 +296,12 @@ PYBIND11_MODULE(_core, module) {
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
   module.def(
+      "algorithm_name",
+      [](const std::string& nameOrAlias) {
+        return std::string(valueOrThrow(strategy::findAlgorithm(nameOrAlias))->name);
+      },
+      py::arg("name_or_alias"));
+  module.def(
       "keeps_ranks_equal",
       [](const std::string& algorithm) {
         return valueOrThrow(strategy::findAlgorithm(algorithm))->keepsRanksEqual;

@@ -36,7 +36,8 @@ def train_over_gloo() -> None:
     )
 
 
-@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "mgp3"])
+# "arsgd" is an alias of "allreduce".
+@pytest.mark.parametrize("algorithm", ["arsgd", *(name for name in ALGORITHMS if name not in ("allreduce", "mgp3"))])
 def test_over_the_users_own_process_group(algorithm: str) -> None:
     ranks = Ranks(2, SLUICE_ALGORITHM=algorithm, SLUICE_REPLAN_STEPS="5", SLUICE_COMPUTE_TIME="100s")
     ranks.run(train_over_gloo)
