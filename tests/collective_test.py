@@ -10,6 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from root import skip_without_root
+
 PROGRAM = sys.argv[1]
 BURST = 128_000  # bytes that a link of the lab lets pass at once
 STRATEGIES = ["allreduce", "wfbp", "mgwfbp", "mgp3", "pipe"]
@@ -69,7 +71,5 @@ class Collective(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("needs root")
-        sys.exit(77)
+    skip_without_root()
     unittest.main(argv=sys.argv[:1])

@@ -4,13 +4,13 @@
 
 Every rank must end with the parameters, bit for bit, that one process gets by summing in rank order.
 """
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
+from root import skip_without_root
 
 PROGRAM, FABRIC = sys.argv[1], sys.argv[2]
 RANKS = 3
@@ -38,7 +38,5 @@ def main():
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     main()

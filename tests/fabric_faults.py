@@ -24,6 +24,8 @@ import sys
 import threading
 import time
 
+from root import skip_without_root
+
 HOSTS = 4
 LIMITS = {"idle": 1.0, "kill": 1.0, "cut": 3.0}  # percent, seconds, seconds
 
@@ -366,9 +368,7 @@ def main():
     options.sluice = os.path.abspath(options.sluice)
     options.times = options.times or {"kill": 50, "cut": 20}.get(options.case)
     options.seconds = options.seconds or {"idle": 60, "soak": 600, "strangers": 20}.get(options.case)
-    if os.geteuid() != 0:
-        print("needs root, to make a lab", file=sys.stderr)
-        return 77
+    skip_without_root()
     with Lab(options.sluice, options.rate) as lab:
         result = globals()[options.case](lab, options)
     print(json.dumps(result))

@@ -16,10 +16,11 @@ import time
 import unittest
 from pathlib import Path
 
+from root import skip_without_root
+
 PROGRAM = os.path.abspath(sys.argv[1])
 FLOW = Path(__file__).with_name("lab_flow.py")
 NAME = f"test{os.getpid()}"  # so that nobody's own lab is in the way
-SKIP = 77
 
 
 def run(*command, **options):
@@ -409,7 +410,5 @@ class Run(LabCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(SKIP)
+    skip_without_root()
     unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]])

@@ -5,7 +5,6 @@
 Real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd, the others make all their steps, and say at the
 end who was lost; else they end with its name, soon. Nothing may hang.
 """
-import os
 import random
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import unittest
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
+from root import skip_without_root
 
 PROGRAM = sys.argv[1]
 RANKS = 4
@@ -106,7 +106,5 @@ class LostWorkers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     unittest.main(argv=sys.argv[:1])

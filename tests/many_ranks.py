@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
+from root import skip_without_root
 
 MODEL = [300_000, 9_408, 64, 700_000, 2_048, 500_000, 1_000, 487_480]  # two million
 THREADS = 4
@@ -68,7 +69,5 @@ def main():
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     main()

@@ -6,7 +6,6 @@ Computing takes far longer than it was told, but with fast links that hardly mat
 ready: every rank must change to the same plan after the same step, and end with the parameters, bit for bit, that one process
 gets.
 """
-import os
 import re
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
+from root import skip_without_root
 
 PROGRAM = sys.argv[1]
 RANKS = 3
@@ -48,7 +48,5 @@ def main():
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     main()

@@ -6,7 +6,6 @@ Real processes in a lab, TIMES per case. Every other rank's wait must end with a
 hang. A rank that only pauses must not end anything: the others say what they wait for, and all go on.
 """
 import json
-import os
 import random
 import re
 import signal
@@ -18,6 +17,7 @@ import unittest
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
+from root import skip_without_root
 
 PROGRAM = sys.argv[1]
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -133,7 +133,5 @@ class Faults(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     unittest.main(argv=sys.argv[:1])

@@ -6,13 +6,14 @@ The files must be in Chrome's trace event format, as Perfetto reads it, and the 
 iterations that the ranks themselves have measured on another clock: that of the replay's timeline.
 """
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+from root import skip_without_root
 
 PROGRAM = sys.argv[1]
 RANKS = 4
@@ -160,7 +161,5 @@ class TheCheckOfTheFormat(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if os.geteuid() != 0:
-        print("skipped: a lab needs root")
-        sys.exit(77)
+    skip_without_root()
     unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,11 @@
+"""For tests that make a lab: without root they are skipped, and say so."""
+import os
+import sys
+
+SKIPPED = 77  # as CMakeLists.txt has it, SKIP_RETURN_CODE
+
+
+def skip_without_root():
+    if os.geteuid() != 0:
+        print("skipped: a lab needs root")
+        sys.exit(SKIPPED)
