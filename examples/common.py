@@ -31,6 +31,7 @@ def argument_parser(description: str, dataset: str, **defaults: float) -> argpar
     parser.add_argument("--steps", type=int, default=int(defaults["steps"]), help="iterations")
     parser.add_argument("--batch", type=int, default=int(defaults["batch"]), help="samples per rank and iteration")
     parser.add_argument("--lr", type=float, default=defaults["lr"], help="learning rate")
+    parser.add_argument("--decay", action="store_true", help="let the learning rate fall to zero along a cosine")
     parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of Torch, on each rank")
@@ -99,6 +100,7 @@ def train(
     """The loop. The same for all three ways of training."""
     rank, world = rank_and_world(args)
     trained, optimizer = distribute(args, model, make_optimizer(model.parameters()))
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps) if args.decay else None
     profile = sluice.Profile(model) if args.profile is not None else None
     times, losses = [time.perf_counter()], []
     for step in range(args.steps):
@@ -107,6 +109,8 @@ def train(
         loss = loss_of(trained(x), y)
         loss.backward()
         optimizer.step()
+        if scheduler is not None:
+            scheduler.step()
         if profile is not None:
             profile.step()
         losses.append(loss.detach())
