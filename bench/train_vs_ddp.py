@@ -27,7 +27,7 @@ from lab import lab
 from sluice._core import p3_bound
 
 HERE = Path(__file__).resolve().parent
-BATCHES = {"fashion_vgg": 128, "char_transformer": 12, "mnist_cnn": 64}
+BATCHES = {"fashion_vgg": 128, "char_transformer": 24, "mnist_cnn": 64}
 GOODPUT = 0.95  # of a link's rate; the rest is headers (docs/lab.md)
 LAB = "train-vs-ddp"
 
@@ -133,7 +133,7 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     profile = bench.profile()
     size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
     sent = 2 * (args.workers - 1) / args.workers * size  # by each rank: its gradients out, its sums back
-    rate = sent * 8 / GOODPUT / profile["compute_s"] / args.ratio if args.rate == "auto" else float(args.rate) * 1e6
+    rate = sent * 8 / GOODPUT / profile["compute_s"] / args.ratio if args.rate is None else args.rate * 1e6
     seconds_per_byte = sent / size * 8 / GOODPUT / rate
     print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, {1e3 * profile['other_s']:.0f} ms besides, "
           f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
@@ -193,13 +193,17 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def megabits(text: str) -> float | None:
+    return None if text == "auto" else float(text.removesuffix("mbit"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sluice", required=True, help="the program, for the lab")
     parser.add_argument("--example", choices=sorted(BATCHES), default="fashion_vgg")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rate", default="auto", help="of each host's link in Mbit/s, or auto")
+    parser.add_argument("--rate", type=megabits, default="auto", help="of each host's link in Mbit/s, or auto")
     parser.add_argument("--ratio", type=float, default=1.0, help="with --rate auto: time on the wire over compute")
     parser.add_argument("--batch", type=int, help="samples per rank and iteration")
     parser.add_argument("--steps", type=int, default=20)
