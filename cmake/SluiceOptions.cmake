@@ -52,7 +52,7 @@ if(SLUICE_SANITIZE)
   endif()
 endif()
 
-# Tests run once in a build: not optimised, as what they test is, they compile in two thirds of the time.
+# Tests run once in a build: not optimised, they compile in two thirds of the time. What they test is as the build type has it.
 add_library(sluice_test_options INTERFACE)
 target_link_libraries(sluice_test_options INTERFACE sluice_options)
 target_compile_options(sluice_test_options INTERFACE -O0)

@@ -286,15 +286,13 @@ void Asynchronous::prepareState(const Done& done) {
     held_.push_back({.name = tensor.name, .centre = Bytes(tensor.bytes())});
   heldMissing_ = plan.slices().size();
   heldAsked_.clear();
-  for (const Slice& slice : plan.slices()) {
-    if (slice.server != self_) heldAsked_.insert(slice.id);
-  }
   whenPrepared_ = done;
   for (const Slice& slice : plan.slices()) {
     if (slice.server == self_) {
       heldIsHere(slice, pack(method_->held(slice.id)));
       continue;
     }
+    heldAsked_.insert(slice.id);
     outbox_.post({.slice = slice,
                   .stage = Stage::kPush,
                   .step = Step{0},
