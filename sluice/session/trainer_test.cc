@@ -30,6 +30,9 @@ class TrainerTest : public testing::Test {
              const std::string& algorithmName = "p3") {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     ASSERT_TRUE(config_.set(option::kStallS, "50ms").isOk());
+    // Five slices: each server has some, so that all talk with each. Who never talked with a rank is told of
+    // its loss by the session.
+    ASSERT_TRUE(config_.set(option::kSliceElements, "1").isOk());
     everybody_ = std::make_unique<std::barrier<>>(world);
     for (uint32_t r = 0; r < world; ++r) ranks_.push_back(std::make_unique<TestRank>());
     // A start waits for the others' starts, so each has its own thread.
