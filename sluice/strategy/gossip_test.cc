@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/short_tests.h>
 #include <sluice/kernel/element.h>
 #include <sluice/strategy/stepped_world.h>
 
@@ -64,6 +65,7 @@ const std::vector<std::string>& gossips() {
 TEST(GossipTraining, NobodyWaitsAndModelsDrawTogether) {
   for (const auto& algorithm : gossips()) {
     for (const uint32_t world : {2U, 3U, 6U, 9U}) {
+      if (world != 3 && base::testsAreShort()) continue;
       SCOPED_TRACE(fmt::format("{} with {} workers", algorithm, world));
       GossipJob job(algorithm, world, world);
       // Far apart at first.
@@ -90,7 +92,8 @@ TEST(GossipTraining, NobodyWaitsAndModelsDrawTogether) {
 }
 
 TEST(GossipTraining, AdPsgdKeepsTheSum) {
-  for (uint32_t seed = 0; seed < 200; ++seed) {
+  const uint32_t seeds = base::testsAreShort() ? 40 : 200;
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
     const std::string algorithm = gossips()[2 + seed % 4];
     const uint32_t world = 2 + seed / 4 % 8;
     SCOPED_TRACE(fmt::format("{} with {} workers, seed {}", algorithm, world, seed));
