@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/median.h>
 #include <sluice/bench/fabric_traffic.h>
-#include <sluice/bench/figures.h>
 #include <sluice/bench/rank_variables.h>
 #include <sluice/bench/yardstick.h>
 
@@ -94,14 +94,15 @@ class Bench final {
     }
     figures.samples = {fifo, urgent};
     figures.derived = {{"p99_ms", percentile(urgent.values, 0.99)}};
-    figures.beside = fmt::format("fifo / p50 {:.1f}; iperf3 reaches {:.2f} Gbit/s",
-                                 median(fifo.values) / median(urgent.values), median(iperf.values));
+    figures.beside =
+        fmt::format("fifo / p50 {:.1f}; iperf3 reaches {:.2f} Gbit/s",
+                    base::median(fifo.values) / base::median(urgent.values), base::median(iperf.values));
     return base::ok();
   }
 
  private:
   static double ratio(const Samples& a, const Samples& b) {
-    return b.values.empty() ? 0 : median(a.values) / median(b.values);
+    return b.values.empty() ? 0 : base::median(a.values) / base::median(b.values);
   }
   void say(std::string_view what) const {
     if (options_.onSample) options_.onSample(what);
@@ -178,7 +179,7 @@ nlohmann::ordered_json toJson(const FabricFigures& figures) {
                               {"encrypt", options.encrypt},
                               {"rate", rateText(options.rate)}};
   for (const auto& [name, values] : figures.samples) {
-    json[name] = values.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(median(values));
+    json[name] = values.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base::median(values));
   }
   for (const auto& [name, value] : figures.derived) {
     json[name] = value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
@@ -193,8 +194,8 @@ std::string toText(const FabricFigures& figures) {
   for (const auto& [name, values] : figures.samples) {
     if (values.empty()) continue;
     const auto [least, greatest] = std::ranges::minmax(values);
-    text += fmt::format("  {} {:.2f} ({:.2f} to {:.2f}, {} samples)", name, median(values), least, greatest,
-                        values.size());
+    text += fmt::format("  {} {:.2f} ({:.2f} to {:.2f}, {} samples)", name, base::median(values), least,
+                        greatest, values.size());
   }
   for (const auto& [name, value] : figures.derived) {
     if (value != 0) text += fmt::format("  {} {:.3f}", name, value);

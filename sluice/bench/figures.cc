@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/check.h>
+#include <sluice/base/median.h>
 
 namespace sluice::bench {
 namespace {
@@ -23,7 +24,7 @@ double stepsUntil(const std::vector<double>& ends, double when) {
 double medianOf(std::span<const RunFigures> runs, double RunFigures::* field) {
   std::vector<double> values;
   for (const auto& run : runs) values.push_back(run.*field);
-  return median(std::move(values));
+  return base::median(std::move(values));
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measu
   }
   for (const RankReport& rank : ranks) {
     if (measure == Measure::kSlowestWorker && !rank.iterationSeconds.empty()) {
-      run.iterationSeconds = std::max(run.iterationSeconds, median(rank.iterationSeconds));
+      run.iterationSeconds = std::max(run.iterationSeconds, base::median(rank.iterationSeconds));
     }
     run.cpuSeconds += rank.cpuSeconds / static_cast<double>(ranks.size());
     run.wireBytes += rank.wireBytes;
@@ -75,13 +76,6 @@ Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measu
   }
   SLUICE_CHECK(run.iterationSeconds > 0);
   return run;
-}
-
-double median(std::vector<double> values) {
-  SLUICE_CHECK(!values.empty());
-  std::ranges::sort(values);
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 double spread(std::span<const double> values) {
@@ -106,7 +100,7 @@ double modelsOverBusiestLink(const plan::Roles& roles) {
 Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs) {
   Figures figures{.setting = setting, .strategy = std::move(strategy)};
   for (const auto& run : runs) figures.runs.push_back(run.iterationSeconds);
-  figures.iterationSeconds = median(figures.runs);
+  figures.iterationSeconds = base::median(figures.runs);
   figures.spreadSeconds = spread(figures.runs);
   figures.overBound = figures.iterationSeconds / setting.boundSeconds;
   figures.cpuSeconds = medianOf(runs, &RunFigures::cpuSeconds);

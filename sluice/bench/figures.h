@@ -36,7 +36,6 @@ Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measu
 // Elapsed time x workers / steps done by all, from when the last worker is warm to when the first has ended.
 Result<double> throughputIteration(std::span<const RankReport> ranks);
 
-double median(std::vector<double> values);      // REQUIRES: not empty
 double spread(std::span<const double> values);  // from the least to the greatest
 
 // How many times the model leaves the busiest host in one iteration, if servers share the slices equally:

@@ -11,12 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(Figures, TheMedianOfAnEvenNumberLiesBetweenTheMiddleTwo) {
-  EXPECT_EQ(median({3}), 3);
-  EXPECT_EQ(median({9, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 9, 2}), 3);
-}
-
 TEST(Figures, AJobIsAsSlowAsItsSlowestWorker) {
   const std::vector<RankReport> ranks{
       {.iterationSeconds = {1, 5, 2}, .cpuSeconds = 1, .wireBytes = 10, .payloadBytes = 8, .inversionMs = 3},

@@ -1,8 +1,10 @@
 #include <sluice/plan/drift.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <sluice/base/check.h>
+#include <sluice/base/median.h>
 #include <sluice/plan/line_fit.h>
 
 namespace sluice::plan {
@@ -48,8 +50,7 @@ WireCost correctWire(const Costs& known, std::span<const double> reduced, std::s
     if (line.start >= 0 && line.perByte >= 0) return line;
   }
   // These messages do not tell start from bytes: both are taken to have changed alike.
-  std::ranges::sort(stretches);
-  const double stretch = stretches[stretches.size() / 2];
+  const double stretch = base::median(std::move(stretches));
   return {.start = known.wire.start * stretch, .perByte = known.wire.perByte * stretch};
 }
 

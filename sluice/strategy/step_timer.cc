@@ -1,17 +1,14 @@
 #include <sluice/strategy/step_timer.h>
 
-#include <algorithm>
+#include <utility>
+
+#include <sluice/base/median.h>
 
 namespace sluice::strategy {
 namespace {
 
 double takeMedian(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  const double median = *middle;
-  values.clear();
-  return median;
+  return values.empty() ? 0 : base::median(std::exchange(values, {}));
 }
 
 }  // namespace
