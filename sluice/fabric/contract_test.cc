@@ -835,6 +835,33 @@ TEST_P(FabricContract, CloseDoesNotWaitForeverForOneWhoDoesNotRead) {
   EXPECT_GT(sends_.countOf(Code::kCancelled), 0U);
 }
 
+// Longer than any engine's deadline here.
+TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
+  constexpr auto kAtMost = 2500ms;
+  constexpr size_t kMessages = 60;
+  std::atomic<bool> mayTake{false};
+  prepare(1, 2).answer = [&](Rank, Lane, const wire::Header&) -> Result<Landing> {
+    return mayTake.exchange(false) ? Landing{} : Landing::later();
+  };
+  start(2);
+  const auto& payload = keep(pattern(1 << 20));
+  for (uint64_t i = 0; i < kMessages; ++i) send(0, 1, payload, Lane::kBulk, numbered(i));
+  Completions closes;
+  fabric(0).close(closes.expect());
+  const auto begun = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < kMessages; ++i) {
+    std::this_thread::sleep_for(kAtMost / kMessages);
+    mayTake = true;
+    fabric(1).resume(Rank{0}, Lane::kBulk);
+    ASSERT_TRUE(receiver(1).waitLanded(i + 1));
+  }
+  ASSERT_TRUE(closes.waitForAll());
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, kAtMost);
+  EXPECT_TRUE(closes.status().isOk()) << closes.status().toString();
+  ASSERT_TRUE(receiver(1).waitLeft());
+  EXPECT_EQ(sends_.countOf(Code::kOk), kMessages);
+}
+
 TEST_P(FabricContract, ACompletionMayClose) {
   start(2);
   Completions closes;

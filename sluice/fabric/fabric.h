@@ -118,8 +118,9 @@ class Fabric {
   virtual void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) = 0;
 
   // Goes in good order: sends what is queued, says goodbye to every rank it has talked with, and takes
-  // nothing more in. `done` runs when all that has ended, or with kTimeout after the engine's deadline for
-  // it. Sends that come later fail with kCancelled. A second close() completes together with the first.
+  // nothing more in. `done` runs when all that has ended, or with kTimeout once nobody has taken anything
+  // of it for the engine's deadline. Sends that come later fail with kCancelled. A second close() completes
+  // together with the first.
   virtual void close(Done done) = 0;
 
   // Ends a Landing::later(). Does nothing if that lane is not waiting.

@@ -14,9 +14,9 @@ Node::Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& recei
       epoch_(epoch),
       loop_(loop),
       receiver_(receiver),
-      closeDeadline_(closeDeadline),
       findNode_(std::move(findNode)),
-      peers_(worldSize) {}
+      peers_(worldSize),
+      closeWatch_(loop, closeDeadline) {}
 
 Counters Node::counters() const {
   return counters_.with([](const Counters& counters) { return counters; });
@@ -104,6 +104,7 @@ void Node::deliver(const EnvelopePtr& envelope, Landing landing) {
 void Node::sent(const EnvelopePtr& envelope) {
   Peer& target = peer(envelope->header.destination);
   if (std::erase(target.unfinished, envelope) == 0) return;  // it was ended otherwise
+  lastTaken_ = loop_.now();
   counters_.with([&](Counters& counters) {
     ++counters.messagesSent;
     counters.bytesSent += envelope->header.length;
@@ -156,12 +157,10 @@ void Node::close(Done done) {
   if (state_ == State::kEnded) return done(Status());
   closers_.push_back(std::move(done));
   if (std::exchange(state_, State::kClosing) == State::kClosing) return;
-  closeTimer_ = loop_.after(closeDeadline_, [self = weak_from_this()] {
-    if (const auto node = self.lock()) {
-      node->closeTimer_.reset();
-      node->end(Status(Code::kTimeout, "closed before all that was queued could be sent"));
-    }
-  });
+  closeWatch_.start([this] { return lastTaken_; },
+                    [weak = weak_from_this()](const Status& why) {
+                      if (const auto node = weak.lock()) node->end(why);
+                    });
   endIfFlushed();
 }
 
@@ -182,7 +181,7 @@ void Node::abort() {
 void Node::end(const Status& result) {
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
   saidGoodbye_ = result.code() != Code::kCancelled;
-  if (closeTimer_) loop_.cancel(*std::exchange(closeTimer_, std::nullopt));
+  closeWatch_.stop();
   for (uint32_t i = 0; i < peers_.size(); ++i) {
     Peer& other = peers_[i];
     for (Stream& stream : other.streams) stream = {};

@@ -13,6 +13,7 @@
 
 #include <sluice/base/loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/fabric/close_watch.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::fabric {
@@ -81,7 +82,6 @@ class Node final : public std::enable_shared_from_this<Node> {
   const Epoch epoch_;
   Loop& loop_;
   Receiver& receiver_;
-  const Duration closeDeadline_;
   const FindNode findNode_;
 
   std::atomic<bool> hasEnded_{false};
@@ -90,7 +90,8 @@ class Node final : public std::enable_shared_from_this<Node> {
   bool saidGoodbye_ = false;
   std::vector<Peer> peers_;
   std::vector<Done> closers_;
-  std::optional<TimerId> closeTimer_;
+  CloseWatch closeWatch_;
+  TimePoint lastTaken_{};  // when some rank last took something of ours
   base::Guarded<Counters> counters_;
 };
 

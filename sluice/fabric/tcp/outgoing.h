@@ -51,6 +51,8 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   void hold(bool isHeld);
   // True iff it has something to write and the network took some of it lately.
   bool isMoving() const;
+  // When the network last took some of it, or began to be asked to.
+  TimePoint lastProgress() const { return lastProgress_; }
 
  private:
   enum class State { kResting, kConnecting, kProving, kAwaitingWelcome, kOpen, kEnded };

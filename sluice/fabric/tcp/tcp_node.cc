@@ -233,14 +233,22 @@ void TcpNode::close(Done done) {
   if (state_ == State::kEnded) return done(Status());
   closers_.push_back(std::move(done));
   if (std::exchange(state_, State::kClosing) == State::kClosing) return;
-  closeTimer_ = loop_.after(options_.closeDeadline, [weak = weak_from_this()] {
-    const auto node = weak.lock();
-    if (!node) return;
-    node->closeTimer_.reset();
-    node->end(Status(Code::kTimeout, "closed before all that was queued could be sent"));
-  });
+  closeWatch_.start([this] { return lastTaken(); },
+                    [weak = weak_from_this()](const Status& why) {
+                      if (const auto node = weak.lock()) node->end(why);
+                    });
   for (Peer& each : peers_) sayGoodbyeIfFlushed(each);
   endIfClosed();
+}
+
+TimePoint TcpNode::lastTaken() const {
+  TimePoint last{};
+  for (const Peer& each : peers_) {
+    for (const auto& out : each.out) {
+      if (out) last = std::max(last, out->lastProgress());
+    }
+  }
+  return last;
 }
 
 // Says goodbye on all lanes at once: whoever hears it on one knows that the others have nothing new to come.
@@ -274,7 +282,7 @@ void TcpNode::abort() {
 
 void TcpNode::end(const Status& result) {
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
-  if (closeTimer_) loop_.cancel(*std::exchange(closeTimer_, std::nullopt));
+  closeWatch_.stop();
   acceptor_.reset();
   for (Peer& each : peers_) {
     if (each.holdTimer) loop_.cancel(*std::exchange(each.holdTimer, std::nullopt));

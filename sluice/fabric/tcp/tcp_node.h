@@ -10,6 +10,7 @@
 
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/fabric/close_watch.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/self_lanes.h>
 #include <sluice/fabric/tcp/acceptor.h>
@@ -71,6 +72,7 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   void markLeft(Rank rank);
   void tellIfLeft(Rank rank);
   void endConnections(Peer& peer, const Status& why, bool atOnce);
+  TimePoint lastTaken() const;
   void sayGoodbyeIfFlushed(Peer& peer);
   void endIfClosed();
   void end(const Status& result);
@@ -89,7 +91,7 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   uint64_t selfSequence_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   std::vector<Done> closers_;
-  std::optional<TimerId> closeTimer_;
+  CloseWatch closeWatch_{loop_, options_.closeDeadline};
 };
 
 }  // namespace sluice::fabric

@@ -66,21 +66,14 @@ void Node::close(Done done) {
   if (state_ == State::kEnded) return done(Status());
   closers_.push_back(std::move(done));
   if (std::exchange(state_, State::kClosing) == State::kClosing) return;
-  lastTaken_ = loop_.now();
-  watchClose();
+  closeWatch_.start([this] { return lastTaken_; },
+                    [weak = weak_from_this()](const Status& why) {
+                      const auto node = weak.lock();
+                      if (!node) return;
+                      node->end(why);
+                      node->runNews();
+                    });
   driveSoon();
-}
-
-// The deadline is for silence: as long as others take what we send, closing goes on.
-void Node::watchClose() {
-  closeTimer_ = loop_.after(lastTaken_ + options_.closeDeadline - loop_.now(), [self = weak_from_this()] {
-    const auto node = self.lock();
-    if (!node) return;
-    node->closeTimer_.reset();
-    if (node->loop_.now() < node->lastTaken_ + node->options_.closeDeadline) return node->watchClose();
-    node->end(Status(Code::kTimeout, "closed before all that was queued could be sent"));
-    node->runNews();
-  });
 }
 
 // To each rank that has taken all we sent it. The goodbye travels on one lane, and is the last of all lanes
@@ -127,7 +120,7 @@ void Node::abort() {
 
 void Node::end(const Status& result) {
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
-  if (closeTimer_) loop_.cancel(*std::exchange(closeTimer_, std::nullopt));
+  closeWatch_.stop();
   if (!result.isOk()) settleConnections();
   for (const auto& each : peers_) {
     if (!each) continue;

@@ -16,6 +16,7 @@
 
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/fabric/close_watch.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/ucx/handles.h>
 #include <sluice/fabric/ucx/peer.h>
@@ -96,7 +97,6 @@ class Node final : public std::enable_shared_from_this<Node> {
   void peerLeft(Peer& peer);
   void cutOff(Peer& peer);
   void tellIfGone(Peer& peer);
-  void watchClose();
   void sayGoodbyes();
   void endIfFlushed();
   void end(const Status& result);
@@ -129,7 +129,7 @@ class Node final : public std::enable_shared_from_this<Node> {
   bool isInsideUcx_ = false;
   bool isDriveDue_ = false;
   std::vector<Done> closers_;
-  std::optional<TimerId> closeTimer_;
+  CloseWatch closeWatch_{loop_, options_.closeDeadline};
   TimePoint lastTaken_{};  // when some rank last took something of ours
 };
 
