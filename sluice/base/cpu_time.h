@@ -1,5 +1,5 @@
-// The CPU time that the calling thread has used. What a test of costs should measure: unlike the time on the
-// wall, it does not grow because somebody else is using the machine. Any thread.
+// The CPU time that has been used. What a test of costs should measure: unlike the time on the wall, it does
+// not grow because somebody else is using the machine. Any thread.
 #pragma once
 
 #include <ctime>
@@ -9,10 +9,17 @@
 
 namespace sluice::base {
 
-inline Duration threadCpuTime() {
+inline Duration cpuTimeOf(clockid_t clock) {
   timespec time{};
-  SLUICE_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  SLUICE_CHECK(clock_gettime(clock, &time) == 0);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+inline Duration threadCpuTime() {
+  return cpuTimeOf(CLOCK_THREAD_CPUTIME_ID);
+}
+inline Duration processCpuTime() {
+  return cpuTimeOf(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 }  // namespace sluice::base

@@ -1,7 +1,5 @@
 #include <sluice/bench/fabric_rank.h>
 
-#include <sys/resource.h>
-
 #include <csignal>
 #include <cstdio>
 #include <future>
@@ -9,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/cpu_time.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/options.h>
 #include <sluice/bench/fabric_traffic.h>
@@ -26,13 +25,6 @@ constexpr auto kRoundLimit = 20s;  // at the slowest link that anybody measures
 constexpr auto kAfterLoss = 1s;    // then what is to be heard of it has been heard
 constexpr Rank kSource{0};
 constexpr Rank kTarget{1};
-
-double cpuSeconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + t.tv_usec * 1e-6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 void say(std::string_view what, TimePoint when, std::string_view rest = "") {
   fmt::print("{} {}{}\n", what, when.time_since_epoch().count(), rest);
@@ -160,9 +152,9 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
       return Status(Code::kTimeout, "the urgent slice never came");
   } else if (ended.wait_until(from) != std::future_status::ready) {
     say("ready", job->loop().now());
-    const double before = cpuSeconds();
+    const Duration before = base::processCpuTime();
     ended.wait_until(to);
-    report.cpuSeconds = cpuSeconds() - before;
+    report.cpuSeconds = base::seconds(base::processCpuTime() - before);
   }
   if (member.hasLost() && task.outlivesLoss) std::this_thread::sleep_for(kAfterLoss);
   fabric::runAndWait(job->loop(), [&] {

@@ -1,7 +1,6 @@
 #include <sluice/bench/replay_rank.h>
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/cpu_time.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/bench/interface_counters.h>
@@ -30,15 +30,6 @@ void sleepUntil(TimePoint when) {
   const timespec until{.tv_sec = whole.count(), .tv_nsec = (sinceStart - whole).count()};
   while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
   }
-}
-
-double cpuSeconds() {
-  rusage usage{};
-  SLUICE_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0);
-  const auto of = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
 // What the meters show at one moment.
@@ -64,7 +55,9 @@ class Meters final {
   }
 
  private:
-  Reading read() const { return {cpuSeconds(), interface_.read(), session_.counters().bytesSent}; }
+  Reading read() const {
+    return {base::seconds(base::processCpuTime()), interface_.read(), session_.counters().bytesSent};
+  }
 
   const session::Session& session_;
   const InterfaceCounters interface_;

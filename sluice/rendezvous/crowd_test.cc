@@ -1,11 +1,12 @@
 // The server alone with 4096 ranks, all of them in this process: from nothing to everybody knowing
-// everybody's address. The limit is what the issue asks of an optimised build; sanitized and debug builds get
-// more time.
+// everybody's address. The limit of CPU time, of both sides, is what is promised of the time on a quiet
+// machine; debug builds and sanitizers have a smaller crowd.
 #include <chrono>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/cpu_time.h>
 #include <sluice/rendezvous/test_world.h>
 
 namespace sluice::rendezvous {
@@ -15,11 +16,11 @@ using namespace std::chrono_literals;
 
 #ifdef NDEBUG
 constexpr uint32_t kCrowd = 4096;
-constexpr Duration kLimit = 10s;
 #else
 constexpr uint32_t kCrowd = 512;
-constexpr Duration kLimit = 60s;
 #endif
+constexpr Duration kLimit = 60s;  // of a machine that others use too
+constexpr Duration kCpuLimit = 10s;
 
 void meet(uint32_t worldSize) {
   const auto key = secret::JobKey::random();
@@ -42,6 +43,7 @@ void meet(uint32_t worldSize) {
     if (right == worldSize - 1) everybody.set_value();
   };
   const auto begun = std::chrono::steady_clock::now();
+  const Duration cpuBefore = base::processCpuTime();
   thread.loop().post([&] {
     for (uint32_t r = 1; r < worldSize; ++r) {
       auto& store = stores[r - 1];
@@ -60,14 +62,16 @@ void meet(uint32_t worldSize) {
   auto got = completion(zero);
   server.loop().post([&, got] { server.store().gather("address", addresses[0], kLimit, got); });
 
-  ASSERT_EQ(everybody.get_future().wait_for(kLimit), std::future_status::ready)
-      << right << " of " << worldSize - 1 << " ranks have the right answer";
-  EXPECT_TRUE(zero.get().isOk());
+  const bool haveMet = everybody.get_future().wait_for(kLimit) == std::future_status::ready;
   const Duration took = std::chrono::steady_clock::now() - begun;
+  const Duration cpu = base::processCpuTime() - cpuBefore;
+  const size_t members = server.memberCount();
+  onLoop(thread.loop(), [&] { stores.clear(); });  // they use what is here
+  ASSERT_TRUE(haveMet) << right << " of " << worldSize - 1 << " ranks have the right answer";
+  EXPECT_TRUE(zero.get().isOk());
   fmt::print("{} ranks met in {:.2f} s\n", worldSize, base::seconds(took));
-  EXPECT_LT(took, kLimit);
-  EXPECT_EQ(server.memberCount(), worldSize - 1);
-  onLoop(thread.loop(), [&] { stores.clear(); });
+  EXPECT_LT(cpu, kCpuLimit);
+  EXPECT_EQ(members, worldSize - 1);
 }
 
 TEST(Crowd, Meets) {
