@@ -208,12 +208,13 @@ TEST_P(FabricCollectiveTest, AWaitNamesTheStraggler) {
     const Call call{.ticket = {Step{0}, TensorId{0}}, .data = data[r]};
     world[r].call([=](Collective& c, Done done) { c.allReduce(call, {}, std::move(done)); });
   }
+  const std::string_view expected = "1 of 1 strips are not done; waits for what rank 2 sends";
+  const auto until = std::chrono::steady_clock::now() + 30s;  // what rank 1 sends may take its time
   std::string said;
-  for (int tries = 0; tries < 1000 && said != "1 of 1 strips are not done; waits for what rank 2 sends";
-       ++tries) {
+  while (said != expected && std::chrono::steady_clock::now() < until) {
     world[0].post([&](Collective& c) { said = c.describeWait({Step{0}, TensorId{0}}); });
   }
-  EXPECT_EQ(said, "1 of 1 strips are not done; waits for what rank 2 sends");
+  EXPECT_EQ(said, expected);
   const Call call{.ticket = {Step{0}, TensorId{0}}, .data = data[2]};
   world[2].call([=](Collective& c, Done done) { c.allReduce(call, {}, std::move(done)); });
   world.expectAllWell();
