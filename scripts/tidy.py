@@ -6,8 +6,8 @@
 Tests, which take as long as all the rest, only with --tests.
 
 Most of the time on one file goes into the headers it includes. So neighbouring files are looked at together,
-as one file that includes them all. Only "no findings" is believed of such a group: otherwise (two files
-may define the same name) its halves are looked at, down to single files.
+as one file that includes them all, but for those that use a name which another has taken. Only "no findings" is believed of
+such a group: otherwise its halves are looked at, down to single files.
 
 What passed is not looked at again until one of its files, a header of ours that they include, their compile command or
 .clang-tidy changes: the proof is a file in build/tidy (or $SLUICE_TIDY_CACHE), named by a hash of all these.
@@ -16,6 +16,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -47,25 +48,30 @@ class Checker:
         version = subprocess.run([TIDY, "--version"], check=True, capture_output=True).stdout
         self.common = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(EXTRA).encode()
 
-    def key(self, flags, unit):
-        """The hash of all that the verdict depends on, or None if the includes cannot be listed."""
-        listed = subprocess.run([CLANG, *flags, "-MM", unit], capture_output=True, text=True)
-        if listed.returncode != 0:
-            return None
+    def read(self, flags, files, unit):
+        """(the hash of all that the verdict depends on, the files with errors when read together)."""
+        with tempfile.NamedTemporaryFile("r") as includes:
+            ran = subprocess.run([CLANG, *flags, "-Wno-unknown-warning-option", "-fsyntax-only", "-MMD", "-MF", includes.name, unit],
+                                 capture_output=True, text=True)
+            if ran.returncode != 0:
+                return None, [file for file in files if f"{file}:" in "".join(re.findall(r"^.*error: ", ran.stderr, re.M))]
+            listed = includes.read().split(":", 1)[1].replace("\\\n", " ").split()
         digest = hashlib.sha256(self.common + " ".join(flags).replace(str(ROOT), "").encode())
-        for path in sorted(listed.stdout.split(":", 1)[1].replace("\\\n", " ").split()):
+        for path in sorted(listed):
             if path != unit:
                 digest.update(Path(path).read_bytes())
-        return digest.hexdigest()
+        return digest.hexdigest(), []
 
     def findings(self, flags, files):
         """{file: what clang-tidy says}, only for files with findings."""
         with tempfile.NamedTemporaryFile("w", suffix=".cc") as unit:
             unit.writelines(f'#include "{file}"\n' for file in files)
             unit.flush()
-            key = self.key(flags, unit.name)
+            key, apart = self.read(flags, files, unit.name)
             if key and (self.cache / key).exists():
                 return {}
+            if apart and len(apart) < len(files):  # two files use a name of their own: not in one unit
+                return self.findings(flags, [file for file in files if file not in apart]) | self.findings(flags, apart)
             looked_at = files[0] if len(files) == 1 else unit.name
             ran = subprocess.run([TIDY, f"--config-file={ROOT}/.clang-tidy", "--quiet", looked_at, "--", *flags, *EXTRA],
                                  capture_output=True, text=True)
