@@ -54,7 +54,8 @@ class Checker:
             ran = subprocess.run([CLANG, *flags, "-Wno-unknown-warning-option", "-fsyntax-only", "-MMD", "-MF", includes.name, unit],
                                  capture_output=True, text=True)
             if ran.returncode != 0:
-                return None, [file for file in files if f"{file}:" in "".join(re.findall(r"^.*error: ", ran.stderr, re.M))]
+                named = set(re.findall(r"^(.+?):\d+:\d+: (?:fatal )?error: ", ran.stderr, re.MULTILINE))
+                return None, [file for file in files if file in named]
             listed = includes.read().split(":", 1)[1].replace("\\\n", " ").split()
         digest = hashlib.sha256(self.common + " ".join(flags).replace(str(ROOT), "").encode())
         for path in sorted(listed):
