@@ -1,6 +1,5 @@
 #include <sluice/base/epoll_loop.h>
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -8,9 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <future>
-#include <string>
 
 #include <sluice/base/check.h>
+#include <sluice/base/thread.h>
 
 namespace sluice::base {
 namespace {
@@ -45,10 +44,11 @@ EpollLoop::EpollLoop(const Clock& clock)
 }
 
 EpollLoop::~EpollLoop() {
-  SLUICE_CHECK(thread_.load() == std::thread::id{} || inLoop());
+  SLUICE_CHECK(isInherited() || thread_.load() == std::thread::id{} || inLoop());
 }
 
 void EpollLoop::post(Task task) {
+  if (isInherited()) return;  // nobody would run it, and a thread that is gone may hold the lock
   const bool wasEmpty = inbox_.with([&](Inbox& inbox) {
     if (inbox.closed) return false;  // `task` is destroyed unrun, outside the lock, when post returns
     inbox.tasks.push_back(std::move(task));
@@ -76,6 +76,7 @@ bool EpollLoop::inLoop() const {
 }
 
 void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
+  if (isInherited()) return;
   SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
   const auto found = watches_.find(fd);
   const bool isNew = found == watches_.end();
@@ -88,6 +89,7 @@ void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
 }
 
 void EpollLoop::unwatch(int fd) {
+  if (isInherited()) return;
   SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
   if (watches_.erase(fd) == 0) return;
   SLUICE_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0, fd, errno);
@@ -149,18 +151,18 @@ int EpollLoop::waitMilliseconds() const {
   return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
 }
 
-LoopThread::LoopThread(std::string_view threadName) {
-  thread_ = std::thread([this] { loop_.run(); });
-  pthread_setname_np(thread_.native_handle(), std::string(threadName.substr(0, 15)).c_str());
+LoopThread::LoopThread(std::string_view threadName) : parts_(std::make_unique<Parts>()) {
+  parts_->thread = startThread(threadName, [loop = &parts_->loop] { loop->run(); });
   // The loop must have its thread before anybody asks inLoop().
   std::promise<void> running;
-  loop_.post([&] { running.set_value(); });
+  loop().post([&] { running.set_value(); });
   running.get_future().wait();
 }
 
 LoopThread::~LoopThread() {
-  loop_.stop();
-  thread_.join();
+  if (loop().isInherited()) return;
+  loop().stop();
+  parts_->thread.join();
 }
 
 }  // namespace sluice::base

@@ -31,6 +31,7 @@ class EpollLoop final : public Loop {
   TimerId after(Duration delay, Task task) override;
   void cancel(TimerId timer) override;
   bool inLoop() const override;
+  bool isInherited() const override { return mark_.isInherited(); }
   const Clock& clock() const override { return clock_; }
 
   // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only, or before
@@ -59,6 +60,7 @@ class EpollLoop final : public Loop {
   };
 
   const Clock& clock_;
+  const ProcessMark mark_;
   const Fd epoll_;
   const Fd wakeUp_;  // eventfd: written by post() and stop()
 
@@ -73,7 +75,8 @@ class EpollLoop final : public Loop {
   uint64_t nextGeneration_ = 1;
 };
 
-// A thread that runs an EpollLoop from construction to destruction.
+// A thread that runs an EpollLoop from construction to destruction. In a forked child, which does not have
+// that thread, destruction does nothing.
 class LoopThread final {
  public:
   explicit LoopThread(std::string_view threadName);
@@ -81,11 +84,14 @@ class LoopThread final {
   LoopThread(const LoopThread&) = delete;
   LoopThread& operator=(const LoopThread&) = delete;
 
-  EpollLoop& loop() { return loop_; }
+  EpollLoop& loop() { return parts_->loop; }
 
  private:
-  EpollLoop loop_;
-  std::thread thread_;
+  struct Parts {
+    EpollLoop loop;
+    std::thread thread;
+  };
+  const HomePtr<Parts> parts_;
 };
 
 }  // namespace sluice::base

@@ -1,36 +1,46 @@
-// Owns one file descriptor.
+// Owns one file descriptor. A forked child (fork.h) has its copy closed before fork() returns there; get() is
+// -1 in that child, since the number may belong to something else by then.
 #pragma once
 
 #include <unistd.h>
 
 #include <utility>
 
+#include <sluice/base/fork.h>
+
 namespace sluice::base {
 
 class Fd final {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  explicit Fd(int fd) : fd_(fd) { closeInForkedChildren(fd); }
   ~Fd() { reset(); }
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), mark_(other.mark_) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
       reset();
-      fd_ = other.release();
+      fd_ = std::exchange(other.fd_, -1);
+      mark_ = other.mark_;
     }
     return *this;
   }
 
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset() {
-    if (fd_ >= 0) ::close(fd_);
+  int get() const { return mark_.isInherited() ? -1 : fd_; }
+  bool valid() const { return get() >= 0; }
+  int release() {
+    const int fd = get();
     fd_ = -1;
+    keepInForkedChildren(fd);
+    return fd;
+  }
+  void reset() {
+    const int fd = release();  // first: once it is closed, the number may be another thread's
+    if (fd >= 0) ::close(fd);
   }
 
  private:
   int fd_ = -1;
+  ProcessMark mark_;
 };
 
 }  // namespace sluice::base

@@ -1,12 +1,15 @@
 #include <sluice/base/log.h>
 
+#include <pthread.h>
+
 #include <array>
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
 
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 
 #include <sluice/base/mutex.h>
 #include <sluice/base/text.h>
@@ -21,10 +24,24 @@ std::string linePattern(std::string_view prefix) {
   return fmt::format("%H:%M:%S.%e %l {}{}%n: %v", prefix, prefix.empty() ? "" : " ");
 }
 
+// Writes to stderr. Unlike spdlog's own sink it can be locked from outside, for fork().
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    (void)std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+  void flush_() override { (void)std::fflush(stderr); }
+};
+
 struct Loggers {
   Loggers() { sink->set_pattern(linePattern("")); }
 
-  std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+  std::shared_ptr<StderrSink> sink = std::make_shared<StderrSink>();
   Level level = Level::info;
   std::map<std::string, Level, std::less<>> levelOf;
   std::map<std::string, std::unique_ptr<spdlog::logger>, std::less<>> loggers;
@@ -35,11 +52,36 @@ struct Loggers {
   }
 };
 
+struct Shared {
+  Mutex mutex;
+  Loggers loggers SLUICE_GUARDED_BY(mutex);
+};
+
 // The one process-wide object of the project: a log line must be possible from anywhere, also while other
 // objects are being destroyed. So it is never destroyed itself.
-Guarded<Loggers>& loggers() {
-  static auto& all = *new Guarded<Loggers>();
+Shared& shared() {
+  static auto& all = *new Shared();
   return all;
+}
+
+// A forked child must be able to log too, so no other thread holds a lock of the log while this one forks.
+void lockForFork() SLUICE_NO_THREAD_SAFETY_ANALYSIS {
+  shared().mutex.lock();
+  shared().loggers.sink->mutex().lock();
+}
+void unlockAfterFork() SLUICE_NO_THREAD_SAFETY_ANALYSIS {
+  shared().loggers.sink->mutex().unlock();
+  shared().mutex.unlock();
+}
+[[maybe_unused]] const int kLogIsRegistered =
+    ::pthread_atfork(&lockForFork, &unlockAfterFork, &unlockAfterFork);
+
+// Runs f(loggers) under the lock.
+template <typename F>
+decltype(auto) withLoggers(F&& f) {
+  Shared& all = shared();
+  const Lock lock(all.mutex);
+  return std::forward<F>(f)(all.loggers);
 }
 
 Result<Level> parseLevel(std::string_view word) {
@@ -56,7 +98,7 @@ Result<Level> parseLevel(std::string_view word) {
 }  // namespace
 
 spdlog::logger& log(std::string_view layer) {
-  return loggers().with([&](Loggers& all) -> spdlog::logger& {
+  return withLoggers([&](Loggers& all) -> spdlog::logger& {
     const auto found = all.loggers.find(layer);
     if (found != all.loggers.end()) return *found->second;
     auto logger = std::make_unique<spdlog::logger>(std::string(layer), all.sink);
@@ -78,7 +120,7 @@ Status setLogLevels(std::string_view spec) {
                               parseLevel(trim(part.substr(equals + 1))));
     }
   }
-  loggers().with([&](Loggers& all) {
+  withLoggers([&](Loggers& all) {
     all.level = level;
     all.levelOf = std::move(levelOf);
     for (const auto& [layer, logger] : all.loggers) all.applyTo(*logger);
@@ -87,7 +129,7 @@ Status setLogLevels(std::string_view spec) {
 }
 
 void setLogPrefix(std::string_view prefix) {
-  loggers().with([&](Loggers& all) { all.sink->set_pattern(linePattern(prefix)); });
+  withLoggers([&](Loggers& all) { all.sink->set_pattern(linePattern(prefix)); });
 }
 
 }  // namespace sluice::base

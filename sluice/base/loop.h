@@ -19,7 +19,7 @@ class Loop {
   virtual ~Loop() = default;
 
   // Runs `task` on the loop's thread, after every task posted before it from the same thread. Any thread.
-  // A task posted after the loop has ended is destroyed without running.
+  // A task posted after the loop has ended, or in a forked child, is destroyed without running.
   virtual void post(Task task) = 0;
 
   // Runs `task` once, `delay` from now. Loop thread only (post first from elsewhere).
@@ -30,6 +30,9 @@ class Loop {
 
   // True iff the caller is on the loop's thread. Any thread.
   virtual bool inLoop() const = 0;
+
+  // True iff this process was forked after the loop was made: no task will run here (fork.h). Any thread.
+  virtual bool isInherited() const { return false; }
 
   virtual const Clock& clock() const = 0;
   TimePoint now() const { return clock().now(); }

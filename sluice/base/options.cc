@@ -33,6 +33,7 @@ constexpr std::array kAll{
     &option::kJobKey,
     &option::kJobKeyFile,
     &option::kLayerTimes,
+    &option::kLeaveOnTerm,
     &option::kLog,
     &option::kMerge,
     &option::kMetricsAddress,

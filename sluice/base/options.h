@@ -89,6 +89,9 @@ inline constexpr Option kJobKeyFile{
 inline constexpr Option kLayerTimes = sameOnAllRanks(
     {"layer-times", Kind::kText, "",
      "mgwfbp, mgp3: the profile with this model's layer times; without one, time goes by size"});
+inline constexpr Option kLeaveOnTerm{
+    "leave-on-term", Kind::kSwitch, "off",
+    "SIGTERM makes this rank leave at the end of its step, in good order; a handler of the program stays"};
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};

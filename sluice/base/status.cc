@@ -43,6 +43,11 @@ std::string Status::toString() const {
   return std::string(name(code())) + ": " + message();
 }
 
+Status forkedStatus(std::string_view parent) {
+  return {Code::kUnavailable,
+          "this process was forked from " + std::string(parent) + ": only the parent trains"};
+}
+
 Status fromErrno(std::string_view what) {
   return fromErrno(what, errno);
 }

@@ -66,6 +66,9 @@ inline Status ok() {
 Status fromErrno(std::string_view what);
 Status fromErrno(std::string_view what, int error);
 
+// The Status of a call in a process that was forked from `parent` ("rank 3 of a sluice job"); see fork.h.
+Status forkedStatus(std::string_view parent = "a rank of a sluice job");
+
 // A T, or why there is none.
 template <typename T>
 class [[nodiscard]] Result final {

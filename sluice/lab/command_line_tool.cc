@@ -96,7 +96,7 @@ Result<std::string> runTool(const ToolCall& call) {
   arguments.push_back(nullptr);
 
   const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
+  const pid_t child = ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
   if (child < 0) return base::fromErrno("fork");
   if (child == 0) {  // only async-signal-safe calls: the caller may have threads
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

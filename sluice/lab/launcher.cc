@@ -155,7 +155,7 @@ class Run final {
   }
 
   Status startAll(int keepersEnd) {
-    const pid_t keeper = ::fork();
+    const pid_t keeper = ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
     if (keeper == 0) keepNamespace(keepersEnd);
     if (keeper < 0) return base::fromErrno("fork");
     keeper_ = keeper;
@@ -182,7 +182,7 @@ class Run final {
     if (::pipe2(error, O_CLOEXEC) != 0) return base::fromErrno("pipe");
     Fd errorRead(error[0]);
     const Fd errorWrite(error[1]);
-    const pid_t pid = ::fork();
+    const pid_t pid = ::_Fork();
     if (pid == 0) {
       becomeRank(prepared, seat.networkNamespace, outWrite.get(), errorWrite.get(), callersSignals_);
     }
