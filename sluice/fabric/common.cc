@@ -75,9 +75,10 @@ Status refusedStatus(const wire::Header& header, std::string_view why) {
   return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
 }
 
-void checkLanding(const Landing& landing, const wire::Header& header) {
-  SLUICE_CHECK(landing.buffer.bytes >= header.length, landing.buffer.bytes, header.length);
-  SLUICE_CHECK(landing.buffer.data != nullptr || header.length == 0, header.length);
+Status checkLanding(const Landing& landing, const wire::Header& header) {
+  const size_t room = landing.buffer.data != nullptr ? landing.buffer.bytes : 0;
+  if (room >= header.length) return {};
+  return refusedStatus(header, fmt::format("its receiver has room for {} bytes only", room));
 }
 
 void runAndWait(Loop& loop, Task task) {

@@ -23,8 +23,9 @@ Status closedStatus();                            // kCancelled
 // Of a message that has no business here.
 Status refusedStatus(const wire::Header& header, std::string_view why);
 
-// REQUIRES: the landing has room for the payload. A receiver that gives less would have bytes land elsewhere.
-void checkLanding(const Landing& landing, const wire::Header& header);
+// kRefused iff the landing has no room for the payload. The engine then counts Drop::kNoRoom, ends the
+// landing with this status and reads past the payload.
+Status checkLanding(const Landing& landing, const wire::Header& header);
 
 // Runs `task` on the loop and returns when it has run, or when the loop has ended without running it.
 void runAndWait(Loop& loop, Task task);

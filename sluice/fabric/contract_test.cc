@@ -508,6 +508,42 @@ TEST_P(FabricContract, AReceiverMayRefuseEverything) {
   EXPECT_EQ(fabric(1).counters().messagesReceived, 0U);
 }
 
+// The receiver answers other ranks' bytes: one that has too little room refuses, and nothing lands anywhere.
+TEST_P(FabricContract, ALandingThatIsTooSmallIsRefusedAndCounted) {
+  Completions tooSmall;
+  std::vector<std::byte> little(99, std::byte{7});
+  const Recorder::Answer answer = [&](Rank, Lane, const wire::Header& header) -> Result<Landing> {
+    switch (index(header.step) % 3) {
+      case 0: return Landing{.buffer = {little.data(), little.size()}, .done = tooSmall.expect()};
+      case 1: return Landing{.buffer = {nullptr, header.length}, .done = tooSmall.expect()};
+      default: return Landing{};
+    }
+  };
+  prepare(0, 2).answer = answer;
+  prepare(1, 2).answer = answer;
+  start(2);
+  const std::vector<std::vector<std::byte>> payloads{pattern(100), pattern(3'000'000), pattern(70'000)};
+  for (uint64_t i = 0; i < 27; ++i) {
+    send(0, 1, payloads[(i / 3) % 3], Lane::kBulk, numbered(i));
+    send(0, 0, payloads[(i / 3) % 3], Lane::kBulk, numbered(i));
+  }
+  for (uint32_t to : {0U, 1U}) {
+    ASSERT_TRUE(receiver(to).waitLanded(9));
+    const Seen got = seen(to);
+    ASSERT_EQ(got.arrivals.size(), 9U);
+    for (uint64_t i = 0; i < 9; ++i) EXPECT_TRUE(*got.arrivals[i].bytes == payloads[i % 3]);
+    EXPECT_TRUE(got.lost.empty());
+    EXPECT_EQ(fabric(to).counters().drops.of(wire::Drop::kNoRoom), 18U);
+    EXPECT_EQ(fabric(to).counters().drops.total(), 18U);
+    EXPECT_EQ(fabric(to).counters().messagesReceived, 9U);
+  }
+  ASSERT_TRUE(sends_.waitForAll());
+  EXPECT_EQ(sends_.countOf(Code::kOk), 54U);
+  ASSERT_TRUE(tooSmall.waitForAll());
+  EXPECT_EQ(tooSmall.countOf(Code::kRefused), 36U);
+  EXPECT_EQ(little, std::vector<std::byte>(99, std::byte{7}));
+}
+
 // ---- Loss ----
 
 TEST_P(FabricContract, ADeadRankFailsWhatIsPendingAndIsNamed) {

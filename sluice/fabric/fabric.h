@@ -67,7 +67,8 @@ struct Message {
 
 // Where a payload goes. `done` runs when it is all there, or with an error when it never will be.
 struct Landing {
-  Buffer buffer;  // REQUIRES: bytes >= the header's length
+  Buffer
+      buffer;  // one that is smaller than the header's length refuses the payload: `done` runs with kRefused
   Done done;
 
   // "Not yet": this lane of this rank stops until Fabric::resume(), then asks again with the same header.

@@ -28,18 +28,19 @@ void SelfLanes::pump(Queue& queue) {
     }
     Item item = std::move(queue.items.front());
     queue.items.pop_front();
-    if (answer.isOk()) {
-      checkLanding(*answer, header);
-      if (header.length > 0) std::memcpy(answer->buffer.data, item.payload.data, header.length);
+    const Status fits = answer.isOk() ? checkLanding(*answer, header) : answer.status();
+    if (fits.isOk() && header.length > 0) {
+      std::memcpy(answer->buffer.data, item.payload.data, header.length);
     }
     counters_.with([&](Counters& counters) {
       ++counters.messagesSent;
       counters.bytesSent += header.length;
       if (!answer.isOk()) return counters.drops.count(wire::Drop::kRefused);
+      if (!fits.isOk()) return counters.drops.count(wire::Drop::kNoRoom);
       ++counters.messagesReceived;
       counters.bytesReceived += header.length;
     });
-    if (answer.isOk()) answer->done(Status());
+    if (answer.isOk()) answer->done(fits);
     item.done(Status());
   }
 }

@@ -23,6 +23,8 @@ std::string_view name(Drop drop) {
     case Drop::kRaggedLength: return "ragged length";
     case Drop::kReserved: return "reserved bytes";
     case Drop::kRefused: return "refused";
+    case Drop::kNoRoom: return "no room";
+    case Drop::kBadPayload: return "bad payload";
   }
   return "?";
 }

@@ -14,7 +14,7 @@ enum class Drop : uint8_t {
   kBadMagic,          // not ours: somebody speaks another protocol
   kBadVersion,        // another release of sluice
   kBadCheck,          // the keyed check does not fit: a stranger, or bytes changed on the way
-  kTooLong,           // more payload than any message may have
+  kTooLong,           // more payload than any message may have; for a goodbye that is one byte
   kOutOfSequence,     // repeated, missing or reordered
   kWrongSource,       // not from the rank that this connection belongs to
   kWrongDestination,  // meant for another rank
@@ -26,8 +26,10 @@ enum class Drop : uint8_t {
   kRaggedLength,  // the payload is not a whole number of its dtype
   kReserved,      // bytes that must be zero are not
   kRefused,       // well formed, but the receiver did not want it
+  kNoRoom,        // the receiver gave a landing that is smaller than the payload
+  kBadPayload,    // the payload does not match its checksum or tag: its sender is lost
 };
-inline constexpr size_t kDropReasons = static_cast<size_t>(Drop::kRefused) + 1;
+inline constexpr size_t kDropReasons = static_cast<size_t>(Drop::kBadPayload) + 1;
 
 std::string_view name(Drop drop);
 

@@ -85,7 +85,10 @@ void Node::pump(Rank from, Lane lane) {
 
 void Node::deliver(const EnvelopePtr& envelope, Landing landing) {
   const wire::Header& header = envelope->header;
-  checkLanding(landing, header);
+  if (const Status fits = checkLanding(landing, header); !fits.isOk()) {
+    counters_.with([](Counters& counters) { counters.drops.count(wire::Drop::kNoRoom); });
+    return landing.done(fits);
+  }
   const bool isWhole = envelope->payload.with([&](std::optional<ConstBuffer>& payload) {
     if (!payload) return false;
     if (payload->bytes > 0) std::memcpy(landing.buffer.data, payload->data, payload->bytes);

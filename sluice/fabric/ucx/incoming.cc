@@ -163,11 +163,12 @@ bool Node::offer(Peer& peer, Arrived& message) {
     return false;
   }
   ++stream.nextToOffer;
-  if (answer.isOk()) {
-    checkLanding(*answer, header);
+  const Status fits = answer.isOk() ? checkLanding(*answer, header) : answer.status();
+  if (fits.isOk()) {
     land(peer, message, *std::move(answer));
   } else {
-    drop(wire::Drop::kRefused);
+    drop(answer.isOk() ? wire::Drop::kNoRoom : wire::Drop::kRefused);
+    if (answer.isOk()) news_.emplace_back([done = std::move(answer->done), fits] { done(fits); });
     if (message.data == nullptr) release(message);
     taken(peer, header);
   }
