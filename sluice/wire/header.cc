@@ -138,6 +138,7 @@ std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, 
   const auto flags = get<uint16_t>(bytes, kFlagsAt);
   if ((flags & ~kKnownFlags) != 0) return Drop::kUnknownFlags;
   header.flags = static_cast<Flags>(flags);
+  if (has(header.flags, Flags::kGoodbye) && header.length > 0) return Drop::kTooLong;
   // A number becomes an enumerator only after it is known to be one.
   const auto stage = get<uint8_t>(bytes, kStageAt);
   if (stage >= plan::kPath.size()) return Drop::kUnknownStage;

@@ -59,7 +59,7 @@ struct Header {
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint64_t kMaxLength = uint64_t{1} << 30;  // a larger tensor travels as several slices
 inline constexpr size_t kHeaderBytes = 72;
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;

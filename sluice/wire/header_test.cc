@@ -130,6 +130,18 @@ TEST(Header, AnEncodedPayloadMayHaveAnyLength) {
       std::holds_alternative<Header>(open(seal(header, someKey()), someKey(), expectationsFor(header))));
 }
 
+// A reader that takes a goodbye for the end would take its payload for bytes that follow.
+TEST(Header, AGoodbyeHasNoPayload) {
+  Header header = someHeader();
+  header.flags = Flags::kGoodbye;
+  const auto opened = open(seal(header, someKey()), someKey(), expectationsFor(header));
+  EXPECT_EQ(std::get<Drop>(opened), Drop::kTooLong);
+  EXPECT_TRUE(endsStream(Drop::kTooLong));
+  header.length = 0;
+  EXPECT_TRUE(
+      std::holds_alternative<Header>(open(seal(header, someKey()), someKey(), expectationsFor(header))));
+}
+
 TEST(Header, AReceiverMaySetALowerBoundOnTheLength) {
   Expectations expected = expectationsFor(someHeader());
   expected.maxLength = someHeader().length;
@@ -139,14 +151,14 @@ TEST(Header, AReceiverMaySetALowerBoundOnTheLength) {
 }
 
 // Two releases that agree on the version must agree on every byte: a change here needs a new kVersion.
-TEST(Header, TheBytesOfVersion1AreFixed) {
+TEST(Header, TheBytesOfVersion2AreFixed) {
   const HeaderBytes bytes = seal(someHeader(), someKey());
   std::string hex(2 * kHeaderBytes + 1, '\0');
   sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   hex.pop_back();
   EXPECT_EQ(hex,
             "534c5543"
-            "0100"
+            "0200"
             "0000"
             "04000000"
             "02000000"
@@ -160,7 +172,7 @@ TEST(Header, TheBytesOfVersion1AreFixed) {
             "00"
             "03000000"
             "a00f000000000000"
-            "590e8144dd6ba01ba1d714bd091f9302");
+            "0bdfc35b99018560344238231b1ab69b");
 }
 
 TEST(Header, PrintsItself) {

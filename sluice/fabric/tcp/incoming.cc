@@ -36,7 +36,7 @@ Incoming::Incoming(base::EpollLoop& loop, std::unique_ptr<Stream> stream, const 
       counters_(counters),
       owner_(owner),
       keys_(stream_->sessionKeys()),
-      buffer_(kBufferBytes) {}
+      ahead_(kBufferBytes) {}
 
 Incoming::~Incoming() {
   SLUICE_CHECK(state_ == State::kEnded && !landing_);
@@ -104,7 +104,7 @@ void Incoming::readSome() {
     if (!readOnce(budget)) return;
   }
   // What TLS has decrypted already, or our buffer holds, wakes nobody: come back by ourselves.
-  if ((stream_->hasUnread() || bufferBegin_ < bufferEnd_) && !std::exchange(isReadScheduled_, true)) {
+  if ((stream_->hasUnread() || !ahead_.unused().empty()) && !std::exchange(isReadScheduled_, true)) {
     loop_.post([weak = weak_from_this()] {
       const auto incoming = weak.lock();
       if (!incoming) return;
@@ -114,46 +114,51 @@ void Incoming::readSome() {
   }
 }
 
-// Uses up what the buffer holds. False iff reading has to stop.
+void Incoming::lose(std::string_view why) {
+  owner_.incomingLost(claim_.source, Status(Code::kDataLoss, std::string(why)));
+}
+
+// Uses up what was read ahead, but for the beginning of a header. False iff reading has to stop.
 bool Incoming::takeHeaders() {
   while (state_ == State::kReading) {
-    const size_t buffered = bufferEnd_ - bufferBegin_;
+    const std::span<const std::byte> unused = ahead_.unused();
     if (payloadLeft_ > 0) {
-      const size_t part = std::min<uint64_t>(buffered, payloadLeft_);
+      const size_t part = std::min<uint64_t>(unused.size(), payloadLeft_);
       if (landing_ && part > 0) {
-        std::memcpy(landing_->buffer.data + (payloadBytes_ - payloadLeft_), buffer_.data() + bufferBegin_,
-                    part);
+        std::memcpy(landing_->buffer.data + (payloadBytes_ - payloadLeft_), unused.data(), part);
       }
-      bufferBegin_ += part;
+      ahead_.use(part);
       payloadLeft_ -= part;
       if (payloadLeft_ > 0) return true;
       finishPayload();
       continue;
     }
-    if (buffered < wire::kHeaderBytes || heardGoodbye_) return true;
+    if (heardGoodbye_) {
+      if (unused.empty()) return true;
+      lose("it sent bytes after its goodbye");
+      return false;
+    }
+    if (unused.size() < wire::kHeaderBytes) return true;
+    const auto sealed = unused.first<wire::kHeaderBytes>();
     const wire::Expectations expected{.epoch = claim_.epoch,
                                       .source = claim_.source,
                                       .destination = claim_.destination,
                                       .lane = claim_.lane,
                                       .sequence = nextSequence_};
-    const auto opened = wire::open(
-        std::span<const std::byte, wire::kHeaderBytes>(buffer_.data() + bufferBegin_, wire::kHeaderBytes),
-        keys_.receive, expected);
+    const auto opened = wire::open(sealed, keys_.receive, expected);
     if (const auto* drop = std::get_if<wire::Drop>(&opened)) {
       counters_.with([&](Counters& counters) { counters.drops.count(*drop); });
       if (!wire::endsStream(*drop)) {
-        payloadBytes_ = payloadLeft_ = wire::lengthToSkip(std::span<const std::byte, wire::kHeaderBytes>(
-            buffer_.data() + bufferBegin_, wire::kHeaderBytes));
-        bufferBegin_ += wire::kHeaderBytes;
+        payloadBytes_ = payloadLeft_ = wire::lengthToSkip(sealed);
+        ahead_.use(wire::kHeaderBytes);
         ++nextSequence_;
         continue;
       }
-      owner_.incomingLost(claim_.source, Status(Code::kDataLoss, fmt::format("it sent a wrong header: {}",
-                                                                             wire::name(*drop))));
+      lose(fmt::format("it sent a wrong header: {}", wire::name(*drop)));
       return false;
     }
     const auto& header = std::get<wire::Header>(opened);
-    bufferBegin_ += wire::kHeaderBytes;
+    ahead_.use(wire::kHeaderBytes);
     ++nextSequence_;
     if (wire::has(header.flags, wire::Flags::kGoodbye)) {
       heardGoodbye_ = true;
@@ -176,11 +181,13 @@ bool Incoming::takeMessage(const wire::Header& header) {
   }
   expectsLarge_ = header.length >= kLargeBytes;
   payloadBytes_ = payloadLeft_ = header.length;
-  if (answer.isOk()) {
-    checkLanding(*answer, header);
+  const Status fits = answer.isOk() ? checkLanding(*answer, header) : answer.status();
+  if (fits.isOk()) {
     landing_ = *std::move(answer);
   } else {
-    counters_.with([](Counters& counters) { counters.drops.count(wire::Drop::kRefused); });
+    const auto drop = answer.isOk() ? wire::Drop::kNoRoom : wire::Drop::kRefused;
+    counters_.with([&](Counters& counters) { counters.drops.count(drop); });
+    if (answer.isOk()) answer->done(fits);
   }
   if (payloadLeft_ == 0) finishPayload();
   return true;
@@ -196,13 +203,7 @@ void Incoming::finishPayload() {
 }
 
 bool Incoming::readOnce(size_t& budget) {
-  if (state_ == State::kDiscarding) bufferBegin_ = bufferEnd_ = 0;
-  // REQUIRES here: the buffer holds less than a header, and nothing of a payload.
-  if (bufferBegin_ > 0) {
-    std::memmove(buffer_.data(), buffer_.data() + bufferBegin_, bufferEnd_ - bufferBegin_);
-    bufferEnd_ -= bufferBegin_;
-    bufferBegin_ = 0;
-  }
+  if (state_ == State::kDiscarding) ahead_.clear();
   std::array<iovec, 2> pieces{};
   size_t count = 0;
   size_t direct = 0;
@@ -212,8 +213,8 @@ bool Incoming::readOnce(size_t& budget) {
   }
   if (direct == payloadLeft_ || !landing_) {
     const bool isSkipping = !landing_ && payloadLeft_ > 0;
-    const size_t room = expectsLarge_ && !isSkipping ? kBesideLargeBytes : kBufferBytes;
-    pieces[count++] = {buffer_.data() + bufferEnd_, room - bufferEnd_};
+    const auto room = ahead_.room(expectsLarge_ && !isSkipping ? kBesideLargeBytes : kBufferBytes);
+    pieces[count++] = {room.data(), room.size()};
   }
   const Io io = stream_->read({pieces.data(), count});
   if (io.outcome == Outcome::kWait) return false;
@@ -224,7 +225,7 @@ bool Incoming::readOnce(size_t& budget) {
   budget -= std::min(budget, io.bytes);
   const size_t landed = std::min(io.bytes, direct);
   payloadLeft_ -= landed;
-  bufferEnd_ += io.bytes - landed;
+  ahead_.filled(io.bytes - landed);
   if (landed > 0 && payloadLeft_ == 0) finishPayload();
   return state_ != State::kEnded;
 }

@@ -5,12 +5,14 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/tcp/claim.h>
+#include <sluice/fabric/tcp/read_ahead.h>
 #include <sluice/fabric/tcp/stream.h>
 
 namespace sluice::fabric {
@@ -51,6 +53,7 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   void readSome();
   bool readOnce(size_t& budget);  // false: stop for now
   bool takeHeaders();
+  void lose(std::string_view why);
   bool takeMessage(const wire::Header& header);
   void finishPayload();
   void fallSilent(const Io& io);
@@ -77,10 +80,7 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   uint64_t payloadBytes_ = 0;
   uint64_t payloadLeft_ = 0;
 
-  // Small things are read many at a time; [bufferBegin_, bufferEnd_) is not used up.
-  std::vector<std::byte> buffer_;
-  size_t bufferBegin_ = 0;
-  size_t bufferEnd_ = 0;
+  ReadAhead ahead_;  // small things are read many at a time
   bool expectsLarge_ = false;
 
   std::vector<std::byte> reverse_;  // sealed headers for the other end that are not sent yet

@@ -191,13 +191,15 @@ void Outgoing::readReverse() {
     if (wire::has(std::get<wire::Header>(opened).flags, wire::Flags::kGoodbye)) {
       return owner_.outgoingGoodbye(claim_.destination);
     }
-    if (state_ == State::kAwaitingWelcome) {
-      state_ = State::kOpen;
-      loop_.cancel(*std::exchange(timer_, std::nullopt));
-      counters_.with([](Counters& counters) { ++counters.connections; });
-      lastProgress_ = loop_.now();
-      scheduleWrite();
+    // Two headers at most come this way, so no peer can keep us reading here.
+    if (state_ != State::kAwaitingWelcome) {
+      return owner_.outgoingLost(claim_.destination, Status(Code::kDataLoss, "it sent its welcome twice"));
     }
+    state_ = State::kOpen;
+    loop_.cancel(*std::exchange(timer_, std::nullopt));
+    counters_.with([](Counters& counters) { ++counters.connections; });
+    lastProgress_ = loop_.now();
+    scheduleWrite();
     owner_.outgoingHeard(claim_.destination);
   }
 }

@@ -1,6 +1,8 @@
 // What strangers may try at the port of a rank, and what becomes of them. In every case a real peer still
 // gets its message through afterwards.
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -12,7 +14,10 @@
 
 #include <sluice/fabric/contract_world.h>
 #include <sluice/fabric/tcp/claim.h>
+#include <sluice/fabric/tcp/plain_stream.h>
+#include <sluice/fabric/tcp/stream_maker.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/fabric/tcp/tls_stream.h>
 
 namespace sluice::fabric {
 namespace {
@@ -163,76 +168,179 @@ TEST_P(Strangers, AnotherKeyIsRefusedAtBothEnds) {
 INSTANTIATE_TEST_SUITE_P(Tcp, Strangers, testing::Values(Encrypt::kOff, Encrypt::kOn),
                          [](const auto& each) { return each.param == Encrypt::kOn ? "encrypted" : "plain"; });
 
-// A member of the job that speaks the plain handshake by hand, to say what no fabric of ours would.
-class PlainStrangers : public Strangers {
+// A member of the job that says by hand, through the same streams as ours, what no fabric of ours would say.
+class MadMembers : public Strangers {
  protected:
-  struct Conversation {
-    base::Fd socket;
-    std::vector<std::byte> said;  // all that the client sent
-  };
-  Conversation shakeHands(const StreamClaim& claim) {
-    Conversation result{knock(), {}};
-    auto handshake = secret::Handshake::client(membership_.key, secret::Purpose::kFabric, claim.toBytes());
-    const auto sayNext = [&] {
-      const auto bytes = handshake.takeToSend();
-      result.said.insert(result.said.end(), bytes.begin(), bytes.end());
-      say(result.socket, bytes);
-    };
-    sayNext();
-    const auto answer = hear(result.socket, handshake.expectedBytes());
-    EXPECT_EQ(answer.size(), handshake.expectedBytes());
-    EXPECT_TRUE(handshake.received(answer).isOk());
-    sayNext();
-    return result;
+  std::unique_ptr<Stream> connect(const StreamClaim& claim) {
+    base::Fd socket = knock();
+    EXPECT_EQ(::fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
+    auto stream = maker().client(std::move(socket), membership_.addresses[0], claim.toBytes());
+    EXPECT_EQ(patiently(*stream, POLLIN, [&] { return stream->handshake(); }).outcome, Io::Outcome::kMoved);
+    return stream;
   }
+  template <typename F>
+  static Io patiently(const Stream& stream, short events, F&& attempt) {
+    while (true) {
+      Io io = attempt();
+      pollfd fd{.fd = stream.fd(), .events = events, .revents = 0};
+      if (io.outcome != Io::Outcome::kWait || ::poll(&fd, 1, 10'000) != 1) return io;
+    }
+  }
+  StreamMaker& maker() {
+    if (!maker_) maker_ = std::make_unique<StreamMaker>(membership_.key, options_);
+    return *maker_;
+  }
+  StreamClaim freeLane() const { return {membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent}; }
+  // Reads a welcome; false if the victim hangs up instead.
+  static bool isLetIn(Stream& stream) {
+    std::array<std::byte, wire::kHeaderBytes> welcome{};
+    for (size_t got = 0; got < welcome.size();) {
+      const iovec rest{welcome.data() + got, welcome.size() - got};
+      const Io io = patiently(stream, POLLIN, [&] { return stream.read({&rest, 1}); });
+      if (io.outcome != Io::Outcome::kMoved) return false;
+      got += io.bytes;
+    }
+    return true;
+  }
+  // All in one piece as far as the stream takes it, until the victim hangs up.
+  static void say(Stream& stream, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const iovec rest{const_cast<std::byte*>(bytes.data()), bytes.size()};
+      const Io io = patiently(stream, POLLOUT, [&] { return stream.write({&rest, 1}); });
+      if (io.outcome != Io::Outcome::kMoved) return;
+      bytes = bytes.subspan(io.bytes);
+    }
+    if (stream.hasUnflushed()) patiently(stream, POLLOUT, [&] { return stream.flush(); });
+  }
+  wire::Header header(uint64_t sequence, uint64_t length, wire::Flags flags = wire::Flags::kNone) const {
+    return {.epoch = membership_.epoch,
+            .source = Rank{1},
+            .destination = Rank{0},
+            .lane = Lane::kUrgent,
+            .sequence = sequence,
+            .flags = flags,
+            .length = length};
+  }
+  static void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
+    bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  std::string whyLost() {
+    EXPECT_TRUE(victim_.receiver.waitLost());
+    return victim_.receiver.seen.get().lost.at(0).second.message();
+  }
+
+ private:
+  std::unique_ptr<StreamMaker> maker_;
 };
 
-TEST_P(PlainStrangers, AReplayedHandshakeIsRefused) {
-  const StreamClaim claim{membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent};
-  const Conversation first = shakeHands(claim);
-  EXPECT_EQ(hear(first.socket, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
+TEST_P(MadMembers, AReplayedHandshakeIsRefused) {
+  // The client's bytes go through our hands.
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  const base::Fd ours(ends[1]);
+  const base::Fd socket = knock();
+  std::unique_ptr<Stream> client;
+  switch (GetParam()) {
+    case Encrypt::kOn:
+      client =
+          TlsStream::client(std::make_shared<TlsContext>(membership_.key.derive(secret::Purpose::kTlsPsk)),
+                            base::Fd(ends[0]), freeLane().toBytes());
+      break;
+    default:
+      client = std::make_unique<PlainStream>(
+          base::Fd(ends[0]),
+          secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes()));
+  }
+  std::vector<std::byte> said;
+  std::array<std::byte, 4096> bytes{};
+  while (client->handshake().outcome == Io::Outcome::kWait) {
+    const auto sent = ::recv(ours.get(), bytes.data(), bytes.size(), 0);
+    if (sent > 0) {
+      append(said, std::span(bytes).first(static_cast<size_t>(sent)));
+      Strangers::say(socket, std::span(bytes).first(static_cast<size_t>(sent)));
+      continue;
+    }
+    const auto heard = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
+    ASSERT_GT(heard, 0);
+    Strangers::say(ours, std::span(bytes).first(static_cast<size_t>(heard)));
+  }
+  const auto last = ::recv(ours.get(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(last, 0);
+  append(said, std::span(bytes).first(static_cast<size_t>(last)));
+  Strangers::say(socket, std::span(bytes).first(static_cast<size_t>(last)));
+  ASSERT_GE(hear(socket, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
   const base::Fd replay = knock();
-  say(replay, first.said);
-  // The server's answer, since a hello proves nothing yet, and no welcome after it.
-  EXPECT_EQ(bytesUntilHangUp(replay), secret::Handshake::kAnswerBytes);
+  Strangers::say(replay, said);
+  bytesUntilHangUp(replay);
   EXPECT_EQ(turnedAway(), 1U);
+  EXPECT_EQ(victim_.fabric->counters().connections, 1U);
 }
 
-TEST_P(PlainStrangers, AClaimThatCannotBeIsRefused) {
-  const StreamClaim good{membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent};
-  std::vector<StreamClaim> claims(5, good);
+TEST_P(MadMembers, AClaimThatCannotBeIsRefused) {
+  std::vector<StreamClaim> claims(5, freeLane());
   claims[0].epoch = Epoch{7};
   claims[1].destination = Rank{1};
   claims[2].source = Rank{2};
   claims[3].source = Rank{0};
   claims[4].lane = static_cast<Lane>(3);
-  for (const StreamClaim& claim : claims) EXPECT_EQ(bytesUntilHangUp(shakeHands(claim).socket), 0U);
+  for (const StreamClaim& claim : claims) EXPECT_FALSE(isLetIn(*connect(claim)));
   EXPECT_EQ(turnedAway(), claims.size());
   EXPECT_EQ(victim_.fabric->counters().drops.of(wire::Drop::kWrongEpoch), 1U);
   aPeerStillGetsThrough();
 }
 
-TEST_P(PlainStrangers, ALaneIsTakenOnce) {
-  const StreamClaim claim{membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent};
-  const Conversation first = shakeHands(claim);
-  EXPECT_EQ(hear(first.socket, wire::kHeaderBytes).size(), wire::kHeaderBytes);
-  EXPECT_EQ(bytesUntilHangUp(shakeHands(claim).socket), 0U);
+TEST_P(MadMembers, ALaneIsTakenOnce) {
+  const auto first = connect(freeLane());
+  EXPECT_TRUE(isLetIn(*first));
+  EXPECT_FALSE(isLetIn(*connect(freeLane())));
   EXPECT_EQ(turnedAway(), 1U);
 }
 
-TEST_P(PlainStrangers, AHeaderWithoutItsSealEndsTheConnection) {
-  const Conversation first = shakeHands({membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent});
-  EXPECT_EQ(hear(first.socket, wire::kHeaderBytes).size(), wire::kHeaderBytes);
-  const wire::Header header{
-      .epoch = membership_.epoch, .source = Rank{1}, .destination = Rank{0}, .lane = Lane::kUrgent};
-  say(first.socket, wire::seal(header, secret::Key::random()));
-  ASSERT_TRUE(victim_.receiver.waitLost());
+TEST_P(MadMembers, AHeaderWithoutItsSealEndsTheConnection) {
+  const auto member = connect(freeLane());
+  EXPECT_TRUE(isLetIn(*member));
+  say(*member, wire::seal(header(0, 0), secret::Key::random()));
+  EXPECT_EQ(whyLost(), "rank 1 is lost: it sent a wrong header: bad check");
   EXPECT_EQ(victim_.fabric->counters().drops.of(wire::Drop::kBadCheck), 1U);
   EXPECT_TRUE(victim_.receiver.seen.get().arrivals.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, PlainStrangers, testing::Values(Encrypt::kOff),
-                         [](const auto&) { return "plain"; });
+TEST_P(MadMembers, BytesAfterAGoodbyeEndTheConnection) {
+  for (const size_t before : {size_t{0}, size_t{300'000}}) {
+    SCOPED_TRACE(before);
+    const auto member = connect(freeLane());
+    EXPECT_TRUE(isLetIn(*member));
+    const secret::Key key = member->sessionKeys().send;
+    std::vector<std::byte> bytes;
+    uint64_t sequence = 0;
+    if (before > 0) {
+      append(bytes, wire::seal(header(sequence++, before), key));
+      append(bytes, pattern(before));
+    }
+    append(bytes, wire::seal(header(sequence, 0, wire::Flags::kGoodbye), key));
+    append(bytes, pattern(300'000));
+    say(*member, bytes);
+    EXPECT_EQ(whyLost(), "rank 1 is lost: it sent bytes after its goodbye");
+    EXPECT_EQ(victim_.receiver.seen.get().landed(), before > 0 ? 1U : 0U);
+    // A lost rank stays lost: the next round has a victim of its own.
+    victim_.fabric.reset();
+    victim_.receiver.seen.change([](contract::Seen& seen) { seen = {}; });
+    listeners_[0] = TcpListener::open(Address::loopback(0)).value();
+    membership_.addresses[0] = listeners_[0].address();
+    start(victim_, Rank{0});
+  }
+}
+
+TEST_P(MadMembers, AGoodbyeWithAPayloadEndsTheConnection) {
+  const auto member = connect(freeLane());
+  EXPECT_TRUE(isLetIn(*member));
+  say(*member, wire::seal(header(0, 8, wire::Flags::kGoodbye), member->sessionKeys().send));
+  EXPECT_EQ(whyLost(), "rank 1 is lost: it sent a wrong header: too long");
+  EXPECT_TRUE(victim_.receiver.seen.get().left.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers, testing::Values(Encrypt::kOff, Encrypt::kOn),
+                         [](const auto& each) { return each.param == Encrypt::kOn ? "encrypted" : "plain"; });
 
 TEST(TcpFabric, WithoutAKeyOnlyLoopbackAddressesAreTaken) {
   base::LoopThread thread("test");

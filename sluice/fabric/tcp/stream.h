@@ -40,7 +40,8 @@ class Stream {
   virtual secret::Claim claim() const = 0;
   virtual secret::SessionKeys sessionKeys() const = 0;
 
-  // Fills `into` from its beginning, as far as bytes are here.
+  // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES: `into`
+  // has room.
   virtual Io read(std::span<const iovec> into) = 0;
   // True iff read() has more to give that epoll does not know of.
   virtual bool hasUnread() const = 0;

@@ -27,6 +27,7 @@ constexpr std::array<unsigned char, 2> kAes128GcmSha256{0x13, 0x01};
 
 // One call of the kernel carries several TLS records of 16 KiB; more only adds to what cannot be recalled.
 constexpr size_t kBatchBytes = size_t{128} << 10;
+constexpr int kMostSealedBytes = 4 * int{kBatchBytes};
 
 using Identity = std::array<unsigned char, kIdentityBytes>;
 
@@ -109,6 +110,9 @@ TlsContext::TlsContext(const secret::Key& presharedKey)
   SSL_CTX_set_max_early_data(context_, 0);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // A read that meets only messages of TLS's own returns, so that an end that sends nothing else cannot keep
+  // us in it.
+  SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
   // Several records for one call of the kernel.
   SSL_CTX_set_read_ahead(context_, 1);
   SSL_CTX_set_default_read_buffer_len(context_, kBatchBytes);
@@ -213,13 +217,26 @@ Io TlsStream::read(std::span<const iovec> into) {
           SSL_read_ex(ssl_, static_cast<char*>(piece.iov_base) + filled, piece.iov_len - filled, &got);
       if (result != 1) {
         // What came first is given first; the end or the fault is found again by the next call.
-        return total > 0 ? Io::moved(total) : fromTls(result, "receiving");
+        Io io = total > 0 ? Io::moved(total) : fromTls(result, "receiving");
+        flushAnswers(io);
+        return io;
       }
       filled += got;
       total += got;
     }
   }
+  if (total == 0) return Io::failed(Status(Code::kInternal, "receiving: no room for a single byte"));
   return Io::moved(total);
+}
+
+// Reading may make TLS write: it answers the other end's request for new keys. An end that keeps asking and
+// reads none of the answers must not make us keep them all.
+void TlsStream::flushAnswers(Io& io) {
+  if (!hasUnflushed()) return;
+  // A failure is found again by the next write, and must not hide what was read.
+  [[maybe_unused]] const Io flushed = flush();
+  if (io.outcome == Io::Outcome::kWait && BIO_pending(sealed_) > kMostSealedBytes)
+    io = Io::failed(Status(Code::kRefused, "receiving: TLS: it asks for new keys and reads no answer"));
 }
 
 bool TlsStream::hasUnread() const {
@@ -239,7 +256,13 @@ Io TlsStream::write(std::span<const iovec> from) {
       size_t wrote = 0;
       const size_t want = std::min(piece.iov_len - taken, kBatchBytes - total);
       const int result = SSL_write_ex(ssl_, static_cast<const char*>(piece.iov_base) + taken, want, &wrote);
-      if (result != 1) return fromTls(result, "sending");
+      if (result != 1) {
+        const Io io = fromTls(result, "sending");
+        if (total == 0) return io;
+        // What is sealed already counts as taken; the fault is found again by the next call.
+        const Io flushed = flush();
+        return flushed.outcome == Io::Outcome::kFailed ? flushed : Io::moved(total);
+      }
       taken += wrote;
       total += wrote;
     }

@@ -58,6 +58,7 @@ class TlsStream final : public Stream {
             const secret::Claim& claim);
 
   Io fromTls(int result, const char* what) const;
+  void flushAnswers(Io& io);
 
   const Role role_;
   const std::shared_ptr<const TlsContext> context_;
