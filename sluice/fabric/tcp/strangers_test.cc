@@ -212,6 +212,42 @@ class MadMembers : public Strangers {
     }
     if (stream.hasUnflushed()) patiently(stream, POLLOUT, [&] { return stream.flush(); });
   }
+  // A connection that is let in, and both ends of the path to the victim.
+  struct Relayed {
+    std::unique_ptr<Stream> client;
+    base::Fd ours;                // what the client sends comes out here
+    base::Fd victim;              // and should be put in here
+    std::vector<std::byte> said;  // all of the handshake that the client sent
+  };
+  Relayed connectThroughOurHands() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    Relayed path{.client = nullptr, .ours = base::Fd(ends[1]), .victim = knock(), .said = {}};
+    if (GetParam() == Encrypt::kOn) {
+      const auto key = membership_.key.derive(secret::Purpose::kTlsPsk);
+      path.client =
+          TlsStream::client(std::make_shared<TlsContext>(key), base::Fd(ends[0]), freeLane().toBytes());
+    } else {
+      auto handshake =
+          secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes());
+      path.client = std::make_unique<PlainStream>(base::Fd(ends[0]), std::move(handshake));
+    }
+    std::array<std::byte, 4096> bytes{};
+    for (Io io = Io::wait(); io.outcome == Io::Outcome::kWait;) {
+      io = path.client->handshake();
+      EXPECT_NE(io.outcome, Io::Outcome::kFailed) << io.status.toString();
+      if (const auto sent = ::recv(path.ours.get(), bytes.data(), bytes.size(), 0); sent > 0) {
+        const auto part = std::span(bytes).first(static_cast<size_t>(sent));
+        append(path.said, part);
+        Strangers::say(path.victim, part);
+      }
+      if (io.outcome != Io::Outcome::kWait) break;
+      const auto heard = ::recv(path.victim.get(), bytes.data(), bytes.size(), 0);
+      EXPECT_GT(heard, 0);
+      if (heard > 0) Strangers::say(path.ours, std::span(bytes).first(static_cast<size_t>(heard)));
+    }
+    return path;
+  }
   wire::Header header(uint64_t sequence, uint64_t length, wire::Flags flags = wire::Flags::kNone) const {
     return {.epoch = membership_.epoch,
             .source = Rank{1},
@@ -234,46 +270,28 @@ class MadMembers : public Strangers {
 };
 
 TEST_P(MadMembers, AReplayedHandshakeIsRefused) {
-  // The client's bytes go through our hands.
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-  const base::Fd ours(ends[1]);
-  const base::Fd socket = knock();
-  std::unique_ptr<Stream> client;
-  switch (GetParam()) {
-    case Encrypt::kOn:
-      client =
-          TlsStream::client(std::make_shared<TlsContext>(membership_.key.derive(secret::Purpose::kTlsPsk)),
-                            base::Fd(ends[0]), freeLane().toBytes());
-      break;
-    default:
-      client = std::make_unique<PlainStream>(
-          base::Fd(ends[0]),
-          secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes()));
-  }
-  std::vector<std::byte> said;
-  std::array<std::byte, 4096> bytes{};
-  while (client->handshake().outcome == Io::Outcome::kWait) {
-    const auto sent = ::recv(ours.get(), bytes.data(), bytes.size(), 0);
-    if (sent > 0) {
-      append(said, std::span(bytes).first(static_cast<size_t>(sent)));
-      Strangers::say(socket, std::span(bytes).first(static_cast<size_t>(sent)));
-      continue;
-    }
-    const auto heard = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
-    ASSERT_GT(heard, 0);
-    Strangers::say(ours, std::span(bytes).first(static_cast<size_t>(heard)));
-  }
-  const auto last = ::recv(ours.get(), bytes.data(), bytes.size(), 0);
-  ASSERT_GT(last, 0);
-  append(said, std::span(bytes).first(static_cast<size_t>(last)));
-  Strangers::say(socket, std::span(bytes).first(static_cast<size_t>(last)));
-  ASSERT_GE(hear(socket, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
+  const Relayed first = connectThroughOurHands();
+  ASSERT_EQ(hear(first.victim, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
   const base::Fd replay = knock();
-  Strangers::say(replay, said);
+  Strangers::say(replay, first.said);
   bytesUntilHangUp(replay);
   EXPECT_EQ(turnedAway(), 1U);
   EXPECT_EQ(victim_.fabric->counters().connections, 1U);
+}
+
+TEST_P(MadMembers, AByteChangedOnTheWayEndsTheConnection) {
+  const Relayed path = connectThroughOurHands();
+  ASSERT_EQ(hear(path.victim, wire::kHeaderBytes).size(), wire::kHeaderBytes);
+  say(*path.client, wire::seal(header(0, 0), path.client->sessionKeys().send));
+  std::array<std::byte, 4096> bytes{};
+  const auto sent = ::recv(path.ours.get(), bytes.data(), bytes.size(), 0);
+  ASSERT_GT(sent, 30);
+  bytes[30] ^= std::byte{1};
+  Strangers::say(path.victim, std::span(bytes).first(static_cast<size_t>(sent)));
+  EXPECT_EQ(whyLost(), GetParam() == Encrypt::kOn
+                           ? "rank 1 is lost: receiving: TLS: decryption failed or bad record mac"
+                           : "rank 1 is lost: it sent a wrong header: bad check");
+  EXPECT_TRUE(victim_.receiver.seen.get().arrivals.empty());
 }
 
 TEST_P(MadMembers, AClaimThatCannotBeIsRefused) {

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 
 namespace sluice::fabric {
 namespace {
@@ -27,7 +28,7 @@ constexpr std::array<unsigned char, 2> kAes128GcmSha256{0x13, 0x01};
 
 // One call of the kernel carries several TLS records of 16 KiB; more only adds to what cannot be recalled.
 constexpr size_t kBatchBytes = size_t{128} << 10;
-constexpr int kMostSealedBytes = 4 * int{kBatchBytes};
+constexpr int kMostSealedBytes = int{kBatchBytes} + (32 << 10);
 
 using Identity = std::array<unsigned char, kIdentityBytes>;
 
@@ -58,6 +59,7 @@ SSL_SESSION* makeSession(SSL* ssl, const secret::Key& key) {
 struct AppData {
   const secret::Key* key;
   secret::Claim* claim;
+  TlsKeyUpdates* keyUpdates;
   Identity identity;
 };
 
@@ -88,6 +90,15 @@ int findSession(SSL* ssl, const unsigned char* identity, size_t bytes, SSL_SESSI
   return *session != nullptr ? 1 : 0;
 }
 
+// Sees every message of TLS's own, in both directions.
+void noticeMessage(int isSent, int, int type, const void* message, size_t bytes, SSL* ssl, void*) {
+  if (type != SSL3_RT_HANDSHAKE || bytes == 0) return;
+  if (*static_cast<const unsigned char*>(message) != SSL3_MT_KEY_UPDATE) return;
+  TlsKeyUpdates& updates = *appData(ssl).keyUpdates;
+  const uint64_t count = isSent != 0 ? ++updates.sent : ++updates.received;
+  log("fabric").debug("TLS: key update {} {}", count, isSent != 0 ? "sent" : "received");
+}
+
 std::string tlsError() {
   const unsigned long code = ERR_get_error();
   ERR_clear_error();
@@ -98,13 +109,14 @@ std::string tlsError() {
 
 }  // namespace
 
-TlsContext::TlsContext(const secret::Key& presharedKey)
-    : presharedKey_(presharedKey), context_(SSL_CTX_new(TLS_method())) {
+TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
+    : presharedKey_(presharedKey), keyUpdateBytes_(keyUpdateBytes), context_(SSL_CTX_new(TLS_method())) {
   SLUICE_CHECK(context_ != nullptr, tlsError());
   SLUICE_CHECK(SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1);
   SLUICE_CHECK(SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1);
   SSL_CTX_set_psk_use_session_callback(context_, &useSession);
   SSL_CTX_set_psk_find_session_callback(context_, &findSession);
+  SSL_CTX_set_msg_callback(context_, &noticeMessage);
   SSL_CTX_set_options(context_, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_num_tickets(context_, 0);
   SSL_CTX_set_max_early_data(context_, 0);
@@ -143,7 +155,8 @@ TlsStream::TlsStream(Role role, std::shared_ptr<const TlsContext> context, base:
   SLUICE_CHECK(ssl_ != nullptr && sealed_ != nullptr && fromSocket != nullptr);
   SSL_set0_rbio(ssl_, fromSocket);
   SSL_set0_wbio(ssl_, sealed_);
-  auto data = std::make_unique<AppData>(AppData{&context_->presharedKey(), &claim_, identityOf(claim_)});
+  auto data = std::make_unique<AppData>(
+      AppData{&context_->presharedKey(), &claim_, &keyUpdates_, identityOf(claim_)});
   SSL_set_app_data(ssl_, data.release());
   if (role_ == Role::kClient) {
     SSL_set_connect_state(ssl_);
@@ -247,6 +260,12 @@ Io TlsStream::write(std::span<const iovec> from) {
   if (hasUnflushed()) {
     if (const Io io = flush(); io.outcome != Io::Outcome::kMoved) return io;
   }
+  if (underThisKey_ >= context_->keyUpdateBytes()) {
+    // TLS tells the other end before the next record.
+    if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
+      return Io::failed(Status(Code::kInternal, fmt::format("sending: TLS key update: {}", tlsError())));
+    underThisKey_ = 0;
+  }
   size_t total = 0;
   for (const iovec& piece : from) {
     size_t taken = 0;
@@ -265,6 +284,7 @@ Io TlsStream::write(std::span<const iovec> from) {
       }
       taken += wrote;
       total += wrote;
+      underThisKey_ += wrote;
     }
     if (total == kBatchBytes) break;
   }

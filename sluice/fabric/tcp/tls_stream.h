@@ -18,17 +18,30 @@ namespace sluice::fabric {
 // The settings that all connections of a fabric share.
 class TlsContext final {
  public:
-  explicit TlsContext(const secret::Key& presharedKey);
+  // RFC 8446 (5.5) allows 2^24.5 records under one AES-GCM key, 388 GB. A sixth of that is between two
+  // updates.
+  static constexpr uint64_t kKeyUpdateBytes = uint64_t{64} << 30;
+
+  // Every `keyUpdateBytes` that a connection has sent, its sender goes on with a new key.
+  explicit TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes = kKeyUpdateBytes);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
   SSL_CTX* get() const { return context_; }
   const secret::Key& presharedKey() const { return presharedKey_; }
+  uint64_t keyUpdateBytes() const { return keyUpdateBytes_; }
 
  private:
   const secret::Key presharedKey_;
+  const uint64_t keyUpdateBytes_;
   SSL_CTX* context_;
+};
+
+// How often a connection has gone on with a new key in each direction.
+struct TlsKeyUpdates {
+  uint64_t sent = 0;
+  uint64_t received = 0;
 };
 
 class TlsStream final : public Stream {
@@ -52,6 +65,9 @@ class TlsStream final : public Stream {
   void endWrites() override;
   int fd() const override { return socket_.get(); }
 
+  TlsKeyUpdates keyUpdates() const { return keyUpdates_; }
+  SSL* ssl() const { return ssl_; }  // for tests
+
  private:
   enum class Role { kClient, kServer };
   TlsStream(Role role, std::shared_ptr<const TlsContext> context, base::Fd socket,
@@ -65,8 +81,10 @@ class TlsStream final : public Stream {
   const base::Fd socket_;
   secret::Claim claim_;
   SSL* ssl_;
-  BIO* sealed_;            // what TLS wants sent; belongs to ssl_
-  size_t sealedSent_ = 0;  // how much of it the kernel has
+  BIO* sealed_;                // what TLS wants sent; belongs to ssl_
+  size_t sealedSent_ = 0;      // how much of it the kernel has
+  uint64_t underThisKey_ = 0;  // bytes
+  TlsKeyUpdates keyUpdates_;
 };
 
 }  // namespace sluice::fabric
