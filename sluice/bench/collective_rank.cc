@@ -103,7 +103,7 @@ Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& ta
   SLUICE_ASSIGN_OR_RETURN(const auto job, session::Job::join(config, environment));
   CollectiveMember member;
   SLUICE_ASSIGN_OR_RETURN(const auto fabric, session::makeFabric(*job, "bench", member));
-  fabric::runAndWait(job->loop(), [&] { member.begin(*fabric); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] { member.begin(*fabric); }));
   SLUICE_RETURN_IF_ERROR(job->gather("bench/ready", "").status());
   Measurement measurement(task, *job, member);
   std::vector<CollectiveFigure> figures;

@@ -143,7 +143,7 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
 
   const auto from = job->loop().now() + base::fromSeconds(task.warmUpSeconds);
   const auto to = from + base::fromSeconds(task.seconds);
-  fabric::runAndWait(job->loop(), [&] { member.begin(*fabric, from, to); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] { member.begin(*fabric, from, to); }));
   FabricReport report;
   auto& ended = member.ended();
   if (task.which == FabricCase::kOvertake) {
@@ -157,11 +157,11 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
     report.cpuSeconds = base::seconds(base::processCpuTime() - before);
   }
   if (member.hasLost() && task.outlivesLoss) std::this_thread::sleep_for(kAfterLoss);
-  fabric::runAndWait(job->loop(), [&] {
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
     member.stop();
     report.urgentMs = member.sink().urgentMs;
     report.receivedGbit = static_cast<double>(member.sink().countedBytes()) * 8e-9 / task.seconds;
-  });
+  }));
   const size_t notCounted = std::min<size_t>(report.urgentMs.size(), kWarmUpRounds);
   report.urgentMs.erase(report.urgentMs.begin(),
                         report.urgentMs.begin() + static_cast<ptrdiff_t>(notCounted));

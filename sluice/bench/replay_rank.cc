@@ -192,7 +192,8 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   if (!memory) meters.end(task.warmUp + task.iterations, report);
   // Where workers do not keep step, one that has ended still serves those who have not.
   if (memory && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
-  report.inversionMs = base::seconds(session->statistics().inversion.quantile(0.99)) * 1e3;
+  SLUICE_ASSIGN_OR_RETURN(const auto statistics, session->statistics());
+  report.inversionMs = base::seconds(statistics.inversion.quantile(0.99)) * 1e3;
   if (!algorithm->keepsRanksEqual) return report;
   std::string reference;
   const int steps = task.warmUp + task.iterations;

@@ -54,19 +54,19 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
   std::unique_ptr<Communicator> communicator(new Communicator);
   SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(*communicator));
   Loop& loop = fabric->loop();
-  fabric::runAndWait(loop, [&, self = communicator.get()] {
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(loop, [&, self = communicator.get()] {
     self->loop_ = &loop;
     self->fabric_ = std::move(fabric);
     self->collective_ = std::make_unique<FabricCollective>(*self->fabric_);
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
     for (const auto& [from, lane] : std::exchange(self->heldBack_, {})) self->fabric_->resume(from, lane);
-  });
+  }));
   return communicator;
 }
 
 Communicator::~Communicator() {
   if (loop_ == nullptr) return;  // it never began
-  fabric::runAndWait(loop(), [this] {
+  fabric::runBeforeFreeing(loop(), [this] {
     isEnding_ = true;
     fail({Code::kCancelled, "this rank has shut its process group down"});
     if (leaverTimer_) loop().cancel(*leaverTimer_);

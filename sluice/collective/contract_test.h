@@ -55,7 +55,7 @@ class Member final {
   fabric::contract::Completions& ends() { return ends_; }
   void die() { seat_->die(); }
   void post(const std::function<void(Collective&)>& what) {
-    fabric::runAndWait(seat_->loop(), [&] { what(seat_->collective()); });
+    EXPECT_TRUE(fabric::runAndWait(seat_->loop(), [&] { what(seat_->collective()); }).isOk());
   }
 
  private:

@@ -58,8 +58,8 @@ class FabricSeat final : public Seat, public fabric::Receiver {
  public:
   FabricSeat(std::shared_ptr<Engine> engine, Rank rank)
       : engine_(std::move(engine)), fabric_(engine_->make(rank, thread_.loop(), *this)) {
-    fabric::runAndWait(thread_.loop(),
-                       [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
+    fabric::runBeforeFreeing(thread_.loop(),
+                             [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
   }
   ~FabricSeat() override { fabric_.reset(); }
 

@@ -1,5 +1,6 @@
 #include <sluice/fabric/common.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
@@ -8,6 +9,8 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
+#include <sluice/base/units.h>
 
 namespace sluice::fabric {
 
@@ -81,17 +84,88 @@ Status checkLanding(const Landing& landing, const wire::Header& header) {
   return refusedStatus(header, fmt::format("its receiver has room for {} bytes only", room));
 }
 
-void runAndWait(Loop& loop, Task task) {
-  if (loop.inLoop()) return task();
-  // A task that the ended loop destroys unrun breaks the promise, which ends the wait as well.
-  auto ran = std::make_shared<std::promise<void>>();
-  const auto end = ran->get_future();
-  loop.post([ran = std::move(ran), task = std::move(task)] {
+namespace {
+
+// Runs the task unless the caller gives it up first: exactly one of the two happens.
+class Errand final {
+ public:
+  explicit Errand(Task task) : task_(std::move(task)) {}
+
+  void run() {
+    if (!begin(State::kRunning)) return;
+    task_();
+    task_ = nullptr;
+    state_ = State::kRan;
+  }
+  bool giveUp() { return begin(State::kGivenUp); }
+  bool hasRun() const { return state_ == State::kRan; }
+
+ private:
+  enum class State { kQueued, kRunning, kRan, kGivenUp };
+  bool begin(State next) {
+    State expected = State::kQueued;
+    return state_.compare_exchange_strong(expected, next);
+  }
+
+  std::atomic<State> state_{State::kQueued};
+  Task task_;
+};
+
+// Measures how long a thread has waited, in rounds. A round that took far longer than it should is not
+// counted: this process was stopped in it, and so was the thread that is waited for.
+class Patience final {
+ public:
+  static constexpr auto kRound = std::chrono::milliseconds(100);
+
+  // Returns true when `future` is ready, false after one round.
+  bool isOver(const std::future<void>& future) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (future.wait_for(kRound) == std::future_status::ready) return true;
+    if (std::chrono::steady_clock::now() - begin < 5 * kRound) waited_ += kRound;
+    return false;
+  }
+  Duration waited() const { return waited_; }
+
+ private:
+  Duration waited_{};
+};
+
+}  // namespace
+
+Status runAndWait(Loop& loop, Task task, Duration atMost) {
+  constexpr auto kSayEvery = std::chrono::seconds(30);
+  if (loop.inLoop()) {
     task();
-    ran->set_value();
+    return base::ok();
+  }
+  const auto errand = std::make_shared<Errand>(std::move(task));
+  // A loop that ends destroys the posted task unrun. That breaks the promise, which ends the wait as well.
+  auto over = std::make_shared<std::promise<void>>();
+  const auto end = over->get_future();
+  loop.post([over = std::move(over), errand] {
+    errand->run();
+    over->set_value();
   });
-  SLUICE_CHECK(end.wait_for(std::chrono::seconds(30)) == std::future_status::ready,
-               "the loop of a fabric must run until the fabric is destroyed");
+  Patience patience;
+  Duration sayAt = kSayEvery;
+  while (!patience.isOver(end)) {
+    if (patience.waited() >= sayAt) {
+      sayAt += kSayEvery;
+      log("fabric").warn("a thread has waited {} for the loop, which is busy with something else",
+                         base::formatDuration(patience.waited()));
+    }
+    if (patience.waited() >= atMost && errand->giveUp()) {
+      return {Code::kTimeout, fmt::format("the loop of this process was busy with something else for {}",
+                                          base::formatDuration(patience.waited()))};
+    }
+  }
+  if (errand->hasRun()) return base::ok();
+  return {Code::kCancelled, "the loop of this process has ended"};
+}
+
+void runBeforeFreeing(Loop& loop, Task task) {
+  const Status ran = runAndWait(loop, std::move(task), Duration::max());
+  if (!ran.isOk()) log("fabric").debug("an object is freed without its last task: {}", ran.message());
 }
 
 Status closeAndWait(Fabric& fabric) {

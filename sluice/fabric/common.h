@@ -3,6 +3,7 @@
 // whoever owns one.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -27,8 +28,18 @@ Status refusedStatus(const wire::Header& header, std::string_view why);
 // landing with this status and reads past the payload.
 Status checkLanding(const Landing& landing, const wire::Header& header);
 
-// Runs `task` on the loop and returns when it has run, or when the loop has ended without running it.
-void runAndWait(Loop& loop, Task task);
+// The time that runAndWait() gives a loop to come to the task. Time in which this process was stopped
+// (SIGSTOP, a debugger, a paused machine) does not count.
+inline constexpr Duration kLoopLimit = std::chrono::minutes(5);
+
+// Runs `task` on the loop and returns ok when it has run. Otherwise the task never runs: the loop has ended
+// (kCancelled), or was busy with something else for `atMost` (kTimeout). A task that has begun is waited for.
+// So `task` may refer to the caller's locals. Any thread; on the loop's own thread the task runs at once.
+[[nodiscard]] Status runAndWait(Loop& loop, Task task, Duration atMost = kLoopLimit);
+
+// The same for a destructor: an object that the loop may still touch cannot be freed, so this waits, and logs
+// why, until the task has run or the loop has ended.
+void runBeforeFreeing(Loop& loop, Task task);
 
 // Closes in good order, and waits for it: close() has a deadline of its own. REQUIRES: not on the loop.
 Status closeAndWait(Fabric& fabric);

@@ -17,7 +17,7 @@ class NodeFabric final : public Fabric {
  public:
   explicit NodeFabric(std::shared_ptr<Node> node) : node_(std::move(node)) {}
   ~NodeFabric() override {
-    if (!node_->hasEnded()) runAndWait(node_->loop(), [node = node_] { node->abort(); });
+    if (!node_->hasEnded()) runBeforeFreeing(node_->loop(), [node = node_] { node->abort(); });
   }
   NodeFabric(const NodeFabric&) = delete;
   NodeFabric& operator=(const NodeFabric&) = delete;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <prometheus/exposer.h>
 
+#include <sluice/base/log.h>
 #include <sluice/base/mutex.h>
 #include <sluice/metrics/families.h>
 
@@ -27,7 +28,14 @@ class Sources final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     return all_.with([](const auto& all) {
       std::vector<Reading> readings;
-      for (Source* source : all) readings.push_back(source->read());
+      for (Source* source : all) {
+        auto reading = source->read();
+        if (reading.isOk()) {
+          readings.push_back(*std::move(reading));
+        } else {
+          log("metrics").warn("a session is left out of this scrape: {}", reading.status().message());
+        }
+      }
       return familiesOf(readings);
     });
   }

@@ -11,11 +11,12 @@
 
 namespace sluice::metrics {
 
-// Whoever has meters. read() runs on the endpoint's thread, whenever somebody asks.
+// A part of the process that has meters. read() runs on the endpoint's thread for every scrape; a source that
+// returns an error is left out of that scrape.
 class Source {
  public:
   virtual ~Source() = default;
-  virtual Reading read() = 0;
+  virtual Result<Reading> read() = 0;
 };
 
 class Endpoint final {

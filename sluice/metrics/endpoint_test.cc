@@ -15,7 +15,7 @@ using testing::Not;
 class Meters final : public Source {
  public:
   explicit Meters(Reading reading) : reading_(std::move(reading)) {}
-  Reading read() override { return reading_; }
+  Result<Reading> read() override { return reading_; }
 
  private:
   const Reading reading_;

@@ -221,7 +221,7 @@ class Training final {
   void drop() { session_->drop(); }
   bool isReady(uint32_t tensor) const { return session_->isReady(TensorId{tensor}); }
 
-  size_t delayed() { return session_->delayed(); }
+  size_t delayed() { return valueOrThrow(session_->delayed()); }
   void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
     session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes));
   }

@@ -56,7 +56,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   if (job->worldSize() == 1) return job;
 
   Status started;
-  fabric::runAndWait(job->loop(), [&] {
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
     auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_,
                                                  rendezvous::Agreement(job->config_, job->worldSize()));
     if (meeting.isOk()) {
@@ -64,7 +64,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
     } else {
       started = meeting.status();
     }
-  });
+  }));
   SLUICE_RETURN_IF_ERROR(started);
   const auto everybody = await<std::vector<std::string>>(
       job->loop(), [&](auto got) { job->rendezvous_->join("", std::move(got)); }, job->interruption_);
@@ -86,7 +86,7 @@ Job::~Job() {
     (void)await<bool>(
         loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
   }
-  fabric::runAndWait(loop(), [this] { rendezvous_.reset(); });
+  fabric::runBeforeFreeing(loop(), [this] { rendezvous_.reset(); });
 }
 
 Address Job::address() const {

@@ -3,6 +3,12 @@
 #include <sluice/fabric/common.h>
 
 namespace sluice::session {
+namespace {
+
+// The web client gives up soon after: a loop that is busy for longer misses this scrape.
+constexpr auto kScrapeLimit = std::chrono::seconds(5);
+
+}  // namespace
 
 void Metering::begin(Trainer& trainer, const fabric::WatchedFabric& fabric) {
   trainer_ = &trainer;
@@ -14,7 +20,7 @@ void Metering::end() {
   endpoint_.remove(*this);
 }
 
-metrics::Reading Metering::read() {
+Result<metrics::Reading> Metering::read() {
   metrics::Reading reading{.session = session_,
                            .rank = fabric_->rank(),
                            .steps = trainer_->stepsBegun(),
@@ -22,18 +28,19 @@ metrics::Reading Metering::read() {
                            .slicesByStage = counts_.slicesByStage(),
                            .waited = counts_.waitedByTensor()};
   for (const auto& tensor : trainer_->plan().model().tensors) reading.tensors.push_back(tensor.name);
-  const strategy::Statistics statistics = trainer_->statistics();
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Statistics statistics, trainer_->statistics(kScrapeLimit));
   reading.creditUsed = statistics.bytesInFlight;
   reading.bytesWaiting = statistics.bytesWaiting;
   reading.inversion = statistics.inversion;
-  fabric::runAndWait(fabric_->loop(), [&] {
+  const auto readPeers = [&] {
     const TimePoint now = fabric_->loop().now();
     for (uint32_t r = 0; r < fabric_->worldSize(); ++r) {
       const auto heard = fabric_->lastHeard(Rank{r});
       if (heard && Rank{r} != reading.rank)
         reading.peers[Rank{r}] = {.isUp = !trainer_->isGone(Rank{r}), .silence = now - *heard};
     }
-  });
+  };
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), readPeers, kScrapeLimit));
   return reading;
 }
 

@@ -21,7 +21,7 @@ class Metering final : public metrics::Source {
   void begin(Trainer& trainer, const fabric::WatchedFabric& fabric);
   void end();
 
-  metrics::Reading read() override;
+  Result<metrics::Reading> read() override;
 
  private:
   metrics::Endpoint& endpoint_;

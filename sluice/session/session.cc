@@ -136,7 +136,7 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
 }
 
 Session::~Session() {
-  fabric::runAndWait(job_.loop(), [this] { *listener_ = nullptr; });
+  fabric::runBeforeFreeing(job_.loop(), [this] { *listener_ = nullptr; });
   if (trainer_ == nullptr) return;  // it never began
   if (metering_) metering_->end();
   if (tracing_) tracing_->noteClocks(*fabric_);
@@ -193,7 +193,7 @@ void Session::exchangeDone() {
 
 Result<std::vector<std::string>> Session::gather(const std::string& key, const std::string& value) {
   return job_.gather(key, value, job_.config().duration(option::kWaitTimeout), [this]() -> Status {
-    const std::set<Rank> ahead = trainer_->ahead();
+    SLUICE_ASSIGN_OR_RETURN(const std::set<Rank> ahead, trainer_->ahead());
     if (ahead.empty()) return base::ok();
     const std::vector<Rank> ranks(ahead.begin(), ahead.end());
     return {Code::kRefused,
@@ -205,7 +205,8 @@ Status Session::announceEnd() {
   const uint64_t steps = trainer_->stepsBegun();
   std::string why = "has ended its training";
   if (steps > 0) why += fmt::format(" after {} steps", steps);
-  return job_.set(endKey(name_), toNote({job_.rank(), steps, trainer_->broadcastsBegun(), std::move(why)}));
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t broadcasts, trainer_->broadcastsBegun());
+  return job_.set(endKey(name_), toNote({job_.rank(), steps, broadcasts, std::move(why)}));
 }
 
 void Session::abandon(const std::string& why) {

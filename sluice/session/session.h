@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/fabric/common.h>
 #include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job.h>
 #include <sluice/session/metering.h>
@@ -64,7 +65,7 @@ class Session final {
   }
   Status update(std::vector<double> values) { return trainer_->update(std::move(values)); }
   void drop() { trainer_->drop(); }
-  size_t delayed() { return trainer_->delayed(); }
+  Result<size_t> delayed() { return trainer_->delayed(); }
   void handOutDelayed(TensorId tensor, std::span<std::byte> result) {
     trainer_->handOutDelayed(tensor, result);
   }
@@ -91,7 +92,7 @@ class Session final {
   bool isWorker() const;
   Rank rank() const { return job_.rank(); }
   const plan::Plan& plan() const { return trainer_->plan(); }
-  strategy::Statistics statistics() { return trainer_->statistics(); }
+  Result<strategy::Statistics> statistics() { return trainer_->statistics(fabric::kLoopLimit); }
   fabric::Counters counters() const { return trainer_->counters(); }
 
  private:

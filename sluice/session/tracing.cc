@@ -28,11 +28,12 @@ Result<std::unique_ptr<Tracing>> Tracing::begin(const Config& config, const plan
 }
 
 void Tracing::noteClocks(const fabric::WatchedFabric& fabric) {
-  fabric::runAndWait(fabric.loop(), [&] {
+  const Status noted = fabric::runAndWait(fabric.loop(), [&] {
     for (uint32_t r = 0; r < fabric.worldSize(); ++r) {
       if (const auto clock = fabric.clockOffset(Rank{r})) trace_.clocks[Rank{r}] = *clock;
     }
   });
+  if (!noted.isOk()) log("session").warn("the trace lacks the other ranks' clocks: {}", noted.message());
 }
 
 void Tracing::write() {

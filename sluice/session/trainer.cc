@@ -55,7 +55,7 @@ Trainer::Trainer(Training training, const Config& config, plan::StageObserver* o
 
 Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
-  fabric::runAndWait(fabric_->loop(), [this] {  // after all that the training thread has posted
+  fabric::runBeforeFreeing(fabric_->loop(), [this] {  // after all that the training thread has posted
     isEnding_ = true;
     for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
   });
@@ -65,14 +65,14 @@ Trainer::~Trainer() {
   Loop& loop = fabric_->loop();
   fabric_.reset();
   // On the loop: an engine that is not on the fabric may still be at work there.
-  fabric::runAndWait(loop, [this] { strategy_.reset(); });
+  fabric::runBeforeFreeing(loop, [this] { strategy_.reset(); });
 }
 
 Status Trainer::begin() {
-  fabric::runAndWait(fabric_->loop(), [this] {
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [this] {
     broadcast_ = std::make_unique<Broadcast>(*fabric_);
     resumeHeldBack();
-  });
+  }));
 
   // A rank that only serves keeps its own copy of the first parameters until the strategy has taken its
   // slices.
@@ -89,7 +89,7 @@ Status Trainer::begin() {
   }
 
   Status made;
-  fabric::runAndWait(fabric_->loop(), [&] { made = makeStrategy(firstParameters); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { made = makeStrategy(firstParameters); }));
   return made;
 }
 
@@ -125,9 +125,9 @@ Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
   return base::ok();
 }
 
-uint64_t Trainer::broadcastsBegun() {
+Result<uint64_t> Trainer::broadcastsBegun() {
   uint64_t begun = 0;
-  fabric::runAndWait(fabric_->loop(), [&] { begun = broadcast_->begun(); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { begun = broadcast_->begun(); }));
   return begun;
 }
 
@@ -198,9 +198,9 @@ void Trainer::drop() {
   });
 }
 
-size_t Trainer::delayed() {
+Result<size_t> Trainer::delayed() {
   size_t delayed = 0;
-  fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); }));
   return delayed;
 }
 
@@ -213,7 +213,8 @@ void Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result) {
 
 Status Trainer::drain() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
-  for (size_t left = delayed(); left > 0; --left) {
+  SLUICE_ASSIGN_OR_RETURN(size_t left, delayed());
+  for (; left > 0; --left) {
     for (auto t = static_cast<uint32_t>(memory_.size()); t-- > 0;) {
       handOver(TensorId{t}, [this, t](Step step) { strategy_->handOutDelayed(TensorId{t}, step); });
     }
@@ -253,20 +254,20 @@ Result<std::vector<std::byte>> Trainer::state() {
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));
   Result<std::vector<std::byte>> state = std::vector<std::byte>();
-  fabric::runAndWait(fabric_->loop(), [&] { state = strategy_->state(); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { state = strategy_->state(); }));
   return state;
 }
 
 Status Trainer::restore(std::span<const std::byte> state) {
   SLUICE_RETURN_IF_ERROR(settle());
   Status restored;
-  fabric::runAndWait(fabric_->loop(), [&] { restored = strategy_->restore(state); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { restored = strategy_->restore(state); }));
   return restored;
 }
 
-std::set<Rank> Trainer::ahead() {
+Result<std::set<Rank>> Trainer::ahead() {
   std::set<Rank> ranks;
-  fabric::runAndWait(fabric_->loop(), [&] { ranks = strategy_->ahead(); });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { ranks = strategy_->ahead(); }));
   return ranks;
 }
 
@@ -278,12 +279,12 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
 
   bool othersGoOn = false;
   bool theyNeedThisRank = false;
-  fabric::runAndWait(fabric_->loop(), [&] {
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] {
     othersGoOn = std::ranges::any_of(training_.plan.roles().workers, [&](Rank worker) {
       return worker != fabric_->rank() && strategy_->goesOnWithout(worker);
     });
     theyNeedThisRank = !strategy_->goesOnWithout(fabric_->rank());
-  });
+  }));
   const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
   if (!othersGoOn && isWorker) return done;
   // Where they do not go on, a rank that only serves stays until it has missed the lost one itself, and has
@@ -292,7 +293,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   (void)fabric::closeAndWait(*fabric_);
   // By the end others have gone too, in good order; it is the lost one that is to be named.
   Status loss;
-  fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; });
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; }));
   return loss.isOk() ? done : loss;
 }
 
@@ -326,9 +327,10 @@ void Trainer::noteDone(Rank worker) {
   leaveIfNotNeeded();
 }
 
-strategy::Statistics Trainer::statistics() {
+Result<strategy::Statistics> Trainer::statistics(Duration atMost) {
   strategy::Statistics statistics;
-  fabric::runAndWait(fabric_->loop(), [&] { statistics = strategy_->statistics(); });
+  SLUICE_RETURN_IF_ERROR(
+      fabric::runAndWait(fabric_->loop(), [&] { statistics = strategy_->statistics(); }, atMost));
   return statistics;
 }
 

@@ -66,7 +66,7 @@ class Trainer final : public fabric::Receiver {
   // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has returned,
   // with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
-  uint64_t broadcastsBegun();
+  Result<uint64_t> broadcastsBegun();
 
   // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
   // Every worker says the same; ranks that only serve are told.
@@ -80,7 +80,7 @@ class Trainer final : public fabric::Receiver {
 
   // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a step without
   // gradients. Every tensor's is taken, then waited for.
-  size_t delayed();
+  Result<size_t> delayed();
   void handOutDelayed(TensorId tensor, std::span<std::byte> result);
   // The same for all that are, into the tensors' memory: after the last step, every gradient has been used.
   // REQUIRES: the memory was given at the start.
@@ -95,7 +95,7 @@ class Trainer final : public fabric::Receiver {
   Status restore(std::span<const std::byte> state);
 
   // Between two steps: which other workers are seen to be in the next one already.
-  std::set<Rank> ahead();
+  Result<std::set<Rank>> ahead();
 
   // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
@@ -116,7 +116,7 @@ class Trainer final : public fabric::Receiver {
   // True iff the rank was lost or has left. Loop thread only.
   bool isGone(Rank rank) const { return gone_.contains(rank); }
 
-  strategy::Statistics statistics();
+  Result<strategy::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
   const plan::Plan& plan() const { return training_.plan; }
 

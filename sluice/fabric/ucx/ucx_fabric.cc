@@ -33,8 +33,7 @@ Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions& options, base::
   SLUICE_RETURN_IF_ERROR(ucx::checkTrusted(options));
   // On the loop's thread: UCX wants one thread for all that it does.
   std::optional<Result<Opened>> opened;
-  runAndWait(loop, [&] { opened = openFromLoop(options, loop); });
-  if (!opened) return closedStatus();
+  SLUICE_RETURN_IF_ERROR(runAndWait(loop, [&] { opened = openFromLoop(options, loop); }));
   if (!opened->isOk()) return opened->status();
   return std::unique_ptr<UcxPort>(new UcxPort((*opened)->node, (*opened)->address));
 }
@@ -43,7 +42,7 @@ UcxPort::UcxPort(std::shared_ptr<Node> node, UcxAddress address)
     : node_(std::move(node)), address_(std::move(address)) {}
 
 UcxPort::~UcxPort() {
-  if (node_) runAndWait(node_->loop(), [node = node_] { node->abort(); });
+  if (node_) runBeforeFreeing(node_->loop(), [node = node_] { node->abort(); });
 }
 
 std::unique_ptr<Fabric> UcxPort::start(Receiver& receiver, FindUcxAddress findAddress) {

@@ -42,7 +42,7 @@ WatchedFabric::WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr
 }
 
 WatchedFabric::~WatchedFabric() {
-  if (!watchman_->hasStopped()) runAndWait(loop(), [watchman = watchman_] { watchman->stop(); });
+  if (!watchman_->hasStopped()) runBeforeFreeing(loop(), [watchman = watchman_] { watchman->stop(); });
 }
 
 std::optional<ClockOffset> WatchedFabric::clockOffset(Rank peer) const {

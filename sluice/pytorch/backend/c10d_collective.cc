@@ -42,7 +42,7 @@ C10dCollective::C10dCollective(Loop& loop, GroupPtr group)
     : loop_(loop), group_(std::move(group)), self_(std::make_shared<base::Guarded<C10dCollective*>>(this)) {}
 
 C10dCollective::~C10dCollective() {
-  fabric::runAndWait(loop_, [this] { self_->with([](auto*& self) { self = nullptr; }); });
+  fabric::runBeforeFreeing(loop_, [this] { self_->with([](auto*& self) { self = nullptr; }); });
 }
 
 Status C10dCollective::launch(

@@ -267,7 +267,7 @@ void Distributed::synchronize() {
 
 void Distributed::drain() {
   synchronize();
-  for (size_t left = session_->delayed(); left > 0; --left) {
+  for (size_t left = valueOrThrow(session_->delayed()); left > 0; --left) {
     for (Parameter& parameter : parameters_) {
       parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
       parameter.state = Gradient::kTravelling;
