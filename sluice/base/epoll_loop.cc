@@ -99,11 +99,15 @@ void EpollLoop::run() {
   SLUICE_CHECK(thread_.load() == std::thread::id{});
   thread_ = std::this_thread::get_id();
   std::array<epoll_event, 64> ready{};
+  oweTurnFrom(now());
   while (true) {
     runPosted();
     runDueTimers();
     if (stopping_) break;
-    const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), waitMilliseconds());
+    const int wait = waitMilliseconds();
+    if (wait != 0) oweTurnFrom(wait < 0 ? TimePoint::max() : now() + std::chrono::milliseconds(wait));
+    const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), wait);
+    oweTurnFrom(now());
     SLUICE_CHECK(count >= 0 || errno == EINTR, errno);
     for (int i = 0; i < std::max(count, 0); ++i) {
       const auto found = watches_.find(fdOf(ready[i].data.u64));
@@ -120,6 +124,7 @@ void EpollLoop::run() {
     return std::exchange(inbox.tasks, {});
   });
   unrun.clear();
+  oweTurnFrom(TimePoint::max());
   thread_ = std::thread::id{};
 }
 
@@ -127,6 +132,10 @@ void EpollLoop::stop() {
   stopping_ = true;
   const uint64_t one = 1;
   [[maybe_unused]] const auto wrote = ::write(wakeUp_.get(), &one, sizeof one);
+}
+
+Duration EpollLoop::overdue() const {
+  return std::max(Duration::zero(), now() - TimePoint(Duration(owedFrom_.load())));
 }
 
 void EpollLoop::runPosted() {

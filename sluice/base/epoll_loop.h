@@ -45,10 +45,16 @@ class EpollLoop final : public Loop {
   // Ends run() after the tasks that are posted already. Any thread; final.
   void stop();
 
+  // For how long the loop has owed a turn: a task, a timer or a handler keeps it, or the machine does not let
+  // it run though a timer is due. Zero while it sleeps and nothing is due, and while nobody runs it. Any
+  // thread, without a lock.
+  Duration overdue() const;
+
  private:
   void runPosted();
   void runDueTimers();
   int waitMilliseconds() const;
+  void oweTurnFrom(TimePoint when) { owedFrom_.store(when.time_since_epoch().count()); }
 
   struct Watch {
     FdHandler handler;
@@ -68,6 +74,8 @@ class EpollLoop final : public Loop {
   Guarded<Inbox> inbox_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::thread::id> thread_{};
+  // While it works: since when. While it sleeps: when its next timer is due.
+  std::atomic<Duration::rep> owedFrom_{TimePoint::max().time_since_epoch().count()};
 
   // Loop thread only.
   Timers timers_;

@@ -66,6 +66,29 @@ TEST(EpollLoop, TimersFireNotBeforeTheirTime) {
   EXPECT_GE(fired - start, 20ms);
 }
 
+TEST(EpollLoop, KnowsForHowLongItHasOwedATurn) {
+  LoopThread thread("test");
+  const auto isAsleep = [&] { return thread.loop().overdue() == 0s; };
+  const auto until = [](auto holds) {
+    while (!holds()) std::this_thread::sleep_for(1ms);
+  };
+  until(isAsleep);
+  std::promise<void> first;
+  std::promise<void> second;
+  thread.loop().post([&] {
+    thread.loop().after(1h, [] {});  // due in an hour: nothing is owed until then
+    // Posted together, so that both run in one turn.
+    thread.loop().post([end = first.get_future().share()] { end.wait(); });
+    thread.loop().post([end = second.get_future().share()] { end.wait(); });
+  });
+  until([&] { return thread.loop().overdue() >= 30ms; });
+  const Duration before = thread.loop().overdue();
+  first.set_value();  // the next task of the same turn: the debt goes on
+  EXPECT_GE(thread.loop().overdue(), before);
+  second.set_value();
+  until(isAsleep);
+}
+
 TEST(EpollLoop, WatchesDescriptorsUntilUnwatched) {
   EpollLoop loop;
   auto [readEnd, writeEnd] = makePipe();

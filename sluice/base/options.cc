@@ -12,6 +12,7 @@ namespace {
 constexpr std::array kAll{
     &option::kAlgorithm,
     &option::kAlpha,
+    &option::kBusyLimit,
     &option::kCodec,
     &option::kCollective,
     &option::kCollectiveCosts,

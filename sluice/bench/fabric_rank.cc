@@ -31,6 +31,16 @@ void say(std::string_view what, TimePoint when, std::string_view rest = "") {
   std::fflush(stdout);
 }
 
+// One long task on the loop, which works all the while.
+void keepBusy(Loop& loop, double seconds) {
+  loop.post([&loop, seconds] {
+    const TimePoint begin = loop.now();
+    while (base::seconds(loop.now() - begin) < seconds) {
+    }
+    say("was-busy", loop.now());
+  });
+}
+
 // The receiver of a rank, and what the main thread waits for.
 class Member final : public fabric::Receiver {
  public:
@@ -152,6 +162,7 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
       return Status(Code::kTimeout, "the urgent slice never came");
   } else if (ended.wait_until(from) != std::future_status::ready) {
     say("ready", job->loop().now());
+    if (task.busySeconds > 0 && job->rank() == kTarget) keepBusy(job->loop(), task.busySeconds);
     const Duration before = base::processCpuTime();
     ended.wait_until(to);
     report.cpuSeconds = base::seconds(base::processCpuTime() - before);

@@ -31,7 +31,8 @@ std::string_view name(FabricCase which) {
 
 std::string FabricTask::toText() const {
   return Json{{"case", name(which)}, {"seconds", seconds}, {"warm_up", warmUpSeconds},
-              {"rounds", rounds},    {"fifo", isFifo},     {"outlives_loss", outlivesLoss}}
+              {"rounds", rounds},    {"fifo", isFifo},     {"outlives_loss", outlivesLoss},
+              {"busy", busySeconds}}
       .dump();
 }
 
@@ -50,6 +51,7 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
     task.rounds = json.value("rounds", task.rounds);
     task.isFifo = json.value("fifo", task.isFifo);
     task.outlivesLoss = json.value("outlives_loss", task.outlivesLoss);
+    task.busySeconds = json.value("busy", task.busySeconds);
   } catch (const Json::exception& e) {
     return Status(Code::kInvalidArgument, fmt::format("'{}' is no task for a rank: {}", text, e.what()));
   }

@@ -27,6 +27,7 @@ struct FabricTask {
   int rounds = 20;            // of overtaking
   bool isFifo = false;        // overtake: what an engine without urgency does
   bool outlivesLoss = false;  // goes on to its end when another rank is lost, and when told to end
+  double busySeconds = 0;     // for so long rank 1 keeps its loop busy at the beginning
 
   std::string toText() const;  // one line of JSON
   friend bool operator==(const FabricTask&, const FabricTask&) = default;

@@ -13,7 +13,8 @@ TEST(FabricTask, TravelsAsText) {
                           .warmUpSeconds = 0.25,
                           .rounds = 7,
                           .isFifo = true,
-                          .outlivesLoss = true};
+                          .outlivesLoss = true,
+                          .busySeconds = 3};
     EXPECT_EQ(parseFabricTask(task.toText()).value(), task);
   }
 }

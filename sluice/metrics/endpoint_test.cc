@@ -39,7 +39,8 @@ TEST(Endpoint, TellsWhatEverySourceShows) {
   reading.creditUsed = 400;
   reading.inversion.record(std::chrono::seconds(2));
   reading.waited = {std::chrono::milliseconds(1500), {}};
-  reading.peers[Rank{3}] = {.isUp = false, .silence = std::chrono::seconds(4)};
+  reading.peers[Rank{3}] = {
+      .isUp = false, .silence = std::chrono::seconds(4), .busy = std::chrono::seconds(3)};
   Meters first(reading);
   reading.session = "b";
   Meters second(reading);
@@ -56,7 +57,8 @@ TEST(Endpoint, TellsWhatEverySourceShows) {
         R"(sluice_inversion_seconds_count{session="a",rank="2"} 1)",
         R"(sluice_wait_seconds_total{session="a",rank="2",layer="w\"1\""} 1.5)",
         R"(sluice_peer_up{session="a",rank="2",peer="3"} 0)",
-        R"(sluice_peer_silence_seconds{session="a",rank="2",peer="3"} 4)"}) {
+        R"(sluice_peer_silence_seconds{session="a",rank="2",peer="3"} 4)",
+        R"(sluice_peer_busy_seconds{session="a",rank="2",peer="3"} 3)"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_EQ(countOf(text, "# TYPE sluice_steps_total "), 1);  // a family may be there only once

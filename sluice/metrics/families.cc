@@ -70,6 +70,8 @@ std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
                MetricType::Counter);
   Family up("peer_up", "1 while the rank is there, 0 once it has left or is lost", MetricType::Gauge);
   Family silence("peer_silence_seconds", "Since the last byte from the rank", MetricType::Gauge);
+  Family busy("peer_busy_seconds", "How long the rank's loop has not turned; 0 if it is not busy",
+              MetricType::Gauge);
 
   for (const Reading& reading : readings) {
     const auto add = [&](Family& family, uint64_t number, std::string_view label = {},
@@ -99,11 +101,12 @@ std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
       const std::string name = fmt::to_string(index(peer));
       up.add(reading, state.isUp ? 1 : 0, "peer", name);
       silence.add(reading, base::seconds(state.silence), "peer", name);
+      busy.add(reading, base::seconds(state.busy), "peer", name);
     }
   }
   std::vector<MetricFamily> all;
   for (Family* family : {&steps, &sent, &received, &messages, &drops, &strangers, &slices, &credit, &waiting,
-                         &inversion, &waits, &up, &silence}) {
+                         &inversion, &waits, &up, &silence, &busy}) {
     all.push_back(family->take());
   }
   return all;

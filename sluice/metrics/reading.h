@@ -18,6 +18,7 @@ namespace sluice::metrics {
 struct PeerReading {
   bool isUp = true;    // it has neither been lost nor left
   Duration silence{};  // since its last byte
+  Duration busy{};     // for how long its loop has not turned, if it says that it is busy
 };
 
 struct Reading {

@@ -9,6 +9,7 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/await.h>
 
@@ -17,6 +18,9 @@ namespace {
 
 // How long rank 0 stays for the others' last words.
 constexpr auto kLastWords = std::chrono::seconds(5);
+
+// How long the goodbyes to the others' pulses may take: nobody waits for anything of them.
+constexpr auto kPulseGoodbye = std::chrono::milliseconds(500);
 
 bool wasLaunched(const Config::Values& environment) {
   constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
@@ -66,11 +70,32 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
     }
   }));
   SLUICE_RETURN_IF_ERROR(started);
+  SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
+  const std::string note = listener.address().toString();
   const auto everybody = await<std::vector<std::string>>(
-      job->loop(), [&](auto got) { job->rendezvous_->join("", std::move(got)); }, job->interruption_);
+      job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); }, job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
   job->hasMet_ = true;
+  SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
   return job;
+}
+
+Status Job::startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses) {
+  SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
+  fabric::TcpMembership membership{.rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_};
+  for (const auto& text : addresses) {
+    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(text));
+    membership.addresses.push_back(std::move(address));
+  }
+  fabric::TcpOptions options = fabric::readTcpOptions(config_);
+  options.closeDeadline = kPulseGoodbye;
+  SLUICE_ASSIGN_OR_RETURN(
+      pulse_, fabric::PulseThread::start(
+                  liveness, loop(), worldSize(), [&](base::EpollLoop& loop, fabric::Receiver& receiver) {
+                    return fabric::makeTcpFabric(loop, std::move(listener), std::move(membership), options,
+                                                 receiver);
+                  }));
+  return base::ok();
 }
 
 Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption)
@@ -81,6 +106,7 @@ Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interrupt
       thread_("sluice") {}
 
 Job::~Job() {
+  pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
     (void)await<bool>(

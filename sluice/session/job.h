@@ -10,6 +10,8 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/fabric/tcp/listener.h>
+#include <sluice/fabric/watch/pulse_thread.h>
 #include <sluice/metrics/endpoint.h>
 #include <sluice/plan/ids.h>
 #include <sluice/rendezvous/rendezvous.h>
@@ -34,6 +36,9 @@ class Job final {
   base::EpollLoop& loop() { return thread_.loop(); }
   const secret::JobKey& key() const { return key_; }
 
+  // How busy the other ranks' loops are; null in a job of one.
+  fabric::Pulse* pulse() { return pulse_.get(); }
+
   // Where this process serves metrics; null if it does not.
   metrics::Endpoint* metrics() { return metrics_.get(); }
 
@@ -55,6 +60,9 @@ class Job final {
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
 
  private:
+  // `addresses` are of all ranks' listeners for pulses, by rank.
+  Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
+
   Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption);
 
   const Config config_;
@@ -65,6 +73,7 @@ class Job final {
   std::unique_ptr<metrics::Endpoint> metrics_;
   base::LoopThread thread_;
   std::unique_ptr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
+  std::unique_ptr<fabric::PulseThread> pulse_;          // null in a job of one
 };
 
 }  // namespace sluice::session

@@ -1,5 +1,7 @@
 #include <sluice/session/make_fabric.h>
 
+#include <algorithm>
+
 #include <sluice/base/options.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
@@ -18,8 +20,10 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& nam
     SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(note));
     membership.addresses.push_back(std::move(address));
   }
-  return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership),
-                               fabric::readTcpOptions(job.config()), receiver);
+  fabric::TcpOptions options = fabric::readTcpOptions(job.config());
+  // A busy rank takes a connection when its loop turns. The watchman knows sooner if there is nobody.
+  options.connectDeadline = std::max(options.connectDeadline, job.config().duration(option::kBusyLimit));
+  return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options, receiver);
 }
 
 Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& name,
@@ -52,9 +56,9 @@ Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(Job& job, const std::s
   const auto makeEngine = job.worldSize() == 1                          ? makeLoopback
                           : job.config().text(option::kFabric) == "ucx" ? makeUcx
                                                                         : makeTcp;
-  return fabric::WatchedFabric::make(job.loop(), liveness, receiver, [&](fabric::Receiver& watchman) {
-    return makeEngine(job, name, watchman);
-  });
+  return fabric::WatchedFabric::make(
+      job.loop(), liveness, receiver,
+      [&](fabric::Receiver& watchman) { return makeEngine(job, name, watchman); }, job.pulse());
 }
 
 }  // namespace sluice::session

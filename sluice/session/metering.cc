@@ -37,7 +37,9 @@ Result<metrics::Reading> Metering::read() {
     for (uint32_t r = 0; r < fabric_->worldSize(); ++r) {
       const auto heard = fabric_->lastHeard(Rank{r});
       if (heard && Rank{r} != reading.rank)
-        reading.peers[Rank{r}] = {.isUp = !trainer_->isGone(Rank{r}), .silence = now - *heard};
+        reading.peers[Rank{r}] = {.isUp = !trainer_->isGone(Rank{r}),
+                                  .silence = now - *heard,
+                                  .busy = fabric_->busyFor(Rank{r}).value_or(Duration::zero())};
     }
   };
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), readPeers, kScrapeLimit));

@@ -120,7 +120,8 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
                     isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
                     std::move(request.interruption),
                     request.updatesWaitForWord,
-                    request.collective};
+                    request.collective,
+                    job.pulse()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),

@@ -22,6 +22,9 @@ constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 // By then a rank that is lost has been missed by all who talked with it.
 constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 
+// A loop that has been busy for less is not why others wait.
+constexpr Duration kWorthSaying = std::chrono::seconds(1);
+
 std::vector<std::string> namesOf(const plan::Model& model) {
   std::vector<std::string> names;
   for (const auto& tensor : model.tensors) names.push_back(tensor.name);
@@ -391,10 +394,20 @@ void Trainer::fail(const Status& why) {
 
 void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {
   fabric_->loop().post([this, tensor, step, waited] {
-    log("session").warn("rank {} has waited {:.0f} s for '{}' of step {}: {}", fabric_->rank(),
+    log("session").warn("rank {} has waited {:.0f} s for '{}' of step {}: {}{}", fabric_->rank(),
                         base::seconds(waited), training_.plan.model()[tensor].name, step,
-                        strategy_->describeWait(tensor));
+                        strategy_->describeWait(tensor), describeBusy());
   });
+}
+
+std::string Trainer::describeBusy() const {
+  std::string text;
+  for (uint32_t r = 0; training_.pulse != nullptr && r < fabric_->worldSize(); ++r) {
+    const auto word = training_.pulse->lastWord(Rank{r});
+    if (word && word->busy >= kWorthSaying)
+      text += fmt::format("; rank {} has been busy for {:.1f} s", r, base::seconds(word->busy));
+  }
+  return text;
 }
 
 }  // namespace sluice::session

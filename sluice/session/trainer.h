@@ -15,6 +15,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/fabric/fabric.h>
+#include <sluice/fabric/watch/pulse.h>
 #include <sluice/gate/gates.h>
 #include <sluice/plan/plan.h>
 #include <sluice/session/broadcast.h>
@@ -31,6 +32,7 @@ struct Training {
   std::function<Status()> interruption{};        // see gate::WaitOptions
   bool updatesWaitForWord = false;               // see strategy::Rooms
   collective::Collective* collective = nullptr;  // see strategy::Rooms
+  const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
 };
 
 class Trainer final : public fabric::Receiver {
@@ -134,6 +136,7 @@ class Trainer final : public fabric::Receiver {
   Status awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
                        std::string_view failure);
   void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
+  std::string describeBusy() const;
   void reportStall(TensorId tensor, Step step, Duration waited);
   void expectEndAfter(Rank left);
   void stayWhileNeeded(Duration atMost);

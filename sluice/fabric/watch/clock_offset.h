@@ -17,7 +17,7 @@ struct ClockOffset {
 };
 
 // One exchange: we send at t1, it receives at t2 and answers at t3, we receive at t4; t2 and t3 are the
-// peer's clock.
+// peer's clock. REQUIRES: no time is farther from zero than kFarthest of life_sign.h, or twice that for t2.
 struct Exchange {
   TimePoint t1, t2, t3, t4;
   ClockOffset measure() const {

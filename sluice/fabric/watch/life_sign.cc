@@ -1,5 +1,6 @@
 #include <sluice/fabric/watch/life_sign.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include <sluice/plan/byte_io.h>
@@ -8,7 +9,7 @@ namespace sluice::fabric {
 namespace {
 
 // Part of the wire format: never renumber.
-enum class Kind : uint8_t { kHeartbeat = 0, kLossNotice = 1 };
+enum class Kind : uint8_t { kHeartbeat = 0, kLossNotice = 1, kPulseBeat = 2 };
 
 constexpr size_t kNoticeBytesBeforeWhy = 1 + 4 + 4 + 4;
 constexpr size_t kMaxWhyBytes = kMaxLifeSignBytes - kNoticeBytesBeforeWhy;
@@ -17,7 +18,7 @@ uint64_t toNumber(Duration d) {
   return static_cast<uint64_t>(d.count());
 }
 Duration toDuration(uint64_t number) {
-  return Duration(static_cast<Duration::rep>(number));
+  return std::clamp(Duration(static_cast<Duration::rep>(number)), -kFarthest, kFarthest);
 }
 
 void write(plan::ByteWriter& to, const Heartbeat& beat) {
@@ -33,6 +34,11 @@ void write(plan::ByteWriter& to, const LossNotice& notice) {
   to.number(index(notice.lost));
   to.number(index(notice.witness));
   to.text(std::string_view(notice.why).substr(0, kMaxWhyBytes));
+}
+
+void write(plan::ByteWriter& to, const PulseBeat& beat) {
+  to.number(static_cast<uint8_t>(Kind::kPulseBeat));
+  to.number(toNumber(beat.busy));
 }
 
 Heartbeat readHeartbeat(plan::ByteReader& from) {
@@ -53,6 +59,10 @@ LossNotice readNotice(plan::ByteReader& from) {
   return notice;
 }
 
+PulseBeat readPulseBeat(plan::ByteReader& from) {
+  return {std::max(Duration::zero(), toDuration(from.number<uint64_t>()))};
+}
+
 }  // namespace
 
 std::vector<std::byte> toBytes(const LifeSign& sign) {
@@ -67,6 +77,7 @@ std::optional<LifeSign> parseLifeSign(std::span<const std::byte> bytes) {
   switch (static_cast<Kind>(reader.number<uint8_t>())) {
     case Kind::kHeartbeat: sign = readHeartbeat(reader); break;
     case Kind::kLossNotice: sign = readNotice(reader); break;
+    case Kind::kPulseBeat: sign = readPulseBeat(reader); break;
   }
   if (reader.failed() || !reader.atEnd()) return std::nullopt;
   return sign;

@@ -1,7 +1,8 @@
 // What ranks tell each other about being alive, as bytes: the payload of messages with the flag kHeartbeat.
-// Pure functions; any thread. Used by watched_fabric.cc only.
+// Pure functions; any thread. Used by watchman.cc and pulse_thread.cc only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -31,7 +32,17 @@ struct LossNotice {
   friend bool operator==(const LossNotice&, const LossNotice&) = default;
 };
 
-using LifeSign = std::variant<Heartbeat, LossNotice>;
+// "My process lives, and its work loop has not turned for so long." Travels between pulse threads only.
+struct PulseBeat {
+  Duration busy{};
+  friend bool operator==(const PulseBeat&, const PulseBeat&) = default;
+};
+
+using LifeSign = std::variant<Heartbeat, LossNotice, PulseBeat>;
+
+// Times and durations of a sign lie within this of zero, whatever the sender says, so that sums and
+// differences of a few of them cannot overflow. No clock that counts from a machine's start gets there.
+inline constexpr Duration kFarthest = std::chrono::hours(24 * 365 * 16);
 
 inline constexpr size_t kMaxLifeSignBytes = 1024;  // a longer reason is cut
 

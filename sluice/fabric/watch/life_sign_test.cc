@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/fabric/watch/clock_offset.h>
+
 namespace sluice::fabric {
 namespace {
 
@@ -13,6 +15,7 @@ const std::vector<LifeSign> kSigns{
     Heartbeat{.sent = TimePoint(-7s), .echo = TimePoint(0s), .held = 0s},
     LossNotice{Rank{3}, Rank{1}, "nothing heard for 2.0 s"},
     LossNotice{Rank{4095}, Rank{0}, ""},
+    PulseBeat{.busy = 4200ms},
 };
 
 TEST(LifeSign, ComesBackFromItsBytes) {
@@ -38,6 +41,29 @@ TEST(LifeSign, IsRefusedShortLongOrUnknown) {
     EXPECT_FALSE(parseLifeSign(bytes));
     bytes[0] = std::byte{9};
     EXPECT_FALSE(parseLifeSign(bytes));
+  }
+}
+
+// Whatever a member sends as a time, the sums that are made of it stay within 64 bits (UBSan looks on).
+TEST(LifeSign, NoTimeIsTooFarAwayToCalculateWith) {
+  const TimePoint now(std::chrono::hours(24 * 365));
+  for (const Duration far : {Duration::max(), Duration::min(), Duration(-1)}) {
+    for (const Duration held : {Duration::max(), Duration::min(), Duration(0)}) {
+      for (const Duration echo : {Duration::max(), Duration::min(), Duration(0)}) {
+        const auto sign =
+            parseLifeSign(toBytes(Heartbeat{.sent = TimePoint(far), .echo = TimePoint(echo), .held = held}));
+        ASSERT_TRUE(sign);
+        const auto& beat = std::get<Heartbeat>(*sign);
+        EXPECT_LE(beat.sent, TimePoint(kFarthest));
+        EXPECT_GE(beat.sent, TimePoint(-kFarthest));
+        const auto measured = Exchange{*beat.echo, beat.sent - beat.held, beat.sent, now}.measure();
+        EXPECT_LE(std::chrono::abs(measured.offset), 4 * kFarthest);
+      }
+    }
+    const auto sign = parseLifeSign(toBytes(PulseBeat{.busy = far}));
+    ASSERT_TRUE(sign);
+    EXPECT_GE(std::get<PulseBeat>(*sign).busy, 0s);
+    EXPECT_LE(std::get<PulseBeat>(*sign).busy, kFarthest);
   }
 }
 

@@ -25,9 +25,10 @@ class Silence final {
     excused_ += std::max(Duration::zero(), now - std::max(due, heard_));
   }
 
-  // It cannot be heard, and that is our doing.
-  void excuse(TimePoint now) {
-    heard_ = now;
+  // Until then there is a reason why nothing was heard.
+  void excuse(TimePoint until) {
+    if (until <= heard_) return;
+    heard_ = until;
     excused_ = Duration::zero();
   }
 

@@ -50,6 +50,8 @@ TEST(Silence, BeginsAnewWhenExcused) {
   silence.excuse(at(6s));
   EXPECT_EQ(silence.length(at(7s)), 1s);
   EXPECT_EQ(silence.sinceHeard(at(7s)), 1s);
+  silence.excuse(at(3s));  // we know more by now
+  EXPECT_EQ(silence.length(at(7s)), 1s);
 }
 
 }  // namespace

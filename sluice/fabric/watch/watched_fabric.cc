@@ -1,5 +1,6 @@
 #include <sluice/fabric/watch/watched_fabric.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,16 +22,19 @@ Status LivenessOptions::check() const {
 }
 
 Result<LivenessOptions> readLivenessOptions(const Config& config) {
-  const LivenessOptions options{.interval = config.duration(option::kHeartbeatInterval),
-                                .silenceLimit = config.duration(option::kSilenceLimit)};
+  LivenessOptions options{.interval = config.duration(option::kHeartbeatInterval),
+                          .silenceLimit = config.duration(option::kSilenceLimit),
+                          .busyLimit = config.duration(option::kBusyLimit)};
+  options.busyLimit = std::max(options.busyLimit, options.silenceLimit);
   SLUICE_RETURN_IF_ERROR(options.check());
   return options;
 }
 
 Result<std::unique_ptr<WatchedFabric>> WatchedFabric::make(Loop& loop, const LivenessOptions& options,
-                                                           Receiver& receiver, const MakeEngine& makeEngine) {
+                                                           Receiver& receiver, const MakeEngine& makeEngine,
+                                                           Pulse* pulse) {
   SLUICE_RETURN_IF_ERROR(options.check());
-  auto watchman = std::make_shared<Watchman>(loop, options, receiver);
+  auto watchman = std::make_shared<Watchman>(loop, options, receiver, pulse);
   SLUICE_ASSIGN_OR_RETURN(auto engine, makeEngine(*watchman));
   SLUICE_CHECK(&engine->loop() == &loop);
   return std::unique_ptr<WatchedFabric>(new WatchedFabric(std::move(watchman), std::move(engine)));
@@ -47,6 +51,10 @@ WatchedFabric::~WatchedFabric() {
 
 std::optional<ClockOffset> WatchedFabric::clockOffset(Rank peer) const {
   return watchman_->clockOffset(peer);
+}
+
+std::optional<Duration> WatchedFabric::busyFor(Rank peer) const {
+  return watchman_->busyFor(peer);
 }
 
 void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) {

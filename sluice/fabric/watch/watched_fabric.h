@@ -4,8 +4,9 @@
 //
 // - A rank that this rank has sent to or heard from is *watched*: it gets a heartbeat every interval, and
 //   after silenceLimit without a byte from it it is lost (Fabric::giveUp). Who talks to few watches few.
-// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it too, and
-//   treat it as lost. Who has just heard it knows better: then only the path between those two is broken.
+// - A rank whose pulse (pulse.h) says that its loop is busy is waited for, up to busyLimit.
+// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it too. They ask
+//   it first. If it answers, only the path between those two is broken; if not, they treat it as lost.
 // - Time in which this rank itself did not run counts against nobody.
 //
 // Heartbeats travel on the control lane, which bulk traffic cannot hold up. They go whether or not other
@@ -22,12 +23,14 @@
 #include <sluice/base/config.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/watch/clock_offset.h>
+#include <sluice/fabric/watch/pulse.h>
 
 namespace sluice::fabric {
 
 struct LivenessOptions {
   Duration interval = std::chrono::milliseconds(250);
   Duration silenceLimit = std::chrono::milliseconds(1900);
+  Duration busyLimit = std::chrono::minutes(2);
 
   Status check() const;  // a limit that one lost packet could reach is refused
 };
@@ -40,15 +43,20 @@ class WatchedFabric final : public Fabric {
   // Makes the engine, given who receives from it.
   using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
 
-  // REQUIRES: `loop` is the engine's; it and `receiver` outlive this.
+  // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.
+  // REQUIRES: `loop` is the engine's; it, `receiver` and `pulse` outlive this.
   static Result<std::unique_ptr<WatchedFabric>> make(Loop& loop, const LivenessOptions& options,
-                                                     Receiver& receiver, const MakeEngine& makeEngine);
+                                                     Receiver& receiver, const MakeEngine& makeEngine,
+                                                     Pulse* pulse = nullptr);
   ~WatchedFabric() override;
   WatchedFabric(const WatchedFabric&) = delete;
   WatchedFabric& operator=(const WatchedFabric&) = delete;
 
   // Empty until heartbeats have gone back and forth. Loop thread only.
   std::optional<ClockOffset> clockOffset(Rank peer) const;
+
+  // For how long the peer's loop has not turned, if it says that it is busy. Loop thread only.
+  std::optional<Duration> busyFor(Rank peer) const;
 
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
   void close(Done done) override;

@@ -1,5 +1,8 @@
 #include <sluice/fabric/watch/watched_fabric.h>
 
+#include <map>
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,16 +17,34 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
-constexpr LivenessOptions kOptions{.interval = 250ms, .silenceLimit = 2s};
+constexpr LivenessOptions kOptions{.interval = 250ms, .silenceLimit = 2s, .busyLimit = 60s};
+
+// What the other ranks say about themselves is what the test sets here.
+class ScriptedPulse final : public Pulse {
+ public:
+  void exchangeWith(Rank peer) override { asked.insert(peer); }
+  std::optional<Word> lastWord(Rank peer) const override {
+    const auto found = words.find(peer);
+    return found == words.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::set<Rank> asked;
+  std::map<Rank, Word> words;
+};
 
 // A rank whose loop the test steps: one that is not stepped is silent, as behind a cut link.
 class SteppedRank final : public Receiver {
  public:
   SteppedRank(LoopbackHub& hub, Rank rank) {
-    fabric_ = WatchedFabric::make(loop_, kOptions, *this, [&](Receiver& receiver) {
-                return Result<std::unique_ptr<Fabric>>(hub.join(rank, loop_, receiver));
-              }).value();
+    fabric_ = WatchedFabric::make(
+                  loop_, kOptions, *this,
+                  [&](Receiver& receiver) {
+                    return Result<std::unique_ptr<Fabric>>(hub.join(rank, loop_, receiver));
+                  },
+                  &pulse)
+                  .value();
   }
   ~SteppedRank() override {
     loop_.post([this] { fabric_.reset(); });
@@ -53,6 +74,7 @@ class SteppedRank final : public Receiver {
     return offset;
   }
 
+  ScriptedPulse pulse;
   bool putsOff = false;
   std::vector<Rank> lost;
   std::vector<std::string> reasons;
@@ -76,6 +98,14 @@ class WatchedFabricTest : public testing::Test {
     for (Duration gone{}; gone < time; gone += kStep) {
       for (const uint32_t r : who) rank(r).loop().advance(kStep);
       settle(who);
+    }
+  }
+  // The same for rank 0, to which rank r says all the while that its loop is busy, since `begin`.
+  void runWhileBusy(uint32_t r, Duration time, TimePoint begin) {
+    for (Duration gone{}; gone < time; gone += kStep) {
+      const TimePoint now = rank(0).loop().now();
+      rank(0).pulse.words[Rank{r}] = {now, now - begin};
+      run({0}, kStep);
     }
   }
   void settle(const std::vector<uint32_t>& who) {
@@ -166,7 +196,7 @@ TEST_F(WatchedFabricTest, ThoseWhoDoNotTalkToItLearnOfALoss) {
   // 0 - 1 - 2 - 3 in a line.
   for (const uint32_t r : {0U, 1U, 2U}) rank(r).send(Rank{r + 1});
   run({0, 1, 2, 3}, 1s);
-  run({0, 1, 2}, 3s);
+  run({0, 1, 2}, 3500ms);
   for (const uint32_t r : {0U, 1U, 2U}) EXPECT_THAT(rank(r).lost, ElementsAre(Rank{3})) << r;
   EXPECT_EQ(rank(0).reasons.front(),
             "rank 3 is lost: rank 2 reports: nothing heard for 2.0 s, last: a heartbeat");
@@ -181,6 +211,43 @@ TEST_F(WatchedFabricTest, WhoIsHeardIsNotLostOnHearsay) {
   EXPECT_THAT(rank(1).lost, ElementsAre(Rank{0}));
   EXPECT_THAT(rank(2).lost, IsEmpty());
   EXPECT_THAT(rank(3).lost, IsEmpty());
+}
+
+TEST_F(WatchedFabricTest, ANoticeIsBelievedOnlyIfTheLostRankDoesNotAnswer) {
+  everybodyTalks();
+  run({0, 1, 2, 3}, 1s);
+  // Rank 2 pauses for 0.9 s; in the middle of it rank 0 says that it has lost rank 2.
+  run({0, 1, 3}, 600ms);
+  rank(0).fabric().giveUp(Rank{2}, Status(Code::kPeerLost, "the path is broken"));
+  run({0, 1, 3}, 300ms);
+  rank(2).loop().stall(900ms);
+  run({0, 1, 2, 3}, 10s);
+  EXPECT_THAT(rank(0).lost, ElementsAre(Rank{2}));
+  EXPECT_THAT(rank(1).lost, IsEmpty());
+  EXPECT_THAT(rank(3).lost, IsEmpty());
+}
+
+TEST_F(WatchedFabricTest, ARankThatWeDoNotTalkToIsAskedBeforeANoticeIsBelieved) {
+  for (const uint32_t r : {0U, 1U, 2U}) rank(r).send(Rank{r + 1});  // in a line
+  run({0, 1, 2, 3}, 1s);
+  rank(2).fabric().giveUp(Rank{3}, Status(Code::kPeerLost, "the path is broken"));
+  run({0, 1, 2, 3}, 10s);
+  EXPECT_THAT(rank(0).lost, IsEmpty());
+  EXPECT_THAT(rank(1).lost, IsEmpty());
+  EXPECT_THAT(rank(2).lost, ElementsAre(Rank{3}));
+}
+
+TEST_F(WatchedFabricTest, ANoticeAboutABusyRankIsNotBelieved) {
+  everybodyTalks();
+  run({0, 1, 2, 3}, 1s);
+  const TimePoint begin = rank(0).loop().now();
+  runWhileBusy(2, 1s, begin);
+  for (const uint32_t r : {1U, 3U}) rank(r).loop().stall(1s);
+  settle({0, 1, 3});
+  rank(1).fabric().giveUp(Rank{2}, Status(Code::kPeerLost, "the path is broken"));
+  settle({0, 1, 3});
+  runWhileBusy(2, 1500ms, begin);
+  EXPECT_THAT(rank(0).lost, Not(testing::Contains(Rank{2})));
 }
 
 TEST_F(WatchedFabricTest, WhoLeavesInGoodOrderIsNotMissed) {
@@ -204,6 +271,74 @@ TEST_F(WatchedFabricTest, AControlLaneThatWePutOffIsNotSilence) {
   EXPECT_THAT(rank(1).lost, IsEmpty());
   run({1}, 3s);
   EXPECT_THAT(rank(1).lost, ElementsAre(Rank{0}));
+}
+
+TEST_F(WatchedFabricTest, AControlLaneThatWePutOffHidesNoDeath) {
+  rank(1).putsOff = true;
+  rank(0).send(Rank{1}, {}, Lane::kControl);
+  run({0, 1}, 1s);
+  rank(1).pulse.words[Rank{0}] = {rank(1).loop().now(), 0s};  // the last word of its pulse
+  run({1}, 1900ms);
+  EXPECT_THAT(rank(1).lost, IsEmpty());
+  run({1}, 300ms);
+  EXPECT_THAT(rank(1).lost, ElementsAre(Rank{0}));
+}
+
+TEST_F(WatchedFabricTest, AControlLaneThatWePutOffIsExcusedUpToTheBusyLimitWithoutAPulse) {
+  rank(1).putsOff = true;
+  rank(0).send(Rank{1}, {}, Lane::kControl);
+  run({0, 1}, 1s);
+  run({1}, 59s);
+  EXPECT_THAT(rank(1).lost, IsEmpty());
+  run({1}, 4s);
+  EXPECT_THAT(rank(1).lost, ElementsAre(Rank{0}));
+}
+
+TEST_F(WatchedFabricTest, ARankThatSaysThatItIsBusyIsWaitedFor) {
+  rank(0).send(Rank{1});
+  run({0, 1}, 1s);
+  EXPECT_THAT(rank(0).pulse.asked, ElementsAre(Rank{1}));
+  EXPECT_THAT(rank(1).pulse.asked, ElementsAre(Rank{0}));
+  runWhileBusy(1, 59s, rank(0).loop().now());
+  EXPECT_THAT(rank(0).lost, IsEmpty());
+  rank(0).pulse.words[Rank{1}].busy = 0s;  // its loop turns again, and sends heartbeats
+  rank(1).loop().stall(59s);
+  run({0, 1}, 10s);
+  EXPECT_THAT(rank(0).lost, IsEmpty());
+}
+
+TEST_F(WatchedFabricTest, ABusyRankWhosePulseEndsIsLostAfterTheSilenceLimit) {
+  rank(0).send(Rank{1});
+  run({0, 1}, 1s);
+  runWhileBusy(1, 30s, rank(0).loop().now());
+  run({0}, 1900ms);  // as if stopped: it still says that it was busy, a while ago
+  EXPECT_THAT(rank(0).lost, IsEmpty());
+  run({0}, 200ms);
+  ASSERT_THAT(rank(0).lost, ElementsAre(Rank{1}));
+  EXPECT_EQ(rank(0).reasons.front(), "rank 1 is lost: nothing heard for 2.0 s, last: a heartbeat");
+}
+
+TEST_F(WatchedFabricTest, BusyHasALimitAndANameOfItsOwn) {
+  rank(0).send(Rank{1});
+  run({0, 1}, 1s);
+  const TimePoint begin = rank(0).loop().now();
+  runWhileBusy(1, 59s, begin);
+  EXPECT_THAT(rank(0).lost, IsEmpty());
+  runWhileBusy(1, 1500ms, begin);
+  ASSERT_THAT(rank(0).lost, ElementsAre(Rank{1}));
+  EXPECT_THAT(
+      rank(0).reasons.front(),
+      HasSubstr("rank 1 is lost: it is busy: its loop has not turned for 60.2 s, longer than busy-limit"));
+}
+
+TEST_F(WatchedFabricTest, ALoopThatTurnsExcusesNoSilence) {
+  rank(0).send(Rank{1});
+  run({0, 1}, 1s);
+  for (Duration gone{}; gone < 3s; gone += kStep) {  // the fabric's path is broken, the pulse's is not
+    rank(0).pulse.words[Rank{1}] = {rank(0).loop().now(), 100ms};
+    run({0}, kStep);
+  }
+  EXPECT_THAT(rank(0).lost, ElementsAre(Rank{1}));
 }
 
 TEST_F(WatchedFabricTest, NothingEverHeardIsSaid) {
@@ -252,6 +387,7 @@ TEST(LivenessOptions, HasTheDefaultsThatTheConfigurationSays) {
   ASSERT_TRUE(options.isOk());
   EXPECT_EQ(options->interval, LivenessOptions{}.interval);
   EXPECT_EQ(options->silenceLimit, LivenessOptions{}.silenceLimit);
+  EXPECT_EQ(options->busyLimit, LivenessOptions{}.busyLimit);
 }
 
 }  // namespace

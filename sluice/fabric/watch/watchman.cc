@@ -14,6 +14,10 @@ namespace {
 
 constexpr int kHeardLately = 2;  // intervals
 
+// How long a rank whose loss another rank reports has time to show that it lives, in intervals. A second: the
+// pause that a rank may make without being lost, also where reports of others are wrong.
+constexpr int kTimeToAnswer = 4;
+
 // The reason inside what lostStatus() says.
 std::string reasonOf(Rank lost, const Status& why) {
   const std::string prefix = lostStatus(lost, Status(Code::kPeerLost, "")).message();
@@ -23,8 +27,8 @@ std::string reasonOf(Rank lost, const Status& why) {
 
 }  // namespace
 
-Watchman::Watchman(Loop& loop, const LivenessOptions& options, Receiver& receiver)
-    : loop_(loop), options_(options), receiver_(receiver) {}
+Watchman::Watchman(Loop& loop, const LivenessOptions& options, Receiver& receiver, Pulse* pulse)
+    : loop_(loop), options_(options), receiver_(receiver), pulse_(pulse) {}
 
 void Watchman::begin(Fabric& fabric) {
   SLUICE_DCHECK(loop_.inLoop());
@@ -34,6 +38,7 @@ void Watchman::begin(Fabric& fabric) {
 void Watchman::stop() {
   SLUICE_DCHECK(loop_.inLoop());
   fabric_ = nullptr;
+  pulse_ = nullptr;
   if (timer_) loop_.cancel(*std::exchange(timer_, std::nullopt));
   places_.clear();
   hasStopped_ = true;
@@ -67,6 +72,7 @@ void Watchman::watch(Rank rank) {
   if (place.isGone || place.peer) return;
   const TimePoint now = loop_.now();
   place.peer = std::make_unique<Peer>(now);
+  if (pulse_ != nullptr) pulse_->exchangeWith(rank);
   if (timer_) return;
   nextBeat_ = now + options_.interval;
   scheduleTick(now);
@@ -75,7 +81,10 @@ void Watchman::watch(Rank rank) {
 void Watchman::scheduleTick(TimePoint now) {
   due_ = nextBeat_;
   for (const Place& place : places_) {
-    if (place.peer) due_ = std::min(due_, place.peer->silence.reaches(options_.silenceLimit));
+    if (!place.peer) continue;
+    due_ = std::min(due_, place.peer->silence.reaches(options_.silenceLimit));
+    if (place.peer->doubt)
+      due_ = std::min(due_, place.peer->doubt->reaches(kTimeToAnswer * options_.interval));
   }
   due_ = std::max(due_, now);
   timer_ = loop_.after(due_ - now, [weak = weak_from_this()] {
@@ -86,18 +95,14 @@ void Watchman::scheduleTick(TimePoint now) {
 void Watchman::tick() {
   timer_.reset();
   const TimePoint now = loop_.now();
-  std::vector<Rank> silent;
   for (uint32_t i = 0; i < places_.size() && fabric_ != nullptr; ++i) {
     Peer* peer = places_[i].peer.get();
     if (peer == nullptr) continue;
-    if (peer->isControlPutOff) {
-      peer->silence.excuse(now);
-    } else {
-      peer->silence.look(now, fabric_->lastHeard(Rank{i}), due_);
+    if (auto loss = judge(Rank{i}, *peer, now)) {
+      forget(Rank{i});
+      fabric_->giveUp(Rank{i}, *std::move(loss));
     }
-    if (peer->silence.length(now) >= options_.silenceLimit) silent.push_back(Rank{i});
   }
-  for (const Rank rank : silent) giveUpOn(rank, now);
   if (now >= nextBeat_) {
     sendBeats(now);
     nextBeat_ = now + options_.interval;
@@ -106,28 +111,75 @@ void Watchman::tick() {
     scheduleTick(now);
 }
 
-void Watchman::giveUpOn(Rank rank, TimePoint now) {
-  const std::unique_ptr<Peer> peer = forget(rank);
-  const auto& last = peer->lastMessage;
-  const std::string lastText =
-      last ? fmt::format("{} of slice {} of step {}", plan::name(last->stage), last->slice, last->step)
-      : peer->lastBeat ? "a heartbeat"
-                       : "nothing at all";
-  fabric_->giveUp(
-      rank, Status(Code::kPeerLost, fmt::format("nothing heard for {:.1f} s, last: {}",
-                                                base::seconds(peer->silence.sinceHeard(now)), lastText)));
+// Why the peer is lost; empty if it is not.
+std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
+  const auto heard = fabric_->lastHeard(rank);
+  excuse(rank, peer, now);
+  peer.silence.look(now, heard, due_);
+  if (const auto busy = busyFor(rank); busy && *busy >= options_.busyLimit) {
+    return Status(Code::kPeerLost,
+                  fmt::format("it is busy: its loop has not turned for {:.1f} s, longer than "
+                              "busy-limit; raise busy-limit if its work takes that long",
+                              base::seconds(*busy)));
+  }
+  if (peer.silence.length(now) >= options_.silenceLimit) {
+    return Status(Code::kPeerLost,
+                  fmt::format("nothing heard for {:.1f} s, last: {}",
+                              base::seconds(peer.silence.sinceHeard(now)), lastHeardOf(peer)));
+  }
+  if (!peer.doubt) return std::nullopt;
+  const LossNotice& notice = peer.notice;
+  // What was heard of the peer after the notice is its answer.
+  if (peer.silence.sinceHeard(now) < peer.doubt->sinceHeard(now)) {
+    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness, rank,
+                       notice.why);
+    peer.doubt.reset();
+    return std::nullopt;
+  }
+  peer.doubt->look(now, std::nullopt, due_);
+  if (peer.doubt->length(now) < kTimeToAnswer * options_.interval) return std::nullopt;
+  passedOn_.insert(rank);
+  return Status(Code::kPeerLost, fmt::format("rank {} reports: {}", notice.witness, notice.why));
+}
+
+// Takes note of reasons for which the peer's silence says nothing.
+void Watchman::excuse(Rank rank, Peer& peer, TimePoint now) {
+  const auto word = pulse_ == nullptr ? std::nullopt : pulse_->lastWord(rank);
+  // A loop that has turned within an interval has sent its heartbeat: then silence means a broken path.
+  if (word && word->busy >= options_.interval) peer.silence.excuse(word->heard);
+  if (!peer.putOffAt) return;
+  if (word) return peer.silence.excuse(word->heard);  // its process lives; we do not read what its loop says
+  if (now - *peer.putOffAt < options_.busyLimit) peer.silence.excuse(now);
+}
+
+std::optional<Duration> Watchman::busyFor(Rank rank) const {
+  SLUICE_DCHECK(loop_.inLoop());
+  const auto word = pulse_ == nullptr ? std::nullopt : pulse_->lastWord(rank);
+  const bool isBusy =
+      word && word->busy >= options_.interval && loop_.now() - word->heard < options_.silenceLimit;
+  return isBusy ? std::optional(word->busy) : std::nullopt;
+}
+
+std::string Watchman::lastHeardOf(const Peer& peer) const {
+  if (const auto& last = peer.lastMessage)
+    return fmt::format("{} of slice {} of step {}", plan::name(last->stage), last->slice, last->step);
+  return peer.lastBeat ? "a heartbeat" : "nothing at all";
 }
 
 void Watchman::sendBeats(TimePoint now) {
   for (uint32_t i = 0; i < places_.size() && fabric_ != nullptr; ++i) {
-    Peer* peer = places_[i].peer.get();
-    if (peer == nullptr || std::exchange(peer->isBeatUnderWay, true)) continue;
-    tell(Rank{i}, Heartbeat{now, peer->lastBeat, peer->lastBeat ? now - peer->lastBeatAt : Duration::zero()},
-         [weak = weak_from_this(), rank = Rank{i}](const Status&) {
-           const auto self = weak.lock();
-           if (Peer* sentTo = self ? self->find(rank) : nullptr) sentTo->isBeatUnderWay = false;
-         });
+    if (places_[i].peer) sendBeat(Rank{i}, now);
   }
+}
+
+void Watchman::sendBeat(Rank rank, TimePoint now) {
+  Peer& peer = *find(rank);
+  if (std::exchange(peer.isBeatUnderWay, true)) return;
+  tell(rank, Heartbeat{now, peer.lastBeat, peer.lastBeat ? now - peer.lastBeatAt : Duration::zero()},
+       [weak = weak_from_this(), rank](const Status&) {
+         const auto self = weak.lock();
+         if (Peer* sentTo = self ? self->find(rank) : nullptr) sentTo->isBeatUnderWay = false;
+       });
 }
 
 void Watchman::tell(Rank rank, const LifeSign& sign, Done done) {
@@ -146,7 +198,13 @@ Result<Landing> Watchman::onMessage(Rank from, Lane lane, const wire::Header& he
   if (Peer* peer = find(from)) peer->lastMessage = {header.stage, header.slice, header.step};
   auto answer = receiver_.onMessage(from, lane, header);
   if (lane == Lane::kControl) {
-    if (Peer* peer = find(from)) peer->isControlPutOff = answer.isOk() && answer->isLater;
+    const bool isPutOff = answer.isOk() && answer->isLater;
+    if (Peer* peer = find(from)) {
+      if (!isPutOff)
+        peer->putOffAt.reset();
+      else if (!peer->putOffAt)
+        peer->putOffAt = loop_.now();
+    }
   }
   return answer;
 }
@@ -173,32 +231,44 @@ void Watchman::take(Rank from, const Heartbeat& beat) {
   if (beat.echo) peer->offset.add({*beat.echo, beat.sent - beat.held, beat.sent, now});
 }
 
+// The notice is believed only if the lost rank does not answer a question of ours. It is passed on at once,
+// so that all ask at the same time, however many ranks it goes through.
 void Watchman::take(Rank from, const LossNotice& notice) {
-  if (index(notice.lost) >= fabric_->worldSize() || notice.lost == fabric_->rank()) return;
-  const auto heard = fabric_->lastHeard(notice.lost);
-  if (find(notice.lost) != nullptr && heard && loop_.now() - *heard < kHeardLately * options_.interval) {
-    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness,
-                       notice.lost, notice.why);
+  const Rank lost = notice.lost;
+  if (index(lost) >= fabric_->worldSize() || lost == fabric_->rank()) return;
+  const bool wasWatched = find(lost) != nullptr;
+  watch(lost);
+  Peer* peer = find(lost);
+  if (peer == nullptr || peer->doubt) return;  // we know
+  const TimePoint now = loop_.now();
+  const auto heard = fabric_->lastHeard(lost);
+  const bool isHeard = heard && now - *heard < kHeardLately * options_.interval;
+  if (wasWatched && (isHeard || busyFor(lost))) {
+    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness, lost,
+                       notice.why);
     return;
   }
-  log("fabric").debug("rank {} says that rank {} is lost", from, notice.lost);
-  heardOf_.emplace(notice.lost, notice);
-  fabric_->giveUp(notice.lost,
-                  Status(Code::kPeerLost, fmt::format("rank {} reports: {}", notice.witness, notice.why)));
+  log("fabric").debug("rank {} says that rank {} is lost", from, lost);
+  peer->doubt.emplace(now);
+  peer->notice = notice;
+  spread(notice, from);
+  sendBeat(lost, now);
+  if (timer_) loop_.cancel(*timer_);
+  scheduleTick(now);
 }
 
 void Watchman::onPeerLost(Rank from, const Status& why) {
-  forget(from);
-  if (fabric_ != nullptr) {
-    const auto known = heardOf_.find(from);
-    spread(known != heardOf_.end() ? known->second : LossNotice{from, fabric_->rank(), reasonOf(from, why)});
-  }
+  const std::unique_ptr<Peer> peer = forget(from);
+  const bool isKnown = passedOn_.contains(from) || (peer && peer->doubt);
+  if (fabric_ != nullptr && !isKnown) spread({from, fabric_->rank(), reasonOf(from, why)}, from);
   receiver_.onPeerLost(from, why);
 }
 
-void Watchman::spread(const LossNotice& notice) {
+void Watchman::spread(const LossNotice& notice, Rank heardFrom) {
   for (uint32_t i = 0; i < places_.size(); ++i) {
-    if (places_[i].peer && Rank{i} != notice.witness) tell(Rank{i}, notice, nullptr);
+    const Rank rank{i};
+    if (places_[i].peer && rank != notice.witness && rank != notice.lost && rank != heardFrom)
+      tell(rank, notice, nullptr);
   }
 }
 

@@ -4,9 +4,9 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,7 +20,8 @@ namespace sluice::fabric {
 
 class Watchman final : public Receiver, public std::enable_shared_from_this<Watchman> {
  public:
-  Watchman(Loop& loop, const LivenessOptions& options, Receiver& receiver);
+  // Without a pulse a rank that is busy for longer than the silence limit is taken for lost.
+  Watchman(Loop& loop, const LivenessOptions& options, Receiver& receiver, Pulse* pulse);
 
   bool hasStopped() const { return hasStopped_; }  // any thread
 
@@ -29,6 +30,7 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
 
   void watch(Rank rank);
   std::optional<ClockOffset> clockOffset(Rank rank) const;
+  std::optional<Duration> busyFor(Rank rank) const;
 
   Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
@@ -45,8 +47,10 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
 
     Silence silence;
     std::optional<LastMessage> lastMessage;
-    bool isControlPutOff = false;       // by our receiver: its heartbeats wait behind that
+    std::optional<TimePoint> putOffAt;  // our receiver put its control lane off: heartbeats wait behind that
     bool isBeatUnderWay = false;        // one at a time, so that none pile up for who does not read
+    std::optional<Silence> doubt;       // since another rank reported its loss
+    LossNotice notice;                  // of that other rank
     std::optional<TimePoint> lastBeat;  // by its clock
     TimePoint lastBeatAt;               // by ours
     OffsetEstimate offset;
@@ -63,21 +67,26 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
   void tick();
   void scheduleTick(TimePoint now);
   void sendBeats(TimePoint now);
-  void giveUpOn(Rank rank, TimePoint now);
+  void sendBeat(Rank rank, TimePoint now);
+  std::optional<Status> judge(Rank rank, Peer& peer, TimePoint now);
+  void excuse(Rank rank, Peer& peer, TimePoint now);
+  std::string lastHeardOf(const Peer& peer) const;
   void tell(Rank rank, const LifeSign& sign, Done done);
-  void spread(const LossNotice& notice);
+  void spread(const LossNotice& notice, Rank heardFrom);
   Result<Landing> land(Rank from, const wire::Header& header);
   void take(Rank from, const Heartbeat& beat);
   void take(Rank from, const LossNotice& notice);
+  void take(Rank, const PulseBeat&) {}  // has no business on this fabric
 
   Loop& loop_;
   const LivenessOptions options_;
   Receiver& receiver_;
   std::atomic<bool> hasStopped_{false};
 
-  Fabric* fabric_ = nullptr;            // between begin() and stop()
-  std::vector<Place> places_;           // by rank; grows with the highest seen
-  std::map<Rank, LossNotice> heardOf_;  // losses that others have noticed first
+  Fabric* fabric_ = nullptr;   // between begin() and stop()
+  Pulse* pulse_;               // until stop(); may be null
+  std::vector<Place> places_;  // by rank; grows with the highest seen
+  std::set<Rank> passedOn_;    // losses that others have noticed first: their notices have been passed on
   std::optional<TimerId> timer_;
   TimePoint due_;  // when the timer should run
   TimePoint nextBeat_;
