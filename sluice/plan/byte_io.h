@@ -16,6 +16,9 @@ namespace sluice::plan {
 
 class ByteWriter final {
  public:
+  // So many bytes will be written, or a little less: memory is taken once, not again and again as it grows.
+  void reserve(size_t bytes) { bytes_.reserve(bytes); }
+
   template <std::unsigned_integral T>
   void number(T value) {
     for (size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));

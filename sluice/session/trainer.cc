@@ -91,26 +91,28 @@ Status Trainer::begin() {
     }
   }
 
-  Status made;
-  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { made = makeStrategy(firstParameters); }));
-  return made;
+  // On this thread: servers allocate about as much memory as the model has. The loop gets it whole.
+  SLUICE_ASSIGN_OR_RETURN(auto made, makeStrategy(firstParameters));
+  return fabric::runAndWait(fabric_->loop(), [&] {
+    strategy_ = std::move(made);
+    resumeHeldBack();
+  });
 }
 
-Status Trainer::makeStrategy(std::span<const std::span<const std::byte>> firstParameters) {
+Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
+    std::span<const std::span<const std::byte>> firstParameters) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(training_.plan.spec().strategy));
-  SLUICE_ASSIGN_OR_RETURN(strategy_, algorithm->make({.plan = training_.plan,
-                                                      .fabric = *fabric_,
-                                                      .gates = gates_,
-                                                      .memory = memory_,
-                                                      .update = training_.update,
-                                                      .parameters = firstParameters,
-                                                      .config = config_,
-                                                      .observer = observer_,
-                                                      .updatesWaitForWord = training_.updatesWaitForWord,
-                                                      .collective = training_.collective}));
-  resumeHeldBack();
-  return base::ok();
+  return algorithm->make({.plan = training_.plan,
+                          .fabric = *fabric_,
+                          .gates = gates_,
+                          .memory = memory_,
+                          .update = training_.update,
+                          .parameters = firstParameters,
+                          .config = config_,
+                          .observer = observer_,
+                          .updatesWaitForWord = training_.updatesWaitForWord,
+                          .collective = training_.collective});
 }
 
 void Trainer::resumeHeldBack() {
@@ -256,16 +258,12 @@ Result<std::vector<std::byte>> Trainer::state() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));
-  Result<std::vector<std::byte>> state = std::vector<std::byte>();
-  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { state = strategy_->state(); }));
-  return state;
+  return strategy_->state();
 }
 
 Status Trainer::restore(std::span<const std::byte> state) {
   SLUICE_RETURN_IF_ERROR(settle());
-  Status restored;
-  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { restored = strategy_->restore(state); }));
-  return restored;
+  return strategy_->restore(state);
 }
 
 Result<std::set<Rank>> Trainer::ahead() {

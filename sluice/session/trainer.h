@@ -130,7 +130,8 @@ class Trainer final : public fabric::Receiver {
   Trainer(Training training, const Config& config, plan::StageObserver* observer);
 
   Status begin();
-  Status makeStrategy(std::span<const std::span<const std::byte>> firstParameters);
+  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(
+      std::span<const std::span<const std::byte>> firstParameters);
   void resumeHeldBack();
   Status settle();
   Status awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),

@@ -23,6 +23,7 @@ class Writer final {
     out_.insert(out_.end(), bytes, bytes + sizeof(T));
   }
   void bytes(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void reserve(size_t bytes) { out_.reserve(bytes); }
   std::vector<std::byte> take() { return std::move(out_); }
 
  private:
@@ -95,8 +96,14 @@ size_t OptimizerState::bufferBytes() const {
   return total;
 }
 
+size_t OptimizerState::savedBytes() const {
+  constexpr size_t kWords = 32;  // counts and lengths
+  return kWords + optimizer_.size() + buffers_.size() + bufferBytes();
+}
+
 std::vector<std::byte> OptimizerState::toBytes() const {
   Writer out;
+  out.reserve(savedBytes());
   out.number(kMagic);
   out.number(kVersion);
   out.number(static_cast<uint8_t>(dtype_));

@@ -35,6 +35,7 @@ class OptimizerState final {
   size_t bufferBytes() const;                             // memory held by all buffers
 
   // For checkpoints. fromBytes() believes nothing it reads.
+  size_t savedBytes() const;  // toBytes() has no more
   std::vector<std::byte> toBytes() const;
   static Result<OptimizerState> fromBytes(std::span<const std::byte> bytes);
 

@@ -17,6 +17,7 @@
 #include <sluice/strategy/held_slice.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/parameter_server.h>
+#include <sluice/strategy/pieces.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -34,6 +35,9 @@ constexpr auto kHasNone = wire::Flags{0x0200};  // this worker has nothing to sa
 constexpr auto kAsksHeld = wire::Flags{0x0400};
 constexpr auto kTellsHeld = wire::Flags{0x0800};
 constexpr unsigned kLagShift = 8;
+
+// What an optimizer keeps of a slice is up to twice as long as the slice (Adam).
+constexpr size_t kSavedCopies = 3;
 
 constexpr const char* kSurvivalSetting = "survive-loss";
 
@@ -137,6 +141,7 @@ class Asynchronous final : public Strategy {
   Result<Landing> landAskForHeld(const Slice& slice, Rank from, fabric::Lane lane);
   Result<Landing> landHeld(const Slice& slice, Rank from, const wire::Header& header);
   void heldIsHere(const Slice& slice, const Bytes& bytes);
+  void keepHeld(const Slice& slice, const Method::Held& held, std::vector<SavedTensor>& tensors) const;
 
   // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
   // that of others goes on.
@@ -275,23 +280,20 @@ void Asynchronous::fail(const Status& why) {
   if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(why);
 }
 
-// Asks every server for what it holds. Other workers go on meanwhile: it is as consistent as what a worker
-// reads in a step.
+// Asks every other server for what it holds; what is held here comes in state(). Other workers go on
+// meanwhile: it is as consistent as what a worker reads in a step, each slice by itself.
 void Asynchronous::prepareState(const Done& done) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Plan& plan = rooms_.plan;
   if (method_->centre() == Method::Centre::kNone || !plan.roles().isWorker(self_)) return done(base::ok());
   held_.clear();
-  for (const plan::Tensor& tensor : plan.model().tensors)
-    held_.push_back({.name = tensor.name, .centre = Bytes(tensor.bytes())});
-  heldMissing_ = plan.slices().size();
+  held_.resize(plan.model().tensors.size());
+  heldMissing_ = plan.slices().size() - plan.slicesOn(self_).size();
   heldAsked_.clear();
+  if (heldMissing_ == 0) return done(base::ok());
   whenPrepared_ = done;
   for (const Slice& slice : plan.slices()) {
-    if (slice.server == self_) {
-      heldIsHere(slice, pack(method_->held(slice.id)));
-      continue;
-    }
+    if (slice.server == self_) continue;
     heldAsked_.insert(slice.id);
     outbox_.post({.slice = slice,
                   .stage = Stage::kPush,
@@ -336,25 +338,39 @@ Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire
 void Asynchronous::heldIsHere(const Slice& slice, const Bytes& bytes) {
   if (!whenPrepared_) return;  // it has failed
   const auto read = readHeldSlice(bytes);
-  const auto place = partOf(rooms_.plan, std::span(held_[index(slice.tensor)].centre), slice);
-  if (!read.isOk() || read->parameters.size() != place.size()) {
+  if (!read.isOk() || read->parameters.size() != rooms_.plan.bytesOf(slice)) {
     return std::exchange(whenPrepared_, nullptr)(
         {Code::kDataLoss, fmt::format("what rank {} told of slice {} is damaged", slice.server, slice.id)});
   }
-  if (!place.empty()) std::memcpy(place.data(), read->parameters.data(), place.size());
-  if (read->optimizer) held_[index(slice.tensor)].served.insert_or_assign(slice.offset, *read->optimizer);
+  keepHeld(slice, {read->parameters, read->optimizer ? &*read->optimizer : nullptr}, held_);
   if (--heldMissing_ == 0) std::exchange(whenPrepared_, nullptr)(base::ok());
+}
+
+void Asynchronous::keepHeld(const Slice& slice, const Method::Held& held,
+                            std::vector<SavedTensor>& tensors) const {
+  SavedTensor& tensor = tensors[index(slice.tensor)];
+  if (tensor.centre.empty()) tensor.centre.resize(rooms_.plan.model()[slice.tensor].bytes());
+  const auto place = partOf(rooms_.plan, std::span(tensor.centre), slice);
+  if (!place.empty()) std::memcpy(place.data(), held.parameters.data(), place.size());
+  if (held.optimizer != nullptr) tensor.served.insert_or_assign(slice.offset, *held.optimizer);
 }
 
 // Where workers have copies of the centre's parameters, this one's are those that are saved from now on: a
 // checkpoint is the servers' model.
 Result<std::vector<std::byte>> Asynchronous::state() const {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (!rooms_.plan.roles().isWorker(self_)) return Bytes();
   SLUICE_CHECK(method_->centre() == Method::Centre::kNone || !held_.empty());  // it was prepared
   const OwnState* own = method_->own();
   CentreState state{
       .rank = index(self_), .steps = own == nullptr ? 0 : own->steps(), .tensors = std::exchange(held_, {})};
+  if (method_->centre() != Method::Centre::kNone) {
+    const auto& mine = rooms_.plan.slicesOn(self_);
+    SLUICE_RETURN_IF_ERROR(inPieces(rooms_.fabric.loop(), mine.size(), [&](size_t i) {
+      const Slice& slice = rooms_.plan.slice(mine[i]);
+      keepHeld(slice, method_->held(slice.id), state.tensors);
+      return kSavedCopies * rooms_.plan.bytesOf(slice);
+    }));
+  }
   const auto& tensors = rooms_.plan.model().tensors;
   state.tensors.resize(tensors.size());
   for (uint32_t t = 0; t < tensors.size(); ++t) {
@@ -371,7 +387,6 @@ Result<std::vector<std::byte>> Asynchronous::state() const {
 }
 
 Status Asynchronous::restore(std::span<const std::byte> bytes) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Plan& plan = rooms_.plan;
   if (bytes.empty() && method_->centre() != Method::Centre::kNone) return base::ok();  // as it began
   SLUICE_ASSIGN_OR_RETURN(const CentreState state,
@@ -382,11 +397,13 @@ Status Asynchronous::restore(std::span<const std::byte> bytes) {
   for (uint32_t t = 0; t < plan.model().tensors.size(); ++t) {
     const SavedTensor* saved = state.find(plan.model().tensors[t].name);
     if (saved != nullptr && !saved->centre.empty()) {
-      for (const Slice& slice : plan.slicesOf(TensorId{t})) {
-        if (!serves(slice)) continue;
-        const auto part = partOf(plan, std::span<const std::byte>(saved->centre), slice);
-        method_->hold(slice.id, {part, findState(saved->served, slice)});
-      }
+      const auto slices = plan.slicesOf(TensorId{t});
+      SLUICE_RETURN_IF_ERROR(inPieces(rooms_.fabric.loop(), slices.size(), [&](size_t i) -> size_t {
+        if (!serves(slices[i])) return 0;
+        const auto part = partOf(plan, std::span<const std::byte>(saved->centre), slices[i]);
+        method_->hold(slices[i].id, {part, findState(saved->served, slices[i])});
+        return kSavedCopies * part.size();
+      }));
     }
     if (!isWorker) continue;
     const auto place = rooms_.memory[t].result;

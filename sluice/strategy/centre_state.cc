@@ -16,6 +16,14 @@ constexpr uint32_t kMostSavedTensors = 1'000'000;
 constexpr uint32_t kMostSavedSlices = uint32_t{1} << 24U;
 constexpr size_t kLongestSavedName = 10'000;
 
+constexpr size_t kSavedWords = 64;  // more than the counts and lengths of the whole, and of one tensor
+
+size_t savedBytes(const StateBySlice& states) {
+  size_t bytes = 0;
+  for (const auto& [offset, state] : states) bytes += 2 * sizeof(uint64_t) + state.savedBytes();
+  return bytes;
+}
+
 void writeStates(plan::ByteWriter& out, const StateBySlice& states) {
   out.number(static_cast<uint32_t>(states.size()));
   for (const auto& [offset, state] : states) {
@@ -85,6 +93,13 @@ const shard::OptimizerState* findState(const StateBySlice& states, const plan::S
 
 std::vector<std::byte> CentreState::toBytes() const {
   plan::ByteWriter out;
+  size_t bytes = kSavedWords;
+  for (const SavedTensor& tensor : tensors) {
+    bytes += kSavedWords + tensor.name.size() + tensor.centre.size() + tensor.own.size() +
+             tensor.residual.size() + tensor.velocity.size() + savedBytes(tensor.served) +
+             savedBytes(tensor.local);
+  }
+  out.reserve(bytes);
   kCentreFrame.begin(out);
   out.number(rank);
   out.number(steps);

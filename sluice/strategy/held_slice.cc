@@ -8,7 +8,9 @@ namespace sluice::strategy {
 
 std::vector<std::byte> packHeldSlice(std::span<const std::byte> parameters,
                                      const shard::OptimizerState* optimizer) {
+  constexpr size_t kLengths = 2 * sizeof(uint64_t);
   plan::ByteWriter out;
+  out.reserve(kLengths + parameters.size() + (optimizer == nullptr ? 0 : optimizer->savedBytes()));
   out.block(parameters);
   out.block(optimizer == nullptr ? std::vector<std::byte>() : optimizer->toBytes());
   return std::move(out).take();

@@ -13,6 +13,7 @@
 #include <sluice/plan/order.h>
 #include <sluice/shard/shard.h>
 #include <sluice/strategy/outbox.h>
+#include <sluice/strategy/pieces.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -413,16 +414,15 @@ Status ParameterServer::checkEveryServerTrains() const {
 }
 
 // Every gate is open: each of this rank's own parts has been used, and no slice is finished without it. So
-// the states are those of the last step, whatever parts of the next have come from others.
+// the states are those of the last step, whatever parts of the next have come from others, and the loop does
+// not touch them.
 Result<std::vector<std::byte>> ParameterServer::state() const {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (publishesMean()) return Strategy::state();
   SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
   return shard::toBytes(shard_->states());
 }
 
 Status ParameterServer::restore(std::span<const std::byte> state) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (publishesMean()) return Strategy::restore(state);
   SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
   std::vector<shard::ServedState> states;
@@ -431,9 +431,14 @@ Status ParameterServer::restore(std::span<const std::byte> state) {
   }
   if (const Status fits = shard_->restore(std::move(states)); !fits.isOk())
     return fits.withContext("the saved state does not fit");
-  // The caller has put back the parameters too.
-  setServed(*shard_, rooms_.plan, self_, [this](TensorId id) { return rooms_.memory[index(id)].result; });
-  return base::ok();
+  // The caller has put back the parameters too. On the loop, which may still be sending the last results.
+  const auto& mine = rooms_.plan.slicesOn(self_);
+  return inPieces(rooms_.fabric.loop(), mine.size(), [&](size_t i) {
+    const Slice& slice = rooms_.plan.slice(mine[i]);
+    const auto part = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
+    shard_->setParameters(slice.id, part);
+    return part.size();
+  });
 }
 
 void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word) {

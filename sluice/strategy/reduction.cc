@@ -14,6 +14,7 @@
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/strategy/layer_times.h>
+#include <sluice/strategy/pieces.h>
 #include <sluice/strategy/reduction_group.h>
 #include <sluice/strategy/replanner.h>
 #include <sluice/strategy/urgent_fabric.h>
@@ -24,6 +25,8 @@ namespace {
 
 using collective::Ticket;
 using plan::Stage;
+
+constexpr size_t kAtOnce = std::numeric_limits<size_t>::max();
 
 class Reduction final : public Strategy {
  public:
@@ -81,13 +84,15 @@ class Reduction final : public Strategy {
   void reduceWhatMay();
   void reduce(size_t number, Round& round);
   void meanIsHere(size_t number, Step step);
-  void openIfMay(ReductionGroup& group);
+  void openIfMay(size_t number);
+  void useMeans(size_t number, size_t place, size_t bytesAtOnce);
   void useMean(TensorId tensor, std::span<const std::byte> mean, Step step);
   void makeGroups();
   void agreeOnGroups();
   void changeGroups(const ReductionSettings& settings);
   ReductionState remember() const;
-  void putBack(const ReductionState& state, std::span<const TensorState* const> saved, bool isOurs);
+  void putBack(size_t number, const ReductionState& state, std::span<const TensorState* const> saved,
+               bool isOurs);
   bool isIdle() const;
   void tellWhoWaits();
   Status checkState(const ReductionState& state, std::span<const TensorState* const> saved) const;
@@ -115,6 +120,7 @@ class Reduction final : public Strategy {
   const std::unique_ptr<collective::FabricCollective> onFabric_;  // null: somebody else's engine is used
   collective::Collective& collective_;
   std::vector<ReductionGroup> groups_;         // as in the settings
+  std::vector<bool> opening_;                  // by group: its means are being used, piece by piece
   std::vector<size_t> groupOf_;                // by TensorId
   std::vector<shard::OptimizerState> states_;  // by TensorId
   ValuesByStep values_;
@@ -124,7 +130,8 @@ class Reduction final : public Strategy {
   std::vector<Done> whenIdle_;
   Status error_;
   uint64_t stepsToCome_ = std::numeric_limits<uint64_t>::max();
-  Status end_;  // why there are no more
+  Status end_;                                                    // why there are no more
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
 
 Reduction::Reduction(const Rooms& rooms, ReductionSettings settings, std::optional<plan::Costs> costs)
@@ -154,16 +161,17 @@ void Reduction::makeGroups() {
               groupOf_.begin() + static_cast<ptrdiff_t>(last) + 1, groups_.size());
     groups_.emplace_back(tensors().subspan(first, last - first + 1), first, publishesMean(), settings_);
   }
+  opening_.assign(groups_.size(), false);
   turn_ = groups_.size() - 1;
 }
 
 void Reduction::close(TensorId tensor, Step step) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (replanner_) replanner_->ready(tensor, step);
-  ReductionGroup& group = groupOf(tensor);
-  if (!group.close(step)) return;
+  const size_t number = groupOf_[index(tensor)];
+  if (!groups_[number].close(step)) return;
   reduceWhatMay();
-  openIfMay(group);
+  openIfMay(number);
 }
 
 void Reduction::reduceWhatMay() {
@@ -201,9 +209,12 @@ void Reduction::reduce(size_t number, Round& round) {
 void Reduction::meanIsHere(size_t number, Step step) {
   groups_[number].arrived(step);
   --underWay_;
-  openIfMay(groups_[number]);
+  openIfMay(number);
   reduceWhatMay();
-  if (replanner_ && std::ranges::all_of(groups_, &ReductionGroup::mayOpen)) agreeOnGroups();
+  const auto waitsAtBoundary = [this](const ReductionGroup& group) {
+    return group.mayOpen() && isAtBoundary(group);
+  };
+  if (replanner_ && std::ranges::all_of(groups_, waitsAtBoundary)) agreeOnGroups();
   if (isIdle()) tellWhoWaits();
 }
 
@@ -217,7 +228,7 @@ void Reduction::agreeOnGroups() {
       return fail(status);
     }
     --underWay_;
-    for (ReductionGroup& group : groups_) openIfMay(group);
+    for (size_t g = 0; g < groups_.size(); ++g) useMeans(g, 0, kAtOnce);  // before the groups change
     if (replanner_->settings().groups != settings_.groups) changeGroups(replanner_->settings());
     if (isIdle()) tellWhoWaits();
   });
@@ -229,18 +240,37 @@ void Reduction::changeGroups(const ReductionSettings& settings) {
   makeGroups();
   std::vector<const TensorState*> saved;
   for (const TensorState& tensor : state.tensors) saved.push_back(&tensor);
-  putBack(state, saved, /*isOurs=*/true);
+  for (size_t g = 0; g < groups_.size(); ++g) putBack(g, state, saved, /*isOurs=*/true);
 }
 
-void Reduction::openIfMay(ReductionGroup& group) {
-  if (!group.mayOpen() || isAtBoundary(group)) return;
+void Reduction::openIfMay(size_t number) {
+  const ReductionGroup& group = groups_[number];
+  if (!group.mayOpen() || isAtBoundary(group) || opening_[number]) return;
+  opening_[number] = true;
+  useMeans(number, 0, kPieceBytes);
+}
+
+// Uses the group's means from tensor `place` on, and opens its gates after the last. A group may be as large
+// as the model, so this is done in pieces. In between the group is as it was: its gates are closed, so no
+// gradient of the next step comes to it, and its oldest round stays the oldest until opened().
+void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
+  ReductionGroup& group = groups_[number];
   const size_t size = group.tensors().size();
-  for (size_t place = 0; place < size; ++place) {
+  for (size_t bytes = 0; place < size && bytes < bytesAtOnce; ++place) {
     const TensorId tensor = group.tensorAt(place);
-    if (const auto mean = group.meanOf(place)) useMean(tensor, *mean, group.step());
+    if (const auto mean = group.meanOf(place)) {
+      useMean(tensor, *mean, group.step());
+      bytes += mean->size();
+    }
     observe(Stage::kApplied, tensor, group.step());
   }
-  for (size_t place = 0; place < size; ++place) {  // only now may the next gradients come
+  if (place < size) {
+    return rooms_.fabric.loop().post([this, number, place, bytesAtOnce, alive = std::weak_ptr(alive_)] {
+      // After an error nobody waits for a result, and its memory may be gone.
+      if (!alive.expired() && rooms_.gates.error().isOk()) useMeans(number, place, bytesAtOnce);
+    });
+  }
+  for (place = 0; place < size; ++place) {  // only now may the next gradients come
     if (group.meanOf(place)) {
       rooms_.gates.open(group.tensorAt(place), group.step());
     } else {
@@ -248,6 +278,7 @@ void Reduction::openIfMay(ReductionGroup& group) {
     }
   }
   group.opened();
+  opening_[number] = false;
 }
 
 void Reduction::useMean(TensorId tensor, std::span<const std::byte> mean, Step step) {
@@ -295,7 +326,6 @@ void Reduction::endAfter(uint64_t steps, const Status& why) {
 }
 
 Result<std::vector<std::byte>> Reduction::state() const {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean()) return std::vector<std::byte>();
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return Status(Code::kInvalidArgument, "a state can be saved between two steps only");
@@ -316,11 +346,10 @@ ReductionState Reduction::remember() const {
 }
 
 // `saved` by TensorId; null: nothing was.
-void Reduction::putBack(const ReductionState& state, std::span<const TensorState* const> saved, bool isOurs) {
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const auto& [first, last] = settings_.groups[g];
-    groups_[g].restore(saved.subspan(first, last - first + 1), state, isOurs);
-  }
+void Reduction::putBack(size_t number, const ReductionState& state, std::span<const TensorState* const> saved,
+                        bool isOurs) {
+  const auto& [first, last] = settings_.groups[number];
+  groups_[number].restore(saved.subspan(first, last - first + 1), state, isOurs);
 }
 
 // `saved` has what the state says of the tensors here, by TensorId; null: nothing.
@@ -348,7 +377,6 @@ Status Reduction::checkState(const ReductionState& state, std::span<const Tensor
 }
 
 Status Reduction::restore(std::span<const std::byte> bytes) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return {Code::kInvalidArgument, "a state can be put back between two steps only"};
   ReductionState state;
@@ -371,7 +399,11 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
         .warn("rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every rank",
               rooms_.fabric.rank(), state.rank, settings_.codec->name());
   }
-  putBack(state, saved, isOurs);
+  // On the loop, which tells others how many bytes the groups have under way.
+  SLUICE_RETURN_IF_ERROR(inPieces(rooms_.fabric.loop(), groups_.size(), [&](size_t g) {
+    putBack(g, state, saved, isOurs);
+    return kPieceBytes;
+  }));
   for (uint32_t t = 0; t < saved.size(); ++t) {
     if (saved[t] == nullptr || saved[t]->optimizer.empty()) {
       states_[t] = {states_[t].optimizer(), states_[t].dtype(), states_[t].elements()};

@@ -65,7 +65,8 @@ struct Statistics {
   base::Histogram inversion{};  // priority inversion time of every slice sent
 };
 
-// One rank's part in the algorithm. Every method runs on the fabric's loop.
+// One rank's part in the algorithm. It is made, saved and restored on the training thread, since all three
+// take as long as copying the model; every other method runs on the fabric's loop.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -110,6 +111,10 @@ class Strategy {
   // What this rank remembers from step to step, for a checkpoint; empty: nothing. Put back on a rank of the
   // same model, training goes on as if it had not stopped; empty, as if it began. REQUIRES: every gate is
   // open, and it is idle; of state(): prepared.
+  //
+  // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. What is read
+  // and written here must be what only steps of this rank change, and there is none now; what others'
+  // messages change as well is touched on the loop, in pieces (pieces.h).
   virtual Result<std::vector<std::byte>> state() const { return std::vector<std::byte>(); }
   virtual Status restore(std::span<const std::byte> state) {
     return state.empty() ? base::ok()
