@@ -1,5 +1,7 @@
 #include <sluice/rendezvous/agreement.h>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
@@ -8,6 +10,16 @@
 #include <sluice/secret/digest.h>
 
 namespace sluice::rendezvous {
+namespace {
+
+constexpr std::string_view kLaunchPrefix = "launch ";
+
+std::string different(std::string_view what, std::string_view their, std::string_view theirName,
+                      std::string_view our, std::string_view ourName) {
+  return fmt::format("{} is {} on {} but {} on {}", what, their, theirName, our, ourName);
+}
+
+}  // namespace
 
 Agreement::Agreement(const Config& config, uint32_t worldSize) {
   add("sluice version", SLUICE_VERSION);
@@ -18,8 +30,13 @@ Agreement::Agreement(const Config& config, uint32_t worldSize) {
 }
 
 void Agreement::add(std::string name, std::string value) {
-  SLUICE_CHECK(name.find_first_of("=\n") == std::string::npos && value.find('\n') == std::string::npos, name);
+  SLUICE_CHECK(name.find_first_of("=\n") == std::string::npos, name);
+  std::ranges::replace(value, '\n', ' ');
   pairs_.insert_or_assign(std::move(name), std::move(value));
+}
+
+void Agreement::addLaunchId(const std::string& name, std::string value) {
+  add(std::string(kLaunchPrefix) + name, std::move(value));
 }
 
 std::string Agreement::hash() const {
@@ -45,12 +62,25 @@ Result<Agreement> Agreement::decode(std::string_view text) {
   return agreement;
 }
 
+std::string Agreement::describeOtherLaunch(const Agreement& theirs, std::string_view theirName,
+                                           const Agreement& ours, std::string_view ourName) {
+  for (const auto& [what, value] : theirs.pairs_) {
+    if (!what.starts_with(kLaunchPrefix)) continue;
+    const auto found = ours.pairs_.find(what);
+    if (found == ours.pairs_.end() || found->second == value) continue;
+    return different(std::string_view(what).substr(kLaunchPrefix.size()), value, theirName, found->second,
+                     ourName);
+  }
+  return {};
+}
+
 std::string Agreement::describeDifference(const Agreement& theirs, std::string_view theirName,
                                           const Agreement& ours, std::string_view ourName) {
   std::string text;
   const auto name = [&](std::string_view what, std::string_view their, std::string_view our) {
+    if (what.starts_with(kLaunchPrefix)) return;
     if (!text.empty()) text += "; ";
-    text += fmt::format("{} is {} on {} but {} on {}", what, their, theirName, our, ourName);
+    text += different(what, their, theirName, our, ourName);
   };
   for (const auto& [what, value] : theirs.pairs_) {
     const auto found = ours.pairs_.find(what);

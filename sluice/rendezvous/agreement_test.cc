@@ -32,6 +32,25 @@ TEST(Agreement, NamesEveryDifferenceInOneLine) {
             "old is unknown on rank 3 but y on rank 0");
 }
 
+TEST(Agreement, ALaunchDiffersOnlyWhereBothSidesNameIt) {
+  const auto launched = [](const std::string& id) {
+    Agreement agreement = of({{"a", "1"}});
+    agreement.addLaunchId("SLURM_JOB_ID", id);
+    return agreement;
+  };
+  const auto other = [](const Agreement& theirs, const Agreement& ours) {
+    return Agreement::describeOtherLaunch(theirs, "rank 3", ours, "rank 0");
+  };
+  EXPECT_EQ(other(launched("4"), launched("5")), "SLURM_JOB_ID is 4 on rank 3 but 5 on rank 0");
+  EXPECT_EQ(other(launched("4"), launched("4")), "");
+  EXPECT_EQ(other(of({{"a", "1"}}), launched("5")), "");
+  EXPECT_EQ(Agreement::describeDifference(of({{"a", "1"}}), "rank 3", launched("5"), "rank 0"), "");
+}
+
+TEST(Agreement, ALineBreakInAValueDoesNotBreakIt) {
+  EXPECT_EQ(Agreement::decode(of({{"a", "1\nb=2"}}).encode()).value().hash(), of({{"a", "1 b=2"}}).hash());
+}
+
 TEST(Agreement, HoldsVersionAndWorldSize) {
   const Agreement two(Config(), 2);
   EXPECT_NE(two.encode().find("world size=2\n"), std::string::npos);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -96,6 +97,28 @@ Master deriveMaster(const Names& launcher, const Config::Values& environment) {
   return {};
 }
 
+// Only what every rank of one launch sees alike:
+// - torchrun counts restarts for each host on its own, so the count identifies a launch on one host only.
+// - Started by hand inside a Slurm job, ranks may come from several steps of that job.
+// - In a heterogeneous Slurm job each component has its own job id.
+std::map<std::string, std::string> readIds(const Names& launcher, const Config::Values& environment) {
+  std::vector<std::string_view> names;
+  if (environment.contains("TORCHELASTIC_RUN_ID")) {
+    names = {"TORCHELASTIC_RUN_ID"};
+    if (textOf(environment, "GROUP_WORLD_SIZE") == "1") names.emplace_back("TORCHELASTIC_RESTART_COUNT");
+  } else if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
+    names = {"PMIX_NAMESPACE"};
+  } else if (!environment.contains("SLURM_HET_SIZE")) {
+    names = {"SLURM_JOB_ID"};
+    if (launcher.rank == "SLURM_PROCID") names.emplace_back("SLURM_STEP_ID");
+  }
+  std::map<std::string, std::string> ids;
+  for (const auto name : names) {
+    if (const auto text = textOf(environment, name); !text.empty()) ids.emplace(name, text);
+  }
+  return ids;
+}
+
 }  // namespace
 
 Result<Launch> readLaunch(const Config::Values& environment) {
@@ -118,6 +141,7 @@ Result<Launch> readLaunch(const Config::Values& environment) {
     SLUICE_ASSIGN_OR_RETURN(launch.localRank,
                             readNumber(environment, names->localRank, 0, kLargestWorld - 1));
   }
+  launch.ids = readIds(*names, environment);
   const Master derived = deriveMaster(*names, environment);
   launch.masterHost = std::string(textOf(environment, "MASTER_ADDR"));
   if (launch.masterHost.empty()) launch.masterHost = derived.host;

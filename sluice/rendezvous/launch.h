@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include <sluice/base/config.h>
@@ -18,6 +19,9 @@ struct Launch {
   uint32_t localRank = 0;
   std::string masterHost;
   uint16_t masterPort = 0;
+  // What the launcher calls this launch, by variable name: the same on all ranks of it, and different for
+  // the next launch. Empty if the launcher gives no such name.
+  std::map<std::string, std::string> ids{};
 };
 
 // Reads MASTER_ADDR and MASTER_PORT, and RANK, WORLD_SIZE and LOCAL_RANK or what mpirun and srun set in their

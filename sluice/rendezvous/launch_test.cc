@@ -99,5 +99,32 @@ TEST(Launch, MistakesNameTheVariable) {
   }
 }
 
+TEST(Launch, TakesTheNamesThatAllRanksOfOneLaunchShare) {
+  const Config::Values rank = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  using Ids = std::map<std::string, std::string>;
+  const Config::Values torchrun = with(rank, {{"TORCHELASTIC_RUN_ID", "r"},
+                                              {"TORCHELASTIC_RESTART_COUNT", "1"},
+                                              {"GROUP_WORLD_SIZE", "2"},
+                                              {"SLURM_JOB_ID", "17"}});
+  EXPECT_EQ(readLaunch(rank).value().ids, Ids{});
+  EXPECT_EQ(readLaunch(torchrun).value().ids, (Ids{{"TORCHELASTIC_RUN_ID", "r"}}));
+  EXPECT_EQ(readLaunch(with(torchrun, {{"GROUP_WORLD_SIZE", "1"}})).value().ids,
+            (Ids{{"TORCHELASTIC_RUN_ID", "r"}, {"TORCHELASTIC_RESTART_COUNT", "1"}}));
+  EXPECT_EQ(readLaunch(with(rank, {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}})).value().ids,
+            (Ids{{"SLURM_JOB_ID", "17"}}));
+  const Config::Values srun =
+      with(kMaster,
+           {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}});
+  EXPECT_EQ(readLaunch(srun).value().ids, (Ids{{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}));
+  EXPECT_EQ(readLaunch(with(srun, {{"SLURM_HET_SIZE", "2"}})).value().ids, Ids{});
+  EXPECT_EQ(readLaunch(with(kMaster, {{"OMPI_COMM_WORLD_RANK", "0"},
+                                      {"OMPI_COMM_WORLD_SIZE", "2"},
+                                      {"PMIX_NAMESPACE", "prterun-7@1"},
+                                      {"SLURM_JOB_ID", "17"}}))
+                .value()
+                .ids,
+            (Ids{{"PMIX_NAMESPACE", "prterun-7@1"}}));
+}
+
 }  // namespace
 }  // namespace sluice::rendezvous

@@ -21,14 +21,14 @@ inline constexpr size_t kLargestAnswerBytes = size_t{64} << 20;
 
 enum class MessageKind : uint8_t {
   // To rank 0.
-  kJoin = 1,       // value: hash of the agreement
+  kJoin = 1,       // value: a Newcomer (newcomer.h)
   kAgreement = 2,  // value: the agreement itself, when asked for
   kSet = 3,        // key, value
   kGet = 4,        // key
   kWait = 5,       // key, timeout
   kGather = 6,     // key, value, timeout
   // From rank 0.
-  kWelcome = 32,
+  kWelcome = 32,        // value: the nonce of the job
   kShowAgreement = 33,  // the hashes differ: say what yours is made of
   kRefused = 34,        // value: why, for the person who started the job
   kAnswer = 35,         // to the request `id`: code, and the value or the error text

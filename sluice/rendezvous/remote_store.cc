@@ -1,8 +1,10 @@
 #include <sluice/rendezvous/remote_store.h>
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -24,7 +26,7 @@ constexpr Duration kGrace = 10s;
 }  // namespace
 
 RemoteStore::RemoteStore(base::EpollLoop& loop, RemoteOptions options)
-    : loop_(loop), options_(std::move(options)), backOff_(kFirstBackOff) {
+    : loop_(loop), options_(std::move(options)), created_(loop.now()), backOff_(kFirstBackOff) {
   SLUICE_CHECK(!options_.master.empty());
 }
 
@@ -103,7 +105,16 @@ void RemoteStore::tryAgain(const Status& why) {
 }
 
 void RemoteStore::onProved() {
-  connection_->send(encode({.kind = MessageKind::kJoin, .value = options_.agreement.hash()}));
+  const auto since = [this](TimePoint then) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now() - then);
+  };
+  const Newcomer self{.agreementHash = options_.agreement.hash(),
+                      .process = process_,
+                      .job = job_,
+                      .age = options_.processAge + since(created_),
+                      .waits = since(options_.begun == TimePoint{} ? begun_ : options_.begun),
+                      .pid = static_cast<uint32_t>(::getpid())};
+  connection_->send(encode({.kind = MessageKind::kJoin, .value = self.encode()}));
 }
 
 void RemoteStore::onClosed(const Status& why) {
@@ -127,7 +138,10 @@ void RemoteStore::onReceived(const std::string& bytes) {
     if (message->code == Code::kOk) return complete(message->id, message->value);
     return complete(message->id, Status(message->code, message->value));
   }
-  if (!isMember_ && kind == MessageKind::kWelcome) return finishJoin(base::ok());
+  if (!isMember_ && kind == MessageKind::kWelcome && message->value.size() == job_.size()) {
+    std::memcpy(job_.data(), message->value.data(), job_.size());
+    return finishJoin(base::ok());
+  }
   if (!isMember_ && kind == MessageKind::kShowAgreement) {
     connection_->send(encode({.kind = MessageKind::kAgreement, .value = options_.agreement.encode()}));
     return;

@@ -15,6 +15,7 @@
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/connection.h>
 #include <sluice/rendezvous/message.h>
+#include <sluice/rendezvous/newcomer.h>
 #include <sluice/rendezvous/store.h>
 #include <sluice/secret/job_key.h>
 
@@ -26,6 +27,8 @@ struct RemoteOptions {
   Rank rank{};
   Agreement agreement;
   Duration timeout = std::chrono::seconds(60);
+  std::chrono::milliseconds processAge = rendezvous::processAge();
+  TimePoint begun{};  // when this process began to look for rank 0; by default when join() is called
 };
 
 class RemoteStore final : public Store {
@@ -37,6 +40,9 @@ class RemoteStore final : public Store {
 
   // Connects, proves and joins. Once; before any other call. The error says what to do about it.
   void join(Done joined);
+
+  // Which job this is; the same on every rank of it. REQUIRES: join() has completed well.
+  const secret::JobNonce& jobNonce() const { return job_; }
 
   void set(std::string key, std::string value, Done done) override;
   void get(std::string key, Got got) override;
@@ -64,9 +70,12 @@ class RemoteStore final : public Store {
   base::EpollLoop& loop_;
   const RemoteOptions options_;
   std::shared_ptr<Connection> connection_;
+  const secret::JobNonce process_ = secret::randomNonce();
+  secret::JobNonce job_{};  // zeros until rank 0 has said it
 
   Done joined_;
   bool isMember_ = false;
+  TimePoint created_;
   TimePoint begun_;
   TimePoint toldAt_;
   size_t attempts_ = 0;

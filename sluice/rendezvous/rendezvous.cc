@@ -52,13 +52,15 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   SLUICE_RETURN_IF_ERROR(
       secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
   const Duration timeout = std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
-  std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
+  std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface), key));
+  for (const auto& [name, id] : launch.ids) agreement.addLaunchId(name, id);
   if (launch.rank != Rank{0}) {
     meeting->remote_ = std::make_unique<RemoteStore>(loop, RemoteOptions{.master = master,
                                                                          .key = key,
                                                                          .rank = launch.rank,
                                                                          .agreement = std::move(agreement),
-                                                                         .timeout = timeout});
+                                                                         .timeout = timeout,
+                                                                         .begun = begun});
     return meeting;
   }
   log("rendezvous")
@@ -68,6 +70,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   ServerOptions options;
   options.key = key;
   options.worldSize = launch.worldSize;
+  options.begun = begun;
   options.agreement = std::move(agreement);
   const bool everywhere = key.isSecret() || config.isOn(option::kInsecure);
   SLUICE_ASSIGN_OR_RETURN(meeting->server_,
@@ -76,14 +79,18 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   return meeting;
 }
 
-Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface)
-    : loop_(loop), timeout_(timeout), interface_(std::move(interface)) {}
+Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface, secret::JobKey key)
+    : loop_(loop), timeout_(timeout), interface_(std::move(interface)), key_(std::move(key)) {}
 
 Rendezvous::~Rendezvous() = default;
 
 Store& Rendezvous::store() {
   if (local_) return *local_;
   return *remote_;
+}
+
+secret::JobKey Rendezvous::jobKey() const {
+  return key_.forJob(server_ ? server_->jobNonce() : remote_->jobNonce());
 }
 
 void Rendezvous::join(std::string note, const Store::GotAll& got) {

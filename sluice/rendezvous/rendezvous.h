@@ -14,6 +14,7 @@
 #include <sluice/rendezvous/interface.h>
 #include <sluice/rendezvous/launch.h>
 #include <sluice/rendezvous/store.h>
+#include <sluice/secret/job_key.h>
 
 namespace sluice::rendezvous {
 
@@ -37,6 +38,10 @@ class Rendezvous final {
   // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread only.
   void join(std::string note, const Store::GotAll& got);
 
+  // The key of this very job (JobKey::forJob), for everything but the rendezvous itself. REQUIRES: join() has
+  // completed well.
+  secret::JobKey jobKey() const;
+
   // For later notes. REQUIRES: join() has completed well.
   Store& store();
 
@@ -44,11 +49,12 @@ class Rendezvous final {
   void leave(Duration timeout, std::function<void()> done);
 
  private:
-  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface);
+  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface, secret::JobKey key);
 
   base::EpollLoop& loop_;
   const Duration timeout_;
   const Interface interface_;
+  const secret::JobKey key_;
   std::unique_ptr<Server> server_;  // rank 0
   std::unique_ptr<LocalStore> local_;
   std::unique_ptr<RemoteStore> remote_;  // the others

@@ -21,6 +21,11 @@ using namespace std::chrono_literals;
 constexpr int kBacklog = 4096;
 constexpr int kAcceptAtOnce = 64;  // then the peers that are here already have their turn
 constexpr Duration kTick = 1s;
+constexpr Duration kOneLaunch = 1s;  // the ranks of one launch are usually started within this time
+
+bool isEarly(Duration earlier) {
+  return earlier > kOneLaunch;
+}
 
 Result<base::Fd> listenOn(const Address& address) {
   base::Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -67,6 +72,8 @@ Server::Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener)
       listener_(std::move(listener)),
       port_(Address::localOf(listener_.get()).port()),
       unprovenCap_(options_.unprovenCap),
+      created_(loop.now()),
+      begun_(options_.begun == TimePoint{} ? created_ : options_.begun),
       table_(loop, options_.worldSize),
       toldAt_(loop.now()) {
   listen();
@@ -135,6 +142,9 @@ void Server::drop(const PeerPtr& peer) {
     members_.erase(keep->rank);
   } else {
     unproven_.erase(keep->place);
+    if (const auto held = held_.find(keep->rank); held != held_.end() && held->second == keep) {
+      held_.erase(held);
+    }
   }
   if (members_.empty() && allLeft_) {
     loop_.cancel(*allLeftTimer_);
@@ -173,18 +183,45 @@ void Server::onReceived(const PeerPtr& peer, const std::string& bytes) {
   }
   if (peer->joined) return onRequest(peer, *std::move(message));
   peer->rank = rankOf(peer->connection->handshake().claim());
-  if (message->kind == MessageKind::kJoin) {
-    if (message->value == agreementHash_) return join(peer);
-    peer->connection->send(encode({.kind = MessageKind::kShowAgreement}));
-    return;
+  if (message->kind == MessageKind::kJoin) return meet(peer, message->value);
+  compare(peer, message->value);
+}
+
+void Server::meet(const PeerPtr& peer, const std::string& newcomer) {
+  auto decoded = Newcomer::decode(newcomer);
+  if (!decoded.isOk()) return refuse(peer, decoded.status().message());
+  peer->newcomer = *std::move(decoded);
+  const Duration age = options_.processAge + (loop_.now() - created_);
+  peer->earlier = std::min<Duration>(peer->newcomer.age - age, peer->newcomer.waits - (loop_.now() - begun_));
+  if (peer->newcomer.job != secret::JobNonce{} && peer->newcomer.job != nonce_) {
+    return refuse(peer,
+                  fmt::format("{} was a member of a job that is over: end that process", describe(peer)));
   }
-  const auto theirs = Agreement::decode(message->value);
+  if (peer->newcomer.agreementHash == agreementHash_) return join(peer);
+  peer->connection->send(encode({.kind = MessageKind::kShowAgreement}));
+}
+
+void Server::compare(const PeerPtr& peer, const std::string& agreement) {
+  const auto theirs = Agreement::decode(agreement);
   if (!theirs.isOk()) return refuse(peer, theirs.status().message());
   const std::string theirName = fmt::format("rank {}", index(peer->rank));
+  const std::string launch = Agreement::describeOtherLaunch(*theirs, theirName, options_.agreement, "rank 0");
+  if (!launch.empty()) {
+    return refuse(peer,
+                  fmt::format("{} belongs to another launch: {}; end that process, or unset this variable "
+                              "on all ranks if they are one job",
+                              describe(peer), launch));
+  }
   const std::string difference =
       Agreement::describeDifference(*theirs, theirName, options_.agreement, "rank 0");
   if (difference.empty()) return join(peer);
   refuseSettings(peer, fmt::format("{} must be started like rank 0: {}", theirName, difference));
+}
+
+// "rank 3 (pid 4711 at 10.0.0.3:40112)"
+std::string Server::describe(const PeerPtr& peer) const {
+  return fmt::format("rank {} (pid {} at {})", index(peer->rank), peer->newcomer.pid,
+                     peer->connection->peer().toString());
 }
 
 void Server::join(const PeerPtr& peer) {
@@ -192,20 +229,60 @@ void Server::join(const PeerPtr& peer) {
   if (rank >= options_.worldSize) {
     return refuse(peer, fmt::format("rank {} does not exist in a world of {}", rank, options_.worldSize));
   }
-  const auto found = members_.find(peer->rank);
-  if (rank == 0 || found != members_.end()) {
-    const std::string first = rank == 0 ? "here" : found->second->connection->peer().toString();
+  if (rank == 0) {
     return refuse(peer,
-                  fmt::format("two processes have rank {}, one at {} and one at {}; the second is refused, "
+                  fmt::format("two processes have rank 0, one here and one at {}; the second is refused, "
                               "give each its own RANK",
-                              rank, first, peer->connection->peer().toString()));
+                              peer->connection->peer().toString()));
   }
+  if (const auto found = members_.find(peer->rank); found != members_.end()) {
+    if (isEarly(peer->earlier) && !isEarly(found->second->earlier)) return refuseLeftover(peer);
+    return refuse(
+        peer,
+        fmt::format("two processes have rank {}, pid {} at {} and pid {} at {}; the second is refused, "
+                    "give each its own RANK, and end a process that is left over from an earlier launch",
+                    rank, found->second->newcomer.pid, found->second->connection->peer().toString(),
+                    peer->newcomer.pid, peer->connection->peer().toString()));
+  }
+  if (const auto held = held_.find(peer->rank); held != held_.end()) {
+    if (peer->earlier >= held->second->earlier) return refuseLeftover(peer);
+    refuseLeftover(std::exchange(held->second, peer));
+    held_.erase(held);
+  }
+  if (isEarly(peer->earlier)) return hold(peer);
+  admit(peer);
+}
+
+void Server::hold(const PeerPtr& peer) {
+  held_.emplace(peer->rank, peer);
+  peer->since = loop_.now();  // its time to prove itself begins anew
+  unproven_.splice(unproven_.end(), unproven_, peer->place);
+  loop_.after(options_.refusalGrace, [this, weak = std::weak_ptr(peer)] {
+    const auto self = weak.lock();  // only this server owns its peers
+    if (!self) return;
+    const auto held = held_.find(self->rank);
+    if (held == held_.end() || held->second != self) return;
+    held_.erase(held);
+    log("rendezvous")
+        .info("{} was started {:.0f} s before rank 0", describe(self), base::seconds(self->earlier));
+    admit(self);
+  });
+}
+
+void Server::refuseLeftover(const PeerPtr& peer) {
+  refuse(peer, fmt::format("{} was started {:.0f} s before rank 0, and a process that was started later has "
+                           "its rank: it is left over from an earlier launch; end it",
+                           describe(peer), base::seconds(peer->earlier)));
+}
+
+void Server::admit(const PeerPtr& peer) {
   unproven_.erase(peer->place);
   peer->joined = true;
   members_.emplace(peer->rank, peer);
   refused_.erase(peer->rank);
   table_.came(peer->rank);
-  peer->connection->send(encode({.kind = MessageKind::kWelcome}));
+  const std::string nonce(reinterpret_cast<const char*>(nonce_.data()), nonce_.size());
+  peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = nonce}));
 }
 
 // The refused peer closes when it has read why; if it does not, the deadline of the unproven does.

@@ -5,6 +5,12 @@
 // then it is *unproven*. Unproven connections are kept oldest first and capped: above the cap the oldest is
 // dropped, so that a crowd of silent strangers pushes out its own, not the rank that has just come (which
 // needs two round trips, and tries again if it was unlucky).
+//
+// Leftovers: a process of an earlier launch may still look for a rank 0 at this port, with the same key and
+// settings. It is refused if its launcher names another launch, or if it has been a member of another job. If
+// it has neither, only time tells: a process that was started, and began to look for rank 0, more than a
+// second before rank 0 did waits for `refusalGrace`. If a process that was started later claims the same rank
+// meanwhile, the earlier one is refused as a leftover. If not, it becomes a member.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +26,7 @@
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/connection.h>
 #include <sluice/rendezvous/message.h>
+#include <sluice/rendezvous/newcomer.h>
 #include <sluice/rendezvous/table.h>
 #include <sluice/secret/job_key.h>
 
@@ -32,9 +39,12 @@ struct ServerOptions {
   Agreement agreement;
   Duration handshakeDeadline = std::chrono::seconds(5);
   // How long the others wait for a rank that was refused for its settings: a process left over from another
-  // job must not end this one while the right one is still on its way.
+  // job must not end this one while the right one is still on its way. A rank that may be left over waits
+  // as long.
   Duration refusalGrace = std::chrono::seconds(3);
   size_t unprovenCap = 8192;  // less if the process may not open that many files
+  std::chrono::milliseconds processAge = rendezvous::processAge();
+  TimePoint begun{};  // when rank 0 began to meet the others; by default when the server starts
 };
 
 // How the connections that never became a rank ended.
@@ -57,6 +67,7 @@ class Server final {
 
   uint16_t port() const { return port_; }
   Table& table() { return table_; }
+  const secret::JobNonce& jobNonce() const { return nonce_; }
   const Strangers& strangers() const { return strangers_; }
   size_t memberCount() const { return members_.size(); }  // without rank 0
 
@@ -71,6 +82,9 @@ class Server final {
     std::list<std::shared_ptr<Peer>>::iterator place;  // in unproven_, until it has joined
     bool joined = false;
     Rank rank{};  // as claimed; believed once the peer is proved
+    Newcomer newcomer;
+    // By how much its process was started, and began to look for rank 0, before rank 0 did.
+    Duration earlier{};
   };
   using PeerPtr = std::shared_ptr<Peer>;
 
@@ -82,7 +96,13 @@ class Server final {
   void onReceived(const PeerPtr& peer, const std::string& bytes);
   void onRequest(const PeerPtr& peer, Message request);
   void onClosed(const PeerPtr& peer, const Status& why);
+  void meet(const PeerPtr& peer, const std::string& newcomer);
+  void compare(const PeerPtr& peer, const std::string& agreement);
   void join(const PeerPtr& peer);
+  void hold(const PeerPtr& peer);
+  void admit(const PeerPtr& peer);
+  void refuseLeftover(const PeerPtr& peer);
+  std::string describe(const PeerPtr& peer) const;
   void refuse(const PeerPtr& peer, const std::string& why);
   void refuseSettings(const PeerPtr& peer, const std::string& why);
   void giveUpRefused();
@@ -97,9 +117,13 @@ class Server final {
   const base::Fd listener_;
   const uint16_t port_;
   size_t unprovenCap_;
+  const secret::JobNonce nonce_ = secret::randomNonce();
+  const TimePoint created_;
+  const TimePoint begun_;
   Table table_;
   std::list<PeerPtr> unproven_;  // oldest first
   std::map<Rank, PeerPtr> members_;
+  std::map<Rank, PeerPtr> held_;  // may be left over: they wait for a later process of their rank
   struct Refusal {
     std::string why;
     TimePoint since;

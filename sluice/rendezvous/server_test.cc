@@ -59,6 +59,72 @@ TEST_F(Joining, ASecondOfTheSameRankIsRefusedAndTheFirstStays) {
   EXPECT_EQ(server.strangers().refused, 2U);
 }
 
+// A process that was started a minute before rank 0 and has looked for it ever since.
+TEST_F(Joining, ALeftoverYieldsToTheProcessThatWasStartedLater) {
+  TestServer server(serverOptions(2));
+  RemoteOptions old = rankOptions(1, server.address(), 2);
+  old.processAge += 60s;
+  old.begun = ranks_.loop().now() - 60s;
+  TestRank leftover(ranks_.loop(), old);
+  auto waiting = leftover.join();
+  EXPECT_EQ(waiting.wait_for(500ms), std::future_status::timeout) << "it must wait for a later process";
+  TestRank right(ranks_.loop(), rankOptions(1, server.address(), 2));
+  EXPECT_EQ(right.join().get(), base::ok());
+  const Status refused = waiting.get();
+  EXPECT_EQ(refused.code(), Code::kRefused);
+  EXPECT_THAT(refused.message(), HasSubstr("was started 60 s before rank 0"));
+  EXPECT_THAT(refused.message(), HasSubstr("left over from an earlier launch; end it"));
+  TestRank again(ranks_.loop(), old);
+  EXPECT_THAT(again.join().get().message(), HasSubstr("left over from an earlier launch; end it"));
+  EXPECT_EQ(server.memberCount(), 1U);
+}
+
+TEST_F(Joining, ARankThatWasStartedEarlyIsLetInIfNoOtherClaimsItsPlace) {
+  ServerOptions options = serverOptions(2);
+  options.refusalGrace = 200ms;
+  TestServer server(options);
+  RemoteOptions early = rankOptions(1, server.address(), 2);
+  early.processAge += 60s;
+  early.begun = ranks_.loop().now() - 60s;
+  TestRank one(ranks_.loop(), early);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(one.join().get(), base::ok());
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, 200ms);
+  EXPECT_EQ(one.jobNonce(), server.server().jobNonce());
+}
+
+// An old process of a pool that is told of a new job, and a process that joins while rank 0 still loads data.
+TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
+  ServerOptions options = serverOptions(3);
+  options.refusalGrace = 1h;
+  TestServer server(options);
+  RemoteOptions pooled = rankOptions(1, server.address(), 3);
+  pooled.processAge += 60s;
+  RemoteOptions waiting = rankOptions(2, server.address(), 3);
+  waiting.begun = ranks_.loop().now() - 60s;
+  EXPECT_EQ(TestRank(ranks_.loop(), pooled).join().get(), base::ok());
+  EXPECT_EQ(TestRank(ranks_.loop(), waiting).join().get(), base::ok());
+}
+
+TEST_F(Joining, ARankOfAnotherLaunchIsRefusedByName) {
+  const auto launched = [](const std::string& id) {
+    Agreement agreement(Config(), 2);
+    if (!id.empty()) agreement.addLaunchId("SLURM_JOB_ID", id);
+    return agreement;
+  };
+  ServerOptions options = serverOptions(2);
+  options.agreement = launched("2");
+  TestServer server(options);
+  RemoteOptions rank = rankOptions(1, server.address(), 2);
+  rank.agreement = launched("1");
+  const Status refused = TestRank(ranks_.loop(), rank).join().get();
+  EXPECT_EQ(refused.code(), Code::kRefused);
+  EXPECT_THAT(refused.message(),
+              HasSubstr("belongs to another launch: SLURM_JOB_ID is 1 on rank 1 but 2 on rank 0"));
+  rank.agreement = launched("");  // started by hand, without the launcher's variables
+  EXPECT_EQ(TestRank(ranks_.loop(), rank).join().get(), base::ok());
+}
+
 TEST_F(Joining, ARankThatWentMayComeBack) {
   TestServer server(serverOptions(2));
   for (int life = 0; life < 3; ++life) {

@@ -99,6 +99,9 @@ class TestRank final {
   }
 
   Store& store() { return *store_; }
+  secret::JobNonce jobNonce() {
+    return onLoop(loop_, [&] { return store_->jobNonce(); });
+  }
 
  private:
   base::EpollLoop& loop_;

@@ -7,6 +7,7 @@ namespace sluice::secret {
 namespace {
 
 constexpr char kContext[crypto_kdf_CONTEXTBYTES + 1] = "sluice 1";
+constexpr std::string_view kJobLabel = "sluice job";
 static_assert(crypto_kdf_KEYBYTES == kKeyBytes);
 
 }  // namespace
@@ -20,6 +21,12 @@ std::string_view name(Purpose purpose) {
     case Purpose::kStoreNote: return "store note";
   }
   return "?";
+}
+
+JobNonce randomNonce() {
+  JobNonce nonce;
+  fillRandom(nonce);
+  return nonce;
 }
 
 JobKey JobKey::random() {
@@ -51,6 +58,19 @@ std::string JobKey::toHex() const {
   sodium_bin2hex(hex.data(), hex.size(), raw(key_.bytes()), kKeyBytes);
   hex.pop_back();  // sodium's terminating zero
   return hex;
+}
+
+JobKey JobKey::forJob(const JobNonce& nonce) const {
+  startSodium();
+  crypto_generichash_state hash;
+  crypto_generichash_init(&hash, raw(key_.bytes()), kKeyBytes, kKeyBytes);
+  crypto_generichash_update(&hash, raw(std::as_bytes(std::span(kJobLabel))), kJobLabel.size());
+  crypto_generichash_update(&hash, raw(std::span(nonce)), nonce.size());
+  JobKey key;
+  crypto_generichash_final(&hash, raw(key.key_.mutableBytes()), kKeyBytes);
+  sodium_memzero(&hash, sizeof hash);
+  key.isSecret_ = isSecret_;
+  return key;
 }
 
 Key JobKey::derive(Purpose purpose) const {

@@ -3,6 +3,8 @@
 // another. key_file.h reads and writes it. Any thread; a value.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,6 +24,11 @@ enum class Purpose : uint16_t {
 };
 std::string_view name(Purpose purpose);
 
+// 16 random bytes that rank 0 draws for each job and hands out once a rank has proved the job key. They are
+// no secret: they tell this job from every other job that uses the same key.
+using JobNonce = std::array<std::byte, 16>;
+JobNonce randomNonce();
+
 class JobKey final {
  public:
   static JobKey random();
@@ -34,6 +41,9 @@ class JobKey final {
   // 64 hexadecimal digits; blanks around them are ignored. The error never repeats the text.
   static Result<JobKey> parse(std::string_view hex);
   std::string toHex() const;  // for `sluice key new` and launchers that hand the key on; never for a log
+
+  // The key of one job: everything derived from it is useless in every other job of the same key file.
+  JobKey forJob(const JobNonce& nonce) const;
 
   Key derive(Purpose purpose) const;
 

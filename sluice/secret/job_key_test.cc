@@ -48,12 +48,27 @@ TEST(JobKey, EveryPurposeAndEveryKeyGivesAnotherSubKey) {
   }
 }
 
+TEST(JobKey, EveryJobGivesOtherSubKeys) {
+  const JobKey key = JobKey::random();
+  const JobNonce nonce = randomNonce();
+  const JobKey job = key.forJob(nonce);
+  EXPECT_EQ(job, key.forJob(nonce));
+  EXPECT_TRUE(job.isSecret());
+  EXPECT_FALSE(JobKey::none().forJob(nonce).isSecret());
+  EXPECT_NE(job, key.forJob(randomNonce()));
+  EXPECT_NE(job, JobKey::random().forJob(nonce));
+  EXPECT_NE(job.derive(Purpose::kFabric), key.derive(Purpose::kFabric));
+}
+
 // Other versions of sluice must derive the same keys: this vector may never change. It is what
 // Python's hashlib.blake2b gives with the purpose as salt and the context as person.
 TEST(JobKey, DerivationIsPinned) {
   const std::string ones(64, '1');
   EXPECT_EQ(hexOf(JobKey::parse(ones).value().derive(Purpose::kRendezvous)),
             "606aebaf5b8abc09c1e520357df3cd1c1d4b60db8cc662efb614b6cb2f4650d2");
+  // hashlib.blake2b(b"sluice job" + bytes(16), digest_size=32, key=bytes.fromhex("11" * 32))
+  EXPECT_EQ(JobKey::parse(ones).value().forJob({}).toHex(),
+            "8ef4609173148d4d3d2f7d6de02f52e9bc044cb2c7d14d853ef5ba2c92fb784a");
 }
 
 TEST(Key, IsWipedWhenItGoes) {

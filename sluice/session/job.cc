@@ -76,6 +76,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
       job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); }, job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
   job->hasMet_ = true;
+  job->key_ = job->rendezvous_->jobKey();
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
   return job;
 }

@@ -34,6 +34,7 @@ class Job final {
   uint32_t worldSize() const { return launch_.worldSize; }
   const Config& config() const { return config_; }
   base::EpollLoop& loop() { return thread_.loop(); }
+  // Derived from the job key and from what tells this job from all others; see Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
 
   // How busy the other ranks' loops are; null in a job of one.
@@ -67,7 +68,7 @@ class Job final {
 
   const Config config_;
   const rendezvous::Launch launch_;
-  const secret::JobKey key_;
+  secret::JobKey key_;  // constant after join()
   const Interruption interruption_;
   bool hasMet_ = false;  // true iff everybody was here once
   std::unique_ptr<metrics::Endpoint> metrics_;

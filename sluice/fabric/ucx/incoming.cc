@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/ucx/am_ids.h>
 #include <sluice/fabric/ucx/node.h>
@@ -85,6 +86,12 @@ std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> env
                                   .sequence = claim->sequence});
   if (const auto* why = std::get_if<wire::Drop>(&opened)) {
     drop(*why);
+    if (*why == wire::Drop::kBadCheck && !std::exchange(toldOfStrangers_, true)) {
+      log("fabric").warn(
+          "dropped a message that claims rank {}: no member of this job has sealed it (another "
+          "job, another key, or bytes that changed on the way)",
+          index(claim->source));
+    }
     return std::nullopt;
   }
   if (index(claim->source) >= peers_.size() || claim->source == options_.rank) {

@@ -126,6 +126,7 @@ class Node final : public std::enable_shared_from_this<Node> {
   std::vector<std::pair<Rank, Lane>> tellDue_;   // whose sender must hear what we have taken
   std::vector<Rank> farewells_;                  // who said goodbye
   std::optional<TimePoint> lastConnected_;
+  bool toldOfStrangers_ = false;
   bool isInsideUcx_ = false;
   bool isDriveDue_ = false;
   std::vector<Done> closers_;

@@ -146,5 +146,37 @@ TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
   member.fabric.reset();
 }
 
+// A rank of another job that uses the same key file sends what somebody could have recorded there: a message,
+// and the notice that it has given rank 0 up, which would end this job. Goodbyes are opened in the same way.
+TEST(UcxFabric, WhatWasSealedInAnotherJobWithTheSameKeyIsDroppedAndCounted) {
+  const secret::JobKey file = secret::JobKey::random();
+  contract::Completions sends;
+  contract::RankUnderTest member;
+  contract::RankUnderTest other;
+  for (auto* rank : {&member, &other}) rank->receiver.loop = &rank->thread.loop();
+  const auto book = std::make_shared<AddressBook>();
+  UcxOptions options = testOptions(Rank{0}, 2);
+  options.jobKey = file.forJob(secret::randomNonce());
+  member.fabric = join(options, book, member.thread.loop(), member.receiver);
+  options.rank = Rank{1};
+  options.jobKey = file.forJob(secret::randomNonce());
+  other.fabric = join(options, book, other.thread.loop(), other.receiver);
+  const auto awaitDrops = [&](uint64_t count) {
+    const auto dropped = [&] { return member.fabric->counters().drops.of(wire::Drop::kBadCheck); };
+    const auto until = std::chrono::steady_clock::now() + contract::kPatience;
+    while (dropped() < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(dropped(), count);
+  };
+  const auto payload = contract::pattern(100);
+  other.fabric->send(Rank{0}, Lane::kControl, {}, contract::view(payload), sends.expect());
+  awaitDrops(1);
+  other.fabric->giveUp(Rank{0}, Status(Code::kPeerLost, "nothing heard"));
+  awaitDrops(2);
+  const contract::Seen seen = member.receiver.seen.get();
+  EXPECT_TRUE(seen.arrivals.empty());
+  EXPECT_TRUE(seen.left.empty() && seen.lost.empty()) << "rank 1 of this job has not gone";
+  for (auto* rank : {&other, &member}) rank->fabric.reset();
+}
+
 }  // namespace
 }  // namespace sluice::fabric
