@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -14,10 +15,23 @@
 namespace sluice::secret {
 
 Result<JobKey> readKeyFile(const std::string& path) {
-  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK a named pipe would wait for a writer. Symbolic links are followed, since Kubernetes
+  // mounts secrets as links; all checks are of the file that was opened.
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.valid()) return base::fromErrno(fmt::format("cannot read the job key file {}", path));
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return base::fromErrno(fmt::format("cannot look at {}", path));
+  if (!S_ISREG(info.st_mode)) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} is no regular file; make a job key with: sluice key new -o job.key", path));
+  }
+  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
+    return Status(
+        Code::kPermissionDenied,
+        fmt::format("{} belongs to user {}, who knows and can change the job key; make your own with: "
+                    "sluice key new -o job.key",
+                    path, info.st_uid));
+  }
   if ((info.st_mode & 077) != 0) {
     return Status(Code::kPermissionDenied,
                   fmt::format("{} holds a job key but others may open it (mode {:04o}); run: chmod 600 {}",

@@ -8,9 +8,11 @@
 
 namespace sluice::secret {
 
-// The key that the options name, or JobKey::none() if they name none. A file that others may read is refused.
+// The key that the options name, or JobKey::none() if they name none.
 Result<JobKey> loadJobKey(const Config& config);
 
+// The file must be a regular one that belongs to root or to this process's user, and that nobody else may
+// open. `path` may be a symbolic link to it. Never waits.
 Result<JobKey> readKeyFile(const std::string& path);
 
 // Makes a file of mode 0600 that holds `key`; one that exists already is left alone.

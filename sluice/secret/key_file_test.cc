@@ -41,6 +41,39 @@ TEST(KeyFile, IsReadAsItWasWrittenAndNeverOverwritten) {
   ::unlink(path.c_str());
 }
 
+TEST(KeyFile, OfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give a file away";
+  const std::string path = freshPath("foreign.key");
+  ASSERT_TRUE(writeKeyFile(path, JobKey::random()).isOk());
+  ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  const auto read = readKeyFile(path);
+  EXPECT_EQ(read.status().code(), Code::kPermissionDenied);
+  EXPECT_THAT(read.status().message(), HasSubstr("belongs to user 65534"));
+  ::unlink(path.c_str());
+}
+
+TEST(KeyFile, ThatIsNoFileIsRefusedAtOnce) {
+  const std::string path = freshPath("pipe.key");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(readKeyFile(path).status().message(), HasSubstr("is no regular file"));
+  EXPECT_THAT(readKeyFile(testing::TempDir()).status().message(), HasSubstr("is no regular file"));
+  ::unlink(path.c_str());
+}
+
+// As Kubernetes mounts secrets.
+TEST(KeyFile, MayBeReachedByASymbolicLink) {
+  const std::string path = freshPath("target.key");
+  const std::string link = freshPath("link.key");
+  const JobKey key = JobKey::random();
+  ASSERT_TRUE(writeKeyFile(path, key).isOk());
+  ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
+  EXPECT_EQ(readKeyFile(link).value(), key);
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  EXPECT_EQ(readKeyFile(link).status().code(), Code::kPermissionDenied);
+  ::unlink(path.c_str());
+  ::unlink(link.c_str());
+}
+
 TEST(KeyFile, ThatOthersMayOpenIsRefusedWithWhatToType) {
   const std::string path = freshPath("open.key");
   ASSERT_TRUE(writeKeyFile(path, JobKey::random()).isOk());
