@@ -26,7 +26,11 @@ constexpr Duration kGrace = 10s;
 }  // namespace
 
 RemoteStore::RemoteStore(base::EpollLoop& loop, RemoteOptions options)
-    : loop_(loop), options_(std::move(options)), created_(loop.now()), backOff_(kFirstBackOff) {
+    : loop_(loop),
+      options_(std::move(options)),
+      key_(options_.key),
+      created_(loop.now()),
+      backOff_(kFirstBackOff) {
   SLUICE_CHECK(!options_.master.empty());
 }
 
@@ -51,6 +55,7 @@ void RemoteStore::join(Done joined) {
   begun_ = toldAt_ = loop_.now();
   joinTimer_ = loop_.after(options_.timeout, [this] {
     if (connection_) connection_->close();
+    keyRequest_.reset();
     finishJoin(
         {Code::kTimeout,
          fmt::format("rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
@@ -69,19 +74,44 @@ void RemoteStore::finishJoin(Status status) {
 }
 
 void RemoteStore::attempt() {
+  // A rank 0 that was started anew has another key, so a rank asks again until it is a member.
+  if (options_.keyFrom && job_ == secret::JobNonce{}) return askForKey(*options_.keyFrom);
+  connect();
+}
+
+void RemoteStore::askForKey(const Address& whom) {
+  const auto failed = [this](const Status& why) {
+    if (why.code() == Code::kPermissionDenied) return finishJoin(why);
+    tryAgain(why);
+  };
+  keyRequest_ = std::make_unique<KeyRequest>(loop_, whom);
+  const Status asked = keyRequest_->start([this, failed](Result<secret::JobKey> key) {
+    loop_.cancel(*attemptTimer_);
+    if (!key.isOk()) return failed(key.status());
+    key_ = *std::move(key);
+    connect();
+  });
+  if (!asked.isOk()) return failed(asked);
+  attemptTimer_ = loop_.after(kAttemptDeadline, [this] {
+    keyRequest_.reset();
+    tryAgain({Code::kTimeout, "no answer"});
+  });
+}
+
+void RemoteStore::connect() {
   const Address& master = options_.master[attempts_++ % options_.master.size()];
   base::Fd socket(::socket(master.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return tryAgain(base::fromErrno("cannot open a socket"));
   if (::connect(socket.get(), master.raw(), master.rawSize()) != 0 && errno != EINPROGRESS) {
     return tryAgain(base::fromErrno("cannot connect"));
   }
-  connection_ = Connection::start(
-      loop_, std::move(socket),
-      secret::Handshake::client(options_.key, secret::Purpose::kRendezvous, claimOf(options_.rank)),
-      kLargestAnswerBytes,
-      {.proved = [this] { onProved(); },
-       .received = [this](const std::string& bytes) { onReceived(bytes); },
-       .closed = [this](const Status& why) { onClosed(why); }});
+  connection_ =
+      Connection::start(loop_, std::move(socket),
+                        secret::Handshake::client(key_, secret::Purpose::kRendezvous, claimOf(options_.rank)),
+                        kLargestAnswerBytes,
+                        {.proved = [this] { onProved(); },
+                         .received = [this](const std::string& bytes) { onReceived(bytes); },
+                         .closed = [this](const Status& why) { onClosed(why); }});
   attemptTimer_ = loop_.after(kAttemptDeadline, [this] {
     connection_->close();
     tryAgain({Code::kTimeout, "no answer"});
@@ -119,7 +149,7 @@ void RemoteStore::onProved() {
 
 void RemoteStore::onClosed(const Status& why) {
   if (isMember_) return loseMaster(why.message());
-  if (why.code() != Code::kPermissionDenied) return tryAgain(why);
+  if (why.code() != Code::kPermissionDenied || options_.keyFrom) return tryAgain(why);
   finishJoin(why.withContext(fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
 }
 

@@ -16,6 +16,7 @@
 #include <sluice/rendezvous/connection.h>
 #include <sluice/rendezvous/message.h>
 #include <sluice/rendezvous/newcomer.h>
+#include <sluice/rendezvous/same_user.h>
 #include <sluice/rendezvous/store.h>
 #include <sluice/secret/job_key.h>
 
@@ -24,6 +25,8 @@ namespace sluice::rendezvous {
 struct RemoteOptions {
   std::vector<Address> master;  // tried in turn
   secret::JobKey key = secret::JobKey::none();
+  // Rank 0's address, if the job has no key and rank 0 hands one to ranks of the same user (same_user.h).
+  std::optional<Address> keyFrom{};
   Rank rank{};
   Agreement agreement;
   Duration timeout = std::chrono::seconds(60);
@@ -43,6 +46,7 @@ class RemoteStore final : public Store {
 
   // Which job this is; the same on every rank of it. REQUIRES: join() has completed well.
   const secret::JobNonce& jobNonce() const { return job_; }
+  const secret::JobKey& key() const { return key_; }
 
   void set(std::string key, std::string value, Done done) override;
   void get(std::string key, Got got) override;
@@ -57,6 +61,8 @@ class RemoteStore final : public Store {
   };
 
   void attempt();
+  void askForKey(const Address& whom);
+  void connect();
   void onProved();
   void onReceived(const std::string& bytes);
   void onClosed(const Status& why);
@@ -69,6 +75,8 @@ class RemoteStore final : public Store {
 
   base::EpollLoop& loop_;
   const RemoteOptions options_;
+  secret::JobKey key_;
+  std::unique_ptr<KeyRequest> keyRequest_;
   std::shared_ptr<Connection> connection_;
   const secret::JobNonce process_ = secret::randomNonce();
   secret::JobNonce job_{};  // zeros until rank 0 has said it

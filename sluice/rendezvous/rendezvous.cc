@@ -11,6 +11,7 @@
 #include <sluice/rendezvous/find_master.h>
 #include <sluice/rendezvous/local_store.h>
 #include <sluice/rendezvous/remote_store.h>
+#include <sluice/rendezvous/same_user.h>
 #include <sluice/rendezvous/server.h>
 #include <sluice/secret/key_file.h>
 
@@ -52,35 +53,43 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   SLUICE_RETURN_IF_ERROR(
       secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
   const Duration timeout = std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
-  std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface), key));
+  std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
   for (const auto& [name, id] : launch.ids) agreement.addLaunchId(name, id);
+  // Then all addresses are of this host, as was checked above.
+  const bool provesUser = !key.isSecret() && !config.isOn(option::kInsecure);
   if (launch.rank != Rank{0}) {
-    meeting->remote_ = std::make_unique<RemoteStore>(loop, RemoteOptions{.master = master,
-                                                                         .key = key,
-                                                                         .rank = launch.rank,
-                                                                         .agreement = std::move(agreement),
-                                                                         .timeout = timeout,
-                                                                         .begun = begun});
+    meeting->remote_ = std::make_unique<RemoteStore>(
+        loop, RemoteOptions{.master = master,
+                            .key = key,
+                            .keyFrom = provesUser ? std::optional(master.front()) : std::nullopt,
+                            .rank = launch.rank,
+                            .agreement = std::move(agreement),
+                            .timeout = timeout,
+                            .begun = begun});
     return meeting;
   }
   log("rendezvous")
       .info("rank 0 of {} listens on port {}; the job uses {} ({}), pin another with --iface",
             launch.worldSize, launch.masterPort, meeting->interface_.name,
             meeting->interface_.address.host());
+  meeting->serverKey_ = provesUser ? secret::JobKey::random() : key;
   ServerOptions options;
-  options.key = key;
+  options.key = meeting->serverKey_;
   options.worldSize = launch.worldSize;
   options.begun = begun;
   options.agreement = std::move(agreement);
   const bool everywhere = key.isSecret() || config.isOn(option::kInsecure);
   SLUICE_ASSIGN_OR_RETURN(meeting->server_,
                           startServer(loop, std::move(options), master.front(), everywhere));
+  if (provesUser) {
+    SLUICE_ASSIGN_OR_RETURN(meeting->keyServer_, KeyServer::start(loop, master.front(), meeting->serverKey_));
+  }
   meeting->local_ = std::make_unique<LocalStore>(loop, meeting->server_->table(), launch.rank);
   return meeting;
 }
 
-Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface, secret::JobKey key)
-    : loop_(loop), timeout_(timeout), interface_(std::move(interface)), key_(std::move(key)) {}
+Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface)
+    : loop_(loop), timeout_(timeout), interface_(std::move(interface)) {}
 
 Rendezvous::~Rendezvous() = default;
 
@@ -90,7 +99,8 @@ Store& Rendezvous::store() {
 }
 
 secret::JobKey Rendezvous::jobKey() const {
-  return key_.forJob(server_ ? server_->jobNonce() : remote_->jobNonce());
+  if (server_) return serverKey_.forJob(server_->jobNonce());
+  return remote_->key().forJob(remote_->jobNonce());
 }
 
 void Rendezvous::join(std::string note, const Store::GotAll& got) {

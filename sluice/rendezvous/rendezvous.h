@@ -21,11 +21,13 @@ namespace sluice::rendezvous {
 class Server;
 class RemoteStore;
 class LocalStore;
+class KeyServer;
 
 class Rendezvous final {
  public:
-  // Reads the job key, finds rank 0's address (as long as the name is not known, until rendezvous-timeout)
-  // and chooses the network interface; rank 0 listens from here on. Before loop.run(), or on the loop.
+  // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user), finds rank
+  // 0's address (as long as the name is not known, until rendezvous-timeout) and chooses the network
+  // interface; rank 0 listens from here on. Before loop.run(), or on the loop.
   static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const Config& config,
                                                    const Launch& launch, Agreement agreement);
   ~Rendezvous();  // on the loop, or after it has ended
@@ -49,13 +51,14 @@ class Rendezvous final {
   void leave(Duration timeout, std::function<void()> done);
 
  private:
-  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface, secret::JobKey key);
+  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface);
 
   base::EpollLoop& loop_;
   const Duration timeout_;
   const Interface interface_;
-  const secret::JobKey key_;
-  std::unique_ptr<Server> server_;  // rank 0
+  secret::JobKey serverKey_ = secret::JobKey::none();
+  std::unique_ptr<KeyServer> keyServer_;  // rank 0, if the user gave no key
+  std::unique_ptr<Server> server_;        // rank 0
   std::unique_ptr<LocalStore> local_;
   std::unique_ptr<RemoteStore> remote_;  // the others
 };
