@@ -57,7 +57,15 @@ Connection::Connection(base::EpollLoop& loop, base::Fd socket, secret::Handshake
       peer_(Address::peerOf(socket_.get())),
       handshake_(std::move(handshake)),
       largestMessage_(largestMessage),
-      handlers_(std::move(handlers)) {}
+      handlers_(std::move(handlers)) {
+  if (handshake_.done()) takeSessionKeys();
+}
+
+void Connection::takeSessionKeys() {
+  secret::SessionKeys keys = handshake_.sessionKeys();
+  sealer_.emplace(std::move(keys.send));
+  opener_.emplace(std::move(keys.receive));
+}
 
 Connection::~Connection() {
   close();
@@ -172,11 +180,7 @@ void Connection::readHandshake() {
   const Status status = handshake_.received(std::as_bytes(std::span(incoming_)));
   incoming_.clear();
   if (!status.isOk()) return fail(status);
-  if (handshake_.done()) {
-    secret::SessionKeys keys = handshake_.sessionKeys();
-    sealer_.emplace(std::move(keys.send));
-    opener_.emplace(std::move(keys.receive));
-  }
+  if (handshake_.done()) takeSessionKeys();
   flush();
   if (isOpen() && handshake_.done() && handlers_.proved) handlers_.proved();
 }

@@ -1,5 +1,6 @@
 // One TCP connection that carries messages once both ends have proved that they hold the job key, and nothing
-// before. Both rank 0 and the other ranks use it. Loop thread only.
+// before. Both rank 0, which gets it from its doorman with the handshake done, and the other ranks use it.
+// Loop thread only.
 //
 // Before the proof no byte beyond the fixed-size handshake is even read from the socket. After it everything
 // is sealed in frames of at most 64 KiB; a message is one or more frames, so that a large answer never lies
@@ -30,7 +31,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     std::function<void(Status)> closed;                // the other end, or a fault, ended it; runs once
   };
 
-  // `socket` does not block and may still be connecting. `largestMessage` bounds what the other end may send.
+  // `socket` does not block and may still be connecting; `handshake` may be done. `largestMessage` bounds
+  // what the other end may send.
   static std::shared_ptr<Connection> start(base::EpollLoop& loop, base::Fd socket,
                                            secret::Handshake handshake, size_t largestMessage,
                                            Handlers handlers);
@@ -44,7 +46,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void close();
 
   bool isOpen() const { return socket_.valid(); }
-  bool isProved() const { return handshake_.done(); }
   const secret::Handshake& handshake() const { return handshake_; }
   const Address& peer() const { return peer_; }
 
@@ -55,6 +56,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void onEvents(uint32_t events);
   void readSome();
   void readHandshake();
+  void takeSessionKeys();
   void readFrames();
   Status takeFrames();
   void flush();

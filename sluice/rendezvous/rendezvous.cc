@@ -77,6 +77,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   options.key = meeting->serverKey_;
   options.worldSize = launch.worldSize;
   options.begun = begun;
+  options.door = meeting->door_;
   options.agreement = std::move(agreement);
   const bool everywhere = key.isSecret() || config.isOn(option::kInsecure);
   SLUICE_ASSIGN_OR_RETURN(meeting->server_,

@@ -10,6 +10,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/door/doorman.h>
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/interface.h>
 #include <sluice/rendezvous/launch.h>
@@ -44,6 +45,9 @@ class Rendezvous final {
   // completed well.
   secret::JobKey jobKey() const;
 
+  // The thread that holds strangers off, for the doormen of this process.
+  const door::DoorThread& door() const { return door_; }
+
   // For later notes. REQUIRES: join() has completed well.
   Store& store();
 
@@ -56,6 +60,7 @@ class Rendezvous final {
   base::EpollLoop& loop_;
   const Duration timeout_;
   const Interface interface_;
+  const door::DoorThread door_ = door::makeDoorThread();
   secret::JobKey serverKey_ = secret::JobKey::none();
   std::unique_ptr<KeyServer> keyServer_;  // rank 0, if the user gave no key
   std::unique_ptr<Server> server_;        // rank 0

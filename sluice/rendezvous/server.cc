@@ -1,15 +1,13 @@
 #include <sluice/rendezvous/server.h>
 
-#include <netinet/in.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
+#include <sluice/door/listen.h>
 #include <sluice/rendezvous/claim.h>
 #include <sluice/rendezvous/rank_list.h>
 
@@ -18,27 +16,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kBacklog = 4096;
-constexpr int kAcceptAtOnce = 64;  // then the peers that are here already have their turn
 constexpr Duration kTick = 1s;
 constexpr Duration kOneLaunch = 1s;  // the ranks of one launch are usually started within this time
 
 bool isEarly(Duration earlier) {
   return earlier > kOneLaunch;
-}
-
-Result<base::Fd> listenOn(const Address& address) {
-  base::Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return base::fromErrno("cannot open a socket");
-  const int on = 1;
-  const int off = 0;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.family() == AF_INET6) ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(socket.get(), address.raw(), address.rawSize()) != 0 || ::listen(socket.get(), kBacklog) != 0) {
-    return base::fromErrno(
-        fmt::format("rank 0 cannot listen on {}; choose another MASTER_PORT", address.toString()));
-  }
-  return socket;
 }
 
 }  // namespace
@@ -52,7 +34,11 @@ uint64_t raiseFileLimit() {
 }
 
 Result<std::unique_ptr<Server>> Server::start(base::EpollLoop& loop, ServerOptions options) {
-  SLUICE_ASSIGN_OR_RETURN(auto listener, listenOn(options.listen));
+  auto listener = door::listenOn(options.listen);
+  if (!listener.isOk()) {
+    return Status(listener.status().code(),
+                  fmt::format("rank 0 {}; choose another MASTER_PORT", listener.status().message()));
+  }
   const uint64_t files = raiseFileLimit();
   constexpr uint64_t kOtherFiles = 64;
   if (files < options.worldSize + kOtherFiles) {
@@ -61,75 +47,83 @@ Result<std::unique_ptr<Server>> Server::start(base::EpollLoop& loop, ServerOptio
                               files, options.worldSize, options.worldSize + 2 * kOtherFiles));
   }
   const uint64_t spare = files - options.worldSize - kOtherFiles / 2;
-  options.unprovenCap = std::min<size_t>(options.unprovenCap, std::max<uint64_t>(spare, kOtherFiles / 2));
-  return std::unique_ptr<Server>(new Server(loop, std::move(options), std::move(listener)));
+  options.maxStrangers = std::min<size_t>(options.maxStrangers, std::max<uint64_t>(spare, kOtherFiles / 2));
+  return std::unique_ptr<Server>(new Server(loop, std::move(options), *std::move(listener)));
 }
 
 Server::Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener)
     : loop_(loop),
       options_(std::move(options)),
       agreementHash_(options_.agreement.hash()),
-      listener_(std::move(listener)),
-      port_(Address::localOf(listener_.get()).port()),
-      unprovenCap_(options_.unprovenCap),
+      port_(Address::localOf(listener.get()).port()),
       created_(loop.now()),
       begun_(options_.begun == TimePoint{} ? created_ : options_.begun),
       table_(loop, options_.worldSize),
       toldAt_(loop.now()) {
-  listen();
+  doorman_ = std::make_unique<door::Doorman>(
+      options_.door ? options_.door : door::makeDoorThread(), std::move(listener),
+      door::DoorOptions{.deadline = options_.handshakeDeadline,
+                        .maxStrangers = options_.maxStrangers,
+                        .maxGuests = std::max<size_t>(options_.maxStrangers, options_.worldSize)},
+      doorHandlers());
   keepTicking();
 }
 
-void Server::listen() {
-  loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { acceptSome(); });
-}
-
 Server::~Server() {
-  loop_.unwatch(listener_.get());
+  doorman_.reset();
   if (ticker_) loop_.cancel(*ticker_);
-  if (acceptTimer_) loop_.cancel(*acceptTimer_);
   if (allLeftTimer_) loop_.cancel(*allLeftTimer_);
-  for (const auto& peer : unproven_) peer->connection->close();
+  for (const auto& peer : newcomers_) peer->connection->close();
   for (const auto& [rank, peer] : members_) peer->connection->close();
 }
 
-void Server::acceptSome() {
-  for (int i = 0; i < kAcceptAtOnce; ++i) {
-    base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket.valid()) {
-      addPeer(std::move(socket));
-      continue;
+// All of these run on the doorman's thread.
+door::Doorman::Handlers Server::doorHandlers() {
+  door::Doorman::Handlers handlers;
+  handlers.greet = [this](base::Fd socket, const Address&) {
+    return std::make_unique<door::Greeting>(
+        std::move(socket), secret::Handshake::server(options_.key, secret::Purpose::kRendezvous));
+  };
+  handlers.proved = [this, weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
+    // Shared, since a task must be copyable.
+    auto greeting = std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));
+    loop_.post([weak, greeting] {
+      if (const auto self = weak.lock()) (*self)->addPeer(std::move(*greeting));
+    });
+  };
+  handlers.turnedAway = [this, weak = std::weak_ptr(self_)](const Address& who, const Status& why) {
+    log("rendezvous").debug("{} was turned away: {}", who.toString(), why.message());
+    switch (why.code()) {
+      case Code::kTimeout: countStranger(&Strangers::silent); break;
+      case Code::kUnavailable: countStranger(&Strangers::crowdedOut); break;
+      case Code::kPermissionDenied: countStranger(&Strangers::wrongKey); break;
+      case Code::kPeerLost: countStranger(&Strangers::left); break;
+      default: countStranger(&Strangers::garbage);
     }
-    if (errno == EINTR || errno == ECONNABORTED) continue;
-    const bool outOfFiles = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    if (!outOfFiles) return;
-    if (unproven_.empty()) {
-      // Nobody to drop: look again at the next tick instead of spinning on a port that stays ready.
-      loop_.unwatch(listener_.get());
-      acceptTimer_ = loop_.after(kTick, [this] { listen(); });
-      return;
-    }
-    ++strangers_.crowdedOut;
-    drop(unproven_.front());
-  }
+    // One task a second at most, so that a flood costs the loop nothing.
+    if (isTickAsked_.exchange(true)) return;
+    loop_.post([weak] {
+      if (const auto self = weak.lock()) (*self)->keepTicking();
+    });
+  };
+  return handlers;
 }
 
-void Server::addPeer(base::Fd socket) {
-  if (unproven_.size() >= unprovenCap_) {
-    ++strangers_.crowdedOut;
-    drop(unproven_.front());
-  }
+void Server::countStranger(uint64_t Strangers::* how) {
+  strangers_.with([&](Strangers& strangers) { ++(strangers.*how); });
+}
+
+void Server::addPeer(door::Greeting greeting) {
   auto peer = std::make_shared<Peer>();
   peer->since = loop_.now();
-  peer->place = unproven_.insert(unproven_.end(), peer);
+  peer->place = newcomers_.insert(newcomers_.end(), peer);
   const auto onPeer = [this, weak = std::weak_ptr(peer)](auto method) {
     return [this, weak, method](const auto& argument) {
       if (const auto self = weak.lock()) (this->*method)(self, argument);
     };
   };
   peer->connection = Connection::start(
-      loop_, std::move(socket), secret::Handshake::server(options_.key, secret::Purpose::kRendezvous),
-      kLargestRequestBytes,
+      loop_, greeting.takeSocket(), greeting.handshake(), kLargestRequestBytes,
       {.proved = {}, .received = onPeer(&Server::onReceived), .closed = onPeer(&Server::onClosed)});
   keepTicking();
 }
@@ -141,7 +135,7 @@ void Server::drop(const PeerPtr& peer) {
   if (keep->joined) {
     members_.erase(keep->rank);
   } else {
-    unproven_.erase(keep->place);
+    newcomers_.erase(keep->place);
     if (const auto held = held_.find(keep->rank); held != held_.end() && held->second == keep) {
       held_.erase(held);
     }
@@ -156,15 +150,9 @@ void Server::onClosed(const PeerPtr& peer, const Status& why) {
   if (peer->joined) {
     table_.went(peer->rank, why.message());
     log("rendezvous").debug("rank {} is gone: {}", index(peer->rank), why.message());
-  } else if (why.code() == Code::kPermissionDenied) {
-    ++strangers_.wrongKey;
-    log("rendezvous").debug("{} sent a wrong proof", peer->connection->peer().toString());
-  } else if (why.code() == Code::kDataLoss || why.code() == Code::kRefused) {
-    ++strangers_.garbage;
-    log("rendezvous").debug("{} was dropped: {}", peer->connection->peer().toString(), why.message());
   } else {
-    ++strangers_.left;
-    log("rendezvous").debug("{} left before its proof", peer->connection->peer().toString());
+    countStranger(why.code() == Code::kDataLoss ? &Strangers::garbage : &Strangers::left);
+    log("rendezvous").debug("{} was dropped: {}", peer->connection->peer().toString(), why.message());
   }
   drop(peer);
 }
@@ -256,7 +244,7 @@ void Server::join(const PeerPtr& peer) {
 void Server::hold(const PeerPtr& peer) {
   held_.emplace(peer->rank, peer);
   peer->since = loop_.now();  // its time to prove itself begins anew
-  unproven_.splice(unproven_.end(), unproven_, peer->place);
+  newcomers_.splice(newcomers_.end(), newcomers_, peer->place);
   loop_.after(options_.refusalGrace, [this, weak = std::weak_ptr(peer)] {
     const auto self = weak.lock();  // only this server owns its peers
     if (!self) return;
@@ -276,18 +264,19 @@ void Server::refuseLeftover(const PeerPtr& peer) {
 }
 
 void Server::admit(const PeerPtr& peer) {
-  unproven_.erase(peer->place);
+  newcomers_.erase(peer->place);
   peer->joined = true;
   members_.emplace(peer->rank, peer);
   refused_.erase(peer->rank);
   table_.came(peer->rank);
   const std::string nonce(reinterpret_cast<const char*>(nonce_.data()), nonce_.size());
   peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = nonce}));
+  if (members_.size() + 1 == options_.worldSize) doorman_->narrow();
 }
 
-// The refused peer closes when it has read why; if it does not, the deadline of the unproven does.
+// The refused peer closes when it has read why; if it does not, its deadline to join does.
 void Server::refuse(const PeerPtr& peer, const std::string& why) {
-  ++strangers_.refused;
+  countStranger(&Strangers::refused);
   log("rendezvous").error("{}", why);
   peer->connection->send(encode({.kind = MessageKind::kRefused, .value = why}));
 }
@@ -342,14 +331,15 @@ void Server::keepTicking() {
 
 void Server::tick() {
   ticker_.reset();
-  while (!unproven_.empty() && loop_.now() - unproven_.front()->since >= options_.handshakeDeadline) {
-    ++strangers_.silent;
-    drop(unproven_.front());
+  isTickAsked_ = false;
+  while (!newcomers_.empty() && loop_.now() - newcomers_.front()->since >= options_.handshakeDeadline) {
+    countStranger(&Strangers::silent);
+    drop(newcomers_.front());
   }
   giveUpRefused();
   if (loop_.now() - toldAt_ >= kTellEvery) tellProgress();
-  const bool somethingGoesOn = !unproven_.empty() || !refused_.empty() || table_.longestGather() ||
-                               strangers_.total() > strangersTold_;
+  const bool somethingGoesOn = !newcomers_.empty() || !refused_.empty() || table_.longestGather() ||
+                               strangers().total() > strangersTold_;
   if (somethingGoesOn) keepTicking();
 }
 
@@ -361,15 +351,15 @@ void Server::tellProgress() {
               options_.worldSize - waiting->missing.size(), options_.worldSize,
               base::seconds(waiting->since));
   }
-  if (strangers_.total() > strangersTold_) {
-    strangersTold_ = strangers_.total();
+  if (const Strangers strangers = this->strangers(); strangers.total() > strangersTold_) {
+    strangersTold_ = strangers.total();
     log("rendezvous")
         .warn(
             "{} connections to port {} did not become a rank: {} silent, {} garbage, {} with a wrong key, {} "
             "left "
             "before their proof (a rank with another job key does), {} crowded out, {} refused",
-            strangersTold_, port_, strangers_.silent, strangers_.garbage, strangers_.wrongKey,
-            strangers_.left, strangers_.crowdedOut, strangers_.refused);
+            strangersTold_, port_, strangers.silent, strangers.garbage, strangers.wrongKey, strangers.left,
+            strangers.crowdedOut, strangers.refused);
   }
 }
 

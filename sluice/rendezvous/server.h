@@ -1,10 +1,10 @@
 // Rank 0's side of the rendezvous: one listening port, every other rank a connection, and the table behind
 // them. Loop thread only.
 //
-// Strangers: whoever connects has `handshakeDeadline` to prove that it holds the job key and to join; until
-// then it is *unproven*. Unproven connections are kept oldest first and capped: above the cap the oldest is
-// dropped, so that a crowd of silent strangers pushes out its own, not the rank that has just come (which
-// needs two round trips, and tries again if it was unlucky).
+// Strangers never reach the loop: a doorman (door/doorman.h) goes through the handshake with each connection
+// on a thread of its own. A connection that has proved the job key has `handshakeDeadline` to join. Once all
+// ranks are here, the doorman takes few connections at a time; a rank that has lost its connection can still
+// come back.
 //
 // Leftovers: a process of an earlier launch may still look for a rank 0 at this port, with the same key and
 // settings. It is refused if its launcher names another launch, or if it has been a member of another job. If
@@ -13,6 +13,7 @@
 // meanwhile, the earlier one is refused as a leftover. If not, it becomes a member.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -22,6 +23,9 @@
 
 #include <sluice/base/address.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/base/mutex.h>
+#include <sluice/door/doorman.h>
+#include <sluice/door/greeting.h>
 #include <sluice/plan/ids.h>
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/connection.h>
@@ -42,7 +46,8 @@ struct ServerOptions {
   // job must not end this one while the right one is still on its way. A rank that may be left over waits
   // as long.
   Duration refusalGrace = std::chrono::seconds(3);
-  size_t unprovenCap = 8192;  // less if the process may not open that many files
+  size_t maxStrangers = 8192;  // less if the process may not open that many files
+  door::DoorThread door{};     // where strangers are held off; null: the server makes a thread for it
   std::chrono::milliseconds processAge = rendezvous::processAge();
   TimePoint begun{};  // when rank 0 began to meet the others; by default when the server starts
 };
@@ -68,7 +73,9 @@ class Server final {
   uint16_t port() const { return port_; }
   Table& table() { return table_; }
   const secret::JobNonce& jobNonce() const { return nonce_; }
-  const Strangers& strangers() const { return strangers_; }
+  Strangers strangers() const {
+    return strangers_.with([](const Strangers& strangers) { return strangers; });
+  }
   size_t memberCount() const { return members_.size(); }  // without rank 0
 
   // Runs `done` once no other rank is connected any more, or after `timeout`: whoever wants to end rank 0
@@ -79,9 +86,9 @@ class Server final {
   struct Peer {
     std::shared_ptr<Connection> connection;
     TimePoint since;
-    std::list<std::shared_ptr<Peer>>::iterator place;  // in unproven_, until it has joined
+    std::list<std::shared_ptr<Peer>>::iterator place;  // in newcomers_, until it has joined
     bool joined = false;
-    Rank rank{};  // as claimed; believed once the peer is proved
+    Rank rank{};  // as it claimed in its handshake
     Newcomer newcomer;
     // By how much its process was started, and began to look for rank 0, before rank 0 did.
     Duration earlier{};
@@ -90,9 +97,9 @@ class Server final {
 
   Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener);
 
-  void listen();
-  void acceptSome();
-  void addPeer(base::Fd socket);
+  door::Doorman::Handlers doorHandlers();
+  void addPeer(door::Greeting greeting);
+  void countStranger(uint64_t Strangers::* how);
   void onReceived(const PeerPtr& peer, const std::string& bytes);
   void onRequest(const PeerPtr& peer, Message request);
   void onClosed(const PeerPtr& peer, const Status& why);
@@ -114,14 +121,12 @@ class Server final {
   base::EpollLoop& loop_;
   const ServerOptions options_;
   const std::string agreementHash_;
-  const base::Fd listener_;
   const uint16_t port_;
-  size_t unprovenCap_;
   const secret::JobNonce nonce_ = secret::randomNonce();
   const TimePoint created_;
   const TimePoint begun_;
   Table table_;
-  std::list<PeerPtr> unproven_;  // oldest first
+  std::list<PeerPtr> newcomers_;  // hold the job key, but have not joined; oldest first
   std::map<Rank, PeerPtr> members_;
   std::map<Rank, PeerPtr> held_;  // may be left over: they wait for a later process of their rank
   struct Refusal {
@@ -129,13 +134,15 @@ class Server final {
     TimePoint since;
   };
   std::map<Rank, Refusal> refused_;  // for their settings; whoever of them does not come in time ends the job
-  Strangers strangers_;
+  base::Guarded<Strangers> strangers_;
   uint64_t strangersTold_ = 0;
   TimePoint toldAt_;
   std::optional<TimerId> ticker_;
-  std::optional<TimerId> acceptTimer_;  // while no file is left for another connection
   std::function<void()> allLeft_;
   std::optional<TimerId> allLeftTimer_;
+  const std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // for tasks that may come too late
+  std::atomic<bool> isTickAsked_{false};
+  std::unique_ptr<door::Doorman> doorman_;  // its handlers use what is above
 };
 
 // Lets this process open as many files as the system allows it; returns how many that is.

@@ -11,9 +11,10 @@
 namespace sluice::secret {
 namespace {
 
-// The hello: 0 magic, 8 version, 10 purpose, 12 zero, 16 claim, 32 nonce. Numbers are little-endian.
+// The hello: 0 magic, 8 version, 10 purpose, 12 zero, 16 claim, 32 nonce, 64 proof. Numbers are
+// little-endian.
 constexpr std::string_view kMagic = "sluicehs";
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr size_t kVersionAt = 8;
 constexpr size_t kPurposeAt = 10;
 constexpr size_t kZeroAt = 12;
@@ -36,13 +37,14 @@ Status wrongKey() {
 
 Handshake Handshake::client(const JobKey& key, Purpose purpose, const Claim& claim) {
   Handshake shake(Role::kClient, State::kAwaitAnswer, key.derive(purpose), purpose);
-  const std::span hello = std::span(shake.transcript_).first<kHelloBytes>();
+  const std::span hello = std::span(shake.transcript_).first<kOpeningBytes>();
   std::ranges::copy(std::as_bytes(std::span(kMagic)), hello.begin());
   put16(hello.subspan(kVersionAt), kVersion);
   put16(hello.subspan(kPurposeAt), static_cast<uint16_t>(purpose));
   std::ranges::copy(claim, hello.begin() + kClaimAt);
   fillRandom(hello.subspan(kNonceAt));
   std::ranges::copy(hello, shake.outgoing_.begin());
+  std::ranges::copy(shake.hashAs("hello proof").bytes(), shake.outgoing_.begin() + kOpeningBytes);
   shake.outgoingBytes_ = kHelloBytes;
   return shake;
 }
@@ -57,9 +59,10 @@ std::span<const std::byte> Handshake::takeToSend() {
 
 size_t Handshake::expectedBytes() const {
   switch (state_) {
-    case State::kAwaitHello: return kHelloBytes;
-    case State::kAwaitAnswer: return kAnswerBytes;
+    case State::kAwaitHello: return kOpeningBytes;  // first, to name another version, whatever its length
+    case State::kAwaitHelloProof:
     case State::kAwaitProof: return kProofBytes;
+    case State::kAwaitAnswer: return kAnswerBytes;
     case State::kDone:
     case State::kFailed: return 0;
   }
@@ -70,7 +73,8 @@ Status Handshake::received(std::span<const std::byte> message) {
   SLUICE_CHECK(expectedBytes() > 0 && message.size() == expectedBytes(), message.size(), expectedBytes());
   Status status;
   switch (state_) {
-    case State::kAwaitHello: status = receivedHello(message); break;
+    case State::kAwaitHello: status = receivedOpening(message); break;
+    case State::kAwaitHelloProof: status = receivedHelloProof(message); break;
     case State::kAwaitAnswer: status = receivedAnswer(message); break;
     case State::kAwaitProof: status = receivedProof(message); break;
     case State::kDone:
@@ -78,12 +82,12 @@ Status Handshake::received(std::span<const std::byte> message) {
   }
   if (!status.isOk()) {
     state_ = State::kFailed;
-    outgoingBytes_ = 0;
+    if (role_ == Role::kClient) outgoingBytes_ = 0;
   }
   return status;
 }
 
-Status Handshake::receivedHello(std::span<const std::byte> message) {
+Status Handshake::receivedOpening(std::span<const std::byte> message) {
   const auto magic = std::as_bytes(std::span(kMagic));
   if (!std::ranges::equal(message.first(kMagic.size()), magic)) {
     return {Code::kDataLoss, "what came is no sluice handshake"};
@@ -104,17 +108,24 @@ Status Handshake::receivedHello(std::span<const std::byte> message) {
     return {Code::kDataLoss, "a handshake with bits set that must be zero"};
   }
   std::ranges::copy(message, transcript_.begin());
-  const std::span nonce = std::span(transcript_).subspan(kHelloBytes);
+  state_ = State::kAwaitHelloProof;
+  return base::ok();
+}
+
+Status Handshake::receivedHelloProof(std::span<const std::byte> message) {
+  const bool isOurs = Key(message.first<kProofBytes>()) == hashAs("hello proof");
+  const std::span nonce = std::span(transcript_).subspan(kOpeningBytes);
   fillRandom(nonce);
   std::ranges::copy(nonce, outgoing_.begin());
   std::ranges::copy(hashAs("server proof").bytes(), outgoing_.begin() + kNonceBytes);
   outgoingBytes_ = kAnswerBytes;
+  if (!isOurs) return wrongKey();
   state_ = State::kAwaitProof;
   return base::ok();
 }
 
 Status Handshake::receivedAnswer(std::span<const std::byte> message) {
-  std::ranges::copy(message.first(kNonceBytes), transcript_.begin() + kHelloBytes);
+  std::ranges::copy(message.first(kNonceBytes), transcript_.begin() + kOpeningBytes);
   if (Key(message.subspan<kNonceBytes, kProofBytes>()) != hashAs("server proof")) return wrongKey();
   std::ranges::copy(hashAs("client proof").bytes(), outgoing_.begin());
   outgoingBytes_ = kProofBytes;

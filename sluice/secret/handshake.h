@@ -1,13 +1,17 @@
 // Two ends of a connection prove to each other that they hold the same key, before either believes anything
 // else the other says. No socket and no clock in here: the owner moves the bytes. One owner; not shared.
 //
-//   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce
+//   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce, and a proof of them
 //   answer  server -> client   the server's fresh nonce, and its proof
 //   proof   client -> server   the client's proof
 //
 // A proof is a keyed hash over who speaks (client or server), the hello and both nonces. Nonces are fresh, so
 // a recorded conversation proves nothing later; the role is in the hash, so an end cannot be answered with
 // its own proof. All messages are of fixed size, so no length of a stranger's is ever believed.
+//
+// The proof in the hello lets a server in a crowd of strangers tell from the first message whom to keep. It
+// covers no nonce of the server, so a recorded hello passes it too: that gains a place among those who wait,
+// and nothing else.
 //
 // Both ends then share a pair of session keys, one for each direction, that no other connection has.
 #pragma once
@@ -33,10 +37,10 @@ struct SessionKeys {
 
 class Handshake final {
  public:
-  static constexpr size_t kHelloBytes = 64;
+  static constexpr size_t kHelloBytes = 96;
   static constexpr size_t kAnswerBytes = 64;
   static constexpr size_t kProofBytes = 32;
-  static constexpr size_t kLargestMessageBytes = 64;
+  static constexpr size_t kLargestMessageBytes = 96;
 
   static Handshake client(const JobKey& key, Purpose purpose, const Claim& claim);
   static Handshake server(const JobKey& key, Purpose purpose);
@@ -44,12 +48,16 @@ class Handshake final {
   // What is to be sent now, or nothing. Each message is handed out once; valid until the next call.
   std::span<const std::byte> takeToSend();
 
-  // How long the message is that comes next; 0 when none does.
+  // How long the message, or the part of the hello, is that comes next; 0 when none does.
   size_t expectedBytes() const;
 
-  // Takes in the message that came. An error is final: close the connection and send nothing.
+  // Takes in what came. An error is final: close the connection. To a hello of another key there is still an
+  // answer to send first, from which the client learns that the keys differ.
   // REQUIRES: message.size() == expectedBytes() > 0
   Status received(std::span<const std::byte> message);
+
+  // True iff the client's hello was made with the key, or recorded from one that was. Of a server only.
+  bool heardHello() const { return state_ == State::kAwaitProof || state_ == State::kDone; }
 
   // True iff the other end has proved that it holds the key. A client may still have its proof to send.
   bool done() const { return state_ == State::kDone; }
@@ -60,13 +68,15 @@ class Handshake final {
 
  private:
   enum class Role { kClient, kServer };
-  enum class State { kAwaitHello, kAwaitAnswer, kAwaitProof, kDone, kFailed };
+  enum class State { kAwaitHello, kAwaitHelloProof, kAwaitAnswer, kAwaitProof, kDone, kFailed };
   static constexpr size_t kNonceBytes = 32;
+  static constexpr size_t kOpeningBytes = kHelloBytes - kProofBytes;  // the hello without its proof
 
   Handshake(Role role, State state, const Key& key, Purpose purpose)
       : role_(role), state_(state), purpose_(purpose), key_(key) {}
 
-  Status receivedHello(std::span<const std::byte> message);
+  Status receivedOpening(std::span<const std::byte> message);
+  Status receivedHelloProof(std::span<const std::byte> message);
   Status receivedAnswer(std::span<const std::byte> message);
   Status receivedProof(std::span<const std::byte> message);
   Key hashAs(std::string_view label) const;
@@ -75,8 +85,9 @@ class Handshake final {
   State state_;
   Purpose purpose_;
   Key key_;
-  // The hello and the server's nonce: all that is not a proof. What the proofs and session keys hang on.
-  std::array<std::byte, kHelloBytes + kNonceBytes> transcript_{};
+  // The hello and the server's nonce (zeros until it is drawn): all that is not a proof. What the proofs and
+  // session keys hang on.
+  std::array<std::byte, kOpeningBytes + kNonceBytes> transcript_{};
   std::array<std::byte, kLargestMessageBytes> outgoing_{};
   size_t outgoingBytes_ = 0;
 };

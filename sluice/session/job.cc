@@ -83,7 +83,8 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
 
 Status Job::startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
-  fabric::TcpMembership membership{.rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_};
+  fabric::TcpMembership membership{
+      .rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_, .door = door()};
   for (const auto& text : addresses) {
     SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(text));
     membership.addresses.push_back(std::move(address));

@@ -40,6 +40,9 @@ class Job final {
   // How busy the other ranks' loops are; null in a job of one.
   fabric::Pulse* pulse() { return pulse_.get(); }
 
+  // The thread that holds strangers off the ports of this process. REQUIRES: worldSize() > 1
+  const door::DoorThread& door() const { return rendezvous_->door(); }
+
   // Where this process serves metrics; null if it does not.
   metrics::Endpoint* metrics() { return metrics_.get(); }
 

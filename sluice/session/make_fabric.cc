@@ -15,7 +15,8 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& nam
                                                 fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
   SLUICE_ASSIGN_OR_RETURN(const auto notes, job.gather("fabric/" + name, listener.address().toString()));
-  fabric::TcpMembership membership{.rank = job.rank(), .epoch = Epoch{0}, .addresses = {}, .key = job.key()};
+  fabric::TcpMembership membership{
+      .rank = job.rank(), .epoch = Epoch{0}, .addresses = {}, .key = job.key(), .door = job.door()};
   for (const auto& note : notes) {
     SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(note));
     membership.addresses.push_back(std::move(address));

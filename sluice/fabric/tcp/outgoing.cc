@@ -21,7 +21,6 @@ using Outcome = Io::Outcome;
 
 constexpr size_t kPiecesPerWrite = 64;
 constexpr auto kStalledAfter = std::chrono::milliseconds(20);
-constexpr int kMaxAttempts = 8;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 
 iovec pieceOf(const std::byte* data, size_t bytes) {
@@ -68,11 +67,12 @@ void Outgoing::connect() {
 void Outgoing::retryOrFail(const Status& why) {
   SLUICE_DCHECK(state_ != State::kOpen && state_ != State::kEnded);
   closeStream(/*atOnce=*/true);
-  // Who proves another key will not prove ours next time, and where nobody listens nobody lives. All else may
-  // be a full queue of strangers at the other end.
-  const bool isFinal = why.code() == Code::kRefused || why.code() == Code::kUnavailable;
+  // A peer with another key will have another key next time, and where nobody listens nobody lives. All else
+  // may be a full queue of strangers at the other end.
+  const bool isFinal = why.code() == Code::kRefused || why.code() == Code::kPermissionDenied ||
+                       why.code() == Code::kUnavailable;
   const Duration pause = kFirstPause * (1 << std::min(attempts_, 6));
-  if (isFinal || attempts_ >= kMaxAttempts || loop_.now() + pause >= giveUpAt_) {
+  if (isFinal || loop_.now() + pause >= giveUpAt_) {
     return owner_.outgoingLost(claim_.destination, why);
   }
   state_ = State::kResting;

@@ -44,6 +44,9 @@ Io PlainStream::handshake() {
     if (receivedBytes_ < expected) continue;
     receivedBytes_ = 0;
     if (Status status = handshake_.received({received_.data(), expected}); !status.isOk()) {
+      // It tells a client of another key what is wrong. Whether it arrives makes no difference here.
+      const auto last = handshake_.takeToSend();
+      [[maybe_unused]] const ssize_t sent = ::send(fd(), last.data(), last.size(), MSG_NOSIGNAL);
       return Io::failed(std::move(status));
     }
   }

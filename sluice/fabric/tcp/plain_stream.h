@@ -15,6 +15,7 @@ class PlainStream final : public Stream {
 
   Io handshake() override;
   uint32_t handshakeEvents() const override;
+  bool saidHello() const override { return handshake_.heardHello(); }
   secret::Claim claim() const override { return handshake_.claim(); }
   secret::SessionKeys sessionKeys() const override { return handshake_.sessionKeys(); }
   Io read(std::span<const iovec> into) override;

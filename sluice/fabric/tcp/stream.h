@@ -35,6 +35,9 @@ class Stream {
   // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for handshakeEvents().
   virtual Io handshake() = 0;
   virtual uint32_t handshakeEvents() const = 0;
+  // True iff the client's first message was made with the job key, or recorded from one that was. Of a
+  // server.
+  virtual bool saidHello() const = 0;
 
   // REQUIRES, for all that follows: the handshake is done.
   virtual secret::Claim claim() const = 0;

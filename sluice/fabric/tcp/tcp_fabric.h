@@ -11,6 +11,7 @@
 #include <sluice/base/address.h>
 #include <sluice/base/config.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/door/doorman.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/fabric/tcp/tcp_options.h>
@@ -24,6 +25,7 @@ struct TcpMembership {
   Epoch epoch{};
   std::vector<Address> addresses;  // of every rank's listener, by rank
   secret::JobKey key = secret::JobKey::none();
+  door::DoorThread door{};  // where strangers are held off; null: the fabric makes a thread for it
 };
 
 // REQUIRES: `loop` and `receiver` outlive the fabric. Any thread.

@@ -19,6 +19,30 @@ static_assert(kLanesByUrgency.size() == wire::kLanes);
 // How long a lane that waits for a more urgent one waits before it looks whether that one still moves.
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
+// A connection to this rank's port, as the doorman sees it.
+class Knock final : public door::Candidate {
+ public:
+  explicit Knock(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+
+  Progress advance() override {
+    Io io = stream_->handshake();
+    switch (io.outcome) {
+      case Io::Outcome::kMoved: return {Step::kProved};
+      case Io::Outcome::kWait: return {};
+      case Io::Outcome::kEnd: return {Step::kFailed, Status(Code::kPeerLost, "it hung up")};
+      case Io::Outcome::kFailed: break;
+    }
+    return {Step::kFailed, std::move(io.status)};
+  }
+  uint32_t events() const override { return stream_->handshakeEvents(); }
+  bool saidHello() const override { return stream_->saidHello(); }
+  int fd() const override { return stream_->fd(); }
+  std::unique_ptr<Stream> takeStream() { return std::move(stream_); }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+};
+
 }  // namespace
 
 TcpNode::TcpNode(base::EpollLoop& loop, TcpMembership membership, const TcpOptions& options,
@@ -37,9 +61,25 @@ Counters TcpNode::counters() const {
 
 void TcpNode::start(base::Fd listener) {
   if (state_ != State::kOpen) return;
-  acceptor_ =
-      std::make_unique<Acceptor>(loop_, std::move(listener), maker_, options_, counters_,
-                                 [this](std::unique_ptr<Stream> stream) { letIn(std::move(stream)); });
+  door::Doorman::Handlers handlers;
+  handlers.greet = [this](base::Fd socket, const Address& peer) {
+    return std::make_unique<Knock>(maker_.server(std::move(socket), peer));
+  };
+  handlers.proved = [weak = weak_from_this(), &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
+    // Shared, since a task must be copyable.
+    auto stream = std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());
+    loop.post([weak, stream] {
+      if (const auto node = weak.lock()) node->letIn(std::move(*stream));
+    });
+  };
+  handlers.turnedAway = [this](const Address& peer, const Status& why) {
+    log("fabric").debug("turned away {}: {}", peer.toString(), why.message());
+    counters_.with([](Counters& counters) { ++counters.strangers; });
+  };
+  doorman_ = std::make_unique<door::Doorman>(
+      membership_.door ? membership_.door : door::makeDoorThread(), std::move(listener),
+      door::DoorOptions{.deadline = options_.handshakeDeadline, .maxStrangers = options_.maxStrangers},
+      std::move(handlers));
 }
 
 std::optional<TimePoint> TcpNode::lastHeard(Rank rank) const {
@@ -106,6 +146,7 @@ void TcpNode::outgoingDrained(Rank rank, Lane) {
 // ---- Receiving ----
 
 void TcpNode::letIn(std::unique_ptr<Stream> stream) {
+  if (state_ == State::kEnded) return;
   const auto claim = StreamClaim::fromBytes(stream->claim());
   const auto refuse = [&](std::string_view why) {
     log("fabric").warn("refused a connection that holds the job key: {}", why);
@@ -283,7 +324,7 @@ void TcpNode::abort() {
 void TcpNode::end(const Status& result) {
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
   closeWatch_.stop();
-  acceptor_.reset();
+  doorman_.reset();
   for (Peer& each : peers_) {
     if (each.holdTimer) loop_.cancel(*std::exchange(each.holdTimer, std::nullopt));
     // A reset would take back what a rank that has our goodbye may still be reading.

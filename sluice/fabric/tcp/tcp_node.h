@@ -10,10 +10,10 @@
 
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/door/doorman.h>
 #include <sluice/fabric/close_watch.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/self_lanes.h>
-#include <sluice/fabric/tcp/acceptor.h>
 #include <sluice/fabric/tcp/incoming.h>
 #include <sluice/fabric/tcp/outgoing.h>
 #include <sluice/fabric/tcp/stream_maker.h>
@@ -89,7 +89,7 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   std::vector<Peer> peers_;
   SelfLanes self_;
   uint64_t selfSequence_ = 0;
-  std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<door::Doorman> doorman_;  // its handlers use what is above
   std::vector<Done> closers_;
   CloseWatch closeWatch_{loop_, options_.closeDeadline};
 };

@@ -21,10 +21,11 @@ struct TcpOptions {
   // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be overtaken.
   size_t notSentBytes = size_t{128} << 10;
 
-  // Strangers: who has connected and not yet proved the job key.
+  // Strangers: connections that have not yet proved the job key (door/doorman.h).
   Duration handshakeDeadline = std::chrono::seconds(5);
-  size_t maxStrangers = 256;  // the oldest goes when one more comes; a peer that this hits tries again
+  size_t maxStrangers = 256;  // the oldest goes when one more comes
 
+  // For a connection to a peer, with all its attempts.
   Duration connectDeadline = std::chrono::seconds(10);
   Duration closeDeadline = std::chrono::seconds(2);
 };

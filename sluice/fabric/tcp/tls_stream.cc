@@ -201,6 +201,11 @@ Io TlsStream::handshake() {
   return flushed;
 }
 
+// OpenSSL has taken the pre-shared key as soon as the binder in the client's first message fits it.
+bool TlsStream::saidHello() const {
+  return SSL_session_reused(ssl_) == 1;
+}
+
 uint32_t TlsStream::handshakeEvents() const {
   return hasUnflushed() ? EPOLLIN | EPOLLOUT : EPOLLIN;
 }

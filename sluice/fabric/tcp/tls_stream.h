@@ -55,6 +55,7 @@ class TlsStream final : public Stream {
 
   Io handshake() override;
   uint32_t handshakeEvents() const override;
+  bool saidHello() const override;
   secret::Claim claim() const override { return claim_; }
   secret::SessionKeys sessionKeys() const override;
   Io read(std::span<const iovec> into) override;

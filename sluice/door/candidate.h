@@ -1,0 +1,30 @@
+// A connection that somebody has made to a port of ours and that has not proved the job key yet.
+#pragma once
+
+#include <cstdint>
+
+#include <sluice/base/status.h>
+
+namespace sluice::door {
+
+class Candidate {
+ public:
+  enum class Step { kWait, kProved, kFailed };
+  struct Progress {
+    Step step = Step::kWait;
+    Status why{};  // of kFailed
+  };
+
+  virtual ~Candidate() = default;
+
+  // Goes on with the handshake, without blocking. After kWait: call it again when fd() is ready for events().
+  virtual Progress advance() = 0;
+  virtual uint32_t events() const = 0;
+
+  // True iff its first message was made with the job key, or recorded from one that was.
+  virtual bool saidHello() const = 0;
+
+  virtual int fd() const = 0;
+};
+
+}  // namespace sluice::door

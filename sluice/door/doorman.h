@@ -1,0 +1,60 @@
+// Keeps strangers out of a listening port: accepts connections, goes through the handshake with each, and
+// hands over those that have proved the job key. All of it runs on a loop of its own, so that a flood of
+// strangers costs the loop that trains nothing.
+//
+// A connection is a *stranger* until its first message shows the key, then a *guest* until its handshake is
+// done. Both must be done by a deadline. When too many strangers wait, the oldest stranger goes; a guest
+// never goes for a stranger. Guests have a limit of their own, since a recorded first message makes one.
+// Source addresses play no part: ranks on one host or behind one router share one.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include <sluice/base/address.h>
+#include <sluice/base/epoll_loop.h>
+#include <sluice/base/fd.h>
+#include <sluice/door/candidate.h>
+
+namespace sluice::door {
+
+// A thread for the doormen of a process.
+using DoorThread = std::shared_ptr<base::LoopThread>;
+DoorThread makeDoorThread();
+
+struct DoorOptions {
+  Duration deadline = std::chrono::seconds(5);  // for the whole handshake
+  size_t maxStrangers = 256;
+  size_t maxGuests = 4096;
+};
+
+class Doorman final {
+ public:
+  // These run on the doorman's thread, one at a time, and never after the destructor has returned.
+  struct Handlers {
+    std::function<std::unique_ptr<Candidate>(base::Fd socket, const Address& peer)> greet;
+    std::function<void(std::unique_ptr<Candidate>)> proved;
+    // kTimeout: too slow, kUnavailable: crowded out, kPeerLost: it went; else the error of the handshake.
+    std::function<void(const Address& peer, const Status& why)> turnedAway;
+  };
+
+  Doorman(DoorThread thread, base::Fd listener, const DoorOptions& options, Handlers handlers);
+  // Closes the listener and all connections that have not been handed over. REQUIRES: not on the doorman's
+  // thread.
+  ~Doorman();
+  Doorman(const Doorman&) = delete;
+  Doorman& operator=(const Doorman&) = delete;
+
+  // From now on hardly anybody is expected: few strangers at a time, and a limited number each second. Any
+  // thread.
+  void narrow();
+
+ private:
+  class Door;
+
+  const DoorThread thread_;
+  std::shared_ptr<Door> door_;  // belongs to the thread's loop
+};
+
+}  // namespace sluice::door
