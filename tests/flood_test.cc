@@ -1,0 +1,245 @@
+// Four ranks with 50 ms between them meet while strangers flood rank 0's rendezvous port and a fabric port:
+// from another address and from the ranks' own, thousands of connections a second each.
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <sluice/fabric/contract_world.h>
+#include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/rendezvous/test_world.h>
+
+namespace sluice {
+namespace {
+
+using namespace std::chrono_literals;
+using fabric::contract::Completions;
+using fabric::contract::RankUnderTest;
+using rendezvous::onLoop;
+
+constexpr uint32_t kRanks = 4;
+constexpr std::chrono::seconds kFloodTime{5};
+constexpr Duration kAway = 50ms;  // in each direction
+
+// Passes bytes on in both directions, late. Only small things go through it, so no socket is ever full.
+class LongWay final {
+ public:
+  LongWay(base::EpollLoop& loop, Address to) : loop_(loop), to_(std::move(to)) {
+    listener_ = base::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const Address any = Address::loopback(0);
+    EXPECT_EQ(::bind(listener_.get(), any.raw(), any.rawSize()), 0);
+    EXPECT_EQ(::listen(listener_.get(), 64), 0);
+    address_ = Address::localOf(listener_.get());
+    onLoop(loop_, [&] { loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { accept(); }); });
+  }
+  ~LongWay() {
+    onLoop(loop_, [&] {
+      loop_.unwatch(listener_.get());
+      for (auto& pipe : pipes_) pipe->close();
+    });
+  }
+  LongWay(const LongWay&) = delete;
+  LongWay& operator=(const LongWay&) = delete;
+  const Address& address() const { return address_; }
+
+ private:
+  struct Pipe : std::enable_shared_from_this<Pipe> {
+    Pipe(base::EpollLoop& aLoop, base::Fd near, base::Fd far)
+        : loop(aLoop), ends{std::move(near), std::move(far)} {}
+    void start() {
+      for (size_t end = 0; end < ends.size(); ++end) {
+        loop.watch(ends[end].get(), EPOLLIN, [self = weak_from_this(), end](uint32_t) {
+          if (const auto pipe = self.lock()) pipe->pass(end);
+        });
+      }
+    }
+    void pass(size_t end) {
+      std::array<char, 65536> bytes{};
+      const ssize_t got = ::recv(ends[end].get(), bytes.data(), bytes.size(), 0);
+      if (got < 0 && errno == EAGAIN) return;
+      if (got <= 0) {
+        loop.unwatch(ends[end].get());
+        later([end](Pipe& pipe) { ::shutdown(pipe.ends[1 - end].get(), SHUT_WR); });
+        return;
+      }
+      later([end, text = std::string(bytes.data(), static_cast<size_t>(got))](Pipe& pipe) {
+        EXPECT_TRUE(::send(pipe.ends[1 - end].get(), text.data(), text.size(), MSG_NOSIGNAL) ==
+                        std::ssize(text) ||
+                    errno != EAGAIN);
+      });
+    }
+    template <typename Then>
+    void later(Then then) {
+      loop.after(kAway, [self = weak_from_this(), then] {
+        if (const auto pipe = self.lock(); pipe && pipe->ends[0].valid()) then(*pipe);
+      });
+    }
+    void close() {
+      for (auto& end : ends) {
+        if (end.valid()) loop.unwatch(end.get());
+        end.reset();
+      }
+    }
+    base::EpollLoop& loop;
+    std::array<base::Fd, 2> ends;
+  };
+
+  void accept() {
+    base::Fd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!near.valid()) return;
+    base::Fd far(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (::connect(far.get(), to_.raw(), to_.rawSize()) != 0 && errno != EINPROGRESS) return;
+    pipes_.push_back(std::make_shared<Pipe>(loop_, std::move(near), std::move(far)));
+    pipes_.back()->start();
+  }
+
+  base::EpollLoop& loop_;
+  const Address to_;
+  base::Fd listener_;
+  Address address_;
+  std::vector<std::shared_ptr<Pipe>> pipes_;
+};
+
+// A process that this test starts and ends.
+class FloodProcess final {
+ public:
+  explicit FloodProcess(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), FLOOD_PROGRAM);
+    std::vector<char*> texts;
+    for (auto& argument : arguments) texts.push_back(argument.data());
+    texts.push_back(nullptr);
+    std::array<int, 2> pipe{};
+    EXPECT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+    output_ = base::Fd(pipe[0]);
+    const base::Fd toChild(pipe[1]);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, toChild.get(), STDOUT_FILENO);
+    EXPECT_EQ(::posix_spawn(&child_, FLOOD_PROGRAM, &actions, nullptr, texts.data(), environ), 0);
+    ::posix_spawn_file_actions_destroy(&actions);
+  }
+  ~FloodProcess() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  // Waits for its end; returns how many connections it made a second, of each kind.
+  std::vector<int> rates() {
+    std::array<char, 256> text{};
+    std::string all;
+    for (ssize_t got = 1; got > 0;) {
+      got = ::read(output_.get(), text.data(), text.size());
+      if (got > 0) all.append(text.data(), static_cast<size_t>(got));
+    }
+    std::vector<int> rates;
+    std::istringstream numbers(all);
+    for (int rate = 0; numbers >> rate;) rates.push_back(rate);
+    return rates;
+  }
+  FloodProcess(const FloodProcess&) = delete;
+  FloodProcess& operator=(const FloodProcess&) = delete;
+
+ private:
+  pid_t child_ = 0;
+  base::Fd output_;
+};
+
+class Floods : public testing::TestWithParam<fabric::Encrypt> {};
+
+TEST_P(Floods, RanksThatAreFarApartStillMeet) {
+  const secret::JobKey key = secret::JobKey::random();
+  base::LoopThread network("network");
+  base::LoopThread stores("ranks");
+  rendezvous::TestServer server({.listen = {}, .key = key, .worldSize = kRanks, .agreement = {}});
+  LongWay toServer(network.loop(), server.address());
+
+  std::vector<fabric::TcpListener> listeners;
+  std::vector<std::unique_ptr<LongWay>> ways;
+  fabric::TcpMembership membership;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    listeners.push_back(fabric::TcpListener::open(Address::loopback(0)).value());
+    ways.push_back(std::make_unique<LongWay>(network.loop(), listeners.back().address()));
+    membership.addresses.push_back(ways.back()->address());
+  }
+
+  const auto port = [](const Address& address) { return std::to_string(address.port()); };
+  const std::string meeting = port(server.address());
+  const std::string fabricPort = port(listeners[0].address());
+  FloodProcess flood({std::to_string(kFloodTime.count()), "2500", "127.0.0.2:" + meeting,
+                      "127.0.0.1:" + meeting, "127.0.0.2:" + fabricPort, "127.0.0.1:" + fabricPort});
+  std::this_thread::sleep_for(1s);  // so that all queues are full of strangers
+  const auto begun = std::chrono::steady_clock::now();
+
+  std::vector<std::unique_ptr<rendezvous::TestRank>> ranks;
+  std::vector<std::future<Status>> joined;
+  for (uint32_t rank = 1; rank < kRanks; ++rank) {
+    rendezvous::RemoteOptions options{
+        .master = {toServer.address()}, .key = key, .rank = Rank{rank}, .agreement = {}, .timeout = 30s};
+    ranks.push_back(std::make_unique<rendezvous::TestRank>(stores.loop(), options));
+    joined.push_back(ranks.back()->join());
+  }
+  for (auto& each : joined) ASSERT_EQ(each.get(), base::ok());
+  const Duration met = std::chrono::steady_clock::now() - begun;
+
+  membership.key = key.forJob(ranks.front()->jobNonce());
+  membership.door = door::makeDoorThread();
+  fabric::TcpOptions options;
+  options.encrypt = GetParam();
+  Completions sends;
+  std::array<RankUnderTest, kRanks> nodes;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    fabric::TcpMembership mine = membership;
+    mine.rank = Rank{rank};
+    nodes[rank].receiver.loop = &nodes[rank].thread.loop();
+    nodes[rank].fabric = fabric::makeTcpFabric(nodes[rank].thread.loop(), std::move(listeners[rank]), mine,
+                                               options, nodes[rank].receiver)
+                             .value();
+  }
+  const auto payload = fabric::contract::pattern(1000);
+  for (uint32_t from = 0; from < kRanks; ++from) {
+    for (uint32_t to = 0; to < kRanks; ++to) {
+      if (from == to) continue;
+      for (const auto lane : {fabric::Lane::kControl, fabric::Lane::kUrgent, fabric::Lane::kBulk}) {
+        nodes[from].fabric->send(Rank{to}, lane, {}, fabric::contract::view(payload), sends.expect());
+      }
+    }
+  }
+  for (auto& node : nodes) EXPECT_TRUE(node.receiver.waitLanded(3 * (kRanks - 1)));
+  ASSERT_TRUE(sends.waitForAll());
+  EXPECT_EQ(sends.countOf(Code::kOk), 3 * kRanks * (kRanks - 1));
+  const Duration all = std::chrono::steady_clock::now() - begun;
+  fmt::print(
+      "in the flood four ranks met in {:.2f} s and had all 36 connections after {:.2f} s; {} and {} "
+      "strangers\n",
+      base::seconds(met), base::seconds(all), server.strangers().total(),
+      nodes[0].fabric->counters().strangers);
+  // It was a flood all the while, and it was noticed.
+  EXPECT_LT(all, kFloodTime - 1s);
+  const auto rates = flood.rates();
+  ASSERT_EQ(rates.size(), 4U);
+  for (const int rate : rates) EXPECT_GT(rate, 2250);
+  EXPECT_GT(server.strangers().total(), 1000U);
+  EXPECT_GT(nodes[0].fabric->counters().strangers, 1000U);
+  for (auto& node : nodes) EXPECT_TRUE(node.receiver.seen.get().lost.empty());
+  for (auto& node : nodes) node.fabric.reset();
+}
+
+INSTANTIATE_TEST_SUITE_P(Tcp, Floods, testing::Values(fabric::Encrypt::kOff, fabric::Encrypt::kOn),
+                         [](const auto& each) {
+                           return each.param == fabric::Encrypt::kOn ? "encrypted" : "plain";
+                         });
+
+}  // namespace
+}  // namespace sluice
