@@ -20,7 +20,9 @@ TEST(Pieces, OthersGetTheirTurnOnTheLoopInBetween) {
     EXPECT_TRUE(thread.loop().inLoop());
     order.push_back(i);
     thread.loop().post([&] { ++turns; });
-    if (i == kCount - 1) EXPECT_GE(turns, kCount / 2 - 1);  // two to a piece
+    if (i == kCount - 1) {
+      EXPECT_GE(turns, kCount / 2 - 1);  // two to a piece
+    }
     return kPieceBytes / 2;
   });
   EXPECT_TRUE(ran.isOk());
