@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 
@@ -50,14 +51,18 @@ std::string_view name(Kind kind) {
   return "?";
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& makeFabric) {
-  std::unique_ptr<Communicator> communicator(new Communicator);
+Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& makeFabric,
+                                                          uint64_t earlyBudget) {
+  std::unique_ptr<Communicator> communicator(new Communicator(earlyBudget));
   SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(*communicator));
   Loop& loop = fabric->loop();
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(loop, [&, self = communicator.get()] {
     self->loop_ = &loop;
     self->fabric_ = std::move(fabric);
-    self->collective_ = std::make_unique<FabricCollective>(*self->fabric_);
+    self->paced_ = std::make_unique<PacedFabric>(*self->fabric_, earlyBudget);
+    // A message is passed on for calls under way only.
+    self->collective_ =
+        std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
     for (const auto& [from, lane] : std::exchange(self->heldBack_, {})) self->fabric_->resume(from, lane);
   }));
@@ -68,10 +73,12 @@ Communicator::~Communicator() {
   if (loop_ == nullptr) return;  // it never began
   fabric::runBeforeFreeing(loop(), [this] {
     isEnding_ = true;
+    for (uint32_t r = 0; r < worldSize() && error_.isOk(); ++r) paced_->release(Rank{r});
     fail({Code::kCancelled, "this rank has shut its process group down"});
     if (leaverTimer_) loop().cancel(*leaverTimer_);
   });
-  (void)fabric::closeAndWait(*fabric_);  // a peer that does not answer has been told all there was to tell
+  // A peer that does not answer has been told all there was to tell.
+  if (!loop().inLoop()) (void)fabric::closeAndWait(*fabric_);
   fabric_.reset();
 }
 
@@ -132,7 +139,7 @@ void Communicator::runLeg(const CallId& id, size_t leg) {
     runLeg(id, leg + 1);
   };
   const auto exchange =
-      std::make_shared<Exchange>(*fabric_, ticket, call.legs[leg].sends, call.legs[leg].receives, ended);
+      std::make_shared<Exchange>(*paced_, ticket, call.legs[leg].sends, call.legs[leg].receives, ended);
   exchanges_[ticket] = exchange;
   call.missing = [exchange] { return exchange->missing(); };
   exchange->start();
@@ -168,12 +175,15 @@ Communicator::Underway* Communicator::begin(const CallId& id, Kind kind, Terms t
   if (!left_.empty()) lookForLeavers();
   Underway& call = underway_.emplace(id, Underway{kind, std::move(terms), timer}).first->second;
   if (!id.isCollective) return &call;
+  for (const auto& [rank, calls] : std::map(asks_)) {
+    if (calls < nextCollective_) tellCalls(rank);
+  }
   const Step step{id.number};
   for (auto early = early_.lower_bound({step, TensorId{0}}); early != early_.end(); ++early) {
     const Ticket& ticket = early->first;
     if (ticket.step != step) break;
     if (kindOf(ticket) == kind) continue;
-    fail(otherCall(ticket, early->second.front()->from, kind));
+    (void)refuse(otherCall(ticket, early->second.front()->from, kind));
     return nullptr;
   }
   return &call;
@@ -196,7 +206,10 @@ void Communicator::fail(const Status& why) {
   SLUICE_DCHECK(loop().inLoop());
   if (!error_.isOk()) return;
   error_ = why;
+  paced_->fail(why);
   collective_->fail(why);
+  early_.clear();
+  earlyBytes_.clear();
   while (!underway_.empty()) finish(underway_.begin()->first, why);
 }
 
@@ -205,7 +218,10 @@ void Communicator::timeIsUp(const CallId& id) {
   if (found == underway_.end()) return;
   const Underway& call = found->second;
   const auto missing = call.missing ? call.missing() : std::set<Rank>{};
+  const auto slow = id.isCollective ? paced_->waitingFor(id.number) : std::set<Rank>{};
   const std::string cause = !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
+                            : !slow.empty()
+                                ? fmt::format("rank {} has not made the call", fmt::join(slow, ", "))
                             : call.kind == Kind::kReceive ? "nobody has sent anything"
                                                           : "the others do not take what is sent";
   const Status why(Code::kTimeout,
@@ -220,6 +236,8 @@ void Communicator::openFor(const Ticket& ticket) {
   if (!underway_.contains(id)) return;  // it has ended at once
   open_.insert(ticket);
   handOver(ticket);
+  // A message that has waited for room may be for this call.
+  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
 }
 
 Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& header) {
@@ -229,10 +247,17 @@ Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& hea
                                               : collective_->onMessage(from, header.lane, header);
   if (landing.isOk()) return landing;
   // Nobody tells the sender, and this rank would wait for it.
-  fail({Code::kInvalidArgument,
-        fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from, name(kindOf(ticket)),
-                    header.step, landing.status().message())});
-  return landing;
+  return refuse({Code::kInvalidArgument,
+                 fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from,
+                             name(kindOf(ticket)), header.step, landing.status().message())});
+}
+
+// A message that has no business here ends the group: its sender and this rank would wait for each other.
+Status Communicator::refuse(const Status& why) {
+  if (!error_.isOk()) return error_;
+  log("collective").warn("rank {} refuses a message: {}", rank(), why.message());
+  fail(why);
+  return error_;
 }
 
 void Communicator::handOver(const Ticket& ticket) {
@@ -245,12 +270,26 @@ void Communicator::handOver(const Ticket& ticket) {
       continue;
     }
     if (!open_.contains(ticket)) return;  // it has failed
+    forgetEarly(*early);
     const auto landing = deliver(early->from, early->header);
     if (!landing.isOk()) return;
     if (!early->bytes.empty()) std::memcpy(landing->buffer.data, early->bytes.data(), early->bytes.size());
     landing->done(base::ok());
   }
   if (!stillOnTheirWay.empty()) early_[ticket] = std::move(stillOnTheirWay);
+}
+
+void Communicator::forgetEarly(const Early& early) {
+  const auto found = earlyBytes_.find(early.from);
+  if (early.cost == 0 || found == earlyBytes_.end()) return;
+  found->second -= early.cost;
+  if (heldBack_.erase({early.from, fabric::Lane::kBulk}) > 0)
+    fabric_->resume(early.from, fabric::Lane::kBulk);
+}
+
+uint64_t Communicator::keptFrom(Rank peer) const {
+  const auto found = earlyBytes_.find(peer);
+  return (found == earlyBytes_.end() ? 0 : found->second) + mailbox_->keptFrom(peer);
 }
 
 Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
@@ -260,21 +299,83 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, co
   }
   if (!error_.isOk()) return error_;
   if (lane == kMailLane) return mailbox_->onMessage(from, header);
+  if (lane == fabric::Lane::kControl) return landOnControl(from, header);
   const Ticket ticket{header.step, header.tensor};
-  if (open_.contains(ticket)) return deliver(from, header);
+  if (kindOf(ticket) > Kind::kBarrier)
+    return refuse({Code::kInvalidArgument, fmt::format("rank {} sends for a call of no kind", from)});
+  if (open_.contains(ticket)) {
+    paced_->hasMade(from, index(header.step) + 1);  // who sends for a call has made it
+    return deliver(from, header);
+  }
+  return keep(from, lane, header);
+}
+
+Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Header& header) {
+  const bool isAsk = header.stage == kAsksForCall;
+  if (header.length > 0 || (!isAsk && header.stage != kTellsCalls)) {
+    return refuse({Code::kInvalidArgument, fmt::format("rank {} sends what no rank of this version does: {}",
+                                                       from, header.toString())});
+  }
+  return fabric::Landing{{}, [this, from, isAsk, calls = index(header.step)](const Status& status) {
+                           if (!status.isOk() || !error_.isOk()) return;
+                           if (!isAsk) return paced_->hasMade(from, calls);
+                           asks_[from] = calls;
+                           if (calls < nextCollective_) tellCalls(from);
+                         }};
+}
+
+void Communicator::tellCalls(Rank to) {
+  asks_.erase(to);
+  fabric_->send(to, fabric::Lane::kControl, {.step = Step{nextCollective_}, .stage = kTellsCalls}, {},
+                [](const Status&) {});  // a rank that is lost is told to all
+}
+
+// What a leg that has not begun here is to receive is known, and is no more than the call's own memory.
+Status Communicator::expectLeg(const Underway& call, Rank from, const wire::Header& header) const {
+  const Ticket ticket{header.step, header.tensor};
+  const size_t leg = index(ticket.number) % kMostLegs;
+  const auto expected = leg < call.legs.size()
+                            ? Exchange::pieceBytes(call.legs[leg].receives, from, index(header.slice))
+                            : std::nullopt;
+  const auto isSame = [&](const auto& early) {
+    return early->from == from && early->header.slice == header.slice;
+  };
+  const auto kept = early_.find(ticket);
+  const bool isNew = kept == early_.end() || std::ranges::none_of(kept->second, isSame);
+  if (expected == header.length && isNew) return base::ok();
+  return {Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                                              "make the same calls, with the same sizes",
+                                              from, name(call.kind), header.step)};
+}
+
+// Takes in a message for a call, or a leg of one, that has not begun here.
+Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane, const wire::Header& header) {
+  const Ticket ticket{header.step, header.tensor};
   const uint64_t number = index(header.step);
   const auto call = underway_.find({true, number});
   if (call == underway_.end() && number < nextCollective_) {
-    fail({Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
-                                              "make the same calls, with the same sizes",
-                                              from, name(kindOf(ticket)), number)});
-    return error_;
+    return refuse(
+        {Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                                             "make the same calls, with the same sizes",
+                                             from, name(kindOf(ticket)), number)});
   }
-  if (call != underway_.end() && call->second.kind != kindOf(ticket)) {
-    fail(otherCall(ticket, from, call->second.kind));
-    return error_;
+  if (call != underway_.end() && call->second.kind != kindOf(ticket))
+    return refuse(otherCall(ticket, from, call->second.kind));
+  uint64_t cost = 0;
+  if (call != underway_.end()) {
+    if (const Status known = expectLeg(call->second, from, header); !known.isOk()) return refuse(known);
+  } else {
+    cost = earlyCost(header.length);
+    uint64_t& kept = earlyBytes_[from];
+    if (kept + cost > earlyBudget_) {  // no rank of this version sends so much
+      heldBack_.emplace(from, lane);
+      return fabric::Landing::later();
+    }
+    kept += cost;
   }
-  const auto early = std::make_shared<Early>(Early{from, header, std::vector<std::byte>(header.length)});
+  paced_->hasMade(from, number + 1);
+  const auto early =
+      std::make_shared<Early>(Early{from, header, std::vector<std::byte>(header.length), cost});
   early_[ticket].push_back(early);
   return fabric::Landing{{early->bytes.data(), early->bytes.size()},
                          [this, early, ticket](const Status& status) {
@@ -290,6 +391,7 @@ void Communicator::onPeerLost(Rank from, const Status& why) {
 
 void Communicator::onPeerLeft(Rank from) {
   if (loop_ == nullptr || isEnding_) return;
+  paced_->release(from);  // nothing can be sent to it any more, and who waits hears that
   left_.push_back(from);
   lookForLeavers();
 }

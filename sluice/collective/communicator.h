@@ -2,7 +2,8 @@
 // calls them, and messages with tags. Made from any thread; the calls belong to the fabric's loop.
 //
 // No call depends on the order in which ranks get to theirs: a message for a call that has not been made here
-// yet is kept, so it stops nobody else's. What is kept is at most what the other ranks have under way.
+// yet is kept, so it stops nobody else's. What is kept has a limit for each sender, beyond which it waits
+// there (paced_fabric.h, mailbox.h), so that a slow rank is not filled up by fast ones.
 //
 // The first error ends every call, now and later. Every call ends within its time, and says who is missing.
 #pragma once
@@ -21,6 +22,7 @@
 #include <sluice/collective/exchange.h>
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/collective/mailbox.h>
+#include <sluice/collective/paced_fabric.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::collective {
@@ -61,9 +63,11 @@ class Communicator final : public fabric::Receiver {
  public:
   // Makes the fabric, given who receives from it.
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
-  static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric);
+  static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric,
+                                                     uint64_t earlyBudget = kEarlyBudget);
 
-  // Says goodbye: what this rank owes the others is on its way. Not on the loop.
+  // Says goodbye: what this rank owes the others is on its way. On the loop itself it cannot wait for that,
+  // and goes without. REQUIRES there: fail() was called, and what was sent before has reached the fabric.
   ~Communicator() override;
 
   void allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms);
@@ -80,6 +84,9 @@ class Communicator final : public fabric::Receiver {
 
   // Everything under way ends with `why`, and so does every later call.
   void fail(const Status& why);
+
+  // What is kept of messages for calls that have not been made here, with its bookkeeping. Loop only.
+  uint64_t keptFrom(Rank peer) const;
 
   Loop& loop() const { return *loop_; }
   Rank rank() const { return fabric_->rank(); }
@@ -107,33 +114,45 @@ class Communicator final : public fabric::Receiver {
     Rank from;
     wire::Header header;
     std::vector<std::byte> bytes;
+    uint64_t cost = 0;  // 0: of a call that was made when it came, whose sizes are known
     bool isHere = false;
   };
 
-  Communicator() = default;
+  explicit Communicator(uint64_t earlyBudget) : earlyBudget_(earlyBudget) {}
   Underway* begin(const CallId& id, Kind kind, Terms terms);
   void finish(const CallId& id, const Status& status);
   void runLeg(const CallId& id, size_t leg);
   void openFor(const Ticket& ticket);
   Result<fabric::Landing> deliver(Rank from, const wire::Header& header);
+  Result<fabric::Landing> landOnControl(Rank from, const wire::Header& header);
+  Result<fabric::Landing> keep(Rank from, fabric::Lane lane, const wire::Header& header);
+  Status refuse(const Status& why);
+  Status expectLeg(const Underway& call, Rank from, const wire::Header& header) const;
+  void forgetEarly(const Early& early);
+  void tellCalls(Rank to);
   void handOver(const Ticket& ticket);
   void timeIsUp(const CallId& id);
   void lookForLeavers();
   static std::string describe(const CallId& id, const Underway& call);
 
   // Declared before the fabric, so that they go after it: its last completions find them alive.
+  std::unique_ptr<PacedFabric> paced_;
   std::unique_ptr<FabricCollective> collective_;
   std::unique_ptr<Mailbox> mailbox_;
   std::map<Ticket, std::shared_ptr<Exchange>> exchanges_;  // under way
   std::set<Ticket> open_;                                  // whose messages have a place here
   std::map<Ticket, std::vector<std::shared_ptr<Early>>> early_;
+  std::map<Rank, uint64_t> earlyBytes_;  // their cost, by sender, of calls that have not been made here
+  std::map<Rank, uint64_t> asks_;        // who wants to hear when more calls than these have been made
   std::map<CallId, Underway> underway_;
   std::vector<std::shared_ptr<const void>> kept_;  // memory of calls that failed: bytes may still come for it
+  const uint64_t earlyBudget_;
   uint64_t nextCollective_ = 0;
   uint64_t nextMessage_ = 0;
   std::vector<Rank> left_;  // in the order of their going: the first may be why the others went
   std::optional<TimerId> leaverTimer_;
-  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
+  // Came before there was anybody to take it, or any room.
+  std::set<std::pair<Rank, fabric::Lane>> heldBack_;
   Status error_;
   bool isEnding_ = false;
   Loop* loop_ = nullptr;  // the fabric's; null before the first call can be made

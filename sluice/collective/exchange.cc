@@ -27,6 +27,18 @@ Exchange::Pieces Exchange::cut(const std::vector<Parcel>& parcels) {
   return pieces;
 }
 
+std::optional<size_t> Exchange::pieceBytes(const std::vector<Parcel>& receives, Rank from, uint32_t number) {
+  uint64_t first = 0;  // of the parcel, among the pieces
+  for (const Parcel& parcel : receives) {
+    if (parcel.rank != from) continue;
+    const uint64_t pieces = (parcel.bytes.size() + kPieceBytes - 1) / kPieceBytes;
+    if (number < first + pieces)
+      return std::min(kPieceBytes, parcel.bytes.size() - (number - first) * kPieceBytes);
+    first += pieces;
+  }
+  return std::nullopt;
+}
+
 Exchange::Exchange(fabric::Fabric& fabric, const Ticket& ticket, const std::vector<Parcel>& sends,
                    const std::vector<Parcel>& receives, Done onEnd)
     : fabric_(fabric),

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -29,6 +30,9 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
            const std::vector<Parcel>& receives, Done onEnd);
 
   void start();
+
+  // How long the piece of that number is which `from` sends; none if it sends fewer.
+  static std::optional<size_t> pieceBytes(const std::vector<Parcel>& receives, Rank from, uint32_t number);
 
   // Where a message of this round goes; an error if it is none that is expected.
   Result<fabric::Landing> land(Rank from, const wire::Header& header);

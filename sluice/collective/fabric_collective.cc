@@ -106,6 +106,7 @@ Result<fabric::Landing> FabricCollective::onMessage(Rank from, fabric::Lane lane
   if (const auto found = underway_.find(ticket); found != underway_.end())
     return found->second->land(from, header);
   if (recent_.contains(ticket)) return fabric::refusedStatus(header, "it has ended");
+  if (willCall_ && !willCall_(ticket)) return fabric::refusedStatus(header, "no such call is made here");
   heldBack_.emplace(from, lane);
   return fabric::Landing::later();
 }

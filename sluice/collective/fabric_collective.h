@@ -3,9 +3,11 @@
 // concerns it.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include <sluice/collective/collective.h>
 #include <sluice/collective/operation.h>
@@ -15,8 +17,12 @@ namespace sluice::collective {
 
 class FabricCollective final : public Collective {
  public:
+  // True iff this rank will make the call, which it has not made yet.
+  using WillCall = std::function<bool(const Ticket&)>;
+
   // REQUIRES: the fabric goes first, so that its last completions find this alive.
-  explicit FabricCollective(fabric::Fabric& fabric) : fabric_(fabric) {}
+  explicit FabricCollective(fabric::Fabric& fabric, WillCall willCall = nullptr)
+      : fabric_(fabric), willCall_(std::move(willCall)) {}
 
   void allReduce(const Call& call, const Reduction& reduction, Done done) override;
   void reduceScatter(const Call& call, const Reduction& reduction, Done done) override;
@@ -25,7 +31,9 @@ class FabricCollective final : public Collective {
   std::string describeWait(const Ticket& ticket) const override;
   std::set<Rank> missing(const Ticket& ticket) const;  // the same as a value
 
-  // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender.
+  // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender. If
+  // `willCall` says that the call will never be made, the message is refused: it would stop the lane for
+  // good.
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header);
 
   void fail(const Status& why) override;  // also when a rank is lost
@@ -36,6 +44,7 @@ class FabricCollective final : public Collective {
   uint32_t world() const { return static_cast<uint32_t>(fabric_.worldSize()); }
 
   fabric::Fabric& fabric_;
+  const WillCall willCall_;  // null: it may make any
   std::map<Ticket, std::shared_ptr<Operation>> underway_;
   std::set<Ticket> recent_;  // that have ended, of the last steps: a message for one of them is a mistake
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;

@@ -7,13 +7,13 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/collective/paced_fabric.h>
 #include <sluice/fabric/common.h>
 
 namespace sluice::collective {
 namespace {
 
-constexpr size_t kLetterBytes = size_t{64} << 20;  // a longer message travels as several
-constexpr size_t kKeptAtMost = size_t{256} << 20;
+constexpr size_t kLetterBytes = size_t{8} << 20;  // a longer message travels as several
 
 // A message without bytes is a message all the same.
 size_t lettersOf(size_t bytes) {
@@ -53,7 +53,7 @@ void Mailbox::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byt
       continue;
     }
     next = kept_.erase(next);
-    keptBytes_ -= letter->bytes.size();
+    keptBytes_[letter->from] -= earlyCost(letter->bytes.size());
     const auto place = claim(wanted, letter->from, letter->bytes.size());
     if (!place) break;
     letter->wanted = wanted;
@@ -77,11 +77,12 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
                              if (status.isOk()) landed(*wanted);  // who was lost is told to all
                            }};
   }
-  if (keptBytes_ + header.length > kKeptAtMost) {
+  uint64_t& kept = keptBytes_[from];
+  if (kept + earlyCost(header.length) > kMailBudget) {
     heldBack_.insert(from);
     return fabric::Landing::later();
   }
-  keptBytes_ += header.length;
+  kept += earlyCost(header.length);
   const auto letter =
       std::make_shared<Letter>(Letter{from, tag, std::vector<std::byte>(header.length), false, nullptr, {}});
   kept_.push_back(letter);

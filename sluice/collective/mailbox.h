@@ -1,6 +1,6 @@
 // Messages from one rank to another with a tag, as send and receive of torch.distributed and MPI know them. A
 // message that comes before anybody asked for it is kept, so that what is asked for first can pass it; beyond
-// a limit it waits at its sender. Only Communicator makes one. Belongs to the fabric's loop.
+// a limit for each sender it waits there. Only Communicator makes one. Belongs to the fabric's loop.
 //
 // It has the urgent lane to itself: a message that has to wait must not stop collectives.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,6 +20,9 @@
 namespace sluice::collective {
 
 inline constexpr fabric::Lane kMailLane = fabric::Lane::kUrgent;
+
+// Bytes that a rank keeps of each other rank's messages that it has not asked for.
+inline constexpr uint64_t kMailBudget = uint64_t{32} << 20;
 
 class Mailbox final {
  public:
@@ -33,6 +37,11 @@ class Mailbox final {
   void receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes, Received done);
 
   Result<fabric::Landing> onMessage(Rank from, const wire::Header& header);
+
+  uint64_t keptFrom(Rank peer) const {
+    const auto found = keptBytes_.find(peer);
+    return found == keptBytes_.end() ? 0 : found->second;
+  }
 
  private:
   // A call of receive(). A long message comes in pieces, all from the rank that the first came from.
@@ -62,7 +71,7 @@ class Mailbox final {
   fabric::Fabric& fabric_;
   std::list<std::shared_ptr<Wanted>> wanted_;  // whose pieces have not all been seen, in the order of calls
   std::list<std::shared_ptr<Letter>> kept_;    // that nobody has asked for, in the order of arrival
-  size_t keptBytes_ = 0;
+  std::map<Rank, uint64_t> keptBytes_;         // by sender, with the bookkeeping
   std::set<Rank> heldBack_;
 };
 
