@@ -91,7 +91,7 @@ class Worker final {
     }
     for (auto t = static_cast<uint32_t>(layers_.size()); t-- > 0;) {
       compute(factor * layers_[t].backward);
-      session_.gradientReady(TensorId{t});
+      SLUICE_RETURN_IF_ERROR(session_.gradientReady(TensorId{t}));
     }
     return base::seconds(timeline_.end() - begin);
   }

@@ -23,11 +23,16 @@ Gates::Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall 
       observer_(observer),
       gates_(names_.size()) {}
 
-Step Gates::close(TensorId tensor) {
+sluice::Result<Step> Gates::close(TensorId tensor) {
   Lock lock(mutex_);
   Gate& gate = gates_.at(index(tensor));
   // A second gradient before the first one's result would reuse a buffer that is still on its way.
-  SLUICE_CHECK(gate.opened == gate.closedFor || !error_.isOk(), names_[index(tensor)], gate.closedFor);
+  if (gate.opened != gate.closedFor && error_.isOk()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("'{}' is handed over a second time while step {} of it is under way: wait for "
+                              "its result first",
+                              names_[index(tensor)], gate.opened));
+  }
   return Step{gate.closedFor++};
 }
 

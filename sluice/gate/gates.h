@@ -37,8 +37,8 @@ class Gates final {
         plan::StageObserver* observer = nullptr);
 
   // The gradient of the tensor's next step is handed over: closes its gate and returns that step. The first
-  // is 0.
-  Step close(TensorId tensor);
+  // is 0. An error if the gate is closed already, unless all waits end with an error anyway.
+  sluice::Result<Step> close(TensorId tensor);
 
   // The result of `step` is here. REQUIRES: it is the step that the gate was closed for.
   void open(TensorId tensor, Step step) { open(tensor, step, Result::kHere); }

@@ -34,7 +34,7 @@ TEST(Gates, StartOpenAndOpenAgainWithTheResultOfTheirStep) {
   EXPECT_TRUE(gates.isOpen(kConv));
   EXPECT_TRUE(gates.wait(kConv).isOk());
   for (uint64_t step = 0; step < 3; ++step) {
-    EXPECT_EQ(gates.close(kConv), Step{step});
+    EXPECT_EQ(gates.close(kConv).value(), Step{step});
     EXPECT_FALSE(gates.isOpen(kConv));
     EXPECT_TRUE(gates.isOpen(kFc));
     gates.open(kConv, Step{step});
@@ -49,7 +49,7 @@ TEST(Gates, AWaitEndsWhenTheGateOpensAndIsObserved) {
   // The stall callback runs in the middle of the wait, so the gate is sure to open while somebody waits.
   Gates gates = makeGates({1min, 1ms}, [&](auto...) { opened->open(kFc, step); }, &observer);
   opened = &gates;
-  step = gates.close(kFc);
+  step = gates.close(kFc).value();
   EXPECT_TRUE(gates.waitAll().isOk());
   EXPECT_EQ(observer.waits, 1);
 }
@@ -83,7 +83,7 @@ TEST(Gates, AnInterruptionEndsThatWaitOnly) {
   Gates gates = makeGates({.atMost = 1min, .stallAfter = 1min, .interruption = [&]() -> Status {
                              return ++asked < 3 ? Status() : Status(Code::kCancelled, "Ctrl-C");
                            }});
-  const Step step = gates.close(kConv);
+  const Step step = gates.close(kConv).value();
   EXPECT_EQ(gates.wait(kConv).toString(), "cancelled: Ctrl-C");
   EXPECT_EQ(asked, 3);
   gates.open(kConv, step);
@@ -92,7 +92,7 @@ TEST(Gates, AnInterruptionEndsThatWaitOnly) {
 
 TEST(Gates, AnEndLetsEarlierStepsThrough) {
   Gates gates = makeGates();
-  const Step first = gates.close(kConv);
+  const Step first = gates.close(kConv).value();
   gates.endAfter(1, {Code::kPeerLost, "rank 2 has ended"});
   gates.endAfter(0, {Code::kPeerLost, "an echo"});
   gates.open(kConv, first);
@@ -106,10 +106,10 @@ TEST(Gates, AnEndLetsEarlierStepsThrough) {
 TEST(Gates, KnowWhetherTheLastStepHadAResult) {
   Gates gates = makeGates();
   EXPECT_FALSE(gates.isEmpty(kConv));
-  gates.openEmpty(kConv, gates.close(kConv));
+  gates.openEmpty(kConv, gates.close(kConv).value());
   EXPECT_TRUE(gates.isOpen(kConv));
   EXPECT_TRUE(gates.isEmpty(kConv));
-  gates.open(kConv, gates.close(kConv));
+  gates.open(kConv, gates.close(kConv).value());
   EXPECT_FALSE(gates.isEmpty(kConv));
 }
 
@@ -121,10 +121,14 @@ TEST(Gates, SayWhatIsClosed) {
   EXPECT_EQ(gates.describeClosed(), "'conv' of step 0, 'fc' of step 0");
 }
 
-TEST(GatesDeathTest, ASecondGradientBeforeTheFirstOnesResultIsABug) {
+TEST(Gates, ASecondGradientBeforeTheFirstOnesResultIsRefused) {
   Gates gates = makeGates();
-  (void)gates.close(kConv);
-  EXPECT_DEATH((void)gates.close(kConv), "conv");
+  const Step step = gates.close(kConv).value();
+  const auto second = gates.close(kConv);
+  EXPECT_EQ(second.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(second.status().message().find("conv"), std::string::npos);
+  gates.open(kConv, step);
+  EXPECT_EQ(gates.close(kConv).value(), next(step));
 }
 
 }  // namespace

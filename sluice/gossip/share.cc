@@ -38,8 +38,7 @@ std::span<const std::byte> Share::give(std::span<const std::byte> parameters) {
 void Share::refused() {
   SLUICE_CHECK(isGiving_);
   isGiving_ = false;
-  const Status taken = take(message_);
-  SLUICE_CHECK(taken.isOk(), taken.toString());
+  add(message_);
 }
 
 Status Share::take(std::span<const std::byte> message) {
@@ -47,7 +46,17 @@ Status Share::take(std::span<const std::byte> message) {
     return {Code::kRefused, fmt::format("a message of {} bytes, not {}", message.size(), message_.size())};
   }
   const double weight = weightOf(message);
-  if (!(weight > 0 && weight <= 1)) return {Code::kRefused, fmt::format("a weight of {}", weight)};
+  if (!(weight > 0)) return {Code::kRefused, fmt::format("a weight of {}", weight)};
+  // The weights of all workers add up to one, so no worker can have more; a little is left for rounding.
+  constexpr double kMostWeight = 1 + 1e-6;
+  if (!(weight_ + waitingWeight_ + leaving() + weight <= kMostWeight))
+    return {Code::kRefused, fmt::format("a weight of {}, with which all would have more than 1", weight)};
+  add(message);
+  return base::ok();
+}
+
+void Share::add(std::span<const std::byte> message) {
+  const double weight = weightOf(message);
   const auto parameters = message.subspan(sizeof(weight));
   if (waitingWeight_ == 0) {
     std::memcpy(waiting_.data(), parameters.data(), parameters.size());
@@ -56,7 +65,6 @@ Status Share::take(std::span<const std::byte> message) {
     kernel::mix(dtype_, waiting_, parameters, waitingWeight_ / sum, weight / sum);
   }
   waitingWeight_ += weight;
-  return base::ok();
 }
 
 void Share::settle(std::span<std::byte> parameters) {

@@ -45,6 +45,8 @@ class Share final {
  private:
   static constexpr double kLeast = 1e-200;
 
+  void add(std::span<const std::byte> message);
+
   const DType dtype_;
   double weight_;
   double waitingWeight_ = 0;

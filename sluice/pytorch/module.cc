@@ -205,10 +205,11 @@ class Training final {
   }
 
   void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
-    session_->gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)});
+    throwIfError(
+        session_->gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)}));
   }
   void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
-    session_->gradientAbsent(TensorId{tensor}, memoryAt(address, bytes));
+    throwIfError(session_->gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
   // True iff the mean is there; false: no rank had a gradient.
@@ -223,7 +224,7 @@ class Training final {
 
   size_t delayed() { return valueOrThrow(session_->delayed()); }
   void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
-    session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes));
+    throwIfError(session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
     return toPython(valueOrThrow(withoutGil([&] { return session_->state(); })));

@@ -28,7 +28,8 @@ void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
   const uint32_t pieces = piecesOf(data->size());
   const bool isRoot = root == fabric_.rank();
   const size_t left = pieces * (childrenOf(root).size() + (isRoot ? 0 : 1));
-  underway_.emplace(sequence, Underway{root, std::move(data), std::move(done), left});
+  underway_.emplace(sequence, Underway{root, std::move(data), std::move(done), left,
+                                       std::vector<bool>(isRoot ? 0 : pieces)});
   if (isRoot) {
     for (uint32_t number = 0; number < pieces; ++number) forward(sequence, number);
   }
@@ -42,15 +43,18 @@ void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
 Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& header) {
   const uint64_t sequence = index(header.step);
   const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused, fmt::format("broadcast {} from rank {}: {}", sequence, from, why));
+    return Status(Code::kRefused, fmt::format("a piece of broadcast {}: {}", sequence, why));
   };
   if (sequence >= nextSequence_) {
     heldBack_.insert(from);
     return fabric::Landing::later();
   }
   const auto found = underway_.find(sequence);
-  if (found == underway_.end()) return refuse("it has ended");
-  const Underway& here = found->second;
+  if (found == underway_.end()) {
+    if (end_.has_value() && sequence >= end_->count) return end_->why;  // it has ended without this piece
+    return refuse("it has ended");
+  }
+  Underway& here = found->second;
   const uint32_t number = index(header.slice);
   const uint32_t position = positionOf(fabric_.rank(), here.root);
   if (position == 0 || from != rankAt((position - 1) / 2, here.root))
@@ -58,6 +62,8 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
   if (number >= piecesOf(here.data->size())) return refuse("no such piece");
   const auto place = piece(*here.data, number);
   if (header.length != place.size()) return refuse("not the length that is expected here");
+  if (here.hasBegun[number]) return refuse("it came before");
+  here.hasBegun[number] = true;
   return fabric::Landing{{place.data(), place.size()},
                          [this, sequence, number, kept = here.data](const Status& status) {
                            if (!status.isOk()) return fail(status);

@@ -45,7 +45,8 @@ class Broadcast final {
     Rank root;
     SharedBytes data;
     fabric::Done done;
-    size_t left;  // pieces to receive, and to send
+    size_t left;                   // pieces to receive, and to send
+    std::vector<bool> hasBegun{};  // by piece: it is coming in, or here
   };
 
   struct End {

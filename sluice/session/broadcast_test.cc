@@ -49,6 +49,40 @@ SharedBytes fill(size_t bytes, uint32_t seed) {
   return data;
 }
 
+// A member that is mad, or has a bug.
+TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
+  struct Nobody final : fabric::Receiver {
+    Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
+      return Status(Code::kRefused, "nobody");
+    }
+    void onPeerLost(Rank, const Status&) override {}
+    void onPeerLeft(Rank) override {}
+  } nobody;
+  base::ManualLoop loop;
+  fabric::LoopbackHub hub(2);
+  auto root = hub.join(Rank{0}, loop, nobody);
+  Member member(hub, Rank{1}, loop);
+  const size_t first = size_t{1} << 20;
+  const SharedBytes sent = fill(first + 17, 3);
+  const SharedBytes landed = fill(sent->size(), 0);
+  member.start(Rank{0}, landed);
+  const auto send = [&](uint32_t number) {
+    const auto piece = number == 0 ? std::span(*sent).first(first) : std::span(*sent).subspan(first);
+    root->send(Rank{1}, kBroadcastLane, {.slice = SliceId{number}, .stage = plan::Stage::kApplied},
+               {piece.data(), piece.size()}, [](const Status&) {});
+    loop.runReady();
+  };
+  send(0);
+  send(0);
+  EXPECT_TRUE(member.endings.empty());
+  send(1);
+  ASSERT_EQ(member.endings.size(), 1U);
+  EXPECT_TRUE(member.endings[0].isOk());
+  EXPECT_EQ(*landed, *sent);
+  loop.post([&] { root.reset(); });
+  loop.runReady();
+}
+
 TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
   for (const uint32_t world : {1U, 2U, 3U, 4U, 7U}) {
     if (world == 7 && base::testsAreShort()) continue;

@@ -4,12 +4,16 @@
 //   auto session = Session::open(*job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"}).value();
 //   for (...) {
 //     for (TensorId t : forwardOrder) { session->wait(t); forward(t); }      // each layer waits for its own
-//     for (TensorId t : backwardOrder) { backward(t); session->gradientReady(t); }
+//     for (TensorId t : backwardOrder) { backward(t); good = session->gradientReady(t).isOk(); }
 //   }
 //   session->leave();
 //
 // gradientReady() returns at once. wait(t) returns when what the next forward pass needs of tensor t is here:
 // with an update on the servers the new parameters, with "mean-gradient" the mean over all workers.
+//
+// Memory: a wait() that ends with an error says nothing about the tensors' memory, since other ranks may
+// still be sending into it. Give memory an owner (TensorMemory::owner), which the session holds until no byte
+// can come any more, or keep it until the session is gone.
 #pragma once
 
 #include <memory>
@@ -45,16 +49,17 @@ struct Request {
 class Session final {
  public:
   // Returns when every rank has opened its own and all agree on the plan, or why not.
-  // REQUIRES: `job`, the observer and the tensors' memory outlive the session.
+  // REQUIRES: `job`, the observer and the tensors' memory, unless it has an owner, outlive the session.
   static Result<std::unique_ptr<Session>> open(Job& job, Request request);
   ~Session();
 
-  void gradientReady(TensorId tensor) { trainer_->gradientReady(tensor); }
-  void gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
-    trainer_->gradientReady(tensor, memory);
+  Status gradientReady(TensorId tensor) { return trainer_->gradientReady(tensor); }
+  Status gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
+    return trainer_->gradientReady(tensor, memory);
   }
-  void gradientAbsent(TensorId tensor, std::span<std::byte> result) {
-    trainer_->gradientAbsent(tensor, result);
+  Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
+                        std::shared_ptr<const void> owner = nullptr) {
+    return trainer_->gradientAbsent(tensor, result, std::move(owner));
   }
   Status wait(TensorId tensor) { return trainer_->wait(tensor); }
   Status waitAll() { return trainer_->waitAll(); }
@@ -66,8 +71,9 @@ class Session final {
   Status update(std::vector<double> values) { return trainer_->update(std::move(values)); }
   void drop() { trainer_->drop(); }
   Result<size_t> delayed() { return trainer_->delayed(); }
-  void handOutDelayed(TensorId tensor, std::span<std::byte> result) {
-    trainer_->handOutDelayed(tensor, result);
+  Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
+                        std::shared_ptr<const void> owner = nullptr) {
+    return trainer_->handOutDelayed(tensor, result, std::move(owner));
   }
   Status drain() { return trainer_->drain(); }
   Result<std::vector<std::byte>> state() { return trainer_->state(); }

@@ -55,7 +55,7 @@ TEST(Session, AJobOfOneNeedsNoLauncher) {
   OneTensor memory(3);
   auto session = Session::open(*job, memory.request("sgd:lr=1")).value();
   memory.gradient = {1, 2, 3};
-  session->gradientReady(TensorId{0});
+  EXPECT_TRUE(session->gradientReady(TensorId{0}).isOk());
   EXPECT_TRUE(session->wait(TensorId{0}).isOk());
   EXPECT_EQ(memory.parameter, (std::vector<float>{0, -1, -2}));
   EXPECT_TRUE(session->leave().isOk());
@@ -75,8 +75,8 @@ TEST(Session, TrainsTwoModelsOfOneJobOverTcp) {
       EXPECT_TRUE((*second)->wait(TensorId{0}).isOk());
       std::ranges::fill(large.gradient, static_cast<float>(r));
       std::ranges::fill(small.gradient, static_cast<float>(r * step));
-      (*first)->gradientReady(TensorId{0});
-      (*second)->gradientReady(TensorId{0});
+      EXPECT_TRUE((*first)->gradientReady(TensorId{0}).isOk());
+      EXPECT_TRUE((*second)->gradientReady(TensorId{0}).isOk());
     }
     EXPECT_TRUE((*first)->leave().isOk());
     EXPECT_TRUE((*second)->leave().isOk());
@@ -98,7 +98,7 @@ TEST(Session, TrainsOverUcxOnlyWhereTheNetworkIsTrusted) {
           for (int step = 0; step < 3; ++step) {
             EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
             std::ranges::fill(memory.gradient, static_cast<float>(2 * r));
-            (*session)->gradientReady(TensorId{0});
+            EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
           }
           EXPECT_TRUE((*session)->leave().isOk());
           EXPECT_EQ(memory.parameter, std::vector<float>(100'001, -2));
@@ -122,7 +122,7 @@ TEST(Session, TellsPrometheusHowItGoes) {
           auto session = Session::open(**job, memory.request("sgd:lr=1"));
           ASSERT_TRUE(session.isOk()) << session.status().toString();
           for (int step = 0; step < 3; ++step) {
-            (*session)->gradientReady(TensorId{0});
+            EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
             EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
           }
           const std::string text = metrics::scrape(url);
@@ -175,7 +175,7 @@ TEST(Session, TakesEveryGradientFromWhereItLies) {
         auto& gradient = *held.emplace_back(std::make_unique<std::vector<float>>(
             (*session)->plan().model().tensors[t].elements, static_cast<float>(step + 2 * r)));
         const auto bytes = std::as_writable_bytes(std::span(gradient));
-        (*session)->gradientReady(TensorId{t}, {bytes, bytes});
+        EXPECT_TRUE((*session)->gradientReady(TensorId{t}, {bytes, bytes}).isOk());
       }
       EXPECT_TRUE((*session)->waitAll().isOk());
       for (const auto& gradient : held) {
@@ -202,9 +202,11 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
           const auto bytes = std::as_writable_bytes(std::span(some));
           for (int step = 0; step < 3; ++step) {
             std::ranges::fill(some, 5.F);
-            r == 0 ? (*session)->gradientReady(TensorId{0}, {bytes, bytes})
-                   : (*session)->gradientAbsent(TensorId{0}, bytes);
-            (*session)->gradientAbsent(TensorId{1}, std::as_writable_bytes(std::span(none)));
+            EXPECT_TRUE((r == 0 ? (*session)->gradientReady(TensorId{0}, {bytes, bytes})
+                                : (*session)->gradientAbsent(TensorId{0}, bytes))
+                            .isOk());
+            EXPECT_TRUE(
+                (*session)->gradientAbsent(TensorId{1}, std::as_writable_bytes(std::span(none))).isOk());
             EXPECT_TRUE((*session)->waitAll().isOk());
             EXPECT_FALSE((*session)->isEmpty(TensorId{0}));
             EXPECT_TRUE((*session)->isEmpty(TensorId{1}));
@@ -218,7 +220,7 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
 }
 
 Status takeAStep(Session& session) {
-  session.gradientReady(TensorId{0});
+  SLUICE_RETURN_IF_ERROR(session.gradientReady(TensorId{0}));
   return session.wait(TensorId{0});
 }
 
@@ -284,7 +286,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         for (int step = 0; step < 3; ++step) {
           std::ranges::fill(memory.gradient, 1.F);
-          (*session)->gradientReady(TensorId{0});
+          EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
           EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
         }
         EXPECT_TRUE((*job)->gather("trained", "").isOk());
@@ -309,7 +311,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
         EXPECT_TRUE((*job)->gather("restored", "").isOk());
         if (r == 0) {
           std::ranges::fill(memory.gradient, 1.F);
-          (*session)->gradientReady(TensorId{0});
+          EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
           EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
           EXPECT_EQ(memory.parameter, std::vector<float>(kElements, -6));
         }
@@ -336,7 +338,7 @@ TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
         for (const float step : {1.F, 2.F, 4.F}) {
           EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
           std::ranges::fill(memory.gradient, step);
-          (*session)->gradientReady(TensorId{0});
+          EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
         }
         states[r] = (*session)->state().value();
         if (r == 0) parameter = memory.parameter;
@@ -354,7 +356,7 @@ TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         EXPECT_TRUE((*session)->restore(states[r]).isOk());
         std::ranges::fill(memory.gradient, 8.F);
-        (*session)->gradientReady(TensorId{0});
+        EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
         EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
         EXPECT_EQ(memory.parameter[0], 1.F - 1 - 2 - 4);
         EXPECT_TRUE((*session)->drain().isOk());
@@ -377,7 +379,7 @@ TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
           ASSERT_TRUE(session.isOk()) << session.status().toString();
           Status status;
           for (uint32_t step = 0; step < 2 - r && status.isOk(); ++step) {
-            (*session)->gradientReady(TensorId{0});
+            EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
             status = (*session)->wait(TensorId{0});  // or it is told here already
           }
           if (status.isOk()) status = drains && r == 0 ? (*session)->drain() : (*session)->leave();

@@ -112,7 +112,8 @@ Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
                           .config = config_,
                           .observer = observer_,
                           .updatesWaitForWord = training_.updatesWaitForWord,
-                          .collective = training_.collective});
+                          .collective = training_.collective,
+                          .onRefused = [this](Rank from, const Status& why) { refused(from, why); }});
 }
 
 void Trainer::resumeHeldBack() {
@@ -144,28 +145,31 @@ void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
   });
 }
 
-void Trainer::gradientReady(TensorId tensor) {
-  handOver(tensor, [this, tensor](Step step) { strategy_->gradientReady(tensor, step); });
+Status Trainer::gradientReady(TensorId tensor) {
+  return handOver(tensor, [this, tensor](Step step) { strategy_->gradientReady(tensor, step); });
 }
 
-void Trainer::gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
-  handOver(tensor, [this, tensor, memory](Step step) {
+Status Trainer::gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
+  return handOver(tensor, [this, tensor, memory](Step step) {
     memory_[index(tensor)] = memory;
     strategy_->gradientReady(tensor, step);
   });
 }
 
-void Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result) {
-  handOver(tensor, [this, tensor, result](Step step) {
-    memory_[index(tensor)] = {.gradient = {}, .result = result};
+Status Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result,
+                               std::shared_ptr<const void> owner) {
+  return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
+    memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
     strategy_->gradientAbsent(tensor, step);
   });
 }
 
-void Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
-  const Step step = gates_.close(tensor);
+Status Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
+  SLUICE_ASSIGN_OR_RETURN(const Step step, gates_.close(tensor));
   const TimePoint now = fabric_->loop().now();
   fabric_->loop().post([this, tensor, step, now, toStrategy = std::move(toStrategy)] {
+    // Nothing is begun after a failure: the tensor's last step may not have ended.
+    if (!gates_.error().isOk()) return;
     if (observer_ != nullptr) {
       for (const auto& slice : training_.plan.slicesOf(tensor)) {
         observer_->onStage({plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), now});
@@ -173,6 +177,7 @@ void Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
     }
     toStrategy(step);
   });
+  return base::ok();
 }
 
 Status Trainer::setHyperparameters(std::vector<double> values) {
@@ -209,9 +214,10 @@ Result<size_t> Trainer::delayed() {
   return delayed;
 }
 
-void Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result) {
-  handOver(tensor, [this, tensor, result](Step step) {
-    memory_[index(tensor)] = {.gradient = {}, .result = result};
+Status Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result,
+                               std::shared_ptr<const void> owner) {
+  return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
+    memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
     strategy_->handOutDelayed(tensor, step);
   });
 }
@@ -221,7 +227,8 @@ Status Trainer::drain() {
   SLUICE_ASSIGN_OR_RETURN(size_t left, delayed());
   for (; left > 0; --left) {
     for (auto t = static_cast<uint32_t>(memory_.size()); t-- > 0;) {
-      handOver(TensorId{t}, [this, t](Step step) { strategy_->handOutDelayed(TensorId{t}, step); });
+      SLUICE_RETURN_IF_ERROR(
+          handOver(TensorId{t}, [this, t](Step step) { strategy_->handOutDelayed(TensorId{t}, step); }));
     }
     SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   }
@@ -336,13 +343,25 @@ Result<strategy::Statistics> Trainer::statistics(Duration atMost) {
 }
 
 Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
-  if (lane == kBroadcastLane) {
-    if (broadcast_ != nullptr) return broadcast_->onMessage(from, header);
-  } else if (strategy_ != nullptr) {
-    return strategy_->onMessage(from, lane, header);
+  const bool isBroadcast = lane == kBroadcastLane;
+  if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr) {
+    heldBack_.emplace(from, lane);
+    return fabric::Landing::later();
   }
-  heldBack_.emplace(from, lane);
-  return fabric::Landing::later();
+  auto landing = isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
+  if (landing.status().code() == Code::kRefused) refused(from, landing.status());
+  return landing;
+}
+
+// Its sender would not hear of a message that is only dropped, and both would wait for each other. So the
+// sender is lost: it hears of that, and every wait here ends with its name and the reason, unless the
+// algorithm goes on without it. What comes after an end is only counted.
+void Trainer::refused(Rank from, const Status& why) {
+  if (isEnding_ || !gates_.error().isOk() || !refused_.insert(from).second) return;
+  const std::string text =
+      fmt::format("it has sent a message that rank {} refuses: {}", fabric_->rank(), why.message());
+  log("session").warn("rank {} is given up: {}", from, text);
+  fabric_->giveUp(from, {Code::kRefused, text});
 }
 
 void Trainer::onPeerLost(Rank from, const Status& why) {

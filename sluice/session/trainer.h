@@ -49,15 +49,19 @@ class Trainer final : public fabric::Receiver {
   // Without leave() first this is what a crash looks like to the others, unless another rank was lost before.
   ~Trainer() override;
 
-  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
-  void gradientReady(TensorId tensor);
+  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns. An error
+  // if the result of the tensor's last step is not here yet. After a failure of the session nothing happens,
+  // and wait() says why.
+  Status gradientReady(TensorId tensor);
 
-  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
-  void gradientReady(TensorId tensor, const strategy::TensorMemory& memory);
+  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns. If that
+  // returns an error, bytes may still come for it: its owner is kept until none can, or until this is gone.
+  Status gradientReady(TensorId tensor, const strategy::TensorMemory& memory);
 
   // This rank has no gradient for the tensor in its next step: counts as zeros. What the others' make lands
   // in `result`; if they have none either, isEmpty() is true after wait(), and `result` has not changed.
-  void gradientAbsent(TensorId tensor, std::span<std::byte> result);
+  Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
+                        std::shared_ptr<const void> owner = nullptr);
 
   // Returns when the result of the tensor's last step is in its memory, or why it never will be.
   Status wait(TensorId tensor) { return gates_.wait(tensor); }
@@ -83,7 +87,8 @@ class Trainer final : public fabric::Receiver {
   // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a step without
   // gradients. Every tensor's is taken, then waited for.
   Result<size_t> delayed();
-  void handOutDelayed(TensorId tensor, std::span<std::byte> result);
+  Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
+                        std::shared_ptr<const void> owner = nullptr);
   // The same for all that are, into the tensors' memory: after the last step, every gradient has been used.
   // REQUIRES: the memory was given at the start.
   Status drain();
@@ -136,9 +141,10 @@ class Trainer final : public fabric::Receiver {
   Status settle();
   Status awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
                        std::string_view failure);
-  void handOver(TensorId tensor, std::function<void(Step)> toStrategy);
+  Status handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   std::string describeBusy() const;
   void reportStall(TensorId tensor, Step step, Duration waited);
+  void refused(Rank from, const Status& why);
   void expectEndAfter(Rank left);
   void stayWhileNeeded(Duration atMost);
   void leaveIfNotNeeded();
@@ -158,8 +164,9 @@ class Trainer final : public fabric::Receiver {
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
   std::vector<TimerId> timers_;                       // that would outlive this
   std::set<Rank> gone_;
-  std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told
-  Status survived_;      // the first loss that this rank has gone on after
+  std::set<Rank> refused_;  // ranks that are given up for a message
+  std::set<Rank> done_;     // workers that need no server any more, as far as this rank has been told
+  Status survived_;         // the first loss that this rank has gone on after
   strategy::Strategy::Done whenNotNeeded_;  // null: nobody stays
   bool isEnding_ = false;
 };

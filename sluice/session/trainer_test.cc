@@ -1,7 +1,9 @@
 #include <sluice/session/trainer.h>
 
+#include <array>
 #include <atomic>
 #include <barrier>
+#include <future>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -21,6 +23,7 @@ struct TestRank {
   std::vector<std::vector<float>> parameters{{1, 2, 3}, {4, 5}};
   std::vector<std::vector<float>> gradients{{0, 0, 0}, {0, 0}};
   base::LoopThread thread{"rank"};
+  fabric::Fabric* fabric = nullptr;  // the trainer's
   std::unique_ptr<Trainer> trainer;
 };
 
@@ -53,6 +56,7 @@ class TrainerTest : public testing::Test {
       }
       auto trainer = Trainer::start(std::move(training), config_, nullptr, [&](fabric::Receiver& receiver) {
         auto fabric = hub_->join(Rank{r}, rank.thread.loop(), receiver);
+        rank.fabric = fabric.get();
         everybody_->arrive_and_wait();  // nobody sends before all are there
         return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
       });
@@ -77,9 +81,20 @@ class TrainerTest : public testing::Test {
     };
   }
 
+  // A push of a slice that is too short by half.
+  void sendNonsense(uint32_t from, uint32_t to) {
+    static constexpr std::array<std::byte, 2> kShort{};
+    const auto done = std::make_shared<std::promise<void>>();
+    ranks_[from]->fabric->send(
+        Rank{to}, fabric::Lane::kBulk,
+        {.stage = plan::Stage::kPush, .flags = wire::Flags::kEncoded, .dtype = DType::kF32},
+        {kShort.data(), kShort.size()}, [done](const Status&) { done->set_value(); });
+    done->get_future().wait();
+  }
+
   void makeGradient(uint32_t r, uint32_t tensor, float value) {
     std::ranges::fill(ranks_[r]->gradients[tensor], value);
-    ranks_[r]->trainer->gradientReady(TensorId{tensor});
+    EXPECT_TRUE(ranks_[r]->trainer->gradientReady(TensorId{tensor}).isOk());
   }
 
   Config config_;
@@ -283,6 +298,55 @@ TEST_F(TrainerTest, ARankThatLeavesTooEarlyIsNamed) {
     EXPECT_FALSE(status.isOk());
     EXPECT_NE(status.message().find("rank 1 has"), std::string::npos) << status.message();
   });
+}
+
+TEST_F(TrainerTest, ARankWhoseMessageIsRefusedIsLostByNameAndWithTheReason) {
+  start(3, "mean-gradient", "1");
+  sendNonsense(/*from=*/1, /*to=*/0);
+  for (const uint32_t r : {0U, 1U}) {
+    makeGradient(r, 0, 1);
+    const Status status = ranks_[r]->trainer->wait(TensorId{0});
+    EXPECT_EQ(status.code(), Code::kPeerLost) << r;
+    EXPECT_NE(status.message().find("2 bytes"), std::string::npos) << status.message();
+    EXPECT_NE(status.message().find("rank 0 refuses"), std::string::npos) << status.message();
+  }
+}
+
+TEST_F(TrainerTest, OthersGoOnWithoutARankWhoseMessageIsRefusedIfTheyMay) {
+  start(3, "sgd:lr=1", "dedicated:1", "asp");
+  sendNonsense(/*from=*/1, /*to=*/2);
+  for (int step = 0; step < 3; ++step) {
+    for (const uint32_t tensor : {1U, 0U}) makeGradient(0, tensor, 1);
+    EXPECT_TRUE(ranks_[0]->trainer->waitAll().isOk());
+  }
+  EXPECT_EQ(ranks_[0]->parameters[1][0], 1);  // 4, less three steps
+  makeGradient(1, 0, 1);
+  EXPECT_EQ(ranks_[1]->trainer->wait(TensorId{0}).code(), Code::kPeerLost);
+}
+
+TEST_F(TrainerTest, MemoryWithAnOwnerOutlivesAnErrorUntilTheSessionIsGone) {
+  start(2, "mean-gradient");
+  auto owner = std::make_shared<std::vector<std::byte>>(3 * sizeof(float));
+  const std::weak_ptr<const void> alive = owner;
+  EXPECT_TRUE(ranks_[0]->trainer->gradientReady(TensorId{0}, {*owner, *owner, owner}).isOk());
+  ranks_[1]->trainer.reset();
+  EXPECT_EQ(ranks_[0]->trainer->wait(TensorId{0}).code(), Code::kPeerLost);
+  owner.reset();
+  EXPECT_FALSE(alive.expired());
+  // After an error nothing replaces it, and nothing is begun.
+  EXPECT_TRUE(ranks_[0]->trainer->gradientReady(TensorId{0}).isOk());
+  EXPECT_EQ(ranks_[0]->trainer->wait(TensorId{0}).code(), Code::kPeerLost);
+  EXPECT_FALSE(alive.expired());
+  ranks_[0]->trainer.reset();
+  EXPECT_TRUE(alive.expired());
+}
+
+TEST_F(TrainerTest, AGradientBeforeTheLastResultIsRefused) {
+  start(2, "mean-gradient");
+  makeGradient(0, 0, 1);
+  EXPECT_EQ(ranks_[0]->trainer->gradientReady(TensorId{0}).code(), Code::kInvalidArgument);
+  makeGradient(1, 0, 3);
+  EXPECT_TRUE(ranks_[0]->trainer->wait(TensorId{0}).isOk());
 }
 
 }  // namespace

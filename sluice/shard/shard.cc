@@ -12,6 +12,11 @@ namespace sluice::shard {
 
 using plan::Stage;
 
+namespace {
+// A worker sets hyperparameters for its next step, and no two of its tensors are further apart than this.
+constexpr uint64_t kMostStepsAhead = 4;
+}  // namespace
+
 Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, OptimizerSpec update,
                                            const Clock& clock, plan::StageObserver* observer) {
   for (const auto& tensor : plan.model().tensors) {
@@ -67,9 +72,15 @@ Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   // No slice goes back, so what only earlier steps used can go.
   Step earliest = from;
   for (const auto& each : served_) {
-    if (each) earliest = std::min(earliest, each->step);
+    if (each == nullptr) continue;
+    if (from < each->step || index(from) - index(each->step) > kMostStepsAhead) {
+      return {Code::kRefused,
+              fmt::format("hyperparameters for step {}, while step {} is collected", from, each->step)};
+    }
+    earliest = std::min(earliest, each->step);
   }
-  values_.erase(values_.begin(), std::prev(values_.upper_bound(earliest)));
+  const auto after = values_.upper_bound(earliest);
+  if (after != values_.begin()) values_.erase(values_.begin(), std::prev(after));
   values_.insert_or_assign(from, std::move(values));
   return base::ok();
 }

@@ -38,7 +38,7 @@ class Shard final {
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
 
   // The hyperparameters from step `from` on, in the order of the optimizer's list. What is being collected
-  // for earlier steps keeps the earlier ones.
+  // for earlier steps keeps the earlier ones. Refuses a step that is finished, or far ahead.
   Status setHyperparameters(std::vector<double> values, Step from);
 
   // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of the step

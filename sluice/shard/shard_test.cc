@@ -37,6 +37,22 @@ bool bring(Shard& shard, Rank self, SliceId slice, Rank from, Step step, std::sp
   return shard.arrived(slice, from);
 }
 
+TEST(Shard, HyperparametersOfAFinishedStepOrFarAheadAreRefused) {
+  const plan::Plan plan = makePlan(1, DType::kF32, 2, 2);
+  const auto shard = makeShard(plan, Rank{0}, "sgd:lr=1");
+  const std::vector<double> values = parseOptimizerSpec("sgd:lr=2").value().values;
+  const std::vector<std::byte> part(2 * sizeof(float));
+  for (uint64_t step = 0; step < 3; ++step) {
+    EXPECT_TRUE(shard->setHyperparameters(values, Step{step}).isOk());
+    EXPECT_TRUE(bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{step}, part));
+  }
+  EXPECT_EQ(shard->setHyperparameters(values, Step{2}).code(), Code::kRefused);
+  EXPECT_EQ(shard->setHyperparameters(values, Step{0}).code(), Code::kRefused);
+  EXPECT_EQ(shard->setHyperparameters(values, Step{1000}).code(), Code::kRefused);
+  EXPECT_TRUE(shard->setHyperparameters(values, Step{3}).isOk());
+  EXPECT_TRUE(bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{3}, part));
+}
+
 TEST(Shard, SumsInRankOrderWhateverTheOrderOfArrival) {
   std::mt19937 random(7);
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {

@@ -40,10 +40,12 @@ class AdPsgd final : public Talk {
   }
 
   void finish(const WorkerSlice& worker) override {
+    const Own& here = own_[index(worker.slice.id)];
     gossip::Meeting& meeting = own_[index(worker.slice.id)].meeting;
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, meeting.live(), worker.gradient, worker.values);
-    if (gossip::isActive(self_) && !neighbours_.empty() && !meeting.isUnderWay()) begin(worker);
+    if (gossip::isActive(self_) && !neighbours_.empty() && !meeting.isUnderWay() && !here.isBusy)
+      begin(worker);
     std::memcpy(worker.parameters.data(), meeting.live().data(), worker.parameters.size());
   }
 
@@ -91,7 +93,9 @@ class AdPsgd final : public Talk {
     here.partner = workers[neighbours_[draw % neighbours_.size()]];
     send(worker.slice, plan::Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
-           if (!status.isOk() && here.meeting.isUnderWay() && here.partner == partner) here.meeting.forget();
+           // If the answer is coming in already, its end decides.
+           const bool isWaiting = here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
+           if (!status.isOk() && isWaiting) here.meeting.forget();
          });
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -109,6 +110,9 @@ class Asynchronous final : public Strategy {
     Step next{};  // of the part that comes next
     bool isLanding = false;
     bool isOwedAnswer = false;
+    bool isAnswering = false;  // the answer lies here until it has left
+    bool isTelling = false;    // what the slice holds is on its way to the worker
+    bool isBusy() const { return isLanding || isAnswering || isTelling; }
   };
   // What one worker has said, besides its parts.
   struct WorkerNews {
@@ -180,8 +184,8 @@ class Asynchronous final : public Strategy {
   std::vector<Done> whenIdle_;
   // What servers hold, as far as it has been told, for the checkpoint that is being made.
   Done whenPrepared_;                      // null: none is
-  std::set<SliceId> heldAsked_;            // whose servers have not begun to answer
-  size_t heldMissing_ = 0;                 // slices
+  std::map<SliceId, uint32_t> heldAsked_;  // answers that servers owe, also to a checkpoint that was given up
+  std::set<SliceId> heldMissing_;
   mutable std::vector<SavedTensor> held_;  // by TensorId; state() takes it
   uint64_t dropped_ = 0;                   // steps
 };
@@ -259,7 +263,8 @@ void Asynchronous::push(const Slice& slice, Travel travel) {
                 .payload = {part.data(), part.size()},
                 .dtype = freight_.dtypeOf(slice),
                 .flags = flags,
-                .done = std::move(done)});
+                .done = std::move(done),
+                .owner = rooms_.memory[index(slice.tensor)].owner});
 }
 
 void Asynchronous::left(const Slice& slice) {
@@ -288,13 +293,15 @@ void Asynchronous::prepareState(const Done& done) {
   if (method_->centre() == Method::Centre::kNone || !plan.roles().isWorker(self_)) return done(base::ok());
   held_.clear();
   held_.resize(plan.model().tensors.size());
-  heldMissing_ = plan.slices().size() - plan.slicesOn(self_).size();
-  heldAsked_.clear();
-  if (heldMissing_ == 0) return done(base::ok());
+  heldMissing_.clear();
+  for (const Slice& slice : plan.slices()) {
+    if (slice.server != self_) heldMissing_.insert(slice.id);
+  }
+  if (heldMissing_.empty()) return done(base::ok());
   whenPrepared_ = done;
   for (const Slice& slice : plan.slices()) {
     if (slice.server == self_) continue;
-    heldAsked_.insert(slice.id);
+    ++heldAsked_[slice.id];
     outbox_.post({.slice = slice,
                   .stage = Stage::kPush,
                   .step = Step{0},
@@ -308,10 +315,11 @@ void Asynchronous::prepareState(const Done& done) {
 }
 
 Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabric::Lane lane) {
-  if (deskOf(slice, from).isLanding) {  // what it has pushed before is to be in it
+  if (deskOf(slice, from).isBusy()) {  // what it has pushed before is to be in it
     newsOf(from).putOff.insert(lane);
     return Landing::later();
   }
+  deskOf(slice, from).isTelling = true;
   return Landing{{}, whenHere(from, [this, &slice, from] {
                    const auto content = std::make_shared<const Bytes>(pack(method_->held(slice.id)));
                    outbox_.post({.slice = slice,
@@ -322,28 +330,36 @@ Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabr
                                  .payload = {content->data(), content->size()},
                                  .dtype = DType::kBytes,
                                  .flags = kTellsHeld,
-                                 .done = whenHere(from, [content] { /* stays alive until now */ })});
+                                 .done = whenHere(from, [this, &slice, from, content] {
+                                   deskOf(slice, from).isTelling = false;
+                                   resume(from);
+                                 })});
                  })};
 }
 
 Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire::Header& header) {
   if (header.length > longestHeldSlice(slice.count)) return fabric::refusedStatus(header, "too long");
-  const bool isAsked = from == slice.server && whenPrepared_ && heldAsked_.erase(slice.id) == 1;
-  if (!isAsked) return fabric::refusedStatus(header, "nobody has asked");
+  const auto asked = heldAsked_.find(slice.id);
+  if (from != slice.server || asked == heldAsked_.end())
+    return fabric::refusedStatus(header, "nobody has asked");
+  if (--asked->second == 0) heldAsked_.erase(asked);
   const auto content = std::make_shared<Bytes>(header.length);
   return Landing{{content->data(), content->size()},
                  whenHere(from, [this, &slice, content] { heldIsHere(slice, *content); })};
 }
 
 void Asynchronous::heldIsHere(const Slice& slice, const Bytes& bytes) {
-  if (!whenPrepared_) return;  // it has failed
+  if (!whenPrepared_ || heldMissing_.erase(slice.id) == 0) return;  // it has failed
   const auto read = readHeldSlice(bytes);
   if (!read.isOk() || read->parameters.size() != rooms_.plan.bytesOf(slice)) {
-    return std::exchange(whenPrepared_, nullptr)(
-        {Code::kDataLoss, fmt::format("what rank {} told of slice {} is damaged", slice.server, slice.id)});
+    const Status damaged(Code::kDataLoss,
+                         fmt::format("what rank {} told of slice {} is damaged", slice.server, slice.id));
+    rooms_.refuse(slice.server, damaged);
+    if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(damaged);
+    return;
   }
   keepHeld(slice, {read->parameters, read->optimizer ? &*read->optimizer : nullptr}, held_);
-  if (--heldMissing_ == 0) std::exchange(whenPrepared_, nullptr)(base::ok());
+  if (heldMissing_.empty()) std::exchange(whenPrepared_, nullptr)(base::ok());
 }
 
 void Asynchronous::keepHeld(const Slice& slice, const Method::Held& held,
@@ -443,15 +459,18 @@ Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::La
   if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
   WorkerNews& news = newsOf(from);
-  if (desk.isLanding || news.valuesLanding > 0) {
+  if (desk.isBusy() || news.valuesLanding > 0) {
     news.putOff.insert(lane);
     return Landing::later();
   }
   if (desk.isOwedAnswer) return fabric::refusedStatus(header, "it waits for an answer");
   if (desk.next != header.step)
     return fabric::refusedStatus(header, fmt::format("step {} comes next", desk.next));
+  const bool hasPart = !has(header.flags, kHasNone);
+  if (!method_->mayCome(hasPart, has(header.flags, kAsks)))
+    return fabric::refusedStatus(header, "no worker of this algorithm sends such a part");
   Freight::Place place = std::span<std::byte>();
-  if (!has(header.flags, kHasNone)) {
+  if (hasPart) {
     place = freight_.placeForPart(slice, from, header.length);
   } else if (header.length > 0) {
     place.reset();
@@ -478,7 +497,7 @@ void Asynchronous::arrived(const Slice& slice, Rank from, wire::Flags flags) {
                                        .hasPart = !has(flags, kHasNone),
                                        .asks = has(flags, kAsks),
                                        .values = newsOf(from).values.at(step)});
-  if (!toAnswer.isOk()) return rooms_.gates.fail(toAnswer.status());
+  if (!toAnswer.isOk()) return rooms_.refuse(from, toAnswer.status());
   answer(slice, *toAnswer);
 }
 
@@ -519,7 +538,11 @@ void Asynchronous::answer(const Slice& slice, Rank to) {
                         .turn = plan::publishTurn(rooms_.plan, slice, to),
                         .payload = {},
                         .dtype = freight_.dtypeOf(slice),
-                        .done = whenHere(to, [] {})};
+                        .done = whenHere(to, [this, &slice, to] {
+                          deskOf(slice, to).isAnswering = false;
+                          resume(to);
+                        })};
+  desk.isAnswering = true;
   if (const auto bytes = freight_.answerBytes(slice)) {
     parcel.payload.bytes = *bytes;
     parcel.atLast = prepare;
@@ -547,7 +570,7 @@ void Asynchronous::finishSlice(const Slice& slice, Travel travel, uint64_t lag) 
   OwnSlice& here = own(slice);
   here.state = State::kIdle;
   const auto changed = method_->finish(workerSlice(slice), travel, lag);
-  if (!changed.isOk()) return rooms_.gates.fail(changed.status());
+  if (!changed.isOk()) return rooms_.refuse(slice.server, changed.status());
   observe(Stage::kApplied, slice, here.step, slice.server);
   TensorState& tensor = tensors_[index(slice.tensor)];
   if (*changed) tensor.isChanged = true;
@@ -591,7 +614,7 @@ Result<Landing> Asynchronous::landHyperparameters(Rank from, const wire::Header&
   return Landing{{place.data(), place.size()}, whenHere(from, [this, from, values, step = header.step] {
                    --newsOf(from).valuesLanding;
                    const Status good = shard::checkValues(*rooms_.update.optimizer, *values);
-                   if (!good.isOk()) return rooms_.gates.fail(good);
+                   if (!good.isOk()) return rooms_.refuse(from, good);
                    newsOf(from).values.set(step, std::move(*values));
                    resume(from);
                  })};

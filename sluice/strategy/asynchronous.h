@@ -90,6 +90,9 @@ class Method {
 
   virtual Travel travel(SliceId slice, Step step) const = 0;
 
+  // The server's: true iff a worker may send such a part: one without an answer, or one that says nothing.
+  virtual bool mayCome(bool hasPart, bool asks) const = 0;
+
   // The worker's end of the step, before the gate opens. `lag` is the answer's, if there was one. True iff
   // parameters may have changed; an error, if the answer was none.
   virtual Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) = 0;

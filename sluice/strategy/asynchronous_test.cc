@@ -445,7 +445,7 @@ TEST(Asynchronous, AWorkerWithoutAGradientHoldsNobodyUp) {
             const std::vector<float> ones(world.plan().model().tensors[t].elements, 1);
             rank.gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
           } else {
-            const Step closed = rank.gates().close(TensorId{t});
+            const Step closed = rank.gates().close(TensorId{t}).value();
             rank.loop().post([&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
           }
         }

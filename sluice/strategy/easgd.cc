@@ -35,6 +35,7 @@ class Elastic final : public Method {
   Travel travel(SliceId /*slice*/, Step step) const override {
     return index(step) % tau_ == 0 ? Travel::kAsk : Travel::kNothing;
   }
+  bool mayCome(bool hasPart, bool asks) const override { return hasPart && asks; }
 
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t /*lag*/) override {
     if (!worker.gradient.empty())

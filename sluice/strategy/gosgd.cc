@@ -58,11 +58,12 @@ class GoSgd final : public Talk {
       return fabric::Landing::later();
     }
     here.isLanding = true;
-    return fabric::Landing{{here.landing.data(), here.landing.size()}, [this, &here](const Status& status) {
+    return fabric::Landing{{here.landing.data(), here.landing.size()},
+                           [this, from, &here](const Status& status) {
                              here.isLanding = false;
                              // What a lost rank had begun to say is lost with it.
                              const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
-                             if (!taken.isOk()) rooms_.gates.fail(taken);
+                             if (!taken.isOk()) rooms_.refuse(from, taken);
                              if (status.code() == Code::kCancelled) return;  // the fabric is closing
                              for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
                                rooms_.fabric.resume(rank, waiting);

@@ -26,7 +26,7 @@ void Outbox::post(const Parcel& parcel) {
                                 .flags = parcel.flags,
                                 .dtype = parcel.dtype};
   const uint64_t tag = nextTag_++;
-  waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast});
+  waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast, parcel.owner});
   bytesWaiting_ += parcel.payload.bytes;
   observe(plan::Stage::kQueued, message, parcel.to);
   egress_.push({.to = parcel.to,
@@ -47,7 +47,8 @@ void Outbox::handOver() {
     if (packed.atLast) packed.atLast(packed.payload, packed.message.flags);
     observe(packed.message.stage, packed.message, handed->send.to);
     fabric_.send(handed->send.to, fabric::Lane::kBulk, packed.message, packed.payload,
-                 [this, handed = *handed, done = std::move(packed.done)](const Status& status) {
+                 [this, handed = *handed, done = std::move(packed.done),
+                  owner = std::move(packed.owner)](const Status& status) {
                    egress_.done(handed);
                    if (done) {
                      done(status);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
 
 #include <sluice/fabric/fabric.h>
@@ -34,6 +35,7 @@ class Outbox final {
     // Called when the slice is handed to the network, if given: for a payload that is better the later it is
     // made. Until then only its size counts.
     AtLast atLast{};
+    std::shared_ptr<const void> owner{};  // keeps the payload alive until it is the caller's again
   };
   // A send that failed and has no `done` of its own fails the gates.
   Outbox(const Rooms& rooms, const queue::EgressOptions& options);
@@ -48,6 +50,7 @@ class Outbox final {
     fabric::ConstBuffer payload;
     fabric::Done done;
     AtLast atLast;
+    std::shared_ptr<const void> owner;
   };
   void handOver();
   void observe(plan::Stage stage, const fabric::Message& message, Rank peer);

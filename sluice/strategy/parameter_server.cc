@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -86,6 +87,7 @@ class ParameterServer final : public Strategy {
   struct WorkerSlice {
     SliceState state = SliceState::kIdle;
     Step step{};
+    bool isPulled = false;  // the server has said that the result is ready, and was asked for it
   };
 
   // What this rank's worker has for a slice that this rank serves.
@@ -109,7 +111,8 @@ class ParameterServer final : public Strategy {
     const auto slices = rooms_.plan.slicesOf(tensor);
     slicesLeft_[index(tensor)] = slices.size();
     if (rooms_.updatesWaitForWord) undecided_ = step;
-    for (const Slice& slice : slices) slices_[index(slice.id)] = {SliceState::kAwaited, step};
+    for (const Slice& slice : slices)
+      slices_[index(slice.id)] = {.state = SliceState::kAwaited, .step = step};
   }
   void push(const Slice& slice, Step step);
   void contributeOwn(const Slice& slice, Step step, Own own);
@@ -146,14 +149,19 @@ class ParameterServer final : public Strategy {
   Rank firstWorker() const { return rooms_.plan.roles().workers.front(); }
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
 
+  static Status expectNoPayload(const wire::Header& header) {
+    return header.length == 0 ? base::ok() : fabric::refusedStatus(header, "such a message has no payload");
+  }
+
   const Rooms rooms_;
   const Rank self_;
   const Answer answer_;
   const bool overlaps_;
   const std::unique_ptr<shard::Shard> shard_;
   Outbox outbox_;
-  std::vector<WorkerSlice> slices_;  // by SliceId
-  std::vector<size_t> slicesLeft_;   // by TensorId: results that are not here yet
+  std::map<std::pair<SliceId, Rank>, Step> notices_;  // results that these workers may pull, once
+  std::vector<WorkerSlice> slices_;                   // by SliceId
+  std::vector<size_t> slicesLeft_;                    // by TensorId: results that are not here yet
   // Without overlap, until all tensors are there.
   std::vector<HandedOver> toPush_;
   std::vector<std::pair<TensorId, Outcome>> toOpen_;
@@ -190,7 +198,8 @@ void ParameterServer::push(const Slice& slice, Step step) {
                 .to = slice.server,
                 .turn = plan::pushTurn(rooms_.plan, slice, self_),
                 .payload = {gradient.data(), gradient.size()},
-                .dtype = dtypeOf(slice)});
+                .dtype = dtypeOf(slice),
+                .owner = rooms_.memory[index(slice.tensor)].owner});
 }
 
 void ParameterServer::pushNothing(const Slice& slice, Step step) {
@@ -219,13 +228,15 @@ void ParameterServer::takeOwn(const Slice& slice, Step step, Own own) {
     }
     return shard_->contributeVeto(slice.id, self_, step);
   }();
-  SLUICE_CHECK(isLast.isOk(), isLast.status().toString());
+  if (!isLast.isOk()) return rooms_.gates.fail(isLast.status());  // handed over again after an error
   if (*isLast) answerAll(slice, step);
 }
 
 Status ParameterServer::decide(Decision decision) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  SLUICE_CHECK(rooms_.updatesWaitForWord);
+  if (!rooms_.updatesWaitForWord)
+    return {Code::kInvalidArgument,
+            "servers update by themselves here; open the session with updatesWaitForWord"};
   undecided_.reset();
   for (const auto& [from, lane] : std::exchange(early_, {})) rooms_.fabric.resume(from, lane);
   for (Held held : std::exchange(held_, {})) {
@@ -253,6 +264,7 @@ void ParameterServer::takeDecided() {
 
 Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const wire::Header& header) {
   if (has(header.flags, kNoGradient)) {
+    SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
     SLUICE_ASSIGN_OR_RETURN(const bool isLast, shard_->contributeNothing(slice.id, from, header.step));
     return Landing{{}, whenHere([this, isLast, &slice, step = header.step] {
                      if (isLast) answerAll(slice, step);
@@ -267,6 +279,7 @@ Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const w
 void ParameterServer::answerAll(const Slice& slice, Step step) {
   for (const Rank worker : rooms_.plan.roles().workers) {
     if (answer_ == Answer::kNotifyAndPull && worker != self_) {
+      notices_.insert_or_assign({slice.id, worker}, step);
       sendWord(slice, Stage::kPublish, step, worker, kNotify);
     } else {
       publish(slice, step, worker);
@@ -297,14 +310,22 @@ void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
 
 Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
+  SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
+  WorkerSlice& here = slices_[index(slice.id)];
+  if (std::exchange(here.isPulled, true))
+    return fabric::refusedStatus(header, "the result is asked for already");
   return Landing{{}, whenHere([this, &slice, step = header.step] {
                    sendWord(slice, Stage::kPublish, step, slice.server, kPull);
                  })};
 }
 
 Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const wire::Header& header) {
-  if (slice.server != self_ || !rooms_.plan.roles().isWorker(from))
+  // One answer for each notice: more would send results that are being replaced, as often as it is asked.
+  const auto notice = notices_.find({slice.id, from});
+  if (notice == notices_.end() || notice->second != header.step)
     return fabric::refusedStatus(header, "nothing to pull here");
+  SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
+  notices_.erase(notice);
   return Landing{{}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
 }
 
@@ -395,12 +416,12 @@ Result<Landing> ParameterServer::landHyperparameters(Rank from, const wire::Head
   return Landing{{place.data(), place.size()},
                  [this, values, step = header.step, number = index(header.slice)](const Status& status) {
                    --valuesLanding_;
-                   Status taken = status;
-                   if (taken.isOk() && number > valuesSaid_) {
+                   if (!status.isOk()) return rooms_.gates.fail(status);
+                   if (number > valuesSaid_) {
                      valuesSaid_ = number;
-                     taken = shard_->setHyperparameters(*values, step);
+                     const Status taken = shard_->setHyperparameters(*values, step);
+                     if (!taken.isOk()) return rooms_.refuse(firstWorker(), taken);
                    }
-                   if (!taken.isOk()) return rooms_.gates.fail(taken);
                    for (const auto lane : std::exchange(putOff_, {}))
                      rooms_.fabric.resume(firstWorker(), lane);
                  }};

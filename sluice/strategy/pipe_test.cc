@@ -118,7 +118,7 @@ class PipeWorld final {
   void handOutDelayed() {
     for (const auto& rank : ranks_) {
       for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
-        const Step step = rank->gates().close(TensorId{t});
+        const Step step = rank->gates().close(TensorId{t}).value();
         rank->loop().post([&rank, t, step] { rank->strategy().handOutDelayed(TensorId{t}, step); });
       }
     }

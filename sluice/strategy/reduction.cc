@@ -81,6 +81,7 @@ class Reduction final : public Strategy {
 
  private:
   void close(TensorId tensor, Step step);
+  bool willReduce(const Ticket& ticket) const;
   void reduceWhatMay();
   void reduce(size_t number, Round& round);
   void meanIsHere(size_t number, Step step);
@@ -126,6 +127,8 @@ class Reduction final : public Strategy {
   ValuesByStep values_;
   std::unique_ptr<Replanner> replanner_;  // null: the groups stay as they are
   size_t turn_ = 0;                       // the group that is reduced next
+  uint64_t stepsClosed_ = 0;              // steps of which a gate was closed
+  std::vector<uint64_t> nextSteps_;       // by group: the first step that can still be reduced
   size_t underWay_ = 0;
   std::vector<Done> whenIdle_;
   Status error_;
@@ -142,7 +145,8 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings, std::option
                   : nullptr),
       onFabric_(rooms.collective == nullptr
                     ? std::make_unique<collective::FabricCollective>(
-                          urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric)
+                          urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric,
+                          [this](const Ticket& ticket) { return willReduce(ticket); })
                     : nullptr),
       collective_(onFabric_ ? static_cast<collective::Collective&>(*onFabric_) : *rooms.collective),
       groupOf_(rooms.plan.model().tensors.size()),
@@ -163,10 +167,24 @@ void Reduction::makeGroups() {
   }
   opening_.assign(groups_.size(), false);
   turn_ = groups_.size() - 1;
+  nextSteps_.assign(groups_.size(), stepsClosed_);
+}
+
+// Of a call that this rank has not made: whether another rank can have made it already. Another rank needs
+// this one's part of a step to go on, but for the steps of the delay, at the beginning and after a drain.
+bool Reduction::willReduce(const Ticket& ticket) const {
+  const uint64_t step = index(ticket.step);
+  const size_t number = index(ticket.number);
+  if (step > stepsClosed_ + 2 * settings_.delay) return false;
+  if (number < groups_.size() && step >= nextSteps_[number]) return true;
+  if (!replanner_) return false;
+  if (replanner_->isOwn(ticket)) return true;
+  return number < tensors().size() && step > index(replanner_->boundary());  // the groups may change
 }
 
 void Reduction::close(TensorId tensor, Step step) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  stepsClosed_ = std::max(stepsClosed_, index(step) + 1);
   if (replanner_) replanner_->ready(tensor, step);
   const size_t number = groupOf_[index(tensor)];
   if (!groups_[number].close(step)) return;
@@ -187,6 +205,7 @@ void Reduction::reduceWhatMay() {
 void Reduction::reduce(size_t number, Round& round) {
   if (index(round.step) >= stepsToCome_) fail(end_);
   round.state = Round::State::kUnderWay;
+  nextSteps_[number] = index(round.step) + 1;
   ++underWay_;
   for (size_t place = 0; place < groups_[number].tensors().size(); ++place)
     observe(Stage::kPush, groups_[number].tensorAt(place), round.step);

@@ -186,7 +186,7 @@ TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {
           job[r].gradientReady(TensorId{t}, gradients[r][t]);
           continue;
         }
-        const Step step = job[r].gates().close(TensorId{t});
+        const Step step = job[r].gates().close(TensorId{t}).value();
         job[r].loop().post([&job, r, t, step] { job[r].strategy().gradientAbsent(TensorId{t}, step); });
       }
     }

@@ -20,6 +20,8 @@ constexpr uint32_t kHash = 1;
 
 constexpr uint64_t kMostStepsMeasured = 50;  // the last ones before a boundary
 
+constexpr double kMostSeconds = 1e6;  // of anything that is measured
+
 constexpr double kMs = 1e3;  // in a second
 constexpr double kMB = 1e6;  // bytes
 
@@ -118,6 +120,11 @@ void Replanner::agree(collective::Done done) {
 // have been configured differently: that is what the hash is for.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   const plan::Model& model = rooms_.plan.model();
+  // Another rank's numbers: with any that is no time, the plan stays.
+  for (const Numbers& numbers : measured) {
+    const auto isTime = [](double seconds) { return seconds >= 0 && seconds <= kMostSeconds; };
+    if (!std::ranges::all_of(numbers, isTime)) return {.plan = plan_, .reason = {}};
+  }
   std::vector<plan::StepTimes> times;
   for (const Numbers& numbers : measured) times.push_back(timesFrom(numbers, model.tensors.size()));
   costs_ = correct(costs_, combine(times), settings_.groups);

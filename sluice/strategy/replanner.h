@@ -27,6 +27,10 @@ class Replanner final {
   // The step at whose end the ranks agree. REQUIRES: no gate opens for it before: whoever shares the
   // collective with this may use it then.
   Step boundary() const { return boundary_; }
+  // True iff it is a call by which the ranks agree at that boundary.
+  bool isOwn(const collective::Ticket& ticket) const {
+    return ticket == this->ticket(0) || ticket == this->ticket(1);
+  }
 
   // The boundary's last mean is here. When `done` runs, settings() are what the ranks go on with, and the
   // boundary is the next one.

@@ -54,7 +54,7 @@ class ServerJob final {
         rank.gradientReady(TensorId{t}, gradients[t]);
         continue;
       }
-      const Step step = rank.gates().close(TensorId{t});
+      const Step step = rank.gates().close(TensorId{t}).value();
       rank.loop().post([&rank, t, step] { rank.strategy().gradientAbsent(TensorId{t}, step); });
     }
     if (!case_.updatesWaitForWord) return;

@@ -155,10 +155,10 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
   OneTensor& tensor = tensors_[index(id)];
   const Step step{index(tensor.step) - 1};
   std::vector<float> mean(rooms_.plan.model()[id].elements);
-  for (const auto& part : collected.parts) {
+  for (size_t w = 0; w < collected.parts.size(); ++w) {
     places_.clear();
-    if (const Status added = codec::addSparse(*part, mean, places_); !added.isOk())
-      return rooms_.gates.fail(added);
+    if (const Status added = codec::addSparse(*collected.parts[w], mean, places_); !added.isOk())
+      return rooms_.refuse(rooms_.plan.roles().workers[w], added);
   }
   const auto scale = static_cast<float>(kernel::meanScale(workerCount()));
   for (float& each : mean) each *= scale;

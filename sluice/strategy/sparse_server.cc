@@ -37,6 +37,7 @@ class SparseSum final : public Method {
   }
   uint64_t period() const override { return 1; }
   Travel travel(SliceId /*slice*/, Step /*step*/) const override { return Travel::kAsk; }
+  bool mayCome(bool hasPart, bool asks) const override { return hasPart && asks; }
 
   // Momentum and decay are inside already.
   Result<bool> finish(const WorkerSlice& worker, Travel /*travel*/, uint64_t /*lag*/) override {
@@ -47,6 +48,9 @@ class SparseSum final : public Method {
   }
 
   Result<std::vector<Rank>> take(const ServerSlice& part) override {
+    // Checked as it comes, since only now its sender can be named.
+    SLUICE_RETURN_IF_ERROR(
+        codec::decodeSparse(freight_.desk(part.slice.id, part.from), part.slice.count).status());
     std::vector<bool>& isHere = served_.at(part.slice.id);
     isHere[plan_.roles().workerPosition(part.from)] = true;
     if (!std::ranges::all_of(isHere, [](bool here) { return here; })) return std::vector<Rank>();

@@ -238,7 +238,7 @@ TEST(SparseServer, AWorkerWithoutAGradientHoldsNobodyUp) {
       job.step(0);
       for (const uint32_t t : {1U, 0U}) {
         SteppedRank& rank = job.rankOf(1);
-        const Step closed = rank.gates().close(TensorId{t});
+        const Step closed = rank.gates().close(TensorId{t}).value();
         rank.loop().post([&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
       }
       job.drain();

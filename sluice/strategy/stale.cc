@@ -35,6 +35,7 @@ class Stale final : public Method {
         pulls_ == Pulls::kWhenTooStale && shard::mayGoOn(index(step) + 1, copies_[index(slice)], bound_);
     return mayStay ? Travel::kPush : Travel::kAsk;
   }
+  bool mayCome(bool /*hasPart*/, bool asks) const override { return asks || pulls_ == Pulls::kWhenTooStale; }
 
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) override {
     if (travel != Travel::kAsk) return form_->ownStep(worker);

@@ -57,7 +57,7 @@ class SteppedRank final : public fabric::Receiver {
 
   void gradientReady(TensorId tensor, std::span<const std::byte> gradient) {
     std::ranges::copy(gradient, gradients_[index(tensor)].begin());
-    const Step step = gates_->close(tensor);
+    const Step step = gates_->close(tensor).value();
     loop_.post([this, tensor, step] { strategy_->gradientReady(tensor, step); });
   }
 

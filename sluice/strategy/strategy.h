@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <sluice/base/check.h>
 #include <sluice/base/config.h>
 #include <sluice/base/histogram.h>
@@ -31,10 +33,12 @@ namespace sluice::strategy {
 
 // Where a tensor lies at a worker. The result of a step (new parameters or mean gradient) lands in `result`,
 // which may be the gradient itself. It may be elsewhere in every step, but stays where it is while the gate
-// is closed.
+// is closed. After an error the network may still be at work on it: `owner` keeps it alive until then, and
+// without one it must outlive the session.
 struct TensorMemory {
   std::span<const std::byte> gradient;
   std::span<std::byte> result;
+  std::shared_ptr<const void> owner{};
 };
 
 // What a strategy stands on. All of it is used on the fabric's loop, and outlives the strategy; only the
@@ -54,6 +58,14 @@ struct Rooms {
   bool updatesWaitForWord = false;
   // Who reduces, for algorithms that all-reduce. Null: the strategy itself, on the fabric.
   collective::Collective* collective = nullptr;
+  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send. Without it
+  // the gates fail.
+  std::function<void(Rank peer, const Status& why)> onRefused{};
+
+  void refuse(Rank peer, const Status& why) const {
+    if (onRefused) return onRefused(peer, why);
+    gates.fail(why.withContext(fmt::format("rank {} has sent", index(peer))));
+  }
 };
 
 // What is to become of a step whose gradients have all been handed over.

@@ -197,7 +197,8 @@ void Distributed::backwardEnds() {
     parameter->round = round_;
     parameter->gradient = torch::empty_like(parameter->value, torch::TensorOptions().requires_grad(false));
     parameter->state = Gradient::kTravelling;
-    session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient));
+    throwIfError(session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient),
+                                          std::make_shared<torch::Tensor>(parameter->gradient)));
   }
 }
 
@@ -224,7 +225,8 @@ void Distributed::handOver(Parameter& parameter) {
   parameter.gradient = gradient.contiguous();
   parameter.state = Gradient::kTravelling;
   const auto memory = bytesOf(parameter.gradient);
-  session_->gradientReady(idOf(parameter), {memory, memory});
+  throwIfError(session_->gradientReady(
+      idOf(parameter), {memory, memory, std::make_shared<torch::Tensor>(parameter.gradient)}));
 }
 
 void Distributed::settle(Parameter& parameter) {
@@ -271,7 +273,8 @@ void Distributed::drain() {
     for (Parameter& parameter : parameters_) {
       parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
       parameter.state = Gradient::kTravelling;
-      session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient));
+      throwIfError(session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
+                                            std::make_shared<torch::Tensor>(parameter.gradient)));
     }
     step();
     synchronize();
