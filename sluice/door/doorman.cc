@@ -22,6 +22,7 @@ constexpr auto kRest = std::chrono::milliseconds(20);
 
 // Once narrowed.
 constexpr size_t kFewStrangers = 64;
+constexpr int kFewWaiting = 1024;  // in the kernel: a second's worth, for ranks that come back all at once
 constexpr double kAcceptsPerSecond = 1000;
 constexpr double kAcceptsAtOnce = 64;
 
@@ -55,7 +56,7 @@ class Doorman::Door final {
     if (isNarrow_ || !listener_.valid()) return;
     isNarrow_ = true;
     options_.maxStrangers = std::min(options_.maxStrangers, kFewStrangers);
-    limitWaiting(listener_, static_cast<int>(kFewStrangers));
+    limitWaiting(listener_, kFewWaiting);
     refilledAt_ = loop_.now();
   }
 

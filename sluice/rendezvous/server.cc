@@ -223,7 +223,14 @@ void Server::join(const PeerPtr& peer) {
                               "give each its own RANK",
                               peer->connection->peer().toString()));
   }
+  const bool isBack = peer->newcomer.job == nonce_;
   if (const auto found = members_.find(peer->rank); found != members_.end()) {
+    if (isBack && found->second->newcomer.process == peer->newcomer.process) {
+      // Its connection broke, and this end has not noticed that yet.
+      found->second->connection->close();
+      members_.erase(found);
+      return admit(peer);
+    }
     if (isEarly(peer->earlier) && !isEarly(found->second->earlier)) return refuseLeftover(peer);
     return refuse(
         peer,
@@ -237,7 +244,7 @@ void Server::join(const PeerPtr& peer) {
     refuseLeftover(std::exchange(held->second, peer));
     held_.erase(held);
   }
-  if (isEarly(peer->earlier)) return hold(peer);
+  if (isEarly(peer->earlier) && !isBack) return hold(peer);
   admit(peer);
 }
 

@@ -2,10 +2,12 @@
 #include <sluice/rendezvous/server.h>
 
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sluice/rendezvous/claim.h>
 #include <sluice/rendezvous/test_world.h>
 
 namespace sluice::rendezvous {
@@ -104,6 +106,48 @@ TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
   waiting.begun = ranks_.loop().now() - 60s;
   EXPECT_EQ(TestRank(ranks_.loop(), pooled).join().get(), base::ok());
   EXPECT_EQ(TestRank(ranks_.loop(), waiting).join().get(), base::ok());
+}
+
+// What rank 0 answers to a process that says this about itself; the connection stays open until `keep` goes.
+Message answerTo(base::EpollLoop& loop, const Address& master, const secret::JobKey& key,
+                 const Newcomer& newcomer, std::shared_ptr<Connection>& keep) {
+  std::future<Message> answer;
+  auto got = completion(answer);
+  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  EXPECT_TRUE(::connect(socket.get(), master.raw(), master.rawSize()) == 0 || errno == EINPROGRESS);
+  onLoop(loop, [&] {
+    keep = Connection::start(
+        loop, std::move(socket),
+        secret::Handshake::client(key, secret::Purpose::kRendezvous, claimOf(Rank{1})), kLargestAnswerBytes,
+        {.proved = [&] { keep->send(encode({.kind = MessageKind::kJoin, .value = newcomer.encode()})); },
+         .received = [got](const std::string& bytes) { got(decode(bytes).value()); },
+         .closed = {}});
+  });
+  return answer.get();
+}
+
+TEST_F(Joining, AMemberThatComesBackIsKnownByItsJobAndItsProcess) {
+  ServerOptions options = serverOptions(2);
+  options.refusalGrace = 1h;
+  TestServer server(options);
+  std::vector<std::shared_ptr<Connection>> open;
+  const auto answer = [&](const Newcomer& newcomer) {
+    return answerTo(ranks_.loop(), server.address(), key_, newcomer, open.emplace_back());
+  };
+  Newcomer member{.agreementHash = options.agreement.hash(), .process = secret::randomNonce()};
+  ASSERT_EQ(answer(member).kind, MessageKind::kWelcome);
+  // It is not held back for its age, and takes the place of its own old connection.
+  member.job = server.server().jobNonce();
+  member.age = member.waits = 2h;
+  EXPECT_EQ(answer(member).kind, MessageKind::kWelcome);
+  EXPECT_EQ(server.memberCount(), 1U);
+  Newcomer second = member;
+  second.process = secret::randomNonce();
+  second.age = second.waits = 0s;
+  EXPECT_THAT(answer(second).value, HasSubstr("two processes have rank 1"));
+  member.job = secret::randomNonce();
+  EXPECT_THAT(answer(member).value, HasSubstr("was a member of a job that is over"));
+  onLoop(ranks_.loop(), [&] { open.clear(); });
 }
 
 TEST_F(Joining, ARankOfAnotherLaunchIsRefusedByName) {
