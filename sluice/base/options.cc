@@ -40,6 +40,7 @@ constexpr std::array kAll{
     &option::kMetricsAddress,
     &option::kMetricsPort,
     &option::kNoOverlap,
+    &option::kPayloadCheck,
     &option::kPipeDepth,
     &option::kPipeWarmUp,
     &option::kReductionRate,

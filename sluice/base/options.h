@@ -56,7 +56,9 @@ inline constexpr Option kDgcWarmUp = sameOnAllRanks(
      "dgc: steps in each of the four stages in which the sparsity rises, an epoch in the paper"});
 inline constexpr Option kEncrypt = sameOnAllRanks(
     {"encrypt", Kind::kChoice, "auto",
-     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no", "auto|on|off"});
+     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no; integrity: "
+     "changed bytes are noticed, but others can read them (tcp)",
+     "auto|on|integrity|off"});
 inline constexpr Option kFabric =
     sameOnAllRanks({"fabric", Kind::kChoice, "tcp",
                     "What moves the bytes: tcp, or ucx for RDMA and shared memory", "tcp|ucx"});
@@ -111,6 +113,12 @@ inline constexpr Option kNoOverlap =
     sameOnAllRanks({"no-overlap", Kind::kSwitch, "off",
                     "kvstore: push everything after backward, and begin forward when everything is back (the "
                     "papers' PS-Sync)"});
+inline constexpr Option kPayloadCheck =
+    sameOnAllRanks({"payload-check", Kind::kChoice, "crc32c",
+                    "Checksum of payloads that are neither encrypted nor under --encrypt integrity, against "
+                    "bytes that change "
+                    "by accident",
+                    "crc32c|off"});
 inline constexpr Option kPipeDepth =
     sameOnAllRanks({"pipe-depth", Kind::kInteger, "2",
                     "pipe: K; a step applies the mean gradient of K-1 steps before, 1 is synchronous"});

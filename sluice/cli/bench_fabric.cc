@@ -79,7 +79,8 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
     command->add_option("--rounds", flags->rounds, "Urgent slices in a sample")->capture_default_str();
   }
   command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
-  for (const base::Option* option : {&option::kFabric, &option::kEncrypt, &option::kCredit}) {
+  for (const base::Option* option :
+       {&option::kFabric, &option::kEncrypt, &option::kPayloadCheck, &option::kCredit}) {
     program.addOption(command, *option);
   }
   program.onRun(command, [which, flags](const Config& config) { return run(which, *flags, config); });

@@ -78,6 +78,12 @@ Status refusedStatus(const wire::Header& header, std::string_view why) {
   return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
 }
 
+Status badPayloadStatus(const wire::Header& header, wire::PayloadCheckKind kind) {
+  return {Code::kDataLoss,
+          fmt::format("the payload of {} does not match its {}: bytes were changed on the way",
+                      header.toString(), wire::name(kind))};
+}
+
 Status checkLanding(const Landing& landing, const wire::Header& header) {
   const size_t room = landing.buffer.data != nullptr ? landing.buffer.bytes : 0;
   if (room >= header.length) return {};

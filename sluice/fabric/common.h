@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <sluice/fabric/fabric.h>
+#include <sluice/wire/payload_check.h>
 
 namespace sluice::fabric {
 
@@ -27,6 +28,9 @@ Status refusedStatus(const wire::Header& header, std::string_view why);
 // kRefused iff the landing has no room for the payload. The engine then counts Drop::kNoRoom, ends the
 // landing with this status and reads past the payload.
 Status checkLanding(const Landing& landing, const wire::Header& header);
+
+// kDataLoss: the payload of `header` came with another checksum or tag than its bytes have.
+Status badPayloadStatus(const wire::Header& header, wire::PayloadCheckKind kind);
 
 // The time that runAndWait() gives a loop to come to the task. Time in which this process was stopped
 // (SIGSTOP, a debugger, a paused machine) does not count.

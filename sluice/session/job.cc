@@ -12,6 +12,7 @@
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/await.h>
+#include <sluice/session/protection.h>
 
 namespace sluice::session {
 namespace {
@@ -78,6 +79,12 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   job->hasMet_ = true;
   job->key_ = job->rendezvous_->jobKey();
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
+  if (job->rank() == Rank{0}) {
+    const auto protection =
+        describeProtection(job->config_, job->address().isLoopback(), job->key_.isSecret());
+    log("session").info("payloads between ranks are {}", protection.words);
+    if (!protection.warning.empty()) log("session").warn("{}", protection.warning);
+  }
   return job;
 }
 

@@ -7,6 +7,7 @@
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/fabric/ucx/ucx_fabric.h>
 #include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/session/protection.h>
 
 namespace sluice::session {
 namespace {
@@ -29,6 +30,7 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& nam
 
 Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& name,
                                                 fabric::Receiver& receiver) {
+  SLUICE_RETURN_IF_ERROR(checkProtectionOfUcx(job.config()));
   fabric::UcxOptions options = fabric::ucxOptions(job.config());
   options.rank = job.rank();
   options.worldSize = job.worldSize();

@@ -36,6 +36,7 @@ Incoming::Incoming(base::EpollLoop& loop, std::unique_ptr<Stream> stream, const 
       counters_(counters),
       owner_(owner),
       keys_(stream_->sessionKeys()),
+      check_(stream_->payloadCheck(), keys_.receive),
       ahead_(kBufferBytes) {}
 
 Incoming::~Incoming() {
@@ -114,8 +115,35 @@ void Incoming::readSome() {
   }
 }
 
-void Incoming::lose(std::string_view why) {
-  owner_.incomingLost(claim_.source, Status(Code::kDataLoss, std::string(why)));
+void Incoming::lose(const Status& why) {
+  owner_.incomingLost(claim_.source, why);
+}
+
+// Reads past a payload of `length` bytes and what follows it.
+void Incoming::skip(uint64_t length) {
+  payloadLeft_ = length + check_.trailerBytes(length);
+  trailerLeft_ = 0;
+}
+
+// The next `bytes` of the payload are in their place.
+void Incoming::landed(size_t bytes) {
+  if (trailerLeft_ > 0) check_.add({landing_->buffer.data + (landingHeader_.length - payloadLeft_), bytes});
+  payloadLeft_ -= bytes;
+  if (payloadLeft_ == 0 && trailerLeft_ == 0) finishPayload();
+}
+
+// Takes the trailer of a payload that is all there. False iff reading has to stop.
+bool Incoming::takeTrailer() {
+  const auto trailer = ahead_.unused().first(trailerLeft_);
+  if (!check_.endsWith(trailer)) {
+    counters_.with([](Counters& counters) { counters.drops.count(wire::Drop::kBadPayload); });
+    lose(badPayloadStatus(landingHeader_, check_.kind()));
+    return false;
+  }
+  ahead_.use(trailerLeft_);
+  trailerLeft_ = 0;
+  finishPayload();
+  return true;
 }
 
 // Uses up what was read ahead, but for the beginning of a header. False iff reading has to stop.
@@ -124,18 +152,25 @@ bool Incoming::takeHeaders() {
     const std::span<const std::byte> unused = ahead_.unused();
     if (payloadLeft_ > 0) {
       const size_t part = std::min<uint64_t>(unused.size(), payloadLeft_);
-      if (landing_ && part > 0) {
-        std::memcpy(landing_->buffer.data + (payloadBytes_ - payloadLeft_), unused.data(), part);
+      if (part == 0) return true;
+      if (landing_) {
+        std::memcpy(landing_->buffer.data + (landingHeader_.length - payloadLeft_), unused.data(), part);
+        ahead_.use(part);
+        landed(part);
+      } else {
+        ahead_.use(part);
+        payloadLeft_ -= part;
       }
-      ahead_.use(part);
-      payloadLeft_ -= part;
-      if (payloadLeft_ > 0) return true;
-      finishPayload();
+      continue;
+    }
+    if (trailerLeft_ > 0) {
+      if (unused.size() < trailerLeft_) return true;
+      if (!takeTrailer()) return false;
       continue;
     }
     if (heardGoodbye_) {
       if (unused.empty()) return true;
-      lose("it sent bytes after its goodbye");
+      lose(Status(Code::kDataLoss, "it sent bytes after its goodbye"));
       return false;
     }
     if (unused.size() < wire::kHeaderBytes) return true;
@@ -149,12 +184,12 @@ bool Incoming::takeHeaders() {
     if (const auto* drop = std::get_if<wire::Drop>(&opened)) {
       counters_.with([&](Counters& counters) { counters.drops.count(*drop); });
       if (!wire::endsStream(*drop)) {
-        payloadBytes_ = payloadLeft_ = wire::lengthToSkip(sealed);
+        skip(wire::lengthToSkip(sealed));
         ahead_.use(wire::kHeaderBytes);
         ++nextSequence_;
         continue;
       }
-      lose(fmt::format("it sent a wrong header: {}", wire::name(*drop)));
+      lose(Status(Code::kDataLoss, fmt::format("it sent a wrong header: {}", wire::name(*drop))));
       return false;
     }
     const auto& header = std::get<wire::Header>(opened);
@@ -180,24 +215,27 @@ bool Incoming::takeMessage(const wire::Header& header) {
     return false;
   }
   expectsLarge_ = header.length >= kLargeBytes;
-  payloadBytes_ = payloadLeft_ = header.length;
   const Status fits = answer.isOk() ? checkLanding(*answer, header) : answer.status();
   if (fits.isOk()) {
     landing_ = *std::move(answer);
+    landingHeader_ = header;
+    payloadLeft_ = header.length;
+    trailerLeft_ = check_.trailerBytes(header.length);
+    if (trailerLeft_ > 0) check_.begin(header.sequence);
   } else {
+    skip(header.length);
     const auto drop = answer.isOk() ? wire::Drop::kNoRoom : wire::Drop::kRefused;
     counters_.with([&](Counters& counters) { counters.drops.count(drop); });
     if (answer.isOk()) answer->done(fits);
   }
-  if (payloadLeft_ == 0) finishPayload();
+  if (landing_ && payloadLeft_ == 0) finishPayload();
   return true;
 }
 
 void Incoming::finishPayload() {
-  if (!landing_) return;
   counters_.with([&](Counters& counters) {
     ++counters.messagesReceived;
-    counters.bytesReceived += payloadBytes_;
+    counters.bytesReceived += landingHeader_.length;
   });
   std::exchange(landing_, std::nullopt)->done(Status());
 }
@@ -208,8 +246,8 @@ bool Incoming::readOnce(size_t& budget) {
   size_t count = 0;
   size_t direct = 0;
   if (landing_ && payloadLeft_ > 0) {
-    direct = std::min<uint64_t>(payloadLeft_, kBytesPerEvent);
-    pieces[count++] = {landing_->buffer.data + (payloadBytes_ - payloadLeft_), direct};
+    direct = std::min<uint64_t>(payloadLeft_, trailerLeft_ > 0 ? kCheckedBytesPerCall : kBytesPerEvent);
+    pieces[count++] = {landing_->buffer.data + (landingHeader_.length - payloadLeft_), direct};
   }
   if (direct == payloadLeft_ || !landing_) {
     const bool isSkipping = !landing_ && payloadLeft_ > 0;
@@ -223,10 +261,9 @@ bool Incoming::readOnce(size_t& budget) {
     return false;
   }
   budget -= std::min(budget, io.bytes);
-  const size_t landed = std::min(io.bytes, direct);
-  payloadLeft_ -= landed;
-  ahead_.filled(io.bytes - landed);
-  if (landed > 0 && payloadLeft_ == 0) finishPayload();
+  const size_t inPlace = std::min(io.bytes, direct);
+  ahead_.filled(io.bytes - inPlace);
+  if (inPlace > 0) landed(inPlace);
   return state_ != State::kEnded;
 }
 
@@ -254,7 +291,7 @@ void Incoming::sayGoodbye(const Status& why) {
   state_ = State::kDiscarding;
   expectsLarge_ = false;
   asked_.reset();
-  payloadLeft_ = 0;
+  payloadLeft_ = trailerLeft_ = 0;
   if (auto landing = std::exchange(landing_, std::nullopt)) landing->done(why);
   sendReverse(makeGoodbye(claim_.epoch, claim_.destination, claim_.source, claim_.lane, reverseSequence_++));
   watchForWhatIsLeft();

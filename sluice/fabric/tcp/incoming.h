@@ -37,6 +37,10 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   Incoming& operator=(const Incoming&) = delete;
 
   void start();  // welcomes the other end
+
+  // The stream is ready: called by the loop, or by whoever has no loop that runs.
+  void onEvents(uint32_t events);
+
   void resume();
 
   // Says that we take nothing more: a landing that is not whole ends with `why`, and what still comes is read
@@ -49,11 +53,13 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
  private:
   enum class State { kReading, kWaiting, kDiscarding, kEnded };
 
-  void onEvents(uint32_t events);
   void readSome();
   bool readOnce(size_t& budget);  // false: stop for now
   bool takeHeaders();
-  void lose(std::string_view why);
+  void lose(const Status& why);
+  void skip(uint64_t length);
+  void landed(size_t bytes);
+  bool takeTrailer();
   bool takeMessage(const wire::Header& header);
   void finishPayload();
   void fallSilent(const Io& io);
@@ -75,10 +81,12 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   uint64_t nextSequence_ = 0;
   std::optional<wire::Header> asked_;  // the header the receiver has put off
 
-  // The payload being read; without a landing it is read past.
+  // The payload being read, with its trailer; without a landing both are read past.
   std::optional<Landing> landing_;
-  uint64_t payloadBytes_ = 0;
+  wire::Header landingHeader_;
   uint64_t payloadLeft_ = 0;
+  size_t trailerLeft_ = 0;
+  wire::PayloadCheck check_;
 
   ReadAhead ahead_;  // small things are read many at a time
   bool expectsLarge_ = false;

@@ -148,6 +148,7 @@ void Outgoing::prove() {
   }
   state_ = State::kAwaitingWelcome;
   keys_ = stream_->sessionKeys();
+  check_ = wire::PayloadCheck(stream_->payloadCheck(), keys_.send);
   watchForWhatIsLeft();
   readReverse();
 }
@@ -243,28 +244,46 @@ void Outgoing::scheduleWrite() {
   });
 }
 
+// What is to be written next, in order. Bytes are checked when they are first offered, right before the
+// kernel copies them.
 size_t Outgoing::gather(std::span<iovec> pieces) {
+  const size_t most = check_.kind() == wire::PayloadCheckKind::kNone ? kBytesPerEvent : kCheckedBytesPerCall;
   size_t count = 0;
   size_t skip = written_;
   size_t bytes = 0;
+  // True iff all of it is offered. A piece of a very large payload at a time, so that one call does not take
+  // long.
+  const auto offer = [&](const std::byte* data, size_t size) {
+    if (skip >= size) {
+      skip -= size;
+      return true;
+    }
+    const size_t part = std::min(size - skip, most);
+    pieces[count++] = pieceOf(data + skip, part);
+    bytes += part;
+    return part == size - std::exchange(skip, 0);
+  };
   for (Item& item : queue_) {
-    if (count + 2 > pieces.size() || bytes >= kBytesPerEvent) break;
+    if (count + 3 > pieces.size() || bytes >= most) break;
     if (!std::exchange(item.isSealed, true)) item.sealed = wire::seal(item.header, keys_.send);
-    if (skip < item.sealed.size()) {
-      pieces[count++] = pieceOf(item.sealed.data() + skip, item.sealed.size() - skip);
-      skip = 0;
-    } else {
-      skip -= item.sealed.size();
-    }
-    if (item.payload.bytes > skip) {
-      // A piece of a very large payload at a time, so that one call does not take long.
-      pieces[count++] =
-          pieceOf(item.payload.data + skip, std::min(item.payload.bytes - skip, kBytesPerEvent));
-    }
-    bytes += pieces[count - 1].iov_len;
-    skip = 0;
+    offer(item.sealed.data(), item.sealed.size());
+    const size_t begin = skip;
+    const bool isWhole = offer(item.payload.data, item.payload.bytes);
+    const size_t trailerBytes = check_.trailerBytes(item.payload.bytes);
+    if (trailerBytes > 0) check(item, isWhole ? item.payload.bytes : begin + pieces[count - 1].iov_len);
+    if (!isWhole) break;
+    offer(item.trailer.data(), trailerBytes);
   }
   return count;
+}
+
+// Goes on with the trailer of the first item whose trailer is not known yet.
+void Outgoing::check(Item& item, size_t upTo) {
+  if (item.checked >= upTo) return;
+  if (item.checked == 0) check_.begin(item.header.sequence);
+  check_.add({item.payload.data + item.checked, upTo - item.checked});
+  item.checked = upTo;
+  if (upTo == item.payload.bytes) item.trailer = check_.end();
 }
 
 void Outgoing::writeSome() {
@@ -308,7 +327,7 @@ void Outgoing::advance(size_t bytes) {
   uint64_t payloadBytes = 0;
   while (!queue_.empty()) {
     Item& item = queue_.front();
-    const size_t whole = item.sealed.size() + item.payload.bytes;
+    const size_t whole = item.sealed.size() + item.payload.bytes + check_.trailerBytes(item.payload.bytes);
     if (written_ < whole || !item.isSealed) break;
     written_ -= whole;
     if (item.done) {

@@ -61,6 +61,8 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
     ConstBuffer payload;
     Done done;
     wire::HeaderBytes sealed{};
+    wire::PayloadCheck::Trailer trailer{};
+    size_t checked = 0;  // of the payload; the trailer is there when it is all
     bool isSealed = false;
   };
 
@@ -70,6 +72,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   void readReverse();
   void writeSome();
   size_t gather(std::span<iovec> pieces);
+  void check(Item& item, size_t upTo);
   void advance(size_t bytes);
   void scheduleWrite();
   void retryOrFail(const Status& why);
@@ -96,6 +99,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   std::optional<TimerId> timer_;  // the next attempt, or the end of this one
 
   secret::SessionKeys keys_;
+  wire::PayloadCheck check_;
   std::deque<Item> queue_;
   size_t written_ = 0;  // of the first item, header and payload
   uint64_t nextSequence_ = 0;

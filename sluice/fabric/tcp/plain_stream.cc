@@ -22,8 +22,8 @@ void closeWithReset(int fd) {
   [[maybe_unused]] const int result = ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
 }
 
-PlainStream::PlainStream(base::Fd socket, secret::Handshake handshake)
-    : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
+PlainStream::PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)
+    : socket_(std::move(socket)), handshake_(std::move(handshake)), payloadCheck_(payloadCheck) {}
 
 Io PlainStream::handshake() {
   while (true) {

@@ -1,5 +1,5 @@
 // A Stream without encryption: the mutual challenge-response of secret/handshake.h, then bare bytes. What it
-// carries can be read, and payloads changed, by whoever sits on the path; headers are sealed above it.
+// carries can be read by anybody on the path; headers are sealed, and payloads checked, above it.
 #pragma once
 
 #include <array>
@@ -11,13 +11,14 @@ namespace sluice::fabric {
 
 class PlainStream final : public Stream {
  public:
-  PlainStream(base::Fd socket, secret::Handshake handshake);
+  PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck);
 
   Io handshake() override;
   uint32_t handshakeEvents() const override;
   bool saidHello() const override { return handshake_.heardHello(); }
   secret::Claim claim() const override { return handshake_.claim(); }
   secret::SessionKeys sessionKeys() const override { return handshake_.sessionKeys(); }
+  wire::PayloadCheckKind payloadCheck() const override { return payloadCheck_; }
   Io read(std::span<const iovec> into) override;
   bool hasUnread() const override { return false; }
   Io write(std::span<const iovec> from) override;
@@ -29,6 +30,7 @@ class PlainStream final : public Stream {
  private:
   const base::Fd socket_;
   secret::Handshake handshake_;
+  const wire::PayloadCheckKind payloadCheck_;
   std::span<const std::byte> toSend_;
   std::array<std::byte, secret::Handshake::kLargestMessageBytes> received_{};
   size_t receivedBytes_ = 0;

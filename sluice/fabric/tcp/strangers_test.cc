@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sluice/fabric/contract_world.h>
@@ -28,6 +29,7 @@ using contract::Completions;
 using contract::pattern;
 using contract::RankUnderTest;
 using contract::view;
+using testing::HasSubstr;
 
 class Strangers : public testing::TestWithParam<Encrypt> {
  protected:
@@ -234,7 +236,9 @@ class MadMembers : public Strangers {
     } else {
       auto handshake =
           secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes());
-      path.client = std::make_unique<PlainStream>(base::Fd(ends[0]), std::move(handshake));
+      path.client = std::make_unique<PlainStream>(
+          base::Fd(ends[0]), std::move(handshake),
+          GetParam() == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag : options_.payloadCheck);
     }
     std::array<std::byte, 4096> bytes{};
     for (Io io = Io::wait(); io.outcome == Io::Outcome::kWait;) {
@@ -261,8 +265,30 @@ class MadMembers : public Strangers {
             .flags = flags,
             .length = length};
   }
+  // Header, payload and trailer as an honest member sends them.
+  std::vector<std::byte> message(const Stream& stream, uint64_t sequence,
+                                 const std::vector<std::byte>& payload) const {
+    const secret::Key key = stream.sessionKeys().send;
+    std::vector<std::byte> bytes;
+    append(bytes, wire::seal(header(sequence, payload.size()), key));
+    append(bytes, payload);
+    wire::PayloadCheck check(stream.payloadCheck(), key);
+    check.begin(sequence);
+    check.add(payload);
+    const auto trailer = check.end();
+    append(bytes, std::span(trailer).first(check.trailerBytes(payload.size())));
+    return bytes;
+  }
   static void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
     bytes.insert(bytes.end(), more.begin(), more.end());
+  }
+  // A lost rank stays lost: the next round of a test has a victim of its own.
+  void nextVictim() {
+    victim_.fabric.reset();
+    victim_.receiver.seen.change([](contract::Seen& seen) { seen = {}; });
+    listeners_[0] = TcpListener::open(Address::loopback(0)).value();
+    membership_.addresses[0] = listeners_[0].address();
+    start(victim_, Rank{0});
   }
   std::string whyLost() {
     EXPECT_TRUE(victim_.receiver.waitLost());
@@ -296,6 +322,42 @@ TEST_P(MadMembers, AByteChangedOnTheWayEndsTheConnection) {
                            ? "rank 1 is lost: receiving: TLS: decryption failed or bad record mac"
                            : "rank 1 is lost: it sent a wrong header: bad check");
   EXPECT_TRUE(victim_.receiver.seen.get().arrivals.empty());
+}
+
+TEST_P(MadMembers, APayloadBitThatIsChangedOnTheWayIsNoticed) {
+  if (GetParam() == Encrypt::kOn)
+    return;  // to TLS all bytes are alike: AByteChangedOnTheWayEndsTheConnection
+  const bool isTag = GetParam() == Encrypt::kIntegrity;
+  for (const size_t at : {size_t{0}, size_t{150'000}, size_t{299'999}, size_t{300'000}}) {
+    SCOPED_TRACE(at);
+    const Relayed path = connectThroughOurHands();
+    ASSERT_EQ(hear(path.victim, wire::kHeaderBytes).size(), wire::kHeaderBytes);
+    auto bytes = message(*path.client, 0, pattern(300'000));
+    bytes[wire::kHeaderBytes + at] ^= std::byte{4};
+    Strangers::say(path.victim, bytes);
+    EXPECT_THAT(whyLost(), HasSubstr("rank 1 is lost: the payload of epoch 0, 1 -> 0 urgent #0: "));
+    EXPECT_THAT(whyLost(), HasSubstr(isTag ? "does not match its tag" : "does not match its checksum"));
+    for (const auto& arrival : victim_.receiver.seen.get().arrivals) {
+      EXPECT_EQ(arrival.status.code(), Code::kPeerLost);
+    }
+    EXPECT_EQ(victim_.fabric->counters().messagesReceived, 0U);
+    EXPECT_EQ(victim_.fabric->counters().drops.of(wire::Drop::kBadPayload), 1U);
+    nextVictim();
+  }
+}
+
+TEST_P(MadMembers, APayloadUnderAnotherHeaderIsNoticed) {
+  const auto member = connect(freeLane());
+  if (member->payloadCheck() == wire::PayloadCheckKind::kNone) return;  // TLS orders its records itself
+  EXPECT_TRUE(isLetIn(*member));
+  // Two payloads of one length, exchanged with their trailers.
+  const auto first = message(*member, 0, pattern(100, 1));
+  const auto second = message(*member, 1, pattern(100, 2));
+  std::vector<std::byte> bytes;
+  append(bytes, std::span(first).first(wire::kHeaderBytes));
+  append(bytes, std::span(second).subspan(wire::kHeaderBytes));
+  say(*member, bytes);
+  EXPECT_THAT(whyLost(), HasSubstr("does not match its"));
 }
 
 TEST_P(MadMembers, AClaimThatCannotBeIsRefused) {
@@ -336,20 +398,14 @@ TEST_P(MadMembers, BytesAfterAGoodbyeEndTheConnection) {
     std::vector<std::byte> bytes;
     uint64_t sequence = 0;
     if (before > 0) {
-      append(bytes, wire::seal(header(sequence++, before), key));
-      append(bytes, pattern(before));
+      append(bytes, message(*member, sequence++, pattern(before)));
     }
     append(bytes, wire::seal(header(sequence, 0, wire::Flags::kGoodbye), key));
     append(bytes, pattern(300'000));
     say(*member, bytes);
     EXPECT_EQ(whyLost(), "rank 1 is lost: it sent bytes after its goodbye");
     EXPECT_EQ(victim_.receiver.seen.get().landed(), before > 0 ? 1U : 0U);
-    // A lost rank stays lost: the next round has a victim of its own.
-    victim_.fabric.reset();
-    victim_.receiver.seen.change([](contract::Seen& seen) { seen = {}; });
-    listeners_[0] = TcpListener::open(Address::loopback(0)).value();
-    membership_.addresses[0] = listeners_[0].address();
-    start(victim_, Rank{0});
+    nextVictim();
   }
 }
 
@@ -361,8 +417,12 @@ TEST_P(MadMembers, AGoodbyeWithAPayloadEndsTheConnection) {
   EXPECT_TRUE(victim_.receiver.seen.get().left.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers, testing::Values(Encrypt::kOff, Encrypt::kOn),
-                         [](const auto& each) { return each.param == Encrypt::kOn ? "encrypted" : "plain"; });
+INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers, testing::Values(Encrypt::kOff, Encrypt::kIntegrity, Encrypt::kOn),
+                         [](const auto& each) {
+                           return each.param == Encrypt::kOn          ? "encrypted"
+                                  : each.param == Encrypt::kIntegrity ? "integrity"
+                                                                      : "plain";
+                         });
 
 TEST(TcpFabric, WithoutAKeyOnlyLoopbackAddressesAreTaken) {
   base::LoopThread thread("test");

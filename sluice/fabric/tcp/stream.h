@@ -10,10 +10,13 @@
 
 #include <sluice/base/status.h>
 #include <sluice/secret/handshake.h>
+#include <sluice/wire/payload_check.h>
 
 namespace sluice::fabric {
 
 inline constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
+// Of a payload that is checked: so much is still in the CPU's cache when it is read for the second time.
+inline constexpr size_t kCheckedBytesPerCall = size_t{256} << 10;
 
 // What became of one attempt to move bytes.
 struct Io {
@@ -42,6 +45,8 @@ class Stream {
   // REQUIRES, for all that follows: the handshake is done.
   virtual secret::Claim claim() const = 0;
   virtual secret::SessionKeys sessionKeys() const = 0;
+  // What follows every payload, since the stream itself lets changed bytes through. The same at both ends.
+  virtual wire::PayloadCheckKind payloadCheck() const = 0;
 
   // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES: `into`
   // has room.

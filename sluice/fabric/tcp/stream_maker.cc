@@ -20,7 +20,7 @@ using secret::Purpose;
 StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options)
     : key_(key),
       options_(options),
-      tls_(options.encrypt == Encrypt::kOff
+      tls_(options.encrypt == Encrypt::kOff || options.encrypt == Encrypt::kIntegrity
                ? nullptr
                : std::make_shared<const TlsContext>(key.derive(Purpose::kTlsPsk))) {}
 
@@ -30,9 +30,14 @@ bool StreamMaker::encrypts(const Address& peer) const {
   switch (options_.encrypt) {
     case Encrypt::kAuto: return !peer.isLoopback();
     case Encrypt::kOn: return true;
+    case Encrypt::kIntegrity:
     case Encrypt::kOff: return false;
   }
   return true;
+}
+
+wire::PayloadCheckKind StreamMaker::plainCheck() const {
+  return options_.encrypt == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag : options_.payloadCheck;
 }
 
 void StreamMaker::prepare(int socket) const {
@@ -52,13 +57,15 @@ std::unique_ptr<Stream> StreamMaker::client(base::Fd socket, const Address& peer
                                             const secret::Claim& claim) const {
   prepare(socket.get());
   if (encrypts(peer)) return TlsStream::client(tls_, std::move(socket), claim);
-  return std::make_unique<PlainStream>(std::move(socket), Handshake::client(key_, Purpose::kFabric, claim));
+  return std::make_unique<PlainStream>(std::move(socket), Handshake::client(key_, Purpose::kFabric, claim),
+                                       plainCheck());
 }
 
 std::unique_ptr<Stream> StreamMaker::server(base::Fd socket, const Address& peer) const {
   prepare(socket.get());
   if (encrypts(peer)) return TlsStream::server(tls_, std::move(socket));
-  return std::make_unique<PlainStream>(std::move(socket), Handshake::server(key_, Purpose::kFabric));
+  return std::make_unique<PlainStream>(std::move(socket), Handshake::server(key_, Purpose::kFabric),
+                                       plainCheck());
 }
 
 }  // namespace sluice::fabric

@@ -26,6 +26,7 @@ class StreamMaker final {
 
  private:
   void prepare(int socket) const;
+  wire::PayloadCheckKind plainCheck() const;
 
   const secret::JobKey key_;
   const TcpOptions options_;

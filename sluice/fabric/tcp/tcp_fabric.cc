@@ -35,7 +35,11 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
 TcpOptions readTcpOptions(const Config& config) {
   TcpOptions options;
   const std::string& encrypt = config.text(option::kEncrypt);
-  options.encrypt = encrypt == "on" ? Encrypt::kOn : encrypt == "off" ? Encrypt::kOff : Encrypt::kAuto;
+  options.encrypt = encrypt == "on"          ? Encrypt::kOn
+                    : encrypt == "off"       ? Encrypt::kOff
+                    : encrypt == "integrity" ? Encrypt::kIntegrity
+                                             : Encrypt::kAuto;
+  if (config.text(option::kPayloadCheck) == "off") options.payloadCheck = wire::PayloadCheckKind::kNone;
   const std::string& congestionControl = config.text(option::kCongestionControl);
   if (congestionControl != "machine") options.congestionControl = congestionControl;
   options.insecure = config.isOn(option::kInsecure);

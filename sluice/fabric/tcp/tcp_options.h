@@ -6,14 +6,18 @@
 #include <string>
 
 #include <sluice/base/clock.h>
+#include <sluice/wire/payload_check.h>
 
 namespace sluice::fabric {
 
-// kAuto: between hosts yes, on loopback addresses no.
-enum class Encrypt { kAuto, kOn, kOff };
+// kAuto: between hosts yes, on loopback addresses no. kIntegrity: a tag behind every payload, which stays
+// readable.
+enum class Encrypt { kAuto, kOn, kIntegrity, kOff };
 
 struct TcpOptions {
   Encrypt encrypt = Encrypt::kAuto;
+  // Behind payloads that are neither encrypted nor have a tag.
+  wire::PayloadCheckKind payloadCheck = wire::PayloadCheckKind::kCrc32c;
   bool insecure = false;  // the user has said that no stranger can reach the ports: no job key is needed
 
   std::string congestionControl;  // as the kernel names it; empty: the machine's own

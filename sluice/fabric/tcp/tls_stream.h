@@ -58,6 +58,7 @@ class TlsStream final : public Stream {
   bool saidHello() const override;
   secret::Claim claim() const override { return claim_; }
   secret::SessionKeys sessionKeys() const override;
+  wire::PayloadCheckKind payloadCheck() const override { return wire::PayloadCheckKind::kNone; }
   Io read(std::span<const iovec> into) override;
   bool hasUnread() const override;
   Io write(std::span<const iovec> from) override;

@@ -53,9 +53,7 @@ bool Node::progress() {
 void Node::handleLeftovers() {
   for (const auto& [rank, lane] : std::exchange(contacts_, {})) endpoint(peer(rank), lane);
   for (const Rank rank : std::exchange(farewells_, {})) peerLeft(peer(rank));
-  for (const auto& [rank, status] : std::exchange(broken_, {})) {
-    peerLost(peer(rank), fromUcs(status, "the connection broke"));
-  }
+  for (const auto& [rank, why] : std::exchange(broken_, {})) peerLost(peer(rank), why);
 }
 
 void Node::runNews() {

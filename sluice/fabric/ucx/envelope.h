@@ -1,5 +1,6 @@
-// The header of an active message: the sealed wire header, and before it what the receiver must know to look
-// up what it expects. That part is a claim: wire::open() holds it against the sealed header. Pure functions.
+// The header of an active message: what the receiver must know to look up what it expects (a claim, which
+// wire::open() holds against the sealed header), the sealed wire header, and the payload's checksum. Pure
+// functions.
 #pragma once
 
 #include <array>
@@ -19,15 +20,17 @@ struct Claim {
 };
 
 inline constexpr size_t kClaimBytes = sizeof(Rank) + sizeof(uint64_t);
-inline constexpr size_t kEnvelopeBytes = kClaimBytes + wire::kHeaderBytes;
+inline constexpr size_t kChecksumAt = kClaimBytes + wire::kHeaderBytes;
+inline constexpr size_t kEnvelopeBytes = kChecksumAt + sizeof(uint32_t);
 using Envelope = std::array<std::byte, kEnvelopeBytes>;
 
-inline Envelope sealEnvelope(const wire::Header& header, const secret::Key& key) {
+inline Envelope sealEnvelope(const wire::Header& header, uint32_t checksum, const secret::Key& key) {
   Envelope envelope;
   const wire::HeaderBytes sealed = wire::seal(header, key);
   std::memcpy(envelope.data(), &header.source, sizeof header.source);
   std::memcpy(envelope.data() + sizeof header.source, &header.sequence, sizeof header.sequence);
   std::memcpy(envelope.data() + kClaimBytes, sealed.data(), sealed.size());
+  std::memcpy(envelope.data() + kChecksumAt, &checksum, sizeof checksum);
   return envelope;
 }
 
@@ -43,6 +46,13 @@ inline std::optional<Claim> readClaim(std::span<const std::byte> bytes) {
 // REQUIRES: readClaim(bytes)
 inline std::span<const std::byte, wire::kHeaderBytes> sealedPart(std::span<const std::byte> bytes) {
   return bytes.subspan<kClaimBytes, wire::kHeaderBytes>();
+}
+
+// REQUIRES: readClaim(bytes)
+inline uint32_t checksumOf(std::span<const std::byte> bytes) {
+  uint32_t checksum = 0;
+  std::memcpy(&checksum, bytes.data() + kChecksumAt, sizeof checksum);
+  return checksum;
 }
 
 }  // namespace sluice::fabric::ucx

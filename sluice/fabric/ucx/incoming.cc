@@ -15,14 +15,19 @@ namespace {
 // No honest sender is further ahead: the window holds fewer messages.
 constexpr uint64_t kFarthestAhead = 1 << 20;
 
+bool isIntact(const wire::Header& header, std::optional<uint32_t> checksum, const std::byte* payload) {
+  return !checksum || wire::payloadCrc32c(header.sequence, {payload, header.length}) == *checksum;
+}
+
 }  // namespace
 
 template <Lane kLane>
 ucs_status_t Node::onData(void* node, const void* header, size_t headerBytes, void* data, size_t bytes,
                           const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Node*>(node);
-  const auto opened = self.open(kLane, {static_cast<const std::byte*>(header), headerBytes});
-  if (opened) return self.arrived(*opened, data, bytes, param->recv_attr);
+  const std::span<const std::byte> envelope(static_cast<const std::byte*>(header), headerBytes);
+  const auto opened = self.open(kLane, envelope);
+  if (opened) return self.arrived(*opened, checksumOf(envelope), data, bytes, param->recv_attr);
   // A fetch that is never made must not look to its sender as if it had been.
   return (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0 ? UCS_ERR_REJECTED : UCS_OK;
 }
@@ -41,7 +46,7 @@ ucs_status_t Node::onGivenUp(void* node, const void* header, size_t headerBytes,
   auto& self = *static_cast<Node*>(node);
   const auto opened = self.open(Lane::kControl, {static_cast<const std::byte*>(header), headerBytes});
   if (opened && opened->flags == kGivenUpFlags) {
-    self.broken_.emplace_back(opened->source, UCS_ERR_CONNECTION_RESET);
+    self.breaks(opened->source, UCS_ERR_CONNECTION_RESET);
   }
   return UCS_OK;
 }
@@ -105,7 +110,8 @@ std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> env
 }
 
 // Returns what UCX's callback has to: UCS_INPROGRESS iff the descriptor is kept.
-ucs_status_t Node::arrived(const wire::Header& header, void* data, size_t bytes, uint64_t attributes) {
+ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* data, size_t bytes,
+                           uint64_t attributes) {
   const bool isRendezvous = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   Peer& from = peer(header.source);
   Stream& stream = from.stream(header.lane);
@@ -121,6 +127,7 @@ ucs_status_t Node::arrived(const wire::Header& header, void* data, size_t bytes,
   // With an endpoint of our own to it we hear of its death.
   if (!stream.endpoint) contacts_.emplace_back(from.rank, header.lane);
   Arrived message{.header = header};
+  if (options_.checksPayloads && header.length > 0) message.checksum = checksum;
   if (isRendezvous) {
     message.descriptor = data;
   } else {
@@ -194,6 +201,9 @@ void Node::land(Peer& peer, Arrived& message, Landing landing) {
   if (message.descriptor != nullptr && message.data == nullptr)
     return fetch(peer, message, std::move(landing));
   if (header.length > 0) std::memcpy(landing.buffer.data, message.data, header.length);
+  if (!isIntact(header, message.checksum, landing.buffer.data)) {
+    return endDamaged(peer, header, std::move(landing.done));
+  }
   counters_.with([&](Counters& counters) {
     ++counters.messagesReceived;
     counters.bytesReceived += header.length;
@@ -203,8 +213,12 @@ void Node::land(Peer& peer, Arrived& message, Landing landing) {
 }
 
 void Node::fetch(Peer& peer, const Arrived& message, Landing landing) {
-  peer.fetching.push_back(
-      {.node = this, .header = message.header, .done = std::move(landing.done), .self = {}});
+  peer.fetching.push_back({.node = this,
+                           .header = message.header,
+                           .checksum = message.checksum,
+                           .landed = {landing.buffer.data, message.header.length},
+                           .done = std::move(landing.done),
+                           .self = {}});
   Fetching& fetching = peer.fetching.back();
   fetching.self = std::prev(peer.fetching.end());
   ucp_request_param_t params{};
@@ -226,6 +240,11 @@ void Node::onFetched(void* request, ucs_status_t status, size_t, void* fetching)
 
 void Node::fetchEnded(Fetching& fetching, ucs_status_t status) {
   Peer& from = peer(fetching.header.source);
+  if (status == UCS_OK && !isIntact(fetching.header, fetching.checksum, fetching.landed.data)) {
+    endDamaged(from, fetching.header, std::move(fetching.done));
+    from.fetching.erase(fetching.self);
+    return tellIfGone(from);
+  }
   if (status == UCS_OK) {
     counters_.with([&](Counters& counters) {
       ++counters.messagesReceived;
@@ -233,7 +252,7 @@ void Node::fetchEnded(Fetching& fetching, ucs_status_t status) {
     });
     taken(from, fetching.header);
   } else if (from.gone.isOk() && state_ != State::kEnded) {
-    broken_.emplace_back(from.rank, status);
+    breaks(from.rank, status);
   }
   news_.emplace_back([done = std::move(fetching.done), &from, isHere = status == UCS_OK] {
     if (isHere) return done(Status());
@@ -241,6 +260,19 @@ void Node::fetchEnded(Fetching& fetching, ucs_status_t status) {
   });
   from.fetching.erase(fetching.self);
   tellIfGone(from);
+}
+
+// The bytes lie in the landing, but their sender had others: it is lost, and the landing ends with that.
+void Node::endDamaged(Peer& peer, const wire::Header& header, Done done) {
+  drop(wire::Drop::kBadPayload);
+  broken_.emplace_back(peer.rank, badPayloadStatus(header, wire::PayloadCheckKind::kCrc32c));
+  news_.emplace_back(
+      [done = std::move(done), &peer] { done(peer.gone.isOk() ? closedStatus() : peer.gone); });
+}
+
+// From a callback of UCX: told once UCX has returned.
+void Node::breaks(Rank rank, ucs_status_t status) {
+  broken_.emplace_back(rank, fromUcs(status, "the connection broke"));
 }
 
 void Node::release(Arrived& message) {

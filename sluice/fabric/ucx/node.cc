@@ -49,11 +49,10 @@ Endpoint* Node::endpoint(Peer& peer, Lane lane) {
   // connection, and the answer to a first message then finds its connection made.
   if (lane != Lane::kControl && endpoint(peer, Lane::kControl) == nullptr) return nullptr;
   auto address = findAddress_(peer.rank);
-  auto made = address.isOk() ? Endpoint::connect(worker_, *address,
-                                                 [this, rank = peer.rank](ucs_status_t status) {
-                                                   broken_.emplace_back(rank, status);
-                                                 })
-                             : Result<std::unique_ptr<Endpoint>>(address.status());
+  auto made = address.isOk()
+                  ? Endpoint::connect(worker_, *address,
+                                      [this, rank = peer.rank](ucs_status_t status) { breaks(rank, status); })
+                  : Result<std::unique_ptr<Endpoint>>(address.status());
   if (!made.isOk()) {
     peerLost(peer, made.status());
     return nullptr;

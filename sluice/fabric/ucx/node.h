@@ -80,16 +80,19 @@ class Node final : public std::enable_shared_from_this<Node> {
                                 const ucp_am_recv_param_t* param);
   void listen();
   std::optional<wire::Header> open(Lane lane, std::span<const std::byte> envelope);
-  ucs_status_t arrived(const wire::Header& header, void* data, size_t bytes, uint64_t attributes);
+  ucs_status_t arrived(const wire::Header& header, uint32_t checksum, void* data, size_t bytes,
+                       uint64_t attributes);
   bool offer(Peer& peer, Arrived& message);  // false: later
   void land(Peer& peer, Arrived& message, Landing landing);
   void fetch(Peer& peer, const Arrived& message, Landing landing);
   void fetchEnded(Fetching& fetching, ucs_status_t status);
   void offerWaiting(Peer& peer, Lane lane);
+  void endDamaged(Peer& peer, const wire::Header& header, Done done);
   void release(Arrived& message);
   void taken(Peer& peer, const wire::Header& header);
   void takenByPeer(Peer& peer, const wire::Header& header);
   void drop(wire::Drop why);
+  void breaks(Rank rank, ucs_status_t status);
   static void onFetched(void* request, ucs_status_t status, size_t bytes, void* fetching);
 
   // ending.cc
@@ -121,7 +124,7 @@ class Node final : public std::enable_shared_from_this<Node> {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::deque<Task> news_;  // for the user, in order
   // What UCX's callbacks leave to be done once UCX has returned.
-  std::vector<std::pair<Rank, ucs_status_t>> broken_;
+  std::vector<std::pair<Rank, Status>> broken_;
   std::vector<std::pair<Rank, Lane>> contacts_;  // heard from on a lane that has no endpoint yet
   std::vector<std::pair<Rank, Lane>> tellDue_;   // whose sender must hear what we have taken
   std::vector<Rank> farewells_;                  // who said goodbye

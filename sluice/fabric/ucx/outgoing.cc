@@ -21,11 +21,15 @@ void Node::startSends(Peer& peer, Lane lane) {
 }
 
 void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
+  const bool isChecked = options_.checksPayloads && message.payload.bytes > 0;
+  const uint32_t checksum =
+      isChecked ? wire::payloadCrc32c(message.header.sequence, {message.payload.data, message.payload.bytes})
+                : 0;
   peer.flying.push_back({.node = this,
                          .to = peer.rank,
                          .bytes = message.payload.bytes,
                          .done = std::move(message.done),
-                         .envelope = sealEnvelope(message.header, headerKey_),
+                         .envelope = sealEnvelope(message.header, checksum, headerKey_),
                          .self = {}});
   Flying& flying = peer.flying.back();
   flying.self = std::prev(peer.flying.end());
@@ -52,7 +56,7 @@ void Node::onSendEnded(void* request, ucs_status_t status, void* flying) {
 void Node::sendEnded(Flying& flying, ucs_status_t status) {
   Peer& to = peer(flying.to);
   // A send that fails tells of the loss before the endpoint does; the reason is the same.
-  if (status != UCS_OK && to.gone.isOk() && state_ != State::kEnded) broken_.emplace_back(to.rank, status);
+  if (status != UCS_OK && to.gone.isOk() && state_ != State::kEnded) breaks(to.rank, status);
   if (flying.done) {
     if (status == UCS_OK) {
       counters_.with([&](Counters& counters) {

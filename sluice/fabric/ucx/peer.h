@@ -41,6 +41,8 @@ struct Flying {
 struct Fetching {
   Node* node;
   wire::Header header;
+  std::optional<uint32_t> checksum;
+  ConstBuffer landed;
   Done done;
   std::list<Fetching>::iterator self;
 };
@@ -48,10 +50,11 @@ struct Fetching {
 // Where the payload of a message is that its receiver has not taken yet.
 struct Arrived {
   wire::Header header;
-  const std::byte* data = nullptr;  // null when it must be fetched
-  std::vector<std::byte> copy{};    // what `data` points to, once the message has to be kept
-  void* descriptor = nullptr;       // UCX's: given back, or fetched from
-  Done senderDone{};                // of a message to oneself, whose `data` is the sender's memory
+  std::optional<uint32_t> checksum{};  // that its sender computed; empty if none is wanted
+  const std::byte* data = nullptr;     // null when it must be fetched
+  std::vector<std::byte> copy{};       // what `data` points to, once the message has to be kept
+  void* descriptor = nullptr;          // UCX's: given back, or fetched from
+  Done senderDone{};                   // of a message to oneself, whose `data` is the sender's memory
 };
 
 // One lane, both ways.

@@ -12,6 +12,7 @@ UcxOptions ucxOptions(const Config& config) {
   options.isNetworkTrusted = config.isOn(option::kTrustedNetwork);
   options.transports = config.text(option::kUcxTransports);
   options.device = config.text(option::kIface);
+  options.checksPayloads = config.text(option::kPayloadCheck) != "off";
   return options;
 }
 

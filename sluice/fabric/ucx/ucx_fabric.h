@@ -30,6 +30,8 @@ struct UcxOptions {
   std::string transports = "tcp";  // what UCX_TLS takes: "tcp", "rc,ud,tcp", "sm,tcp"
   std::string device;              // what UCX_NET_DEVICES takes: "lo", "mlx5_0:1"; empty: UCX chooses
 
+  bool checksPayloads = true;  // a CRC32C travels with every payload; all ranks must agree
+
   // Bytes of one lane that may be under way to one rank. Too many and urgency waits behind them; too few and
   // a fast link waits for acknowledgements. docs/fabric.md has what was measured.
   size_t windowBytes = size_t{768} << 10;
@@ -39,7 +41,7 @@ struct UcxOptions {
   Duration closeDeadline = std::chrono::seconds(2);  // of others taking nothing, while we close
 };
 
-// The options that the configuration sets: trusted-network, ucx-transports.
+// The options that the configuration sets: trusted-network, ucx-transports, payload-check.
 UcxOptions ucxOptions(const Config& config);
 
 // What another rank needs to reach this one. Opaque, some hundred bytes.

@@ -111,6 +111,39 @@ TEST(UcxFabric, APortThatIsNeverStartedIsClosed) {
   EXPECT_FALSE((*port)->address().empty());
 }
 
+// UCX fetches a large payload when it has a landing. One that was changed after its checksum was made is what
+// damage on the way looks like.
+TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
+  contract::Completions sends;
+  std::array<contract::RankUnderTest, 2> ranks;
+  const auto book = std::make_shared<AddressBook>();
+  contract::Watched<bool> isAsked;
+  std::atomic<bool> isLater{true};
+  ranks[0].receiver.answer = [&](Rank, Lane, const wire::Header&) -> Result<Landing> {
+    isAsked.change([](bool& yes) { yes = true; });
+    return isLater ? Landing::later() : Landing{};
+  };
+  for (uint32_t i = 0; i < 2; ++i) {
+    ranks[i].receiver.loop = &ranks[i].thread.loop();
+    ranks[i].fabric = join(testOptions(Rank{i}, 2), book, ranks[i].thread.loop(), ranks[i].receiver);
+  }
+  auto payload = contract::pattern(300'000);
+  ranks[1].fabric->send(Rank{0}, Lane::kBulk, {}, contract::view(payload), sends.expect());
+  ASSERT_TRUE(isAsked.waitUntil([](bool yes) { return yes; }));
+  payload[150'000] ^= std::byte{4};
+  isLater = false;
+  ranks[0].fabric->resume(Rank{1}, Lane::kBulk);
+  ASSERT_TRUE(ranks[0].receiver.waitLost());
+  const contract::Seen seen = ranks[0].receiver.seen.get();
+  EXPECT_THAT(seen.lost[0].second.message(),
+              HasSubstr("rank 1 is lost: the payload of epoch 0, 1 -> 0 bulk #0: "));
+  EXPECT_THAT(seen.lost[0].second.message(), HasSubstr("does not match its checksum"));
+  ASSERT_EQ(seen.arrivals.size(), 1U);
+  EXPECT_EQ(seen.arrivals[0].status.code(), Code::kPeerLost);
+  EXPECT_EQ(ranks[0].fabric->counters().drops.of(wire::Drop::kBadPayload), 1U);
+  for (auto& rank : ranks) rank.fabric.reset();
+}
+
 // One who reached the port and speaks our protocol, but has no key or another job's.
 TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
   contract::Completions sends;
