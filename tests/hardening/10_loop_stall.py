@@ -12,7 +12,7 @@ Two parts, each with two ranks and default limits:
    load_state_dict(), while --load other processes use the CPU. Rank 1's metrics are read all the while: a reading waits for the
    loop, so the longest one is how long the loop did not turn.
 
-Exit code 0: in both parts nobody was lost, and in the first the loop was gone for longer than silence-limit.
+Exit code 77: the package is not built. 0: in both parts nobody was lost, and in the first the loop was gone for longer than silence-limit.
 1 GB of parameters: --millions 256 --load 8.
 """
 import argparse
@@ -205,12 +205,16 @@ def save(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--python", default=os.environ.get("SLUICE_PYTHON", os.path.abspath("build/release/python")))
+    parser.add_argument("--python", default=os.environ.get("SLUICE_PYTHON", "build/release/python"))
     parser.add_argument("--hook-seconds", type=float, default=4)
     parser.add_argument("--millions", type=int, default=20)
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--control", action="store_true")
     options = parser.parse_args()
+    options.python = os.path.abspath(options.python)
+    if not os.path.isdir(f"{options.python}/sluice"):
+        print(f"not run: there is no package in {options.python}; build it, or set SLUICE_PYTHON")
+        return 77
     good = [hook(options)] if options.control else [hook(options), save(options)]
     return 0 if all(good) else 1
 
