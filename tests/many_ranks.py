@@ -18,7 +18,7 @@ from root import skip_without_root
 MODEL = [300_000, 9_408, 64, 700_000, 2_048, 500_000, 1_000, 487_480]  # two million
 THREADS = 4
 FILES_BESIDE_PEERS = 40   # its own, the libraries', and the rendezvous' at rank 0
-FILES_PER_PEER = 7        # three lanes each way, and one at the rendezvous
+FILES_PER_PEER = 9        # three lanes and the pulse each way, and one at the rendezvous
 CONSTANT_MIB = 48         # the program and its libraries, buffers of connections
 TIMES_MODEL = 4           # of which two, gradients and parameters, are the user's own
 
