@@ -12,7 +12,7 @@ namespace {
 
 uint64_t madRoundsOfGroup() {
   const char* text = std::getenv("SLUICE_MAD_ROUNDS");
-  return text == nullptr ? 5000 : static_cast<uint64_t>(base::parseInteger(text).value());
+  return text == nullptr ? 2000 : static_cast<uint64_t>(base::parseInteger(text).value());
 }
 
 TEST(MadCommunicator, NothingItSendsHarmsAnother) {

@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/short_tests.h>
 #include <sluice/base/units.h>
 #include <sluice/strategy/mad_world.h>
 
