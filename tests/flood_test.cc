@@ -229,7 +229,8 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
   EXPECT_LT(all, kFloodTime - 1s);
   const auto rates = flood.rates();
   ASSERT_EQ(rates.size(), 4U);
-  for (const int rate : rates) EXPECT_GT(rate, 2250);
+  EXPECT_GE(rates[0] + rates[1], 2500) << "at rank 0's rendezvous port";
+  EXPECT_GE(rates[2] + rates[3], 2500) << "at a fabric port";
   EXPECT_GT(server.strangers().total(), 1000U);
   EXPECT_GT(nodes[0].fabric->counters().strangers, 1000U);
   for (auto& node : nodes) EXPECT_TRUE(node.receiver.seen.get().lost.empty());
