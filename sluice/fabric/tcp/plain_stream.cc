@@ -19,7 +19,12 @@ Io fromSystem(ssize_t result, const char* what) {
 
 void closeWithReset(int fd) {
   const linger atOnce{.l_onoff = 1, .l_linger = 0};
-  [[maybe_unused]] const int result = ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
+  ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
+  // Dissolves the connection now. close() alone would do so only with the last descriptor of the socket, and
+  // a forked process may hold another one.
+  sockaddr nobody{};
+  nobody.sa_family = AF_UNSPEC;
+  ::connect(fd, &nobody, sizeof nobody);
 }
 
 PlainStream::PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)

@@ -64,7 +64,8 @@ class Stream {
   virtual int fd() const = 0;
 };
 
-// Makes closing `fd` a reset that the other end notices at once, whatever is still unsent or unread.
+// Resets the connection: the other end notices at once, whatever is still unsent or unread, and whoever else
+// has a descriptor of it. `fd` stays open and is of no further use.
 void closeWithReset(int fd);
 
 }  // namespace sluice::fabric

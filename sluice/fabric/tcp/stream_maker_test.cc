@@ -40,5 +40,29 @@ TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
   }
 }
 
+TEST(CloseWithReset, IsSeenThoughAnotherProcessHasADescriptorToo) {
+  const base::Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listener.get(), any, size), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), any, &size), 0);
+  base::Fd here(::socket(AF_INET, SOCK_STREAM, 0));
+  ASSERT_EQ(::connect(here.get(), any, size), 0);
+  const base::Fd there(::accept(listener.get(), nullptr, nullptr));
+  const base::Fd inAChild(::dup(here.get()));
+  const timeval limit{.tv_sec = 10, .tv_usec = 0};  // without the reset nothing would ever come
+  ASSERT_EQ(::setsockopt(there.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
+
+  closeWithReset(here.get());
+  here.reset();
+  char byte = 0;
+  EXPECT_EQ(::recv(there.get(), &byte, 1, 0), -1);
+  EXPECT_EQ(errno, ECONNRESET);
+}
+
 }  // namespace
 }  // namespace sluice::fabric
