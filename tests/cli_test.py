@@ -100,6 +100,20 @@ class ConfigShow(unittest.TestCase):
         self.assertEqual(log(SLUICE_LOG="warn")["from"], "environment SLUICE_LOG")
         self.assertEqual(log("--log", "error", SLUICE_LOG="warn")["from"], "flag --log")
 
+    def testASecretIsNotShown(self):
+        key = "17" * 32
+        rows, said = self.rows(SLUICE_JOB_KEY=key)
+        self.assertEqual((rows["job-key"]["value"], rows["job-key"]["from"]), ("(set)", "environment SLUICE_JOB_KEY"))
+        table = sluice("config", "show", SLUICE_JOB_KEY=key)
+        self.assertNotIn(key, json.dumps(rows) + said + table.stdout + table.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "sluice.json")
+            file.write_text(json.dumps({"job-key": key}))
+            file.chmod(0o644)
+            self.assertFails(sluice("--config", str(file), "config", "show"), 4, "chmod 600")
+            file.chmod(0o600)
+            self.assertEqual(self.rows("--config", str(file))[0]["job-key"]["value"], "(set)")
+
     def testTheTableHasTheSameRows(self):
         rows, _ = self.rows()
         table = sluice("config", "show").stdout.splitlines()

@@ -363,10 +363,10 @@ class Run(LabCase):
     def testRanksKnowTheirPlace(self):
         self.up("--hosts", "4")
         ran = self.ranks("--hosts", "1-2", "--per-host", "2", script="echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
-                         "$MASTER_ADDR $GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE ${#SLUICE_JOB_KEY} "
+                         "$MASTER_ADDR $GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE $(stat -c %a $SLUICE_JOB_KEY_FILE) ${#SLUICE_JOB_KEY} "
                          "$(cd /sys/class/net; echo *) $(ip -4 -o addr show eth0 | grep -o '10[0-9.]*' | head -1)")
         self.assertEqual(sorted(ran.stdout.splitlines()), [
-            f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 64 eth0 lo 10.77.0.{2 + rank // 2}" for rank in range(4)
+            f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 600 0 eth0 lo 10.77.0.{2 + rank // 2}" for rank in range(4)
         ])
         self.assertEqual(ran.returncode, 0)
 

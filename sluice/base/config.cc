@@ -1,5 +1,6 @@
 #include <sluice/base/config.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,17 @@ std::string unknownName(std::string_view what, std::string_view written,
     return fmt::format("unknown {} '{}'; 'sluice config show' lists all", what, written);
   }
   return fmt::format("unknown {} '{}'; did you mean '{}'?", what, written, guess);
+}
+
+// A file with a secret in it is its owner's alone.
+Status checkPrivate(const std::string& path, const Option& secret) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return fromErrno(fmt::format("cannot look at {}", path));
+  const bool isOurs = info.st_uid == ::geteuid() || info.st_uid == 0;
+  if ((info.st_mode & 077) == 0 && isOurs) return ok();
+  return {Code::kPermissionDenied,
+          fmt::format("{} holds the secret '{}' but others may open it (mode {:04o}); run: chmod 600 {}",
+                      path, secret.name, info.st_mode & 07777, path)};
 }
 
 }  // namespace
@@ -109,6 +121,7 @@ Status Config::readFile(const std::string& path) {
     const Option* option = findOption(key);
     if (option == nullptr)
       return {Code::kInvalidArgument, fmt::format("{}: {}", path, unknownName("option", key, names))};
+    if (option->secret) SLUICE_RETURN_IF_ERROR(checkPrivate(path, *option));
     const std::string text = entry.is_string() ? entry.get<std::string>() : entry.dump();
     SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
   }

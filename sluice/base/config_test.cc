@@ -1,5 +1,7 @@
 #include <sluice/base/config.h>
 
+#include <sys/stat.h>
+
 #include <cstdio>
 #include <fstream>
 #include <set>
@@ -47,6 +49,17 @@ TEST(Config, NearerWins) {
   EXPECT_EQ(logOf(flag).text, "error");
   EXPECT_EQ(logOf(flag).source, Source::kFlag);
   EXPECT_EQ(logOf(flag).origin, "--log");
+}
+
+TEST(Config, AFileWithASecretIsItsOwnersAlone) {
+  const std::string path = writeFile("secret.json", R"({"job-key": "0123"})");
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  const Status refused = Config::read({{"config", path}}, {}).status();
+  EXPECT_EQ(refused.code(), Code::kPermissionDenied);
+  EXPECT_EQ(refused.message(),
+            path + " holds the secret 'job-key' but others may open it (mode 0640); run: chmod 600 " + path);
+  ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
+  EXPECT_EQ(Config::read({{"config", path}}, {}).value().text(option::kJobKey), "0123");
 }
 
 TEST(Config, AnUnknownVariableIsAnsweredWithTheNearestName) {

@@ -29,7 +29,7 @@ void addKeyCommand(Program& program, CLI::App& root) {
                                        {"sluice key new -o job.key"});
   CLI::App* make = program.addCommand(*group, "new", "Make a job key",
                                       {"sluice key new -o job.key && export SLUICE_JOB_KEY_FILE=job.key",
-                                       "SLUICE_JOB_KEY=$(sluice key new) torchrun train.py"});
+                                       "SLUICE_JOB_KEY_FILE=job.key torchrun train.py"});
   auto path = std::make_shared<std::string>();
   make->add_option("-o,--output", *path, "Write it to this new file of mode 0600 instead of printing it");
   program.onRun(make, [path](const Config&) { return makeKey(*path); });

@@ -79,7 +79,7 @@ void addRun(Program& program, CLI::App& group) {
       {"sluice lab run -- python3 train.py",
        "sluice lab run --hosts 0-3 --per-host 2 --timeout 60s -- ./bench", "",
        "Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,",
-       "GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and SLUICE_JOB_KEY if you have set none.",
+       "GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and SLUICE_JOB_KEY_FILE if you have set no key.",
        "Exit code: 0 if all ranks end well; else that of the first that does not, 128+N for signal N,",
        "and 124 after --timeout; the others are then told to end (SIGTERM) and killed 5 s later.",
        "Signals INT, TERM, HUP, QUIT, USR1, USR2 are passed on; a second INT or TERM kills all ranks.",

@@ -157,13 +157,31 @@ bool isWhole(const State& state) {
          namespacesOf(state.layout.name).size() == static_cast<size_t>(state.layout.hosts) + 1;
 }
 
-std::string freshKey() {
-  std::array<unsigned char, 32> bytes{};
-  SLUICE_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
-  std::string hex;
-  for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
-  return hex;
-}
+// A fresh job key for one run, in a file of root's: an environment would be inherited by whatever a rank
+// starts. The file goes with the run.
+class RunKey final {
+ public:
+  explicit RunKey(const std::string& lab)
+      : path_(kStateDirectory / fmt::format("{}.{}.key", lab, ::getpid())) {}
+  ~RunKey() { ::unlink(path_.c_str()); }
+  RunKey(const RunKey&) = delete;
+  RunKey& operator=(const RunKey&) = delete;
+
+  Result<std::string> write() const {
+    std::array<unsigned char, 32> bytes{};
+    SLUICE_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+    std::string hex;
+    for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
+    ::unlink(path_.c_str());  // of a process of the same id that was killed
+    const Fd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file.valid() || ::write(file.get(), hex.data(), hex.size()) != static_cast<ssize_t>(hex.size()))
+      return base::fromErrno(fmt::format("cannot write {}", path_.string()));
+    return path_.string();
+  }
+
+ private:
+  const std::filesystem::path path_;
+};
 
 }  // namespace
 
@@ -316,10 +334,11 @@ Result<int> Lab::run(RunOptions options) const {
       {"UCX_NET_DEVICES", interface},
       {base::environmentName(option::kIface), interface},
   };
-  const std::string keyName = base::environmentName(option::kJobKey);
-  if (::getenv(keyName.c_str()) == nullptr &&
-      ::getenv(base::environmentName(option::kJobKeyFile).c_str()) == nullptr) {
-    common[keyName] = freshKey();
+  const RunKey key(name_);
+  const std::string keyFile = base::environmentName(option::kJobKeyFile);
+  if (::getenv(base::environmentName(option::kJobKey).c_str()) == nullptr &&
+      ::getenv(keyFile.c_str()) == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(common[keyFile], key.write());
   }
   std::vector<Fd> networks;
   std::vector<Seat> seats;
