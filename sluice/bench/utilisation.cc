@@ -1,5 +1,7 @@
 #include <sluice/bench/utilisation.h>
 
+#include <sluice/base/thread.h>
+
 namespace sluice::bench {
 namespace {
 
@@ -8,7 +10,7 @@ constexpr auto kStep = std::chrono::milliseconds(10);
 }  // namespace
 
 UtilisationSampler::UtilisationSampler(InterfaceCounters counters)
-    : counters_(std::move(counters)), thread_([this] { sample(); }) {}
+    : counters_(std::move(counters)), thread_(base::startThread("sluice-usage", [this] { sample(); })) {}
 
 void UtilisationSampler::sample() {
   TimePoint next = base::RealClock().now();

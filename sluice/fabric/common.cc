@@ -144,6 +144,7 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
     task();
     return base::ok();
   }
+  if (loop.isInherited()) return base::forkedStatus();  // nobody would run it here
   const auto errand = std::make_shared<Errand>(std::move(task));
   // A loop that ends destroys the posted task unrun. That breaks the promise, which ends the wait as well.
   auto over = std::make_shared<std::promise<void>>();
@@ -176,6 +177,7 @@ void runBeforeFreeing(Loop& loop, Task task) {
 
 Status closeAndWait(Fabric& fabric) {
   SLUICE_DCHECK(!fabric.loop().inLoop());
+  if (fabric.loop().isInherited()) return base::forkedStatus();
   std::promise<Status> closed;
   fabric.close([&](const Status& status) { closed.set_value(status); });
   return closed.get_future().get();

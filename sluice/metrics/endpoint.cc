@@ -1,14 +1,21 @@
 #include <sluice/metrics/endpoint.h>
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
 #include <fmt/format.h>
 #include <prometheus/exposer.h>
 
+#include <sluice/base/fork.h>
 #include <sluice/base/log.h>
 #include <sluice/base/mutex.h>
+#include <sluice/base/thread.h>
 #include <sluice/metrics/families.h>
 
 namespace sluice::metrics {
@@ -44,6 +51,27 @@ class Sources final : public prometheus::Collectable {
   base::Guarded<std::vector<Source*>> all_;
 };
 
+// The sockets of this process that listen on the port. The web server's library does not tell them.
+std::vector<int> listenersOn(int port) {
+  std::vector<int> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const std::string name = entry.path().filename();
+    int fd = -1;
+    std::from_chars(name.data(), name.data() + name.size(), fd);
+    int isListening = 0;
+    socklen_t size = sizeof isListening;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &isListening, &size) != 0 || isListening == 0) continue;
+    sockaddr_in6 address{};  // the port lies at the same place for both families
+    socklen_t length = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
+    if ((address.sin6_family == AF_INET || address.sin6_family == AF_INET6) &&
+        ntohs(address.sin6_port) == port)
+      found.push_back(fd);
+  }
+  return found;
+}
+
 // The web server's library begins and ends for the whole process, and has no lock of its own for that.
 base::Mutex& libraryMutex() {
   static base::Mutex mutex;
@@ -56,12 +84,16 @@ class Endpoint::Server final {
  public:
   Server(const std::string& address, uint16_t port) : address_(address) {
     const base::Lock lock(libraryMutex());
+    const base::SignalsBlocked inItsThreads;
     exposer_.emplace(std::vector<std::string>{"listening_ports", fmt::format("{}:{}", address, port),
                                               "num_threads", "1", "request_timeout_ms", "5000"});
     exposer_->RegisterCollectable(sources_);
+    listeners_ = listenersOn(exposer_->GetListeningPorts().at(0));
+    for (const int fd : listeners_) base::closeInForkedChildren(fd);
   }
   ~Server() {
     const base::Lock lock(libraryMutex());
+    for (const int fd : listeners_) base::keepInForkedChildren(fd);
     exposer_.reset();
   }
   Server(const Server&) = delete;
@@ -75,6 +107,7 @@ class Endpoint::Server final {
  private:
   const std::string address_;
   const std::shared_ptr<Sources> sources_ = std::make_shared<Sources>();
+  std::vector<int> listeners_;                  // the exposer's; a forked child must not keep the port
   std::optional<prometheus::Exposer> exposer_;  // goes first: it asks the sources
 };
 

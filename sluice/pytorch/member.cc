@@ -31,16 +31,17 @@ Result<std::vector<collective::MethodCost>> readMethods(const Config& config) {
 }  // namespace
 
 Result<std::shared_ptr<Member>> Member::join(const Config::Values& options, const Config::Values& environment,
-                                             Duration atMost, std::function<Status()> interruption) {
+                                             Duration atMost, std::function<Status()> interruption,
+                                             const std::function<Status(uint16_t)>& published) {
   SLUICE_ASSIGN_OR_RETURN(Config config, Config::read(options, environment));
   SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
   if (config.duration(option::kRendezvousTimeout) > atMost) {
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }
   SLUICE_ASSIGN_OR_RETURN(auto methods, readMethods(config));
-  auto place = std::make_unique<Place>();
-  SLUICE_ASSIGN_OR_RETURN(place->job,
-                          session::Job::join(std::move(config), environment, std::move(interruption)));
+  PlacePtr place = std::make_unique<Place>();
+  SLUICE_ASSIGN_OR_RETURN(
+      place->job, session::Job::join(std::move(config), environment, std::move(interruption), published));
   SLUICE_ASSIGN_OR_RETURN(place->communicator,
                           collective::Communicator::start(
                               [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
@@ -55,7 +56,7 @@ Result<std::shared_ptr<Member>> Member::join(const Config::Values& options, cons
   return std::shared_ptr<Member>(new Member(std::move(place), std::move(methods)));
 }
 
-Member::Member(std::unique_ptr<Place> place, std::vector<collective::MethodCost> methods)
+Member::Member(PlacePtr place, std::vector<collective::MethodCost> methods)
     : rank_(place->job->rank()),
       worldSize_(place->job->worldSize()),
       methods_(std::move(methods)),
@@ -82,7 +83,8 @@ collective::Method Member::methodFor(size_t bytes) const {
 }
 
 Status Member::submit(std::function<void(collective::Communicator&)> call) {
-  return place_.with([&](const std::unique_ptr<Place>& place) -> Status {
+  if (process_.isInherited()) return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
+  return place_.with([&](const PlacePtr& place) -> Status {
     if (place == nullptr) return {Code::kCancelled, "the process group has been shut down"};
     place->job->loop().post(
         [call = std::move(call), communicator = place->communicator.get()] { call(*communicator); });
@@ -91,9 +93,10 @@ Status Member::submit(std::function<void(collective::Communicator&)> call) {
 }
 
 void Member::leave() {
+  if (process_.isInherited()) return;
   // Outside the lock: calls that end now may make new ones, which are refused.
-  std::unique_ptr<Place> place;
-  place_.with([&](std::unique_ptr<Place>& here) { place.swap(here); });
+  PlacePtr place;
+  place_.with([&](PlacePtr& here) { place.swap(here); });
 }
 
 }  // namespace sluice::pytorch

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <sluice/base/config.h>
+#include <sluice/base/fork.h>
 #include <sluice/base/mutex.h>
 #include <sluice/collective/communicator.h>
 #include <sluice/collective/method_costs.h>
@@ -21,19 +22,21 @@ class Member final {
  public:
   // Meets the group's other ranks, as `environment` says (RANK and its like are those of the group), and
   // returns when all have connected to each other, within `atMost`. `interruption` is asked meanwhile, so
-  // that Ctrl-C ends it.
+  // that Ctrl-C ends it. `published` as with session::Job::join().
   static Result<std::shared_ptr<Member>> join(const Config::Values& options,
                                               const Config::Values& environment, Duration atMost,
-                                              std::function<Status()> interruption);
+                                              std::function<Status()> interruption,
+                                              const std::function<Status(uint16_t)>& published = {});
   ~Member();
 
   // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is pinned.
   static Result<std::string> ownAddress(const Config::Values& options, const Config::Values& environment);
 
-  // Runs `call` on the loop; an error once the member has left.
+  // Runs `call` on the loop; an error once the member has left, and in a forked child.
   Status submit(std::function<void(collective::Communicator&)> call);
 
-  // Ends in good order. Calls under way end with an error. The second time this does nothing.
+  // Ends in good order. Calls under way end with an error. The second time, and in a forked child, this does
+  // nothing.
   void leave();
 
   Rank rank() const { return rank_; }
@@ -42,12 +45,14 @@ class Member final {
 
  private:
   struct Place;
-  Member(std::unique_ptr<Place> place, std::vector<collective::MethodCost> methods);
+  using PlacePtr = base::HomePtr<Place>;
+  Member(PlacePtr place, std::vector<collective::MethodCost> methods);
 
   const Rank rank_;
   const uint32_t worldSize_;
   const std::vector<collective::MethodCost> methods_;  // the only one, or several to choose from
-  base::Guarded<std::unique_ptr<Place>> place_;        // null once this has left
+  const base::ProcessMark process_;
+  base::Guarded<PlacePtr> place_;  // null once this has left
 };
 
 }  // namespace sluice::pytorch

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <sluice/base/check.h>
+#include <sluice/base/thread.h>
 
 namespace sluice::pytorch {
 
@@ -12,7 +13,7 @@ void Messenger::post(Task task) {
   base::Lock lock(mutex_);
   SLUICE_CHECK(!isEnding_);
   tasks_.push_back(std::move(task));
-  if (idle_ < tasks_.size()) threads_.emplace_back([this] { work(); });
+  if (idle_ < tasks_.size()) threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
   changed_.notifyAll();
 }
 

@@ -150,8 +150,9 @@ Result<Launch> readLaunch(const Config::Values& environment) {
     launch.masterPort = derived.port;
     return launch;
   }
-  SLUICE_ASSIGN_OR_RETURN(const uint32_t port, readNumber(environment, "MASTER_PORT", 1, 65534));
-  const bool torchrunHasPort = environment.contains("TORCHELASTIC_RUN_ID");
+  SLUICE_ASSIGN_OR_RETURN(const uint32_t port,
+                          readNumber(environment, "MASTER_PORT", rank == 0 ? 0 : 1, 65534));
+  const bool torchrunHasPort = port != 0 && environment.contains("TORCHELASTIC_RUN_ID");
   launch.masterPort = static_cast<uint16_t>(torchrunHasPort ? port + 1 : port);
   return launch;
 }

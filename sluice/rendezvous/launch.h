@@ -26,8 +26,9 @@ struct Launch {
 
 // Reads MASTER_ADDR and MASTER_PORT, and RANK, WORLD_SIZE and LOCAL_RANK or what mpirun and srun set in their
 // place; srun, and mpirun on one host, also say enough to do without the first two. Under torchrun
-// MASTER_PORT belongs to torchrun's own store, so the port after it is taken. The error names the variable
-// that is missing or wrong.
+// MASTER_PORT belongs to torchrun's own store, so the port after it is taken. Rank 0 may have MASTER_PORT=0:
+// it listens on any free port, and tells the others by means of its own. The error names the variable that is
+// missing or wrong.
 Result<Launch> readLaunch(const Config::Values& environment);
 
 }  // namespace sluice::rendezvous

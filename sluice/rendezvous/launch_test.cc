@@ -88,6 +88,7 @@ TEST(Launch, MistakesNameTheVariable) {
       {"RANK", "2", "RANK=2 must be below WORLD_SIZE=2"},
       {"WORLD_SIZE", "0", "WORLD_SIZE=0 must be"},
       {"MASTER_PORT", "70000", "MASTER_PORT=70000 must be"},
+      {"MASTER_PORT", "-1", "MASTER_PORT=-1 must be a whole number from 0"},
   };
   for (const auto& c : cases) {
     Config::Values values = good;
@@ -124,6 +125,18 @@ TEST(Launch, TakesTheNamesThatAllRanksOfOneLaunchShare) {
                 .value()
                 .ids,
             (Ids{{"PMIX_NAMESPACE", "prterun-7@1"}}));
+}
+
+TEST(Launch, OnlyRank0MayListenOnAnyPort) {
+  const auto at = [](const std::string& rank) {
+    return readLaunch({{"RANK", rank},
+                       {"WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "node0"},
+                       {"MASTER_PORT", "0"},
+                       {"TORCHELASTIC_RUN_ID", "7"}});
+  };
+  EXPECT_EQ(at("0").value().masterPort, 0);
+  EXPECT_TRUE(at("1").status().message().starts_with("MASTER_PORT=0 must be a whole number from 1"));
 }
 
 }  // namespace

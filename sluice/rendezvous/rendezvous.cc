@@ -68,10 +68,6 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
                             .begun = begun});
     return meeting;
   }
-  log("rendezvous")
-      .info("rank 0 of {} listens on port {}; the job uses {} ({}), pin another with --iface",
-            launch.worldSize, launch.masterPort, meeting->interface_.name,
-            meeting->interface_.address.host());
   meeting->serverKey_ = provesUser ? secret::JobKey::random() : key;
   ServerOptions options;
   options.key = meeting->serverKey_;
@@ -82,8 +78,13 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   const bool everywhere = key.isSecret() || config.isOn(option::kInsecure);
   SLUICE_ASSIGN_OR_RETURN(meeting->server_,
                           startServer(loop, std::move(options), master.front(), everywhere));
+  log("rendezvous")
+      .info("rank 0 of {} listens on port {}; the job uses {} ({}), pin another with --iface",
+            launch.worldSize, meeting->port(), meeting->interface_.name, meeting->interface_.address.host());
   if (provesUser) {
-    SLUICE_ASSIGN_OR_RETURN(meeting->keyServer_, KeyServer::start(loop, master.front(), meeting->serverKey_));
+    SLUICE_ASSIGN_OR_RETURN(
+        meeting->keyServer_,
+        KeyServer::start(loop, master.front().withPort(meeting->port()), meeting->serverKey_));
   }
   meeting->local_ = std::make_unique<LocalStore>(loop, meeting->server_->table(), launch.rank);
   return meeting;
@@ -93,6 +94,10 @@ Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interf
     : loop_(loop), timeout_(timeout), interface_(std::move(interface)) {}
 
 Rendezvous::~Rendezvous() = default;
+
+uint16_t Rendezvous::port() const {
+  return server_ == nullptr ? 0 : server_->port();
+}
 
 Store& Rendezvous::store() {
   if (local_) return *local_;

@@ -38,6 +38,9 @@ class Rendezvous final {
   // The address (port 0) at which the other ranks reach this one: what a fabric listens on.
   const Interface& interface() const { return interface_; }
 
+  // Where rank 0 listens; 0 on the others. Any thread.
+  uint16_t port() const;
+
   // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread only.
   void join(std::string note, const Store::GotAll& got);
 

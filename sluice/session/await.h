@@ -25,6 +25,7 @@ template <typename T, typename Start>
 Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}) {
   constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
   SLUICE_CHECK(!loop.inLoop());
+  if (loop.isInherited()) return base::forkedStatus();
   auto promise = std::make_shared<std::promise<Result<T>>>();
   auto result = promise->get_future();
   auto begun = std::make_shared<std::promise<void>>();

@@ -49,7 +49,7 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const Config& config, uin
 }  // namespace
 
 Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& environment,
-                                       Interruption interruption) {
+                                       Interruption interruption, const Publish& published) {
   rendezvous::Launch launch;
   if (wasLaunched(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
@@ -57,6 +57,11 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
   std::unique_ptr<Job> job(
       new Job(std::move(config), std::move(launch), std::move(key), std::move(interruption)));
+  if (job->config_.isOn(option::kLeaveOnTerm)) {
+    job->term_.emplace();
+    if (!job->term_->hasSignal())
+      log("session").warn("leave-on-term does nothing: SIGTERM has a handler already, which stays");
+  }
   SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
   if (job->worldSize() == 1) return job;
 
@@ -71,6 +76,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
     }
   }));
   SLUICE_RETURN_IF_ERROR(started);
+  if (published && job->rank() == Rank{0}) SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
   const std::string note = listener.address().toString();
   const auto everybody = await<std::vector<std::string>>(
@@ -115,6 +121,7 @@ Job::Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interrupt
       thread_("sluice") {}
 
 Job::~Job() {
+  if (process_.isInherited()) return;
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
@@ -122,6 +129,11 @@ Job::~Job() {
         loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
   }
   fabric::runBeforeFreeing(loop(), [this] { rendezvous_.reset(); });
+}
+
+Status Job::checkProcess() const {
+  if (!process_.isInherited()) return base::ok();
+  return base::forkedStatus(fmt::format("rank {} of a sluice job", rank()));
 }
 
 Address Job::address() const {
@@ -138,6 +150,7 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
 
 Result<std::vector<std::string>> Job::gather(const std::string& key, const std::string& value,
                                              Duration atMost, const Interruption& refusal) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   const auto ask = [&]() -> Status {
     if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
@@ -149,8 +162,10 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
 }
 
 Status Job::set(const std::string& key, const std::string& value) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return base::ok();
-  return awaitStatus(loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); });
+  return awaitStatus(
+      loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); }, interruption_);
 }
 
 void Job::whenSet(const std::string& key, std::function<void(const std::string&)> then) {
@@ -163,6 +178,7 @@ void Job::whenSet(const std::string& key, std::function<void(const std::string&)
 }
 
 Result<std::string> Job::get(const std::string& key) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
   return await<std::string>(
       loop(),
       [&](auto got) {

@@ -4,12 +4,15 @@
 // Thread safety: after join(), any thread but the loop's own.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <sluice/base/config.h>
 #include <sluice/base/epoll_loop.h>
+#include <sluice/base/fork.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/fabric/watch/pulse_thread.h>
 #include <sluice/metrics/endpoint.h>
@@ -17,18 +20,30 @@
 #include <sluice/rendezvous/rendezvous.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/session/await.h>
+#include <sluice/session/term_request.h>
 
 namespace sluice::session {
 
 class Job final {
  public:
+  using Publish = std::function<Status(uint16_t port)>;
+
   // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment` says;
   // without any launcher the job is this one process. Returns when everybody is here, or why not.
   // `interruption` is asked while a thread waits for other ranks, here and later, so that Ctrl-C ends the
-  // wait.
+  // wait. `published` is for a rank 0 whose MASTER_PORT is 0: it listens on a free port, and `published` is
+  // told that port before anybody is waited for.
   static Result<std::unique_ptr<Job>> join(Config config, const Config::Values& environment,
-                                           Interruption interruption = {});
+                                           Interruption interruption = {}, const Publish& published = {});
   ~Job();
+
+  // An error in a forked child of the process that has joined: that child is no rank, and its calls all end
+  // with this error.
+  Status checkProcess() const;
+
+  // True iff SIGTERM has come and the option leave-on-term is on: after its step the rank is to leave its
+  // sessions, which tells the others why.
+  bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
 
   Rank rank() const { return launch_.rank; }
   uint32_t worldSize() const { return launch_.worldSize; }
@@ -74,10 +89,12 @@ class Job final {
   secret::JobKey key_;  // constant after join()
   const Interruption interruption_;
   bool hasMet_ = false;  // true iff everybody was here once
-  std::unique_ptr<metrics::Endpoint> metrics_;
+  const base::ProcessMark process_;
+  std::optional<TermRequest> term_;  // with leave-on-term only
+  base::HomePtr<metrics::Endpoint> metrics_;
   base::LoopThread thread_;
-  std::unique_ptr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
-  std::unique_ptr<fabric::PulseThread> pulse_;          // null in a job of one
+  base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
+  base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one
 };
 
 }  // namespace sluice::session

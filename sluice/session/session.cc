@@ -137,6 +137,7 @@ Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
 }
 
 Session::~Session() {
+  if (!isHere()) return;  // a forked child says no goodbye in its parent's name
   fabric::runBeforeFreeing(job_.loop(), [this] { *listener_ = nullptr; });
   if (trainer_ == nullptr) return;  // it never began
   if (metering_) metering_->end();
@@ -164,6 +165,7 @@ bool Session::isWorker() const {
 }
 
 Status Session::leave() {
+  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
   // A lost rank ends the wait by name; a rank that only serves has no other measure of how long training
   // takes.
   const Duration atMost =
@@ -193,6 +195,7 @@ void Session::exchangeDone() {
 }
 
 Result<std::vector<std::string>> Session::gather(const std::string& key, const std::string& value) {
+  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
   return job_.gather(key, value, job_.config().duration(option::kWaitTimeout), [this]() -> Status {
     SLUICE_ASSIGN_OR_RETURN(const std::set<Rank> ahead, trainer_->ahead());
     if (ahead.empty()) return base::ok();
@@ -203,8 +206,10 @@ Result<std::vector<std::string>> Session::gather(const std::string& key, const s
 }
 
 Status Session::announceEnd() {
+  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
   const uint64_t steps = trainer_->stepsBegun();
-  std::string why = "has ended its training";
+  std::string why =
+      job_.isAskedToLeave() ? "was told to end (SIGTERM) and has left" : "has ended its training";
   if (steps > 0) why += fmt::format(" after {} steps", steps);
   SLUICE_ASSIGN_OR_RETURN(const uint64_t broadcasts, trainer_->broadcastsBegun());
   return job_.set(endKey(name_), toNote({job_.rank(), steps, broadcasts, std::move(why)}));

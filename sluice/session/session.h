@@ -53,35 +53,53 @@ class Session final {
   static Result<std::unique_ptr<Session>> open(Job& job, Request request);
   ~Session();
 
-  Status gradientReady(TensorId tensor) { return trainer_->gradientReady(tensor); }
+  // In a forked child of this rank's process every call that can fail does (Job::checkProcess), and the
+  // others do nothing.
+  Status gradientReady(TensorId tensor) {
+    return isHere() ? trainer_->gradientReady(tensor) : job_.checkProcess();
+  }
   Status gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
-    return trainer_->gradientReady(tensor, memory);
+    return isHere() ? trainer_->gradientReady(tensor, memory) : job_.checkProcess();
   }
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr) {
-    return trainer_->gradientAbsent(tensor, result, std::move(owner));
+    return isHere() ? trainer_->gradientAbsent(tensor, result, std::move(owner)) : job_.checkProcess();
   }
-  Status wait(TensorId tensor) { return trainer_->wait(tensor); }
-  Status waitAll() { return trainer_->waitAll(); }
-  bool isReady(TensorId tensor) const { return trainer_->isReady(tensor); }
-  bool isEmpty(TensorId tensor) const { return trainer_->isEmpty(tensor); }
+  Status wait(TensorId tensor) { return isHere() ? trainer_->wait(tensor) : job_.checkProcess(); }
+  Status waitAll() { return isHere() ? trainer_->waitAll() : job_.checkProcess(); }
+  bool isReady(TensorId tensor) const { return isHere() && trainer_->isReady(tensor); }
+  bool isEmpty(TensorId tensor) const { return isHere() && trainer_->isEmpty(tensor); }
   Status setHyperparameters(std::vector<double> values) {
-    return trainer_->setHyperparameters(std::move(values));
+    return isHere() ? trainer_->setHyperparameters(std::move(values)) : job_.checkProcess();
   }
-  Status update(std::vector<double> values) { return trainer_->update(std::move(values)); }
-  void drop() { trainer_->drop(); }
-  Result<size_t> delayed() { return trainer_->delayed(); }
+  Status update(std::vector<double> values) {
+    return isHere() ? trainer_->update(std::move(values)) : job_.checkProcess();
+  }
+  void drop() {
+    if (isHere()) trainer_->drop();
+  }
+  Result<size_t> delayed() {
+    SLUICE_RETURN_IF_ERROR(job_.checkProcess());
+    return trainer_->delayed();
+  }
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr) {
-    return trainer_->handOutDelayed(tensor, result, std::move(owner));
+    return isHere() ? trainer_->handOutDelayed(tensor, result, std::move(owner)) : job_.checkProcess();
   }
-  Status drain() { return trainer_->drain(); }
-  Result<std::vector<std::byte>> state() { return trainer_->state(); }
-  Status restore(std::span<const std::byte> state) { return trainer_->restore(state); }
+  Status drain() { return isHere() ? trainer_->drain() : job_.checkProcess(); }
+  Result<std::vector<std::byte>> state() {
+    SLUICE_RETURN_IF_ERROR(job_.checkProcess());
+    return trainer_->state();
+  }
+  Status restore(std::span<const std::byte> state) {
+    return isHere() ? trainer_->restore(state) : job_.checkProcess();
+  }
   // As Job::gather(), between two steps. A rank that is seen to have gone on without it is named at once.
   // REQUIRES: nobody begins the next step before it has heard from all others that they have the answer.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
-  Status broadcast(Rank root, std::span<std::byte> data) { return trainer_->broadcast(root, data); }
+  Status broadcast(Rank root, std::span<std::byte> data) {
+    return isHere() ? trainer_->broadcast(root, data) : job_.checkProcess();
+  }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A
   // rank that only serves calls it at once, and so serves until the workers are done. A rank that is still in
@@ -98,21 +116,26 @@ class Session final {
   bool isWorker() const;
   Rank rank() const { return job_.rank(); }
   const plan::Plan& plan() const { return trainer_->plan(); }
-  Result<strategy::Statistics> statistics() { return trainer_->statistics(fabric::kLoopLimit); }
+  Result<strategy::Statistics> statistics() {
+    SLUICE_RETURN_IF_ERROR(job_.checkProcess());
+    return trainer_->statistics(fabric::kLoopLimit);
+  }
   fabric::Counters counters() const { return trainer_->counters(); }
 
  private:
   Session(Job& job, std::string name) : job_(job), name_(std::move(name)) {}
+  bool isHere() const { return !process_.isInherited(); }
   void listenForTheEnd();
   void exchangeDone();
 
   Job& job_;
   const std::string name_;
+  const base::ProcessMark process_;
   // Outlive the trainer, which tells them what happens.
-  std::unique_ptr<Tracing> tracing_;    // null: no trace is wanted
-  std::unique_ptr<Metering> metering_;  // null: the job serves no metrics
+  base::HomePtr<Tracing> tracing_;    // null: no trace is wanted
+  base::HomePtr<Metering> metering_;  // null: the job serves no metrics
   Observers observers_;
-  std::unique_ptr<Trainer> trainer_;
+  base::HomePtr<Trainer> trainer_;
   fabric::WatchedFabric* fabric_ = nullptr;  // the trainer's
   // Loop only; null before this session has begun, and once it is gone.
   const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);

@@ -1,8 +1,12 @@
 // Whole jobs over tcp on loopback addresses, ranks as threads.
 #include <sluice/session/session.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -222,6 +226,73 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
 Status takeAStep(Session& session) {
   SLUICE_RETURN_IF_ERROR(session.gradientReady(TensorId{0}));
   return session.wait(TensorId{0});
+}
+
+// What of the calls in a forked child did not end with the right error, as the child's exit code; 0: nothing.
+int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
+  const std::string expected = "this process was forked from rank " + std::to_string(index(job->rank())) +
+                               " of a sluice job: only the parent trains";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);  // a call that waits for the parent's thread
+    std::vector<std::byte> word(3);
+    session->drop();
+    int wrong = 0;
+    const std::vector<Status> ends{session->gradientReady(TensorId{0}),
+                                   session->wait(TensorId{0}),
+                                   session->waitAll(),
+                                   session->broadcast(Rank{0}, word),
+                                   session->state().status(),
+                                   session->restore(word),
+                                   session->gather("key", "").status(),
+                                   session->drain(),
+                                   session->announceEnd(),
+                                   session->leave(),
+                                   job->gather("key", "").status(),
+                                   job->set("key", ""),
+                                   job->get("key").status()};
+    for (const Status& end : ends) wrong += end.message() == expected ? 0 : 1;
+    session->abandon("nobody is to hear this");
+    session.reset();
+    job.reset();
+    ::_exit(wrong);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST(Session, AForkedChildIsNoRankAndDoesNotDisturbItsParent) {
+  onRanks(2, [](uint32_t, Result<std::unique_ptr<Job>> job) {
+    ASSERT_TRUE(job.isOk()) << job.status().toString();
+    OneTensor memory(5);
+    auto session = Session::open(**job, memory.request("mean-gradient"));
+    ASSERT_TRUE(session.isOk()) << session.status().toString();
+    EXPECT_TRUE(takeAStep(**session).isOk());
+    EXPECT_EQ(tryInAChild(*session, *job), 0);
+    EXPECT_TRUE(takeAStep(**session).isOk());
+    EXPECT_TRUE((*session)->leave().isOk());
+  });
+}
+
+TEST(Session, Rank0PublishesThePortOnWhichItListens) {
+  std::promise<uint16_t> published;
+  auto port = published.get_future();
+  std::thread second([&] {
+    const auto job = Job::join(Config(), {{"RANK", "1"},
+                                          {"WORLD_SIZE", "2"},
+                                          {"MASTER_ADDR", "127.0.0.1"},
+                                          {"MASTER_PORT", std::to_string(port.get())}});
+    EXPECT_TRUE(job.isOk()) << job.status().toString();
+  });
+  const auto job = Job::join(
+      Config(), {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}}, {},
+      [&](uint16_t number) {
+        published.set_value(number);
+        return base::ok();
+      });
+  EXPECT_TRUE(job.isOk()) << job.status().toString();
+  second.join();
 }
 
 // What a rank hears that trains on after another has ended.

@@ -11,6 +11,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
+#include <sluice/base/thread.h>
 #include <sluice/fabric/ucx/settings.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
@@ -54,6 +55,7 @@ void onEndpointError(void* callback, ucp_ep_h, ucs_status_t status) {
 
 Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
   takeOverLog();
+  const base::SignalsBlocked inItsThreads;
   SLUICE_ASSIGN_OR_RETURN(const UcpConfig config, readConfig(options));
   ucp_params_t contextParams{};
   contextParams.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;

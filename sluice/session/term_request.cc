@@ -1,0 +1,52 @@
+#include <sluice/session/term_request.h>
+
+#include <signal.h>
+
+#include <atomic>
+
+#include <sluice/base/fork.h>
+
+namespace sluice::session {
+namespace {
+
+// A signal handler can reach nothing else.
+std::atomic<bool> hasCome{false};
+std::atomic<base::ProcessMark> taker{};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<base::ProcessMark>::is_always_lock_free);
+
+void rememberTerm(int /*signal*/) {
+  // SA_RESETHAND has put the default back already, which is what a forked child is to do.
+  if (taker.load().isInherited()) {
+    ::raise(SIGTERM);
+  } else {
+    hasCome = true;
+  }
+}
+
+}  // namespace
+
+TermRequest::TermRequest() {
+  struct sigaction now{};
+  if (::sigaction(SIGTERM, nullptr, &now) != 0) return;
+  hasSignal_ = now.sa_handler == &rememberTerm;  // another job of this process has it
+  if (hasSignal_ || now.sa_handler != SIG_DFL) return;
+  hasCome = false;
+  taker = base::ProcessMark();
+  struct sigaction remember{};
+  remember.sa_handler = &rememberTerm;
+  remember.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  hasSignal_ = isOwner_ = ::sigaction(SIGTERM, &remember, nullptr) == 0;
+}
+
+TermRequest::~TermRequest() {
+  struct sigaction now{};
+  if (!isOwner_ || ::sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != &rememberTerm) return;
+  now.sa_handler = SIG_DFL;
+  ::sigaction(SIGTERM, &now, nullptr);
+}
+
+bool TermRequest::came() {
+  return hasCome;
+}
+
+}  // namespace sluice::session
