@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sluice._launch import free_port
+from sluice.study.ranks import free_port
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "mnist_cnn.py"
 WAYS: dict[str, dict[str, str]] = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from sluice import _core
-from sluice._launch import agree, free_port
+from sluice._launch import Publish, leave_note, own_environment, read_note
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, ProcessGroup
@@ -37,10 +37,10 @@ def _create(group: Any, _options: object) -> Backend:
     from sluice import _c10d
 
     timeout = group.timeout.total_seconds()
-    environment = _environment(group)
+    environment, published = _environment(group)
     if not _connections:
         atexit.register(_end)
-    connection = _c10d.connect(_OPTIONS, environment, timeout)
+    connection = _c10d.connect(_OPTIONS, environment, timeout, published)
     _connections.append(connection)
     return _c10d.backend(connection, timeout)
 
@@ -62,22 +62,23 @@ def _require_module() -> None:
         ) from error
 
 
-def _environment(group: Any) -> dict[str, str]:
-    """The environment of a job that is this group: what a launcher would have set for it."""
+def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
+    """The environment of a job that is this group: what a launcher would have set for it. Rank 0 publishes where it listens."""
     from sluice import _c10d
 
-    environment = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
+    environment = {name: value for name, value in own_environment().items() if name not in _LAUNCHERS}
     if group.group_size == 1:
-        return environment
+        return environment, None
     rank = str(group.group_rank)
-    environment |= {"RANK": rank, "WORLD_SIZE": str(group.group_size), "LOCAL_RANK": rank, "MASTER_PORT": "1"}
-    meeting = None
+    environment |= {"RANK": rank, "WORLD_SIZE": str(group.group_size), "LOCAL_RANK": rank}
+    key, place = _core.note_key(_OPTIONS, environment), f"sluice/{group.group_id}"
     if group.group_rank == 0:
-        environment["MASTER_ADDR"] = _master(group.store)
-        meeting = f"{_c10d.own_address(_OPTIONS, environment)} {free_port()}"
-    key = _core.note_key(_OPTIONS, environment)
-    host, port = agree(group.store, f"sluice/{group.group_id}", meeting, key, group.timeout).split()
-    return {**environment, "MASTER_ADDR": host, "MASTER_PORT": port}
+        environment |= {"MASTER_ADDR": _master(group.store), "MASTER_PORT": "0"}
+        host = _c10d.own_address(_OPTIONS, environment)
+        environment["MASTER_ADDR"] = host
+        return environment, lambda port: leave_note(group.store, place, f"{host} {port}", key)
+    host, port = read_note(group.store, place, key, group.timeout).split()
+    return {**environment, "MASTER_ADDR": host, "MASTER_PORT": port}, None
 
 
 # Of the whole job; the group's take their place. Some are those by which other launchers are known.
@@ -93,6 +94,15 @@ def _master(store: Any) -> str:
     if host := getattr(store, "host", None):
         return str(host)
     raise ValueError("MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network they share")
+
+
+def _after_fork() -> None:
+    """A forked child is no rank of the parent's groups: it says no goodbye for them."""
+    _connections.clear()
+    atexit.unregister(_end)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _end() -> None:

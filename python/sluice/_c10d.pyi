@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from torch._C._distributed_c10d import Backend, ProcessGroup
 
@@ -10,6 +10,11 @@ class Collective:
     @property
     def address(self) -> int: ...
 
-def connect(options: Mapping[str, str], environment: Mapping[str, str], timeout: float) -> Connection: ...
+def connect(
+    options: Mapping[str, str],
+    environment: Mapping[str, str],
+    timeout: float,
+    published: Callable[[int], None] | None = ...,
+) -> Connection: ...
 def own_address(options: Mapping[str, str], environment: Mapping[str, str]) -> str: ...
 def backend(connection: Connection, timeout: float) -> Backend: ...

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
+import os
+import signal
 import sys
 import threading
 from typing import Protocol, TypeVar
@@ -12,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sluice import _core
-from sluice._launch import launch_environment
+from sluice._launch import forget_key, launch_environment
 
 Averaged = TypeVar("Averaged", float, Tensor)
 
@@ -35,10 +38,11 @@ class Job:
     """The other ranks, and how to speak to them outside the path of gradients."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        self.core = _core.Job(options, launch_environment(options))
+        environment, published = launch_environment(options)
+        self.core = _core.Job(options, environment, published)
         self.rank = self.core.rank
         self.world_size = self.core.world_size
-        self.options = options
+        self._options = _without_secrets(options)
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
         # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that takes a mean gradient.
@@ -54,6 +58,18 @@ class Job:
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")
+
+    def differs(self, options: dict[str, str]) -> bool:
+        """True iff the job was not begun with these."""
+        return any(self._options.get(name) != value for name, value in _without_secrets(options).items())
+
+    def describe_options(self) -> str:
+        return _describe(self._options)
+
+    def leave_if_asked(self) -> None:
+        """At the end of a step: with leave-on-term, SIGTERM ends this process here, and the job is left on the way out."""
+        if self.core.is_asked_to_leave:
+            sys.exit(128 + signal.SIGTERM)
 
     def new_name(self, stem: str) -> str:
         """A name that tells two models apart, the same on every rank if all make them in the same order."""
@@ -144,21 +160,50 @@ class Job:
 _job: Job | None = None
 _joining = threading.Lock()
 _failure: str | None = None  # why this process ends, if not in good order
+_forked: tuple[str, Job] | None = None  # why a forked child has no job; and the parent's, so that it is not torn down here
 
 
 def current(**options: str) -> Job:
     """The job, joined now if it has not been yet."""
     global _job
     with _joining:
+        if _forked is not None:
+            raise RuntimeError(_forked[0])
         if _job is None:
             _job = Job(options)
             _remember_failures()
             atexit.register(_end)
-        elif options and any(_job.options.get(name) != value for name, value in options.items()):
+        elif _job.differs(options):
             raise ValueError(
-                f"the job has begun with other options ({_job.options}): give {options} in the first call of this process"
+                f"the job has begun with other options ({_job.describe_options()}): give {_describe(options)} in the first "
+                "call of this process"
             )
         return _job
+
+
+def _without_secrets(options: dict[str, str]) -> dict[str, str]:
+    """Secrets can still be compared, but not read."""
+    return {
+        name: hashlib.sha256(value.encode()).hexdigest() if _core.is_secret(name) else value for name, value in options.items()
+    }
+
+
+def _describe(options: dict[str, str]) -> str:
+    return ", ".join(f"{name}={'(set)' if _core.is_secret(name) else value}" for name, value in options.items()) or "none"
+
+
+def _after_fork() -> None:
+    """A forked child (a DataLoader's worker) of a rank is no rank. One that was forked before joining may become one."""
+    global _job, _joining, _forked
+    _joining = threading.Lock()  # another thread may have held it
+    if _job is not None:
+        _forked = f"this process was forked from rank {_job.rank} of a sluice job: only the parent trains", _job
+        _job = None
+        atexit.unregister(_end)
+        forget_key()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _remember_failures() -> None:

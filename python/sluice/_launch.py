@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import os
-import socket
+from collections.abc import Callable
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -18,28 +18,56 @@ from torch.distributed import distributed_c10d
 from sluice import _core
 
 _PATIENCE = timedelta(minutes=5)
+_KEY = "SLUICE_JOB_KEY"
+_taken: dict[str, str] = {}  # variables that are no longer in the environment
+
+# Rank 0 calls it with the port on which it listens.
+Publish = Callable[[int], None]
 
 
-def launch_environment(options: dict[str, str]) -> dict[str, str]:
-    """The environment as the launcher made it, with a port that is ours."""
-    environment = dict(os.environ)
+def own_environment() -> dict[str, str]:
+    """The environment of this process, with the job key, which is taken out of os.environ: programs that this one starts
+    have no use for it."""
+    if _KEY in os.environ:
+        _taken[_KEY] = os.environ[_KEY]
+        _core.take_variable(_KEY)
+        del os.environ[_KEY]
+    if "SLUICE_JOB_KEY_FILE" in os.environ:  # the program has changed its mind
+        return dict(os.environ)
+    return {**os.environ, **_taken}
+
+
+def forget_key() -> None:
+    """In a forked child, which is no rank."""
+    _taken.clear()
+
+
+def launch_environment(options: dict[str, str]) -> tuple[dict[str, str], Publish | None]:
+    """The environment as the launcher made it, with a port that is ours: rank 0 listens on any free one and publishes it."""
+    environment = own_environment()
     if environment.get("WORLD_SIZE", "1") == "1":
-        return environment
+        return environment, None
     store = _store(environment)
     if store is None:
-        return environment
+        return environment, None
     # One store outlives several attempts of the same job.
     place = f"sluice/{environment.get('TORCHELASTIC_RUN_ID', '')}/{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}/port"
     key = _core.note_key(options, environment)
-    environment["MASTER_PORT"] = agree(store, place, str(free_port()) if environment["RANK"] == "0" else None, key, _PATIENCE)
     environment.pop("TORCHELASTIC_RUN_ID", None)  # its store is not at this port
-    return environment
+    if environment["RANK"] == "0":
+        environment["MASTER_PORT"] = "0"
+        return environment, lambda port: leave_note(store, place, str(port), key)
+    environment["MASTER_PORT"] = read_note(store, place, key, _PATIENCE)
+    return environment, None
 
 
-def agree(store: Store, place: str, note: str | None, key: bytes, patience: timedelta) -> str:
-    """What the rank that has a note leaves for the others in somebody else's store."""
-    if note is not None:
-        store.set(place, f"{_check(key, place, note)} {note}")
+def leave_note(store: Store, place: str, note: str, key: bytes) -> None:
+    """For the other ranks, in somebody else's store."""
+    store.set(place, f"{_check(key, place, note)} {note}")
+
+
+def read_note(store: Store, place: str, key: bytes, patience: timedelta) -> str:
+    """The note that rank 0 has left there, or will within `patience`."""
     store.wait([place], patience)
     check, _, note = store.get(place).decode().partition(" ")
     if not hmac.compare_digest(check, _check(key, place, note)):
@@ -60,10 +88,3 @@ def _store(environment: dict[str, str]) -> Store | None:
 
 def _check(key: bytes, place: str, note: str) -> str:
     return hmac.digest(key, f"{place} {note}".encode(), "sha256").hex()
-
-
-def free_port() -> int:
-    """One that was free a moment ago."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])

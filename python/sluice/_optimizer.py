@@ -119,6 +119,15 @@ class GatedOptimizer(torch.optim.Optimizer):
     _late: LateStep | ServerStep
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        result = self._gated_step(closure)
+        self._late.engine.job.leave_if_asked()
+        return result
+
+    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
+    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _gated_step(self, closure: Callable[[], Any] | None) -> Any:
         late = self._late
         self._opt_called = True  # what schedulers look at
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
@@ -131,10 +140,6 @@ class GatedOptimizer(torch.optim.Optimizer):
             return self._whole_step(None)
         late.freeze(self)
         return None
-
-    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
-    step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    step.hooked = True  # type: ignore[attr-defined]
 
     def _whole_step(self, closure: Callable[[], Any] | None) -> Any:
         self._late.engine.open_all()

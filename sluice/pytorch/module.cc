@@ -5,6 +5,9 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -72,13 +75,21 @@ class Membership final {
  public:
   explicit Membership(std::unique_ptr<session::Job> job) : job_(std::move(job)) {}
 
+  // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits for it
+  // with the GIL held.
+  ~Membership() { close(); }
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
   session::Job& job() const {
     if (job_ == nullptr) throw std::runtime_error("the job has ended");
+    throwIfError(job_->checkProcess());
     return *job_;
   }
 
   // REQUIRES: every session has left or been abandoned.
   void close() {
+    if (job_ == nullptr) return;
     const py::gil_scoped_release release;
     job_.reset();
   }
@@ -87,16 +98,33 @@ class Membership final {
   std::unique_ptr<session::Job> job_;
 };
 
-// `options` as Config's flags; `environment` as the launcher has set it.
-std::unique_ptr<Membership> join(const Config::Values& options, const Config::Values& environment) {
+// Calls Python. An exception there stays set, for throwIfError().
+session::Job::Publish publishBy(const py::object& published) {
+  if (published.is_none()) return {};
+  return [&published](uint16_t port) -> Status {
+    const py::gil_scoped_acquire gil;
+    try {
+      published(port);
+      return base::ok();
+    } catch (py::error_already_set& error) {
+      error.restore();
+      return {Code::kUnavailable, "the port of rank 0 could not be published"};
+    }
+  };
+}
+
+// `options` as Config's flags; `environment` as the launcher has set it; `published` as with Job::join().
+std::unique_ptr<Membership> join(const Config::Values& options, const Config::Values& environment,
+                                 const py::object& published) {
   Config config = valueOrThrow(Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   if (config.integer(option::kSliceElements) == 0) {
     throwIfError(config.set(option::kSliceElements, kSliceElements));
   }
   for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
+  const auto publish = publishBy(published);
   const py::gil_scoped_release release;
-  auto job = session::Job::join(std::move(config), environment, checkSignals);
+  auto job = session::Job::join(std::move(config), environment, checkSignals, publish);
   const py::gil_scoped_acquire acquire;
   return std::make_unique<Membership>(valueOrThrow(std::move(job)));
 }
@@ -123,6 +151,17 @@ std::vector<py::bytes> gather(Gatherer& from, const std::string& key, const py::
   const std::string own = value;
   const auto brought = valueOrThrow(withoutGil([&] { return from.gather(key, own); }));
   return std::vector<py::bytes>(brought.begin(), brought.end());
+}
+
+// Takes a variable out of this process's environment, and overwrites its value there: programs that this one
+// starts do not inherit it, and /proc does not show it. None if it is not set.
+std::optional<std::string> takeVariable(const std::string& name) {
+  char* value = ::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  std::string taken(value);
+  ::explicit_bzero(value, taken.size());
+  ::unsetenv(name.c_str());
+  return taken;
 }
 
 py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
@@ -174,6 +213,12 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
   return toPython(shard::toBytes(states));
 }
 
+// Runs `call` on the session without the GIL: the loop that it waits for may need it.
+template <typename Call>
+auto waitFor(session::Session& training, Call&& call) {
+  return withoutGil([&] { return call(training); });
+}
+
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
 // A session, and what is counted about it.
@@ -184,7 +229,7 @@ class Training final {
   Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors,
            const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm)
-      : waits_(tensors.size()) {
+      : member_(member), waits_(tensors.size()) {
     session::Job& job = member.job();
     session::Request request;
     request.name = name;
@@ -203,60 +248,71 @@ class Training final {
     }
     session_ = valueOrThrow(withoutGil([&] { return session::Session::open(job, std::move(request)); }));
   }
+  ~Training() {
+    if (session_ == nullptr) return;
+    const py::gil_scoped_release release;
+    session_.reset();
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
 
   void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
     throwIfError(
-        session_->gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)}));
+        session().gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)}));
   }
   void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
-    throwIfError(session_->gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
+    throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
   // True iff the mean is there; false: no rank had a gradient.
   bool wait(uint32_t tensor) {
     const TensorId id{tensor};
-    if (!session_->isReady(id)) throwIfError(withoutGil([&] { return session_->wait(id); }));
-    return !session_->isEmpty(id);
+    if (!session().isReady(id))
+      throwIfError(waitFor(session(), [&](auto& training) { return training.wait(id); }));
+    return !session().isEmpty(id);
   }
-  void update(const std::vector<double>& values) { throwIfError(session_->update(values)); }
-  void drop() { session_->drop(); }
-  bool isReady(uint32_t tensor) const { return session_->isReady(TensorId{tensor}); }
+  void update(const std::vector<double>& values) { throwIfError(session().update(values)); }
+  void drop() { session().drop(); }
+  bool isReady(uint32_t tensor) const { return session().isReady(TensorId{tensor}); }
 
-  size_t delayed() { return valueOrThrow(session_->delayed()); }
+  size_t delayed() {
+    return valueOrThrow(waitFor(session(), [](auto& training) { return training.delayed(); }));
+  }
   void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
-    throwIfError(session_->handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
+    throwIfError(session().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
-    return toPython(valueOrThrow(withoutGil([&] { return session_->state(); })));
+    return toPython(valueOrThrow(waitFor(session(), [](auto& training) { return training.state(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
-    throwIfError(withoutGil([&] { return session_->restore(bytes); }));
+    throwIfError(waitFor(session(), [&](auto& training) { return training.restore(bytes); }));
   }
   std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
-    return pytorch::gather(*session_, key, value);
+    return pytorch::gather(session(), key, value);
   }
   // What this rank serves: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
     std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
-    for (const SliceId id : session_->plan().slicesOn(session_->rank())) {
-      const plan::Slice& slice = session_->plan().slice(id);
+    for (const SliceId id : session().plan().slicesOn(session().rank())) {
+      const plan::Slice& slice = session().plan().slice(id);
       slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
     }
     return slices;
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
-    throwIfError(withoutGil([&] { return session_->broadcast(Rank{root}, memoryAt(address, bytes)); }));
+    throwIfError(waitFor(
+        session(), [&](auto& training) { return training.broadcast(Rank{root}, memoryAt(address, bytes)); }));
   }
 
   void announceEnd() {
-    throwIfError(withoutGil([&] { return session_->announceEnd(); }));
+    throwIfError(waitFor(session(), [](auto& training) { return training.announceEnd(); }));
   }
 
   void leave() {
-    throwIfError(withoutGil([&] {
-      const Status status = session_->leave();
+    throwIfError(waitFor(session(), [&](auto& training) {
+      const Status status = training.leave();
       session_.reset();
       return status;
     }));
@@ -264,21 +320,30 @@ class Training final {
 
   // Without an exception of its own: there is one already.
   void abandon(const std::string& why) {
-    const py::gil_scoped_release release;
-    session_->abandon(why);
-    session_.reset();
+    waitFor(session(), [&](auto& training) {
+      training.abandon(why);
+      session_.reset();
+    });
   }
 
-  std::string plan() const { return session_->plan().toString(); }
-  size_t slices() const { return session_->plan().slices().size(); }
+  std::string plan() const { return session().plan().toString(); }
+  size_t slices() const { return session().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
-    const auto counters = session_->counters();
+    const auto counters = session().counters();
     return {counters.bytesSent, counters.bytesReceived};
   }
 
  private:
+  // An error once it has left, and in a forked child.
+  session::Session& session() const {
+    (void)member_.job();
+    if (session_ == nullptr) throw std::runtime_error("the session has ended");
+    return *session_;
+  }
+
+  const Membership& member_;
   WaitTimes waits_;
   std::unique_ptr<session::Session> session_;
 };
@@ -294,6 +359,14 @@ PYBIND11_MODULE(_core, module) {
   module.attr("PeerLostError") = py::handle(peerLost);
 
   module.def("say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
+  module.def("take_variable", &takeVariable, py::arg("name"));
+  module.def(
+      "is_secret",
+      [](const std::string& name) {
+        const base::Option* option = base::findOption(name);
+        return option != nullptr && option->secret;
+      },
+      py::arg("option"));
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
   module.def(
@@ -321,10 +394,12 @@ PYBIND11_MODULE(_core, module) {
       py::arg("layers"), py::arg("seconds_per_byte"));
 
   py::class_<Membership>(module, "Job")
-      .def(py::init(&join), py::arg("options"), py::arg("environment"))
+      .def(py::init(&join), py::arg("options"), py::arg("environment"), py::arg("published") = py::none())
       .def("close", &Membership::close)
       .def_property_readonly("rank", [](const Membership& member) { return index(member.job().rank()); })
       .def_property_readonly("world_size", [](const Membership& member) { return member.job().worldSize(); })
+      .def_property_readonly("is_asked_to_leave",
+                             [](const Membership& member) { return member.job().isAskedToLeave(); })
       .def_property_readonly("address",
                              [](const Membership& member) { return member.job().address().host(); })
       .def_property_readonly("loop",
@@ -337,6 +412,8 @@ PYBIND11_MODULE(_core, module) {
            [](const Membership& member, const std::string& name) {
              const base::Option* option = base::findOption(name);
              if (option == nullptr) throw py::key_error(name);
+             if (option->secret)
+               throw py::value_error(fmt::format("the option {} is a secret and is not told", name));
              return member.job().config().value(*option).text;
            })
       .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {

@@ -146,13 +146,16 @@ def test_a_killed_rank_is_named(how: signal.Signals) -> None:
             assert "PeerLostError" in errors and "rank 1" in errors.splitlines()[-1]
 
 
-@pytest.mark.parametrize("where", ["rendezvous", "barrier", "mean"])
+@pytest.mark.parametrize("where", ["rendezvous", "barrier", "mean", "backend"])
 def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
     """Rank 1 does not come at all, or comes to the rendezvous only."""
     script = TELLS + "import torch, sluice\n"
     met = "" if where == "rendezvous" else "sluice.rank()\n"
+    if where == "backend":
+        met = "torch.distributed.init_process_group('sluice')\nsys.excepthook = tell  # Torch has put its own there\n"
     script += f"{met}if os.environ['RANK'] == '1': time.sleep(60)\nprint('waits', flush=True)\n"
-    script += "sluice.mean(torch.ones(3))" if where == "mean" else "sluice.barrier()"
+    waits = {"mean": "sluice.mean(torch.ones(3))", "backend": "torch.distributed.barrier()"}
+    script += waits.get(where, "sluice.barrier()")
     with running(script, 2, anew=True) as ranks:
         wait_for(ranks[0], "waits")
         time.sleep(0.5)  # into the wait

@@ -38,15 +38,58 @@ def test_torchrun() -> None:
     assert (ended.returncode, sorted(ended.stdout.split())) == (0, ["0.5", "0.5", "2", "2"]), ended.stderr
 
 
+def test_the_key_does_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that a rank starts do not inherit it; the second job of a process finds it all the same."""
+    key = "17" * 32
+    monkeypatch.setenv("SLUICE_JOB_KEY", key)
+    monkeypatch.setattr(_launch, "_taken", {})
+    for _ in range(2):
+        assert _launch.own_environment()["SLUICE_JOB_KEY"] == key
+        assert "SLUICE_JOB_KEY" not in os.environ
+        inherited = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], capture_output=True, text=True)
+        assert inherited.returncode == 0 and key not in inherited.stdout
+    monkeypatch.setenv("SLUICE_JOB_KEY_FILE", "job.key")
+    assert "SLUICE_JOB_KEY" not in _launch.own_environment()
+    monkeypatch.delenv("SLUICE_JOB_KEY_FILE")
+    monkeypatch.setenv("SLUICE_JOB_KEY", key[::-1])
+    assert _launch.own_environment()["SLUICE_JOB_KEY"] == key[::-1]
+
+
+def test_texts_do_not_have_the_key() -> None:
+    """The text of an exception goes to every rank's log."""
+    key = "17" * 32
+    script = f"""
+import sluice, torch
+from sluice import _job
+model = torch.nn.Linear(1, 1)
+def sgd(ps): return torch.optim.SGD(ps, lr=1)
+sluice.distribute(model, sgd, job_key="{key}")
+assert "{key}" not in repr(vars(_job.current()))
+sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key}")
+for name in ("job-key",):
+    try:
+        print("told", _job.current().option(name))
+    except ValueError as error:
+        print(error)
+sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key[::-1]}")
+"""
+    for ended in run_script(script, 2, anew=True):
+        assert ended.stdout == "the option job-key is a secret and is not told\n"
+        assert "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) in" in ended.stderr
+        assert key not in ended.stderr and key[::-1] not in ended.stderr
+
+
 def test_a_note_that_was_not_written_with_the_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     store = HashStore()
     monkeypatch.setattr(_launch, "_store", lambda environment: store)
     for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     options = {"job-key": "17" * 32}
-    port = _launch.launch_environment(options)["MASTER_PORT"]
+    environment, published = _launch.launch_environment(options)
+    assert environment["MASTER_PORT"] == "0" and published is not None
+    published(4711)
     monkeypatch.setenv("RANK", "1")
-    assert _launch.launch_environment(options)["MASTER_PORT"] == port != "1"
+    assert _launch.launch_environment(options)[0]["MASTER_PORT"] == "4711"
     with pytest.raises(PermissionError, match="not written with this job's key"):
         _launch.launch_environment({"job-key": "18" * 32})
     store.set("sluice//0/port", "6666 " + "0" * 64)

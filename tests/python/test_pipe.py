@@ -6,6 +6,7 @@ import copy
 import io
 import os
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -155,3 +156,38 @@ def test_a_new_gradient_is_not_added_to_a_late_one() -> None:
     for result in run_script(TWICE, 2):
         assert result.returncode == 0, result.stderr
         assert "zero_grad() after every step()" in result.stdout, result.stdout
+
+
+WRITTEN_IN_PYTHON = """
+import os, time, torch, torch.distributed as dist, sluice
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method=f"file://{os.environ['MEETING']}", rank=rank, world_size=2)
+class Slow(dist.ProcessGroup):
+    def __init__(self):
+        super().__init__(rank, 2)
+        self.gloo = dist.group.WORLD
+    def allreduce(self, tensors, options=dist.AllreduceOptions()):
+        time.sleep(0.2)  # the network's thread is in here, without the GIL, when the training thread asks it something
+        return self.gloo.allreduce(tensors, options)
+    def broadcast(self, tensors, options=dist.BroadcastOptions()):
+        return self.gloo.broadcast(tensors, options)
+    def size(self):
+        return 2
+    def getBackendName(self):
+        return "slow"
+model, optimizer = sluice.distribute(torch.nn.Linear(10, 10), lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="pipe",
+                                     process_group=Slow(), broadcast_buffers=False)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.ones(4, 10)).sum().backward()
+    optimizer.step()
+    optimizer._late.engine.session.delayed  # asks the network's thread
+optimizer.drain()
+print("drained", flush=True)
+"""
+
+
+def test_a_process_group_that_is_written_in_python(tmp_path: Path) -> None:
+    """The network's thread needs the GIL for it, so nobody may wait for that thread with the GIL held."""
+    for ended in run_script(WRITTEN_IN_PYTHON, 2, timeout=60, anew=True, MEETING=str(tmp_path / "meeting")):
+        assert (ended.returncode, ended.stdout) == (0, "drained\n"), ended.stderr

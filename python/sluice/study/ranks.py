@@ -12,6 +12,7 @@ import secrets
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,8 +22,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-
-from sluice._launch import free_port
 
 _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
 _CLONE_NEWNET = 0x40000000
@@ -86,6 +85,13 @@ def prepare_to_fork() -> None:
     itself is imported here."""
     torch.set_num_threads(1)
     importlib.import_module("torch._dynamo")  # the first optimizer of a process does this, in a second and more
+
+
+def free_port() -> int:
+    """One that was free a moment ago."""
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return int(one.getsockname()[1])
 
 
 def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:

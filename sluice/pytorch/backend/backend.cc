@@ -93,17 +93,18 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 }  // namespace
 
 SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection, std::chrono::milliseconds timeout,
-                             std::function<void(Connection&)> close)
+                             std::function<void(Connection&)> close, std::function<void()> interrupt)
     : Backend(static_cast<int>(index(connection->member().rank())),
               static_cast<int>(connection->member().worldSize())),
       connection_(std::move(connection)),
       close_(std::move(close)),
+      interrupt_(std::move(interrupt)),
       options_(c10::make_intrusive<Options>("sluice", timeout)) {}
 
 SluiceBackend::PendingPtr SluiceBackend::makeWork(const Call& call, std::vector<at::Tensor> inputs,
                                                   std::vector<at::Tensor> outputs) {
   return c10::make_intrusive<PendingWork>(rank_, call.type, call.title, std::move(inputs), std::move(outputs),
-                                          sequence_++);
+                                          sequence_++, interrupt_);
 }
 
 void SluiceBackend::submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands,

@@ -22,20 +22,24 @@ namespace sluice::pytorch {
 // What a backend holds of the outside world. Python keeps it too, to end it before the interpreter does.
 class Connection final {
  public:
-  explicit Connection(std::shared_ptr<Member> member) : member_(std::move(member)) {}
+  explicit Connection(std::shared_ptr<Member> member)
+      : messenger_(std::make_unique<Messenger>()), member_(std::move(member)) {}
   ~Connection() { close(); }
 
   Member& member() { return *member_; }
-  Messenger& messenger() { return messenger_; }
+  Messenger& messenger() { return *messenger_; }
 
-  // Ends in good order; the second time this does nothing. The caller does not hold what callbacks need.
+  // Ends in good order; the second time, and in a forked child, this does nothing. The caller does not hold
+  // what callbacks need.
   void close() {
+    if (process_.isInherited()) return;
     member_->leave();
-    messenger_.end();
+    messenger_->end();
   }
 
  private:
-  Messenger messenger_;  // outlives the member, whose last calls end through it
+  const base::ProcessMark process_;
+  const base::HomePtr<Messenger> messenger_;  // outlives the member, whose last calls end through it
   const std::shared_ptr<Member> member_;
 };
 
@@ -43,9 +47,9 @@ class SluiceBackend final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // `close` closes the connection in the way this thread must.
+  // `close` closes the connection in the way this thread must; `interrupt` as in PendingWork.
   SluiceBackend(std::shared_ptr<Connection> connection, std::chrono::milliseconds timeout,
-                std::function<void(Connection&)> close);
+                std::function<void(Connection&)> close, std::function<void()> interrupt = {});
   ~SluiceBackend() override { close_(*connection_); }
 
   const std::string getBackendName() const override { return "sluice"; }  // NOLINT: c10d's signature
@@ -114,6 +118,7 @@ class SluiceBackend final : public c10d::Backend {
 
   const std::shared_ptr<Connection> connection_;
   const std::function<void(Connection&)> close_;
+  const std::function<void()> interrupt_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> sequence_ = 0;
 };

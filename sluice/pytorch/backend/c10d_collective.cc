@@ -42,6 +42,11 @@ C10dCollective::C10dCollective(Loop& loop, GroupPtr group)
     : loop_(loop), group_(std::move(group)), self_(std::make_shared<base::Guarded<C10dCollective*>>(this)) {}
 
 C10dCollective::~C10dCollective() {
+  detach();
+}
+
+void C10dCollective::detach() {
+  if (std::exchange(isDetached_, true)) return;
   fabric::runBeforeFreeing(loop_, [this] { self_->with([](auto*& self) { self = nullptr; }); });
 }
 

@@ -26,6 +26,10 @@ class C10dCollective final : public collective::Collective {
   C10dCollective(Loop& loop, GroupPtr group);
   ~C10dCollective() override;  // not on the loop
 
+  // Waits for the loop until it no longer uses this. The destructor does so too; whoever holds a lock that
+  // the group needs (Python's GIL) calls this first, without that lock. The second time it does nothing.
+  void detach();
+
   void allReduce(const collective::Call& call, const collective::Reduction& reduction,
                  collective::Done done) override;
   // More than is asked for: the whole sum. c10d scatters equal parts only.
@@ -58,6 +62,7 @@ class C10dCollective final : public collective::Collective {
 
   Loop& loop_;
   const GroupPtr group_;
+  bool isDetached_ = false;
   std::map<collective::Ticket, Underway> underway_;
   Status error_;
   // Null once this is gone: what the group's threads bring later finds nobody.

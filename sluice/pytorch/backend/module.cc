@@ -17,6 +17,13 @@ Status checkSignals() {
 }
 
 // A wait that Ctrl-C has ended has left its exception in Python already.
+// For a thread that waits without the GIL: Ctrl-C raises there.
+void throwIfInterrupted() {
+  if (Py_IsInitialized() == 0) return;
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 void throwIfError(const Status& status) {
   if (status.isOk()) return;
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -24,11 +31,23 @@ void throwIfError(const Status& status) {
   TORCH_CHECK_WITH(DistBackendError, false, "sluice: ", status.message());
 }
 
-std::shared_ptr<Connection> connect(const Values& options, const Values& environment, double seconds) {
+// `published` as with session::Job::join(); an exception there stays set, for throwIfError().
+std::shared_ptr<Connection> connect(const Values& options, const Values& environment, double seconds,
+                                    const py::object& published) {
+  const auto publish = [&](uint16_t port) -> Status {
+    const py::gil_scoped_acquire gil;
+    try {
+      if (!published.is_none()) published(port);
+      return base::ok();
+    } catch (py::error_already_set& error) {
+      error.restore();
+      return {Code::kUnavailable, "the port of rank 0 could not be published"};
+    }
+  };
   std::optional<Result<std::shared_ptr<Member>>> member;
   {
     const py::gil_scoped_release release;
-    member = Member::join(options, environment, base::fromSeconds(seconds), checkSignals);
+    member = Member::join(options, environment, base::fromSeconds(seconds), checkSignals, publish);
   }
   throwIfError(member->status());
   return std::make_shared<Connection>(**std::move(member));
@@ -54,8 +73,19 @@ void closeWithoutGil(Connection& connection) {
 c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<Connection>& connection, double seconds) {
   const auto timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-  return c10::make_intrusive<SluiceBackend>(connection, timeout, closeWithoutGil);
+  return c10::make_intrusive<SluiceBackend>(connection, timeout, closeWithoutGil, throwIfInterrupted);
 }
+
+// The loop may need the GIL for a process group that is written in Python.
+struct DeleteWithoutGil {
+  void operator()(C10dCollective* engine) const {
+    {
+      const py::gil_scoped_release release;
+      engine->detach();
+    }
+    delete engine;
+  }
+};
 
 }  // namespace
 
@@ -64,16 +94,18 @@ PYBIND11_MODULE(_c10d, module) {
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
   py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection").def("close", &closeWithoutGil);
   // Its loop is that of a sluice._core.Job, whose session is given its address.
-  py::class_<C10dCollective>(module, "Collective")
+  py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module, "Collective")
       .def(py::init([](const C10dCollective::GroupPtr& group, uintptr_t loop) {
              // NOLINTNEXTLINE(performance-no-int-to-ptr): the other module's
-             return std::make_unique<C10dCollective>(*reinterpret_cast<Loop*>(loop), group);
+             return std::unique_ptr<C10dCollective, DeleteWithoutGil>(
+                 new C10dCollective(*reinterpret_cast<Loop*>(loop), group));
            }),
            py::arg("process_group"), py::arg("loop"))
       .def_property_readonly("address", [](C10dCollective& engine) {
         return reinterpret_cast<uintptr_t>(static_cast<collective::Collective*>(&engine));
       });
-  module.def("connect", &connect, py::arg("options"), py::arg("environment"), py::arg("timeout"));
+  module.def("connect", &connect, py::arg("options"), py::arg("environment"), py::arg("timeout"),
+             py::arg("published") = py::none());
   module.def("own_address", &ownAddress, py::arg("options"), py::arg("environment"));
   module.def("backend", &makeBackend, py::arg("connection"), py::arg("timeout"));
 }

@@ -3,6 +3,8 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace sluice::pytorch {
@@ -17,8 +19,11 @@ std::exception_ptr exceptionOf(const Status& status) {
 }  // namespace
 
 PendingWork::PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
-                         std::vector<at::Tensor> outputs, uint64_t sequence)
-    : Work(rank, type, title, std::move(inputs)), outputs_(std::move(outputs)), sequence_(sequence) {}
+                         std::vector<at::Tensor> outputs, uint64_t sequence, std::function<void()> interrupt)
+    : Work(rank, type, title, std::move(inputs)),
+      outputs_(std::move(outputs)),
+      sequence_(sequence),
+      interrupt_(std::move(interrupt)) {}
 
 void PendingWork::complete(const Status& status, Messenger& messenger) {
   FuturePtr future;
@@ -32,6 +37,24 @@ void PendingWork::complete(const Status& status, Messenger& messenger) {
   if (!future) return;
   messenger.post(
       [self = c10::intrusive_ptr<PendingWork>::reclaim_copy(this), future] { self->mark(future); });
+}
+
+bool PendingWork::wait(std::chrono::milliseconds timeout) {
+  if (process_.isInherited()) std::rethrow_exception(exceptionOf(base::forkedStatus()));
+  constexpr std::chrono::milliseconds kInterruptPeriod(100);  // soon, for a person who waits
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (interrupt_) {
+    {
+      std::unique_lock lock(mutex_);
+      if (cv_.wait_for(lock, kInterruptPeriod, [this] { return completed_; })) break;
+    }
+    if (timeout != kNoTimeout && std::chrono::steady_clock::now() + kInterruptPeriod >= end) break;
+    interrupt_();
+  }
+  return Work::wait(timeout == kNoTimeout ? timeout
+                                          : std::max(std::chrono::milliseconds(1),
+                                                     std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                         end - std::chrono::steady_clock::now())));
 }
 
 void PendingWork::setSource(Rank rank) {

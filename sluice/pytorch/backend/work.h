@@ -3,10 +3,12 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <sluice/base/fork.h>
 #include <sluice/base/status.h>
 #include <sluice/plan/ids.h>
 #include <sluice/pytorch/messenger.h>
@@ -15,13 +17,17 @@ namespace sluice::pytorch {
 
 class PendingWork final : public c10d::Work {
  public:
-  // `outputs` are what the future gives.
+  // `outputs` are what the future gives. `interrupt`, if any, is called now and then by a thread that waits,
+  // and ends the wait by an exception.
   PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
-              std::vector<at::Tensor> outputs, uint64_t sequence);
+              std::vector<at::Tensor> outputs, uint64_t sequence, std::function<void()> interrupt);
 
   // Once. Those who wait go on at once; what hangs on the future runs on the messenger.
   void complete(const Status& status, Messenger& messenger);
   void setSource(Rank rank);  // before complete()
+
+  // In a forked child an error: nobody would complete the call there.
+  bool wait(std::chrono::milliseconds timeout) override;
 
   std::vector<at::Tensor> result() override { return outputs_; }
   int sourceRank() const override;
@@ -34,6 +40,8 @@ class PendingWork final : public c10d::Work {
 
   const std::vector<at::Tensor> outputs_;
   const uint64_t sequence_;
+  const std::function<void()> interrupt_;
+  const base::ProcessMark process_;
   // Under mutex_ of the base class.
   FuturePtr future_;  // null: nobody has asked for it
   bool hasEnded_ = false;
