@@ -282,6 +282,6 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
 }  // namespace sluice::fuzz
 
 // The default keeps 256 MB of freed memory, which costs more than everything else.
-extern "C" inline const char* __asan_default_options() {
+extern "C" [[gnu::used]] inline const char* __asan_default_options() {
   return "quarantine_size_mb=4";
 }
