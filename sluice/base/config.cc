@@ -18,6 +18,9 @@ namespace {
 constexpr std::string_view kPrefix = "SLUICE_";
 
 Status checkValue(const Option& option, std::string_view text) {
+  // Options are compared between ranks line by line.
+  if (text.find('\n') != std::string_view::npos)
+    return {Code::kInvalidArgument, "a line break is not allowed"};
   switch (option.kind) {
     case Kind::kText: return ok();
     case Kind::kInteger: return parseInteger(text).status();
@@ -100,7 +103,11 @@ Result<Config> Config::read(const Values& flags, const Values& environment) {
 
   for (const auto& [flag, text] : flags) {
     const Option* option = findOption(flag);
-    SLUICE_CHECK(option != nullptr, flag);  // flags are made from the options
+    if (option == nullptr) {
+      std::vector<std::string_view> names;
+      for (const Option* each : allOptions()) names.push_back(each->name);
+      return Status(Code::kInvalidArgument, unknownName("option", flag, names));
+    }
     SLUICE_RETURN_IF_ERROR(config.set(*option, text, Source::kFlag, "--" + flag));
   }
   return config;

@@ -90,5 +90,17 @@ TEST(Options, NamesAreUniqueAndMapToVariables) {
   EXPECT_EQ(findOption("nothing"), nullptr);
 }
 
+TEST(Config, ALineBreakIsRefused) {
+  const Status status = Config::read({{"algorithm", "p3\nsluice"}}, {}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("line break"), std::string::npos) << status.message();
+  EXPECT_FALSE(Config::read({}, {{"SLUICE_IFACE", "eth0\n"}}).isOk());
+}
+
+TEST(Config, AnUnknownFlagIsAnsweredWithTheNearestName) {
+  const Status status = Config::read({{"algo-rithm", "p3"}}, {}).status();
+  EXPECT_EQ(status, Status(Code::kInvalidArgument, "unknown option 'algo-rithm'; did you mean 'algorithm'?"));
+}
+
 }  // namespace
 }  // namespace sluice::base

@@ -7,8 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <future>
+#include <system_error>
+
+#include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/base/thread.h>
 
 namespace sluice::base {
@@ -35,12 +39,28 @@ EpollLoop::EpollLoop() : EpollLoop(kRealClock) {}
 EpollLoop::EpollLoop(const Clock& clock)
     : clock_(clock),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      wakeUp_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  SLUICE_CHECK(epoll_.valid() && wakeUp_.valid(), errno);
-  watch(wakeUp_.get(), EPOLLIN, [this](uint32_t) {
-    uint64_t count = 0;
-    [[maybe_unused]] const auto got = ::read(wakeUp_.get(), &count, sizeof count);
-  });
+      wakeUp_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      status_(begin()) {
+  if (!status_.isOk()) end();
+}
+
+Status EpollLoop::begin() {
+  if (!epoll_.valid() || !wakeUp_.valid()) return fromErrno("a loop needs two descriptors (ulimit -n)");
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = packKey(wakeUp_.get(), 0);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeUp_.get(), &event) != 0) return fromErrno("epoll_ctl");
+  watches_[wakeUp_.get()] = std::make_shared<Watch>(Watch{[this](uint32_t) {
+                                                            uint64_t count = 0;
+                                                            [[maybe_unused]] const auto got =
+                                                                ::read(wakeUp_.get(), &count, sizeof count);
+                                                          },
+                                                          0});
+  return ok();
+}
+
+bool EpollLoop::hasEnded() const {
+  return isInherited() || inbox_.with([](const Inbox& inbox) { return inbox.closed; });
 }
 
 EpollLoop::~EpollLoop() {
@@ -85,18 +105,32 @@ void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = packKey(fd, generation);
-  SLUICE_CHECK(::epoll_ctl(epoll_.get(), isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0, fd, errno);
+  if (::epoll_ctl(epoll_.get(), isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
+  log("base").error("{}: has another part of this program closed it?",
+                    fromErrno(fmt::format("descriptor {} cannot be watched", fd)).message());
+  post([this, fd, generation] { dispatch(packKey(fd, generation), EPOLLERR | EPOLLHUP); });
 }
 
 void EpollLoop::unwatch(int fd) {
   if (isInherited()) return;
   SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
   if (watches_.erase(fd) == 0) return;
-  SLUICE_CHECK(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0, fd, errno);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) return;
+  log("base").error("{}: has another part of this program closed it?",
+                    fromErrno(fmt::format("descriptor {} is no longer watched", fd)).message());
+}
+
+void EpollLoop::dispatch(uint64_t key, uint32_t events) {
+  const auto found = watches_.find(fdOf(key));
+  if (found == watches_.end()) return;
+  if (static_cast<uint32_t>(found->second->generation) != generationOf(key)) return;
+  const std::shared_ptr<Watch> keep = found->second;  // the handler may unwatch itself
+  keep->handler(events);
 }
 
 void EpollLoop::run() {
   SLUICE_CHECK(thread_.load() == std::thread::id{});
+  if (!status_.isOk()) return;
   thread_ = std::this_thread::get_id();
   std::array<epoll_event, 64> ready{};
   oweTurnFrom(now());
@@ -107,25 +141,28 @@ void EpollLoop::run() {
     const int wait = waitMilliseconds();
     if (wait != 0) oweTurnFrom(wait < 0 ? TimePoint::max() : now() + std::chrono::milliseconds(wait));
     const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), wait);
+    const int error = errno;
     oweTurnFrom(now());
-    SLUICE_CHECK(count >= 0 || errno == EINTR, errno);
-    for (int i = 0; i < std::max(count, 0); ++i) {
-      const auto found = watches_.find(fdOf(ready[i].data.u64));
-      if (found == watches_.end()) continue;
-      if (static_cast<uint32_t>(found->second->generation) != generationOf(ready[i].data.u64)) continue;
-      const std::shared_ptr<Watch> keep = found->second;  // the handler may unwatch itself
-      keep->handler(ready[i].events);
+    if (count < 0 && error != EINTR) {
+      log("base").critical("{}: the loop ends; has another part of this program closed its descriptor?",
+                           fromErrno("epoll_wait", error).message());
+      break;
     }
+    for (int i = 0; i < count; ++i) dispatch(ready[i].data.u64, ready[i].events);
   }
   // What was posted before stop() still runs; what comes later is destroyed.
   runPosted();
+  end();
+  thread_ = std::thread::id{};
+}
+
+void EpollLoop::end() {
   auto unrun = inbox_.with([](Inbox& inbox) {
     inbox.closed = true;
     return std::exchange(inbox.tasks, {});
   });
   unrun.clear();
   oweTurnFrom(TimePoint::max());
-  thread_ = std::thread::id{};
 }
 
 void EpollLoop::stop() {
@@ -161,7 +198,14 @@ int EpollLoop::waitMilliseconds() const {
 }
 
 LoopThread::LoopThread(std::string_view threadName) : parts_(std::make_unique<Parts>()) {
-  parts_->thread = startThread(threadName, [loop = &parts_->loop] { loop->run(); });
+  parts_->status = loop().status();
+  if (!parts_->status.isOk()) return;
+  try {
+    parts_->thread = startThread(threadName, [loop = &parts_->loop] { loop->run(); });
+  } catch (const std::system_error& error) {
+    parts_->status = fromErrno("cannot start a thread", error.code().value());
+    return;
+  }
   // The loop must have its thread before anybody asks inLoop().
   std::promise<void> running;
   loop().post([&] { running.set_value(); });
@@ -171,7 +215,7 @@ LoopThread::LoopThread(std::string_view threadName) : parts_(std::make_unique<Pa
 LoopThread::~LoopThread() {
   if (loop().isInherited()) return;
   loop().stop();
-  parts_->thread.join();
+  if (parts_->thread.joinable()) parts_->thread.join();
 }
 
 }  // namespace sluice::base

@@ -11,6 +11,7 @@
 #include <sluice/base/fd.h>
 #include <sluice/base/loop.h>
 #include <sluice/base/mutex.h>
+#include <sluice/base/status.h>
 #include <sluice/base/timers.h>
 
 namespace sluice::base {
@@ -20,6 +21,7 @@ using FdHandler = std::function<void(uint32_t events)>;
 
 class EpollLoop final : public Loop {
  public:
+  // Without descriptors to spare status() says so, and the loop has ended before it began.
   // REQUIRES: `clock` outlives the loop and moves like the steady clock (epoll waits in real time).
   explicit EpollLoop(const Clock& clock);
   EpollLoop();
@@ -34,8 +36,16 @@ class EpollLoop final : public Loop {
   bool isInherited() const override { return mark_.isInherited(); }
   const Clock& clock() const override { return clock_; }
 
+  // True iff no task will run here any more. Any thread.
+  bool hasEnded() const;
+
+  // Ok iff the loop could be made. Any thread.
+  const Status& status() const { return status_; }
+
   // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only, or before
-  // run(). The handler may unwatch any fd, its own too. REQUIRES: unwatch(fd) before close(fd).
+  // run(). The handler may unwatch any fd, its own too. An fd that cannot be watched, because the program has
+  // closed it or the system is out of memory, is reported to its handler as EPOLLERR | EPOLLHUP.
+  // REQUIRES: unwatch(fd) before close(fd).
   void watch(int fd, uint32_t events, FdHandler handler);
   void unwatch(int fd);
 
@@ -51,7 +61,10 @@ class EpollLoop final : public Loop {
   Duration overdue() const;
 
  private:
+  Status begin();
+  void end();
   void runPosted();
+  void dispatch(uint64_t key, uint32_t events);
   void runDueTimers();
   int waitMilliseconds() const;
   void oweTurnFrom(TimePoint when) { owedFrom_.store(when.time_since_epoch().count()); }
@@ -81,6 +94,8 @@ class EpollLoop final : public Loop {
   Timers timers_;
   std::unordered_map<int, std::shared_ptr<Watch>> watches_;
   uint64_t nextGeneration_ = 1;
+
+  const Status status_;  // last: making it needs the others
 };
 
 // A thread that runs an EpollLoop from construction to destruction. In a forked child, which does not have
@@ -94,10 +109,14 @@ class LoopThread final {
 
   EpollLoop& loop() { return parts_->loop; }
 
+  // Ok iff the loop and its thread could be made.
+  const Status& status() const { return parts_->status; }
+
  private:
   struct Parts {
     EpollLoop loop;
     std::thread thread;
+    Status status;
   };
   const HomePtr<Parts> parts_;
 };

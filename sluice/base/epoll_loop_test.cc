@@ -1,9 +1,11 @@
 #include <sluice/base/epoll_loop.h>
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -11,6 +13,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include <sluice/base/short_tests.h>
 
 namespace sluice::base {
 namespace {
@@ -158,6 +162,61 @@ TEST(EpollLoop, SleepsWhenThereIsNothingToDo) {
   thread.loop().post([&] { thread.loop().after(200ms, [&] { later.set_value(); }); });
   later.get_future().wait();
   EXPECT_LT(cpuNow() - before, 100ms);  // a loop that polls would have used most of 200
+}
+
+TEST(EpollLoop, WithoutDescriptorsItSaysSo) {
+  if (base::testsAreShort()) GTEST_SKIP() << "sanitizers need files of their own";
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = former.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  {
+    LoopThread thread("test");
+    EXPECT_FALSE(thread.status().isOk());
+    EXPECT_TRUE(thread.loop().hasEnded());
+    bool ran = false;
+    thread.loop().post([&] { ran = true; });
+    EXPECT_FALSE(ran);
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &former), 0);
+  LoopThread thread("test");
+  EXPECT_TRUE(thread.status().isOk());
+  EXPECT_FALSE(thread.loop().hasEnded());
+}
+
+// What os.closerange() of a program that makes a daemon of itself does.
+TEST(EpollLoop, SurvivesADescriptorThatWasClosedByOthers) {
+  auto [reader, writer] = makePipe();
+  EpollLoop loop;
+  int events = 0;
+  const auto handler = [&](uint32_t ready) {
+    events = static_cast<int>(ready);
+    loop.unwatch(reader.get());
+    loop.stop();
+  };
+  loop.watch(reader.get(), EPOLLIN, handler);
+  const int number = reader.get();
+  testing::internal::CaptureStderr();  // before, since it opens descriptors of its own
+  ::close(number);
+  loop.unwatch(number);  // logged
+  loop.watch(number, EPOLLIN, handler);
+  loop.run();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("has another part of this program closed it?"), std::string::npos) << said;
+  EXPECT_EQ(events, static_cast<int>(EPOLLERR | EPOLLHUP));
+  (void)reader.release();
+}
+
+TEST(EpollLoop, EndsWhenItsOwnDescriptorWasClosedByOthers) {
+  LoopThread thread("test");
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const auto target = std::filesystem::read_symlink(entry.path(), error);
+    if (!error && target == "anon_inode:[eventpoll]") ::close(std::stoi(entry.path().filename()));
+  }
+  thread.loop().post([] {});  // wakes it
+  for (int i = 0; i < 500 && !thread.loop().hasEnded(); ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_TRUE(thread.loop().hasEnded());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <numeric>
 
+#include <fmt/format.h>
+
 namespace sluice::base {
 namespace {
 
@@ -36,7 +38,42 @@ std::string convert(std::string_view text) {
   return result;
 }
 
+// The length of the UTF-8 sequence at the start of `text`; 0 if there is none, or if it is a control
+// character.
+size_t printableLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool isControl = first == 0xc2 && byte(1) < 0xa0;  // U+0080 to U+009F
+  const bool isOverlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool isNoCharacter = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
+  return isControl || isOverlong || isNoCharacter ? 0 : length;
+}
+
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t length = printableLength(text);
+    if (length > 0) {
+      result += text.substr(0, length);
+    } else if (text.front() == '\n') {
+      result += "\\n";
+    } else if (text.front() == '\t') {
+      result += "\\t";
+    } else {
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    }
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return result;
+}
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";

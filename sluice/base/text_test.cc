@@ -27,5 +27,19 @@ TEST(Text, NearestGuessesTyposAndOnlyTypos) {
   EXPECT_EQ(nearest("entirely different words", kNames), "");
 }
 
+TEST(Text, PrintableEscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable("rank 3: größe 5 \u20ac"), "rank 3: größe 5 \u20ac");
+  EXPECT_EQ(printable("a\nb\tc"), "a\\nb\\tc");
+  EXPECT_EQ(printable("\x1b[2Jx\r\x7f"), "\\x1b[2Jx\\x0d\\x7f");
+  EXPECT_EQ(printable(std::string_view("\0a", 2)), "\\x00a");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\xc2\\x9b"
+            "31m");                                         // U+009B begins an escape sequence too
+  EXPECT_EQ(printable("\xff\xc3"), "\\xff\\xc3");           // no UTF-8
+  EXPECT_EQ(printable("\xc0\x8a"), "\\xc0\\x8a");           // an overlong line break
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half of a surrogate pair
+}
+
 }  // namespace
 }  // namespace sluice::base

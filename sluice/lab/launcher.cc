@@ -95,7 +95,8 @@ class Run final {
   Run& operator=(const Run&) = delete;
 
   Result<int> toTheEnd() {
-    takeSignals();
+    SLUICE_RETURN_IF_ERROR(loop_.status());
+    SLUICE_RETURN_IF_ERROR(takeSignals());
     if (const Status started = start(); !started.isOk()) {
       error_ = started;
       killAll();
@@ -117,22 +118,23 @@ class Run final {
     if (options_.onEvent) options_.onEvent(message);
   }
 
-  void takeSignals() {
+  Status takeSignals() {
     ::pthread_sigmask(SIG_SETMASK, nullptr, &callersSignals_);
-    if (!options_.forwardSignals) return;
+    if (!options_.forwardSignals) return base::ok();
     sigset_t forwarded;
     ::sigemptyset(&forwarded);
     for (const int signal : kForwarded) ::sigaddset(&forwarded, signal);
     ::pthread_sigmask(SIG_BLOCK, &forwarded, nullptr);
     signalsBlocked_ = true;
     signalFd_ = Fd(::signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK));
-    SLUICE_CHECK(signalFd_.valid(), errno);
+    if (!signalFd_.valid()) return base::fromErrno("signalfd");
     loop_.watch(signalFd_.get(), EPOLLIN, [this](uint32_t) {
       signalfd_siginfo info{};
       while (::read(signalFd_.get(), &info, sizeof info) == sizeof info) {
         onSignal(static_cast<int>(info.ssi_signo));
       }
     });
+    return base::ok();
   }
 
   Status start() {
@@ -160,11 +162,22 @@ class Run final {
     if (keeper < 0) return base::fromErrno("fork");
     keeper_ = keeper;
     keeperFd_ = openProcess(keeper_);
-    SLUICE_CHECK(keeperFd_.valid(), errno);
+    if (!keeperFd_.valid()) {
+      const Status why = base::fromErrno("pidfd_open");
+      killUnwatched(std::exchange(keeper_, -1));
+      return why;
+    }
     loop_.watch(keeperFd_.get(), EPOLLIN, [this](uint32_t) { onKeeperEnd(); });
     ranks_.reserve(seats_.size());  // handlers keep references
     for (size_t i = 0; i < seats_.size(); ++i) SLUICE_RETURN_IF_ERROR(startRank(static_cast<int>(i)));
     return base::ok();
+  }
+
+  // Ends a child that has just been started and cannot be watched.
+  static void killUnwatched(pid_t child) {
+    ::kill(child, SIGKILL);
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
 
   Status startRank(int number) {
@@ -188,8 +201,13 @@ class Run final {
     }
     if (pid < 0) return base::fromErrno("fork");
     ::setpgid(pid, pid);  // both sides do it, so that it is done whoever comes first
-    Rank& rank = ranks_.emplace_back(Rank{number, pid, openProcess(pid)});
-    SLUICE_CHECK(rank.pidFd.valid(), errno);
+    Fd pidFd = openProcess(pid);
+    if (!pidFd.valid()) {
+      const Status why = base::fromErrno("pidfd_open");
+      killUnwatched(pid);
+      return why;
+    }
+    Rank& rank = ranks_.emplace_back(Rank{number, pid, std::move(pidFd)});
     ++running_;
     loop_.watch(rank.pidFd.get(), EPOLLIN, [this, &rank](uint32_t) { onRankEnd(rank); });
     read(number, Stream::kOut, std::move(outRead));
