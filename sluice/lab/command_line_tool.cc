@@ -26,12 +26,13 @@ using base::Fd;
 
 std::string findProgram(const std::string& name) {
   const char* path = ::getenv("PATH");
-  // sudo and cron often leave the sbin directories out.
+  // The system's own directories first, since this runs as root. PATH is for systems that keep the tools
+  // elsewhere; a relative entry of it would depend on the directory in which the lab is used.
   const std::string directories =
-      fmt::format("{}:/usr/sbin:/sbin:/usr/bin:/bin", path != nullptr ? path : "");
+      fmt::format("/usr/sbin:/sbin:/usr/bin:/bin:{}", path != nullptr ? path : "");
   for (const std::string_view directory : base::split(directories, ':')) {
     const std::string program = fmt::format("{}/{}", directory, name);
-    if (!directory.empty() && ::access(program.c_str(), X_OK) == 0) return program;
+    if (directory.starts_with('/') && ::access(program.c_str(), X_OK) == 0) return program;
   }
   return {};
 }

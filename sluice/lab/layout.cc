@@ -7,12 +7,19 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/text.h>
+
 namespace sluice::lab {
 namespace {
 
 std::string dotted(uint32_t address) {
   return fmt::format("{}.{}.{}.{}", address >> 24, (address >> 16) & 255, (address >> 8) & 255,
                      address & 255);
+}
+
+bool isPlainName(std::string_view name, size_t longest) {
+  const auto isAllowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+  return !name.empty() && name.size() <= longest && std::ranges::all_of(name, isAllowed);
 }
 
 bool isDigits(std::string_view text) {
@@ -48,8 +55,7 @@ Result<Subnet> parseSubnet(std::string_view text) {
 }
 
 Status checkName(std::string_view name) {
-  const auto isAllowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
-  if (name.empty() || name.size() > 32 || !std::ranges::all_of(name, isAllowed)) {
+  if (!isPlainName(name, 32)) {
     return {Code::kInvalidArgument,
             fmt::format("lab name '{}' will not do: use 1 to 32 letters, digits, '-' or '_'", name)};
   }
@@ -58,6 +64,11 @@ Status checkName(std::string_view name) {
 
 Status Layout::check() const {
   SLUICE_RETURN_IF_ERROR(checkName(name));
+  if (!congestionControl.empty() && !isPlainName(congestionControl, 15)) {  // TCP_CA_NAME_MAX
+    return {Code::kInvalidArgument,
+            fmt::format("'{}' is no congestion control: see net.ipv4.tcp_available_congestion_control",
+                        base::printable(congestionControl))};
+  }
   if (hosts < 1 || hosts > kMaxHosts) {
     return {Code::kInvalidArgument, fmt::format("{} hosts will not do: ask for 1 to {}", hosts, kMaxHosts)};
   }

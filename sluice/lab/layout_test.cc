@@ -47,5 +47,15 @@ TEST(Layout, KnowsItsOwnNamespacesFromThoseOfSimilarNames) {
   EXPECT_FALSE(isNamespaceOf("a", "mine"));
 }
 
+TEST(Layout, ACongestionControlIsAPlainName) {
+  Layout layout;
+  layout.congestionControl = "bbr";
+  EXPECT_TRUE(layout.check().isOk());
+  layout.congestionControl = "cubic\nlink del eth0";
+  EXPECT_EQ(
+      layout.check().message(),
+      "'cubic\\nlink del eth0' is no congestion control: see net.ipv4.tcp_available_congestion_control");
+}
+
 }  // namespace
 }  // namespace sluice::lab

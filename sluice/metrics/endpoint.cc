@@ -86,7 +86,9 @@ class Endpoint::Server final {
     const base::Lock lock(libraryMutex());
     const base::SignalsBlocked inItsThreads;
     exposer_.emplace(std::vector<std::string>{"listening_ports", fmt::format("{}:{}", address, port),
-                                              "num_threads", "1", "request_timeout_ms", "5000"});
+                                              // A client that connects and stays silent holds one thread for
+                                              // a second. The others go on.
+                                              "num_threads", "4", "request_timeout_ms", "1000"});
     exposer_->RegisterCollectable(sources_);
     listeners_ = listenersOn(exposer_->GetListeningPorts().at(0));
     for (const int fd : listeners_) base::closeInForkedChildren(fd);

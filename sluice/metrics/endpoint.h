@@ -21,7 +21,7 @@ class Source {
 
 class Endpoint final {
  public:
-  // Port 0 is any that is free. Costs two threads, which sleep until somebody asks.
+  // Port 0 is any that is free. Costs five threads, which sleep until somebody asks.
   static Result<std::unique_ptr<Endpoint>> open(const std::string& address, uint16_t port);
   ~Endpoint();
 

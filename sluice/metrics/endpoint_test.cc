@@ -1,5 +1,8 @@
 #include <sluice/metrics/endpoint.h>
 
+#include <chrono>
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -86,6 +89,31 @@ TEST(Counts, AddUp) {
   EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(plan::Stage::kPush)], 3);
   EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(plan::Stage::kReady)], 0);
   EXPECT_EQ(counts.waitedByTensor(), (std::vector<Duration>{Duration(0), Duration(10)}));
+}
+
+TEST(Endpoint, AClientThatStaysSilentDoesNotStopAScrape) {
+  const auto endpoint = Endpoint::open("127.0.0.1", 0).value();
+  Meters meters({.session = "a", .steps = 7});
+  endpoint->add(meters);
+  const int silent = connectTo(endpoint->url());
+  ASSERT_GE(silent, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until a thread has taken it
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_THAT(scrape(endpoint->url()), HasSubstr("sluice_steps_total"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(900));
+  ::close(silent);
+}
+
+TEST(Endpoint, ASourceThatCannotBeReadIsLeftOut) {
+  class Broken final : public Source {
+    Result<Reading> read() override { return Status(Code::kTimeout, "the loop is busy"); }
+  };
+  const auto endpoint = Endpoint::open("127.0.0.1", 0).value();
+  Broken broken;
+  Meters meters({.session = "a", .steps = 7});
+  endpoint->add(broken);
+  endpoint->add(meters);
+  EXPECT_THAT(scrape(endpoint->url()), HasSubstr(R"(sluice_steps_total{session="a",rank="0"} 7)"));
 }
 
 }  // namespace

@@ -12,15 +12,23 @@
 
 namespace sluice::metrics {
 
-// The body that "http://127.0.0.1:PORT/metrics" answers with; empty if nobody does.
-inline std::string scrape(const std::string& url) {
+// A connected socket to "http://127.0.0.1:PORT/metrics"; -1 if nobody listens there.
+inline int connectTo(const std::string& url) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port = htons(static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+// The body that "http://127.0.0.1:PORT/metrics" answers with; empty if nobody does.
+inline std::string scrape(const std::string& url) {
+  const int fd = connectTo(url);
   std::string answer;
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
+  if (fd >= 0) {
     constexpr std::string_view kRequest = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     std::array<char, 4096> piece{};
     if (::send(fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(kRequest.size())) {

@@ -1,5 +1,7 @@
 #include <sluice/trace/trace_file.h>
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -14,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/check.h>
+#include <sluice/base/fd.h>
 #include <sluice/trace/journeys.h>
 
 namespace sluice::trace {
@@ -210,8 +213,17 @@ std::string traceFileName(const std::string& directory, const std::string& sessi
 
 Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   SLUICE_CHECK(!traces.empty());
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "we"), &std::fclose);
+  // A trace often goes to a shared directory such as /tmp. A link there, which another user may have made, is
+  // not followed, and the file is for this user alone.
+  base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.valid() && errno == ELOOP) {
+    return {Code::kPermissionDenied,
+            fmt::format("write {}: it is a link; remove it or choose another path", path)};
+  }
+  if (!fd.valid()) return base::fromErrno("write " + path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(::fdopen(fd.get(), "w"), &std::fclose);
   if (!file) return base::fromErrno("write " + path);
+  (void)fd.release();  // the FILE closes it
   TimePoint origin = TimePoint::max();
   json ranks = json::array();
   for (const auto& trace : traces) {

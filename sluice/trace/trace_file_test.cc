@@ -106,5 +106,21 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsRefusedInOneLine) {
   }
 }
 
+TEST_F(TraceFileTest, DoesNotFollowALinkAndIsForThisUserAlone) {
+  const RankTrace trace{.session = "a"};
+  const std::string victim = (folder_ / "victim").string();
+  const std::string link = (folder_ / "link.json").string();
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, link);
+  const Status status = writeTraces(link, std::span(&trace, 1));
+  EXPECT_EQ(status.code(), Code::kPermissionDenied);
+  EXPECT_NE(status.message().find("it is a link"), std::string::npos);
+  EXPECT_EQ(std::filesystem::file_size(victim), 8);
+  const std::string path = (folder_ / "own.json").string();
+  ASSERT_TRUE(writeTraces(path, std::span(&trace, 1)).isOk());
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+}
+
 }  // namespace
 }  // namespace sluice::trace
