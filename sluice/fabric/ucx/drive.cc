@@ -5,7 +5,9 @@
 #include <utility>
 
 #include <sluice/base/check.h>
+#include <sluice/base/log.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/node.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
@@ -32,9 +34,13 @@ void Node::drive() {
     runNews();
     if (moved || state_ == State::kEnded) continue;
     tellAllTaken();
-    const ucs_status_t status = ucp_worker_arm(worker_->get());
+    const ucs_status_t status = library().ucp_worker_arm(worker_->get());
     if (status == UCS_OK) return;
-    SLUICE_CHECK(status == UCS_ERR_BUSY, ucs_status_string(status));
+    if (status == UCS_ERR_BUSY) continue;
+    // Without wake-ups the worker is asked in every round of the loop instead.
+    if (!hasLostWakeUps_) log("fabric").error("{}", fromUcs(status, "arming UCX's wake-up").message());
+    hasLostWakeUps_ = true;
+    return driveSoon();
   }
 }
 
@@ -42,7 +48,7 @@ void Node::drive() {
 bool Node::progress() {
   SLUICE_CHECK(!isInsideUcx_);
   isInsideUcx_ = true;
-  const bool moved = ucp_worker_progress(worker_->get()) != 0;
+  const bool moved = library().ucp_worker_progress(worker_->get()) != 0;
   isInsideUcx_ = false;
   handleLeftovers();
   sayGoodbyes();

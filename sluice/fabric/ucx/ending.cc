@@ -5,6 +5,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/node.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
@@ -155,7 +156,9 @@ template <typename IsDone>
 void Node::progressUntil(IsDone isDone, std::chrono::milliseconds quiet) {
   const TimePoint until = loop_.now() + kPatienceWithUcx;
   while (!isDone() && loop_.now() < until) {
-    if (ucp_worker_progress(worker_->get()) != 0 || ucp_worker_arm(worker_->get()) != UCS_OK) continue;
+    if (library().ucp_worker_progress(worker_->get()) != 0 ||
+        library().ucp_worker_arm(worker_->get()) != UCS_OK)
+      continue;
     pollfd event{.fd = eventFd_, .events = POLLIN, .revents = 0};
     if (::poll(&event, 1, static_cast<int>(quiet.count())) == 0) return;
   }

@@ -7,26 +7,28 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <ucs/debug/log_def.h>
 
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
 #include <sluice/base/thread.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/settings.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
 namespace sluice::fabric::ucx {
 namespace {
 
-using UcpConfig = std::unique_ptr<ucp_config_t, FreeWith<ucp_config_release>>;
+using UcpConfig = std::unique_ptr<ucp_config_t, FreeWith<&Library::ucp_config_release>>;
 
 Result<UcpConfig> readConfig(const UcxOptions& options) {
   ucp_config_t* raw = nullptr;
-  SLUICE_RETURN_IF_ERROR(fromUcs(ucp_config_read(nullptr, nullptr, &raw), "reading UCX's settings"));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_config_read(nullptr, nullptr, &raw), "reading UCX's settings"));
   UcpConfig config(raw);
   for (const Setting& setting : settingsFor(options)) {
-    SLUICE_RETURN_IF_ERROR(fromUcs(ucp_config_modify(raw, setting.name.c_str(), setting.value.c_str()),
-                                   fmt::format("setting {}={} in UCX", setting.name, setting.value)));
+    SLUICE_RETURN_IF_ERROR(
+        fromUcs(library().ucp_config_modify(raw, setting.name.c_str(), setting.value.c_str()),
+                fmt::format("setting {}={} in UCX", setting.name, setting.value)));
   }
   return config;
 }
@@ -44,7 +46,7 @@ ucs_log_func_rc_t onLogLine(const char*, unsigned, const char*, ucs_log_level_t 
 
 void takeOverLog() {
   static std::once_flag once;  // UCX has one log for the process
-  std::call_once(once, [] { ucs_log_push_handler(onLogLine); });
+  std::call_once(once, [] { library().ucs_log_push_handler(onLogLine); });
 }
 
 void onEndpointError(void* callback, ucp_ep_h, ucs_status_t status) {
@@ -54,6 +56,7 @@ void onEndpointError(void* callback, ucp_ep_h, ucs_status_t status) {
 }  // namespace
 
 Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
+  SLUICE_RETURN_IF_ERROR(loadLibrary());
   takeOverLog();
   const base::SignalsBlocked inItsThreads;
   SLUICE_ASSIGN_OR_RETURN(const UcpConfig config, readConfig(options));
@@ -63,31 +66,34 @@ Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
   contextParams.estimated_num_eps = options.worldSize;
   ucp_context_h context = nullptr;
   SLUICE_RETURN_IF_ERROR(fromUcs(
-      ucp_init(&contextParams, config.get(), &context),
+      library().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &contextParams, config.get(), &context),
       fmt::format("starting UCX on transports \"{}\" and device \"{}\" (ucx_info -d lists what there is)",
                   options.transports, options.device.empty() ? "any" : options.device)));
-  std::unique_ptr<ucp_context, FreeWith<ucp_cleanup>> owned(context);
+  std::unique_ptr<ucp_context, FreeWith<&Library::ucp_cleanup>> owned(context);
   ucp_worker_params_t workerParams{};
   workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   workerParams.thread_mode = UCS_THREAD_MODE_SINGLE;
   ucp_worker_h worker = nullptr;
-  SLUICE_RETURN_IF_ERROR(fromUcs(ucp_worker_create(context, &workerParams, &worker), "making UCX's worker"));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_worker_create(context, &workerParams, &worker), "making UCX's worker"));
   return std::make_shared<Worker>(owned.release(), worker);
 }
 
 Result<UcxAddress> Worker::address() const {
   ucp_address_t* raw = nullptr;
   size_t bytes = 0;
-  SLUICE_RETURN_IF_ERROR(fromUcs(ucp_worker_get_address(get(), &raw, &bytes), "asking UCX for its address"));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_worker_get_address(get(), &raw, &bytes), "asking UCX for its address"));
   const auto* first = reinterpret_cast<const std::byte*>(raw);
   UcxAddress address(first, first + bytes);
-  ucp_worker_release_address(get(), raw);
+  library().ucp_worker_release_address(get(), raw);
   return address;
 }
 
 Result<int> Worker::eventFd() const {
   int fd = -1;
-  SLUICE_RETURN_IF_ERROR(fromUcs(ucp_worker_get_efd(get(), &fd), "asking UCX for its event descriptor"));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_worker_get_efd(get(), &fd), "asking UCX for its event descriptor"));
   return fd;
 }
 
@@ -101,7 +107,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> work
   params.err_handler.cb = onEndpointError;
   params.err_handler.arg = worker->keep(std::move(onError));
   ucp_ep_h endpoint = nullptr;
-  SLUICE_RETURN_IF_ERROR(fromUcs(ucp_ep_create(worker->get(), &params, &endpoint), "connecting"));
+  SLUICE_RETURN_IF_ERROR(fromUcs(library().ucp_ep_create(worker->get(), &params, &endpoint), "connecting"));
   return std::make_unique<Endpoint>(std::move(worker), endpoint);
 }
 
@@ -109,7 +115,7 @@ Endpoint::~Endpoint() {
   ucp_request_param_t params{};
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_EP_CLOSE_FLAG_FORCE;
-  ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint_, &params);
+  ucs_status_ptr_t request = library().ucp_ep_close_nbx(endpoint_, &params);
   SLUICE_CHECK(!UCS_PTR_IS_PTR(request), "a forced close ends at once");
 }
 

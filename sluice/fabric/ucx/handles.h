@@ -9,16 +9,17 @@
 #include <ucp/api/ucp.h>
 
 #include <sluice/base/status.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/ucx_fabric.h>
 
 namespace sluice::fabric::ucx {
 
-// Frees a handle of UCX with `kFree` when its owner goes.
+// Frees a handle of UCX with the function `kFree` of the library when its owner goes.
 template <auto kFree>
 struct FreeWith {
   template <typename T>
   void operator()(T* handle) const noexcept {
-    kFree(handle);
+    (library().*kFree)(handle);
   }
 };
 
@@ -39,8 +40,8 @@ class Worker final {
 
  private:
   std::deque<OnEndpointError> callbacks_;
-  std::unique_ptr<ucp_context, FreeWith<ucp_cleanup>> context_;
-  std::unique_ptr<ucp_worker, FreeWith<ucp_worker_destroy>> worker_;
+  std::unique_ptr<ucp_context, FreeWith<&Library::ucp_cleanup>> context_;
+  std::unique_ptr<ucp_worker, FreeWith<&Library::ucp_worker_destroy>> worker_;
 };
 
 // A way to one rank. `onError` runs inside ucp_worker_progress().

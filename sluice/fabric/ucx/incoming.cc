@@ -6,6 +6,7 @@
 #include <sluice/base/log.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/ucx/am_ids.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/node.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
@@ -59,7 +60,8 @@ void Node::listen() {
     params.id = id;
     params.cb = callback;
     params.arg = this;
-    const Status status = fromUcs(ucp_worker_set_am_recv_handler(worker_->get(), &params), "listening");
+    const Status status =
+        fromUcs(library().ucp_worker_set_am_recv_handler(worker_->get(), &params), "listening");
     SLUICE_CHECK(status.isOk(), status.toString());
   };
   handle(dataId(Lane::kControl), onData<Lane::kControl>);
@@ -227,13 +229,13 @@ void Node::fetch(Peer& peer, const Arrived& message, Landing landing) {
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   params.cb.recv_am = onFetched;
   params.user_data = &fetching;
-  ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_->get(), message.descriptor, landing.buffer.data,
-                                                  message.header.length, &params);
+  ucs_status_ptr_t request = library().ucp_am_recv_data_nbx(
+      worker_->get(), message.descriptor, landing.buffer.data, message.header.length, &params);
   if (!UCS_PTR_IS_PTR(request)) fetchEnded(fetching, UCS_PTR_STATUS(request));
 }
 
 void Node::onFetched(void* request, ucs_status_t status, size_t, void* fetching) {
-  ucp_request_free(request);
+  library().ucp_request_free(request);
   auto& ended = *static_cast<Fetching*>(fetching);
   ended.node->fetchEnded(ended, status);
 }
@@ -277,7 +279,7 @@ void Node::breaks(Rank rank, ucs_status_t status) {
 
 void Node::release(Arrived& message) {
   if (message.descriptor == nullptr) return;
-  ucp_am_data_release(worker_->get(), std::exchange(message.descriptor, nullptr));
+  library().ucp_am_data_release(worker_->get(), std::exchange(message.descriptor, nullptr));
 }
 
 // The message needs no room any more; its sender will hear of it, at once if much has been taken since.

@@ -132,6 +132,7 @@ class Node final : public std::enable_shared_from_this<Node> {
   bool toldOfStrangers_ = false;
   bool isInsideUcx_ = false;
   bool isDriveDue_ = false;
+  bool hasLostWakeUps_ = false;  // UCX could not be armed once
   std::vector<Done> closers_;
   CloseWatch closeWatch_{loop_, options_.closeDeadline};
   TimePoint lastTaken_{};  // when some rank last took something of ours

@@ -4,6 +4,7 @@
 #include <sluice/base/check.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/ucx/am_ids.h>
+#include <sluice/fabric/ucx/library.h>
 #include <sluice/fabric/ucx/node.h>
 #include <sluice/fabric/ucx/ucs_status.h>
 
@@ -42,13 +43,13 @@ void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
   params.cb.send = onSendEnded;
   params.user_data = &flying;
   ucs_status_ptr_t request =
-      ucp_am_send_nbx(peer.stream(lane).endpoint->get(), id, flying.envelope.data(), flying.envelope.size(),
-                      message.payload.data, message.payload.bytes, &params);
+      library().ucp_am_send_nbx(peer.stream(lane).endpoint->get(), id, flying.envelope.data(),
+                                flying.envelope.size(), message.payload.data, message.payload.bytes, &params);
   if (!UCS_PTR_IS_PTR(request)) sendEnded(flying, UCS_PTR_STATUS(request));
 }
 
 void Node::onSendEnded(void* request, ucs_status_t status, void* flying) {
-  ucp_request_free(request);
+  library().ucp_request_free(request);
   auto& ended = *static_cast<Flying*>(flying);
   ended.node->sendEnded(ended, status);
 }

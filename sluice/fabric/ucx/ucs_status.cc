@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/fabric/ucx/library.h>
+
 namespace sluice::fabric::ucx {
 namespace {
 
@@ -30,7 +32,7 @@ Code codeOf(ucs_status_t status) {
 
 Status fromUcs(ucs_status_t status, std::string_view what) {
   if (status == UCS_OK) return {};
-  return {codeOf(status), fmt::format("{}: UCX says \"{}\"", what, ucs_status_string(status))};
+  return {codeOf(status), fmt::format("{}: UCX says \"{}\"", what, library().ucs_status_string(status))};
 }
 
 }  // namespace sluice::fabric::ucx
