@@ -12,6 +12,7 @@
 #include <sluice/base/epoll_loop.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/base/text.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
@@ -35,8 +36,9 @@ void printRanks(const Notes& notes, bool asJson) {
   for (size_t rank = 0; rank < notes.size(); ++rank) {
     const auto first = notes[rank].find(' ');
     const auto second = notes[rank].find(' ', first + 1);
-    table.addRow({std::to_string(rank), notes[rank].substr(0, first),
-                  notes[rank].substr(first + 1, second - first - 1), notes[rank].substr(second + 1)});
+    table.addRow({std::to_string(rank), base::printable(notes[rank].substr(0, first)),
+                  base::printable(notes[rank].substr(first + 1, second - first - 1)),
+                  base::printable(notes[rank].substr(second + 1))});
   }
   table.print(asJson);
 }
@@ -46,8 +48,12 @@ Result<int> check(const Config& config, bool asJson) {
   base::setLogPrefix(fmt::format("rank {}", index(launch.rank)));
   base::EpollLoop loop;
   const TimePoint begun = loop.now();
-  SLUICE_ASSIGN_OR_RETURN(auto meeting,
-                          Rendezvous::start(loop, config, launch, Agreement(config, launch.worldSize)));
+  SLUICE_RETURN_IF_ERROR(loop.status());
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto master,
+      rendezvous::findMaster(launch, loop.clock(), config.duration(option::kRendezvousTimeout)));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto meeting, Rendezvous::start(loop, config, launch, master, Agreement(config, launch.worldSize)));
   std::optional<Result<Notes>> everyone;
   Duration took{};
   const std::string note =

@@ -66,15 +66,16 @@ Member::~Member() {
   leave();
 }
 
-Result<std::string> Member::ownAddress(const Config::Values& options, const Config::Values& environment) {
+Result<std::string> Member::ownAddress(const Config::Values& options, const Config::Values& environment,
+                                       const std::function<Status()>& interruption) {
   SLUICE_ASSIGN_OR_RETURN(const Config config, Config::read(options, environment));
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(environment));
-  SLUICE_ASSIGN_OR_RETURN(
-      const auto master,
-      rendezvous::findMaster(launch, base::RealClock(), config.duration(option::kRendezvousTimeout)));
+  SLUICE_ASSIGN_OR_RETURN(const auto master,
+                          rendezvous::findMaster(launch, base::RealClock(),
+                                                 config.duration(option::kRendezvousTimeout), interruption));
   SLUICE_ASSIGN_OR_RETURN(const auto interfaces, rendezvous::listInterfaces());
-  SLUICE_ASSIGN_OR_RETURN(
-      const auto own, rendezvous::chooseInterface(interfaces, master.front(), config.text(option::kIface)));
+  SLUICE_ASSIGN_OR_RETURN(const auto own, rendezvous::chooseInterface(interfaces, master.addresses.front(),
+                                                                      config.text(option::kIface)));
   return own.address.host();
 }
 

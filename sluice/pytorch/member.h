@@ -30,7 +30,8 @@ class Member final {
   ~Member();
 
   // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is pinned.
-  static Result<std::string> ownAddress(const Config::Values& options, const Config::Values& environment);
+  static Result<std::string> ownAddress(const Config::Values& options, const Config::Values& environment,
+                                        const std::function<Status()>& interruption = {});
 
   // Runs `call` on the loop; an error once the member has left, and in a forked child.
   Status submit(std::function<void(collective::Communicator&)> call);

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/options.h>
-#include <sluice/rendezvous/rendezvous.h>
-
 namespace sluice::rendezvous {
 namespace {
 
@@ -18,7 +15,7 @@ const std::string kReason = "cannot find the address of 'host': Name or service 
 struct Resolver {
   Result<std::vector<Address>> find(Duration timeout) {
     return findMaster({.clock = clock,
-                       .lookUp = [this]() -> Result<std::vector<Address>> {
+                       .lookUp = [this](Duration) -> Result<std::vector<Address>> {
                          ++lookUps;
                          if (clock.now() < TimePoint(appearsAt)) return Status(Code::kUnavailable, kReason);
                          return std::vector{Address::loopback(7)};
@@ -58,16 +55,24 @@ TEST(FindMaster, ANameThatNeverAppearsEndsInTimeWithTheReason) {
   EXPECT_EQ(resolver.clock.now(), TimePoint(10s));
 }
 
-TEST(FindMaster, TheRendezvousSearchesForItsWholeTimeout) {
-  Config config;
-  ASSERT_TRUE(config.set(option::kRendezvousTimeout, "300ms").isOk());
-  const Launch launch{.rank = Rank{1}, .worldSize = 2, .masterHost = "no-such-host.invalid", .masterPort = 9};
-  base::EpollLoop loop;
-  const auto begun = loop.now();
-  const auto meeting = Rendezvous::start(loop, config, launch, {});
-  EXPECT_GE(loop.now() - begun, 300ms);
-  EXPECT_EQ(meeting.status().code(), Code::kTimeout);
-  EXPECT_THAT(meeting.status().message(), HasSubstr("'no-such-host.invalid'"));
+const Launch kNowhere{.rank = Rank{1}, .worldSize = 2, .masterHost = "no-such-host.invalid", .masterPort = 9};
+
+TEST(FindMaster, SearchesForTheWholeTimeout) {
+  const base::RealClock clock;
+  const auto begun = clock.now();
+  const auto found = findMaster(kNowhere, clock, 300ms);
+  EXPECT_GE(clock.now() - begun, 300ms);
+  EXPECT_EQ(found.status().code(), Code::kTimeout);
+  EXPECT_THAT(found.status().message(), HasSubstr("'no-such-host.invalid'"));
+}
+
+TEST(FindMaster, AnInterruptionEndsTheSearchAndIsToldOnce) {
+  int asked = 0;
+  const Status ctrlC(Code::kCancelled, "Ctrl-C");
+  const auto found =
+      findMaster(kNowhere, base::RealClock(), 1h, [&] { return ++asked == 3 ? ctrlC : base::ok(); });
+  EXPECT_EQ(found.status(), ctrlC);
+  EXPECT_EQ(asked, 3);
 }
 
 }  // namespace

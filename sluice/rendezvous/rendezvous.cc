@@ -39,11 +39,12 @@ Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions
 }  // namespace
 
 Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const Config& config,
-                                                      const Launch& launch, Agreement agreement) {
+                                                      const Launch& launch, const FoundMaster& found,
+                                                      Agreement agreement) {
   SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));
   const Duration patience = config.duration(option::kRendezvousTimeout);
-  const TimePoint begun = loop.now();
-  SLUICE_ASSIGN_OR_RETURN(const auto master, findMaster(launch, loop.clock(), patience));
+  const TimePoint begun = found.searchedSince;
+  const std::vector<Address>& master = found.addresses;
   for (const Address& address : master) {
     SLUICE_RETURN_IF_ERROR(secret::checkKeyFor(key, config, address.host(), address.isLoopback()));
   }

@@ -1,8 +1,9 @@
 // How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought (its
 // fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
 //
-//   auto meeting = Rendezvous::start(loop, config, launch, agreement);   // any thread, before anything is
-//   sent loop.post([&] { meeting->join("10.0.0.3:4711", [](auto everyonesNotes) { ... }); });
+//   auto master = findMaster(launch, loop.clock(), timeout);                      // on a thread that may
+//   wait auto meeting = Rendezvous::start(loop, config, launch, *master, agreement);   // before loop.run()
+//   loop.post([&] { meeting->join("10.0.0.3:4711", [](auto everyonesNotes) { ... }); });
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@
 #include <sluice/base/epoll_loop.h>
 #include <sluice/door/doorman.h>
 #include <sluice/rendezvous/agreement.h>
+#include <sluice/rendezvous/find_master.h>
 #include <sluice/rendezvous/interface.h>
 #include <sluice/rendezvous/launch.h>
 #include <sluice/rendezvous/store.h>
@@ -26,11 +28,12 @@ class KeyServer;
 
 class Rendezvous final {
  public:
-  // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user), finds rank
-  // 0's address (as long as the name is not known, until rendezvous-timeout) and chooses the network
-  // interface; rank 0 listens from here on. Before loop.run(), or on the loop.
+  // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user) and chooses
+  // the network interface; rank 0 listens from here on. The time that finding the master has taken counts as
+  // part of rendezvous-timeout. Before loop.run(), or on the loop.
   static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const Config& config,
-                                                   const Launch& launch, Agreement agreement);
+                                                   const Launch& launch, const FoundMaster& master,
+                                                   Agreement agreement);
   ~Rendezvous();  // on the loop, or after it has ended
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;

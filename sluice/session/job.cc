@@ -57,6 +57,7 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
   std::unique_ptr<Job> job(
       new Job(std::move(config), std::move(launch), std::move(key), std::move(interruption)));
+  SLUICE_RETURN_IF_ERROR(job->thread_.status());
   if (job->config_.isOn(option::kLeaveOnTerm)) {
     job->term_.emplace();
     if (!job->term_->hasSignal())
@@ -65,9 +66,13 @@ Result<std::unique_ptr<Job>> Job::join(Config config, const Config::Values& envi
   SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
   if (job->worldSize() == 1) return job;
 
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto master,
+      rendezvous::findMaster(job->launch_, job->loop().clock(),
+                             job->config_.duration(option::kRendezvousTimeout), job->interruption_));
   Status started;
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
-    auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_,
+    auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
                                                  rendezvous::Agreement(job->config_, job->worldSize()));
     if (meeting.isOk()) {
       job->rendezvous_ = *std::move(meeting);

@@ -1,17 +1,23 @@
 // Whole jobs over tcp on loopback addresses, ranks as threads.
 #include <sluice/session/session.h>
 
+#include <dlfcn.h>
+#include <netdb.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
+#include <sluice/base/short_tests.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/metrics/scrape.h>
 
@@ -561,5 +567,70 @@ TEST(Session, AnAbandonedSessionEndsTheOthersWithTheReason) {
             "waiting for 'w' of step 1: rank 1 ended with ValueError: no");
 }
 
+// The addresses that the resolver below knows. A name of them is found after `misses` lookups.
+struct LateName {
+  std::atomic<int> misses{0};
+  std::atomic<bool> isSilent{false};
+};
+LateName& lateName() {
+  static LateName name;
+  return name;
+}
+constexpr std::string_view kLateName = "late.sluice.test";
+
+TEST(Job, AMasterThatResolvesLateIsWaitedFor) {
+  lateName().misses = 5;
+  const std::string port = freePort();
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r) {
+    ranks.emplace_back([&, r] {
+      const auto job = Job::join(Config(), {{"RANK", std::to_string(r)},
+                                            {"WORLD_SIZE", "2"},
+                                            {"MASTER_ADDR", std::string(kLateName)},
+                                            {"MASTER_PORT", port}});
+      EXPECT_TRUE(job.isOk()) << job.status().toString();
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  EXPECT_LE(lateName().misses, 0);
+}
+
+// A name server that does not answer at all must not keep Ctrl-C waiting.
+TEST(Job, AnInterruptionEndsTheSearchForTheMaster) {
+  lateName().isSilent = true;
+  const Status ctrlC(Code::kCancelled, "interrupted");
+  int asked = 0;
+  const auto begun = std::chrono::steady_clock::now();
+  const auto job = Job::join(
+      Config(),
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", std::string(kLateName)}, {"MASTER_PORT", "9"}},
+      [&]() -> Status { return ++asked == 3 ? ctrlC : base::ok(); });
+  EXPECT_EQ(job.status(), ctrlC);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+  lateName().isSilent = false;
+}
+
+TEST(Job, ALoopThatCannotBeMadeIsNamed) {
+  if (base::testsAreShort()) GTEST_SKIP() << "sanitizers need files of their own";
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = former.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto job = Job::join(Config(), {});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &former), 0);
+  EXPECT_THAT(job.status().message(), testing::HasSubstr("ulimit -n"));
+}
+
 }  // namespace
 }  // namespace sluice::session
+
+// In place of the C library's: every lookup of this program comes through here.
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** found) {
+  using sluice::session::kLateName;
+  using sluice::session::lateName;
+  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (node == nullptr || node != kLateName) return real(node, service, hints, found);
+  while (lateName().isSilent) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (--lateName().misses >= 0) return EAI_NONAME;
+  return real("127.0.0.1", service, hints, found);
+}

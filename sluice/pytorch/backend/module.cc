@@ -57,7 +57,7 @@ std::string ownAddress(const Values& options, const Values& environment) {
   std::optional<Result<std::string>> address;
   {
     const py::gil_scoped_release release;
-    address = Member::ownAddress(options, environment);
+    address = Member::ownAddress(options, environment, checkSignals);
   }
   throwIfError(address->status());
   return **std::move(address);
