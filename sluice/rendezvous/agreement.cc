@@ -16,7 +16,8 @@ constexpr std::string_view kLaunchPrefix = "launch ";
 
 std::string different(std::string_view what, std::string_view their, std::string_view theirName,
                       std::string_view our, std::string_view ourName) {
-  return fmt::format("{} is {} on {} but {} on {}", what, their, theirName, our, ourName);
+  return fmt::format("{} is {} on {} but {} on {}", base::printable(what), base::printable(their), theirName,
+                     base::printable(our), ourName);
 }
 
 }  // namespace

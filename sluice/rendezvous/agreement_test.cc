@@ -91,5 +91,14 @@ TEST(Agreement, IsDecodedAsItWasEncodedAndGarbageIsRefusedOrHarmless) {
   }));
 }
 
+TEST(Agreement, ADifferenceIsPrintedWithControlCharactersEscaped) {
+  Agreement theirs;
+  theirs.add("algorithm", "\x1b[2Jp3");
+  Agreement ours;
+  ours.add("algorithm", "p3");
+  EXPECT_EQ(Agreement::describeDifference(theirs, "rank 1", ours, "rank 0"),
+            "algorithm is \\x1b[2Jp3 on rank 1 but p3 on rank 0");
+}
+
 }  // namespace
 }  // namespace sluice::rendezvous

@@ -37,6 +37,12 @@ void noticeSilentPeers(int socket) {
   set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
+// As fromErrno(), but kRefused if nobody listens at the address.
+Status broken(std::string_view what, int error) {
+  const Status status = base::fromErrno(what, error);
+  return error == ECONNREFUSED ? Status(Code::kRefused, status.message()) : status;
+}
+
 }  // namespace
 
 std::shared_ptr<Connection> Connection::start(base::EpollLoop& loop, base::Fd socket,
@@ -82,6 +88,7 @@ void Connection::watchFor(uint32_t events) {
 void Connection::close() {
   if (!isOpen()) return;
   loop_.unwatch(socket_.get());
+  ::shutdown(socket_.get(), SHUT_RDWR);  // also if a forked child holds a copy of the socket
   socket_.reset();
   queue_.clear();
 }
@@ -156,7 +163,7 @@ void Connection::flush() {
 }
 
 Status Connection::ended(const char* how) const {
-  return sendError_ != 0 ? base::fromErrno("cannot send", sendError_) : Status(Code::kPeerLost, how);
+  return sendError_ != 0 ? broken("cannot send", sendError_) : Status(Code::kPeerLost, how);
 }
 
 void Connection::readSome() {
@@ -173,7 +180,7 @@ void Connection::readHandshake() {
   const size_t wanted = handshake_.expectedBytes() - incoming_.size();
   const ssize_t got = ::recv(socket_.get(), bytes.data(), wanted, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got < 0) return fail(base::fromErrno("the connection broke"));
+  if (got < 0) return fail(broken("the connection broke", errno));
   if (got == 0) return fail(ended("it closed the connection during the handshake"));
   incoming_.append(bytes.data(), static_cast<size_t>(got));
   if (incoming_.size() < handshake_.expectedBytes()) return;
@@ -192,7 +199,8 @@ void Connection::readFrames() {
   const int error = errno;
   incoming_.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
   if (got < 0 && (error == EAGAIN || error == EINTR)) return;
-  if (got < 0) return fail(base::fromErrno("the connection broke", error));
+  if (got < 0) return fail(broken("the connection broke", error));
+  reachedEnd_ = got == 0;
   if (got == 0) return fail(ended("it closed the connection"));
   if (const Status status = takeFrames(); !status.isOk()) fail(status);
 }

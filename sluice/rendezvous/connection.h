@@ -46,6 +46,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void close();
 
   bool isOpen() const { return socket_.valid(); }
+  // True iff the other end has closed it, as it does when its process ends; not if the connection broke.
+  bool hasReachedEnd() const { return reachedEnd_; }
   const secret::Handshake& handshake() const { return handshake_; }
   const Address& peer() const { return peer_; }
 
@@ -73,6 +75,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Handlers handlers_;
   uint32_t watched_ = 0;
   int sendError_ = 0;
+  bool reachedEnd_ = false;
 
   std::string incoming_;  // the handshake message or the frames that are not whole yet
   std::string message_;   // the frames of the present message, opened

@@ -75,7 +75,8 @@ void meet(uint32_t worldSize) {
 }
 
 TEST(Crowd, Meets) {
-  if (raiseFileLimit() < 2 * kCrowd + 200) GTEST_SKIP() << "may not open enough files; run: ulimit -Hn 9000";
+  if (raiseFileLimit(2 * kCrowd + 200) < 2 * kCrowd + 200)
+    GTEST_SKIP() << "may not open enough files; run: ulimit -Hn 9000";
   meet(kCrowd);
 }
 

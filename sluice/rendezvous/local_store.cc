@@ -23,11 +23,11 @@ void LocalStore::get(std::string key, Got got) {
 }
 
 void LocalStore::wait(std::string key, Duration timeout, Got got) {
-  table_.wait(key, timeout, copyTo(std::move(got)));
+  table_.wait(rank_, key, timeout, copyTo(std::move(got)));
 }
 
 void LocalStore::gather(std::string key, std::string value, Duration timeout, GotAll got) {
-  table_.gather(rank_, key, std::move(value), timeout,
+  table_.gather(rank_, /*id=*/0, key, std::move(value), timeout,
                 [got = std::move(got)](const Result<std::shared_ptr<const std::string>>& all) {
                   if (!all.isOk()) return got(all.status());
                   got(decodeList(**all));

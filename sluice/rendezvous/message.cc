@@ -11,6 +11,8 @@ namespace sluice::rendezvous {
 namespace {
 
 // 0 kind, 1 code, 2 key length (2), 4 id (4), 8 timeout in ms (4), 12 value length (4), 16 key, value.
+// A timeout of 2^32 - 1 is kNoEnd.
+constexpr uint32_t kNoEndMillis = std::numeric_limits<uint32_t>::max();
 constexpr auto kLastCode = static_cast<uint8_t>(Code::kInternal);
 
 template <typename Number>
@@ -65,7 +67,7 @@ std::string encodeHead(const Message& message, size_t valueBytes) {
   out.push_back(static_cast<char>(message.code));
   put(out, static_cast<uint16_t>(message.key.size()));
   put(out, message.id);
-  put(out, static_cast<uint32_t>(std::clamp<int64_t>(millis, 0, std::numeric_limits<uint32_t>::max())));
+  put(out, static_cast<uint32_t>(std::clamp<int64_t>(millis, 0, kNoEndMillis)));
   put(out, static_cast<uint32_t>(valueBytes));
   out += message.key;
   return out;
@@ -81,10 +83,11 @@ Result<Message> decode(std::string_view bytes) {
   if (code > kLastCode) return malformed("unknown code");
   if (keyBytes > kLargestKeyBytes) return malformed("key too long");
   if (bytes.size() != kMessageOverheadBytes + keyBytes + size_t{valueBytes}) return malformed("wrong length");
+  const auto millis = get<uint32_t>(bytes, 8);
   return Message{.kind = static_cast<MessageKind>(kind),
                  .code = static_cast<Code>(code),
                  .id = get<uint32_t>(bytes, 4),
-                 .timeout = std::chrono::milliseconds(get<uint32_t>(bytes, 8)),
+                 .timeout = millis == kNoEndMillis ? kNoEnd : Duration(std::chrono::milliseconds(millis)),
                  .key = std::string(bytes.substr(kMessageOverheadBytes, keyBytes)),
                  .value = std::string(bytes.substr(kMessageOverheadBytes + keyBytes))};
 }

@@ -19,6 +19,10 @@ inline constexpr size_t kLargestRequestBytes = kMessageOverheadBytes + kLargestK
 // Everyone's values at once; rank 0 is trusted with more than the others, but not with everything.
 inline constexpr size_t kLargestAnswerBytes = size_t{64} << 20;
 
+// A wait without an end of its own: it ends with the job. Longer timeouts than 2^32 - 2 ms (49 days) become
+// this.
+inline constexpr Duration kNoEnd = std::chrono::hours(24 * 365 * 100);
+
 enum class MessageKind : uint8_t {
   // To rank 0.
   kJoin = 1,       // value: a Newcomer (newcomer.h)
@@ -38,7 +42,7 @@ struct Message {
   MessageKind kind{};
   Code code = Code::kOk;
   uint32_t id = 0;
-  Duration timeout{};  // travels in whole milliseconds
+  Duration timeout{};  // travels in whole milliseconds; see kNoEnd
   std::string key{};
   std::string value{};
 

@@ -63,5 +63,15 @@ TEST(List, IsDecodedAsItWasEncodedAndNeverWhenCut) {
   EXPECT_FALSE(decodeList(std::string("\xff\xff\xff\xff", 4)).isOk());
 }
 
+TEST(Message, ALongTimeoutHasNoEnd) {
+  const auto travelled = [](Duration timeout) {
+    return decode(encode({.kind = MessageKind::kWait, .timeout = timeout, .key = "k"})).value().timeout;
+  };
+  EXPECT_EQ(travelled(std::chrono::hours(24 * 49)), std::chrono::hours(24 * 49));
+  EXPECT_EQ(travelled(std::chrono::hours(24 * 50)), kNoEnd);
+  EXPECT_EQ(travelled(kNoEnd), kNoEnd);
+  EXPECT_EQ(travelled(Duration(-1)), Duration(0));
+}
+
 }  // namespace
 }  // namespace sluice::rendezvous

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
+#include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/rendezvous/claim.h>
 
@@ -22,6 +23,9 @@ constexpr Duration kLongestBackOff = 1s;
 constexpr Duration kAttemptDeadline = 5s;
 // Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it given up.
 constexpr Duration kGrace = 10s;
+// Rank 0 listens for as long as it lives, so a few attempts that find nobody are enough to know that it is
+// gone.
+constexpr int kMostRefusals = 4;
 
 }  // namespace
 
@@ -32,11 +36,14 @@ RemoteStore::RemoteStore(base::EpollLoop& loop, RemoteOptions options)
       created_(loop.now()),
       backOff_(kFirstBackOff) {
   SLUICE_CHECK(!options_.master.empty());
+  // Another process of this rank, earlier or later, has other numbers: rank 0 must not take its requests for
+  // repetitions.
+  std::memcpy(&nextId_, process_.data(), sizeof nextId_);
 }
 
 RemoteStore::~RemoteStore() {
   if (connection_) connection_->close();
-  if (attemptTimer_) loop_.cancel(*attemptTimer_);
+  stopTimers();
   const Status ended(Code::kCancelled, "the rendezvous has ended");
   if (joined_) finishJoin(ended);
   while (!pending_.empty()) complete(pending_.begin()->first, ended);
@@ -53,24 +60,44 @@ void RemoteStore::join(Done joined) {
   SLUICE_CHECK(!joined_ && !isMember_);
   joined_ = std::move(joined);
   begun_ = toldAt_ = loop_.now();
-  joinTimer_ = loop_.after(options_.timeout, [this] {
-    if (connection_) connection_->close();
-    keyRequest_.reset();
-    finishJoin(
-        {Code::kTimeout,
-         fmt::format("rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
-                     index(options_.rank), masterName(), base::formatDuration(options_.timeout),
-                     lastFailure_.isOk() ? "no answer" : lastFailure_.message())});
-  });
+  joinTimer_ = loop_.after(options_.timeout, [this] { onTimeUp(); });
   attempt();
 }
 
+void RemoteStore::onTimeUp() {
+  if (connection_) connection_->close();
+  keyRequest_.reset();
+  if (isMember_) return loseMaster();
+  finishJoin(
+      {Code::kTimeout,
+       fmt::format("rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
+                   index(options_.rank), masterName(), base::formatDuration(options_.timeout),
+                   lastFailure_.isOk() ? "no answer" : lastFailure_.message())});
+}
+
+void RemoteStore::stopTimers() {
+  for (auto* timer : {&attemptTimer_, &joinTimer_}) {
+    if (*timer) loop_.cancel(**timer);
+    timer->reset();
+  }
+}
+
 void RemoteStore::finishJoin(Status status) {
-  if (attemptTimer_) loop_.cancel(*attemptTimer_);
-  if (joinTimer_) loop_.cancel(*joinTimer_);
-  isMember_ = status.isOk();
+  stopTimers();
+  isMember_ = isConnected_ = status.isOk();
   if (!isMember_) lost_ = status;
   loop_.post([joined = std::exchange(joined_, nullptr), status = std::move(status)] { joined(status); });
+}
+
+void RemoteStore::rejoin(const Status& why) {
+  log("rendezvous").debug("the connection to {} broke: {}", masterName(), why.message());
+  isConnected_ = false;
+  broke_ = why;
+  refusals_ = 0;
+  backOff_ = kFirstBackOff;
+  begun_ = toldAt_ = loop_.now();
+  joinTimer_ = loop_.after(options_.timeout, [this] { onTimeUp(); });
+  attempt();
 }
 
 void RemoteStore::attempt() {
@@ -121,7 +148,8 @@ void RemoteStore::connect() {
 void RemoteStore::tryAgain(const Status& why) {
   lastFailure_ = why;
   if (attemptTimer_) loop_.cancel(*attemptTimer_);
-  if (loop_.now() - toldAt_ >= kTellEvery) {
+  const bool isWaitedFor = !isMember_ || !pending_.empty();
+  if (isWaitedFor && loop_.now() - toldAt_ >= kTellEvery) {
     toldAt_ = loop_.now();
     const Duration left = options_.timeout - (loop_.now() - begun_);
     log("rendezvous")
@@ -148,38 +176,67 @@ void RemoteStore::onProved() {
 }
 
 void RemoteStore::onClosed(const Status& why) {
-  if (isMember_) return loseMaster(why.message());
+  if (isConnected_) return rejoin(why);
+  if (isMember_) {
+    // Somebody else listens at the address of a rank 0 that is gone, or nobody does.
+    if (why.code() == Code::kPermissionDenied) return loseMaster();
+    if (why.code() == Code::kRefused && ++refusals_ == kMostRefusals) return loseMaster();
+    return tryAgain(why);
+  }
   if (why.code() != Code::kPermissionDenied || options_.keyFrom) return tryAgain(why);
   finishJoin(why.withContext(fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
 }
 
-void RemoteStore::loseMaster(const std::string& why) {
+void RemoteStore::loseMaster() {
+  stopTimers();
   std::string waiting;
   for (const auto& [id, pending] : pending_)
-    waiting += (waiting.empty() ? " while waiting for " : ", ") + pending.what;
-  lost_ = Status(Code::kPeerLost, fmt::format("{} is gone{}: {}", masterName(), waiting, why));
+    waiting += fmt::format("{}'{}'", waiting.empty() ? " while waiting for " : ", ", pending.message.key);
+  lost_ = Status(Code::kPeerLost, fmt::format("{} is gone{}: {}", masterName(), waiting, broke_.message()));
   while (!pending_.empty()) complete(pending_.begin()->first, lost_);
+}
+
+void RemoteStore::onWelcome(const Message& welcome) {
+  secret::JobNonce job{};
+  std::memcpy(job.data(), welcome.value.data(), job.size());
+  if (!isMember_) {
+    job_ = job;
+    return finishJoin(base::ok());
+  }
+  stopTimers();
+  log("rendezvous").info("{} is connected again", masterName());
+  isConnected_ = true;
+  for (auto& [id, pending] : pending_) send(pending);
+}
+
+// True iff this is the nonce of a job, and, for a member, of its own job.
+bool RemoteStore::isWelcome(std::string_view nonce) const {
+  if (nonce.size() != job_.size()) return false;
+  return !isMember_ || std::memcmp(nonce.data(), job_.data(), job_.size()) == 0;
 }
 
 void RemoteStore::onReceived(const std::string& bytes) {
   const auto message = decode(bytes);
   const auto kind = message.isOk() ? message->kind : MessageKind{};
-  if (isMember_ && kind == MessageKind::kAnswer) {
+  if (isConnected_ && kind == MessageKind::kAnswer) {
     if (message->code == Code::kOk) return complete(message->id, message->value);
-    return complete(message->id, Status(message->code, message->value));
+    return complete(message->id, Status(message->code, base::printable(message->value)));
   }
-  if (!isMember_ && kind == MessageKind::kWelcome && message->value.size() == job_.size()) {
-    std::memcpy(job_.data(), message->value.data(), job_.size());
-    return finishJoin(base::ok());
+  if (!isConnected_ && kind == MessageKind::kWelcome && isWelcome(message->value)) {
+    return onWelcome(*message);
   }
-  if (!isMember_ && kind == MessageKind::kShowAgreement) {
+  if (!isConnected_ && kind == MessageKind::kShowAgreement) {
     connection_->send(encode({.kind = MessageKind::kAgreement, .value = options_.agreement.encode()}));
     return;
   }
   connection_->close();
-  if (!isMember_ && kind == MessageKind::kRefused) return finishJoin({Code::kRefused, message->value});
+  const Status refused(Code::kRefused, message.isOk() ? base::printable(message->value) : "");
+  if (!isMember_ && kind == MessageKind::kRefused) return finishJoin(refused);
   const std::string why = "it sent a message that makes no sense";
-  if (isMember_) return loseMaster(why);
+  if (isMember_) {
+    broke_ = kind == MessageKind::kRefused ? refused : Status(Code::kDataLoss, why);
+    return loseMaster();
+  }
   finishJoin({Code::kDataLoss, fmt::format("{}: {}", masterName(), why)});
 }
 
@@ -190,14 +247,20 @@ void RemoteStore::request(Message message, Duration timeout, Got got) {
   if (status.isOk() && !isMember_) status = Status(Code::kUnavailable, "join() has not completed yet");
   if (!status.isOk()) return loop_.post([got = std::move(got), status] { got(status); });
   message.id = nextId_++;
-  message.timeout = timeout;
   const uint32_t id = message.id;
   const TimerId timer = loop_.after(timeout + kGrace, [this, id, key = message.key, timeout] {
     complete(id, Status(Code::kTimeout, fmt::format("{} has not answered about '{}' in {}", masterName(), key,
                                                     base::formatDuration(timeout + kGrace))));
   });
-  pending_.emplace(id, Pending{fmt::format("'{}'", message.key), std::move(got), timer});
-  connection_->send(encode(message));
+  Pending& pending =
+      pending_.emplace(id, Pending{std::move(message), loop_.now() + timeout, std::move(got), timer})
+          .first->second;
+  if (isConnected_) send(pending);
+}
+
+void RemoteStore::send(Pending& pending) {
+  pending.message.timeout = std::max<Duration>(pending.until - loop_.now(), Duration(0));
+  connection_->send(encode(pending.message));
 }
 
 void RemoteStore::complete(uint32_t id, Result<std::string> result) {

@@ -1,5 +1,9 @@
 // The Store of every rank but 0: asks rank 0 over one connection. It tries until rank 0 answers or its time
 // is up, and says meanwhile why it still tries. Loop thread only.
+//
+// A connection that breaks is made again, and the requests that were not answered are sent again; rank 0
+// counts each once (table.h). Rank 0 is given up when nobody listens at its address any more, or after
+// `timeout`.
 #pragma once
 
 #include <functional>
@@ -55,7 +59,8 @@ class RemoteStore final : public Store {
 
  private:
   struct Pending {
-    std::string what;  // "'addresses'", for the error
+    Message message;  // to be sent again if the connection breaks
+    TimePoint until;  // when the message's own timeout is over
     Got got;
     TimerId timer;
   };
@@ -68,7 +73,13 @@ class RemoteStore final : public Store {
   void onClosed(const Status& why);
   void tryAgain(const Status& why);
   void finishJoin(Status status);
-  void loseMaster(const std::string& why);
+  void onTimeUp();
+  void stopTimers();
+  void rejoin(const Status& why);
+  bool isWelcome(std::string_view nonce) const;
+  void onWelcome(const Message& welcome);
+  void send(Pending& pending);
+  void loseMaster();
   void request(Message message, Duration timeout, Got got);
   void complete(uint32_t id, Result<std::string> result);
   std::string masterName() const;
@@ -82,7 +93,10 @@ class RemoteStore final : public Store {
   secret::JobNonce job_{};  // zeros until rank 0 has said it
 
   Done joined_;
-  bool isMember_ = false;
+  bool isMember_ = false;     // rank 0 has let this process in once
+  bool isConnected_ = false;  // it is a member, and the connection is there
+  int refusals_ = 0;          // attempts in a row, since the connection broke, that found nobody listening
+  Status broke_;              // why the connection broke
   TimePoint created_;
   TimePoint begun_;
   TimePoint toldAt_;

@@ -25,10 +25,11 @@ bool isEarly(Duration earlier) {
 
 }  // namespace
 
-uint64_t raiseFileLimit() {
+uint64_t raiseFileLimit(uint64_t needed) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
-  limit.rlim_cur = limit.rlim_max;
+  if (limit.rlim_cur >= needed) return limit.rlim_cur;
+  limit.rlim_cur = std::min<rlim_t>(needed, limit.rlim_max);
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
   return limit.rlim_cur;
 }
@@ -39,8 +40,9 @@ Result<std::unique_ptr<Server>> Server::start(base::EpollLoop& loop, ServerOptio
     return Status(listener.status().code(),
                   fmt::format("rank 0 {}; choose another MASTER_PORT", listener.status().message()));
   }
-  const uint64_t files = raiseFileLimit();
   constexpr uint64_t kOtherFiles = 64;
+  // The program has files of its own, and each rank also connects with the fabric, on several lanes.
+  const uint64_t files = raiseFileLimit(uint64_t{8} * options.worldSize + 4 * kOtherFiles);
   if (files < options.worldSize + kOtherFiles) {
     return Status(Code::kUnavailable,
                   fmt::format("rank 0 may open {} files but {} ranks connect to it; run: ulimit -Hn {}",
@@ -148,8 +150,13 @@ void Server::drop(const PeerPtr& peer) {
 
 void Server::onClosed(const PeerPtr& peer, const Status& why) {
   if (peer->joined) {
-    table_.went(peer->rank, why.message());
     log("rendezvous").debug("rank {} is gone: {}", index(peer->rank), why.message());
+    table_.disconnected(peer->rank);
+    if (peer->connection->hasReachedEnd()) {
+      table_.went(peer->rank, why.message());
+    } else {
+      awaitReturn(peer, why);
+    }
   } else {
     countStranger(why.code() == Code::kDataLoss ? &Strangers::garbage : &Strangers::left);
     log("rendezvous").debug("{} was dropped: {}", peer->connection->peer().toString(), why.message());
@@ -228,6 +235,7 @@ void Server::join(const PeerPtr& peer) {
     if (isBack && found->second->newcomer.process == peer->newcomer.process) {
       // Its connection broke, and this end has not noticed that yet.
       found->second->connection->close();
+      table_.disconnected(peer->rank);
       members_.erase(found);
       return admit(peer);
     }
@@ -246,6 +254,19 @@ void Server::join(const PeerPtr& peer) {
   }
   if (isEarly(peer->earlier) && !isBack) return hold(peer);
   admit(peer);
+}
+
+// A connection that broke says nothing about the rank: it may connect again.
+void Server::awaitReturn(const PeerPtr& peer, const Status& why) {
+  away_[peer->rank] = peer;
+  loop_.after(options_.returnGrace, [this, weak = std::weak_ptr(peer), why] {
+    const auto self = weak.lock();  // only this server owns its peers
+    if (!self) return;
+    const auto away = away_.find(self->rank);
+    if (away == away_.end() || away->second != self) return;
+    away_.erase(away);
+    table_.went(self->rank, why.message());
+  });
 }
 
 void Server::hold(const PeerPtr& peer) {
@@ -275,6 +296,8 @@ void Server::admit(const PeerPtr& peer) {
   peer->joined = true;
   members_.emplace(peer->rank, peer);
   refused_.erase(peer->rank);
+  away_.erase(peer->rank);
+  if (peer->newcomer.job == nonce_) log("rendezvous").info("{} has connected again", describe(peer));
   table_.came(peer->rank);
   const std::string nonce(reinterpret_cast<const char*>(nonce_.data()), nonce_.size());
   peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = nonce}));
@@ -321,8 +344,9 @@ void Server::onRequest(const PeerPtr& peer, Message request) {
       break;
     }
     case MessageKind::kGet: respond(table_.get(request.key)); break;
-    case MessageKind::kWait: table_.wait(request.key, request.timeout, respond); break;
-    default: table_.gather(peer->rank, request.key, std::move(request.value), request.timeout, respond);
+    case MessageKind::kWait: table_.wait(peer->rank, request.key, request.timeout, respond); break;
+    default:
+      table_.gather(peer->rank, request.id, request.key, std::move(request.value), request.timeout, respond);
   }
 }
 

@@ -46,6 +46,8 @@ struct ServerOptions {
   // job must not end this one while the right one is still on its way. A rank that may be left over waits
   // as long.
   Duration refusalGrace = std::chrono::seconds(3);
+  // How long the others wait for a rank whose connection broke and that has not closed it.
+  Duration returnGrace = std::chrono::seconds(3);
   size_t maxStrangers = 8192;  // less if the process may not open that many files
   door::DoorThread door{};     // where strangers are held off; null: the server makes a thread for it
   std::chrono::milliseconds processAge = rendezvous::processAge();
@@ -108,6 +110,7 @@ class Server final {
   void join(const PeerPtr& peer);
   void hold(const PeerPtr& peer);
   void admit(const PeerPtr& peer);
+  void awaitReturn(const PeerPtr& peer, const Status& why);
   void refuseLeftover(const PeerPtr& peer);
   std::string describe(const PeerPtr& peer) const;
   void refuse(const PeerPtr& peer, const std::string& why);
@@ -128,6 +131,7 @@ class Server final {
   Table table_;
   std::list<PeerPtr> newcomers_;  // hold the job key, but have not joined; oldest first
   std::map<Rank, PeerPtr> members_;
+  std::map<Rank, PeerPtr> away_;  // whose connection broke, for returnGrace
   std::map<Rank, PeerPtr> held_;  // may be left over: they wait for a later process of their rank
   struct Refusal {
     std::string why;
@@ -145,7 +149,8 @@ class Server final {
   std::unique_ptr<door::Doorman> doorman_;  // its handlers use what is above
 };
 
-// Lets this process open as many files as the system allows it; returns how many that is.
-uint64_t raiseFileLimit();
+// Lets this process open `needed` files, if the system allows it; returns how many it may open. A limit that
+// is high enough stays as it is: code with select() cannot handle descriptors from 1024 on.
+uint64_t raiseFileLimit(uint64_t needed);
 
 }  // namespace sluice::rendezvous

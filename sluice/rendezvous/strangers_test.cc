@@ -123,7 +123,7 @@ std::vector<Kind> allKinds(const std::string& recorded) {
 
 class AtThePort : public testing::TestWithParam<size_t> {
  protected:
-  AtThePort() { raiseFileLimit(); }
+  AtThePort() { raiseFileLimit(10'000); }
 
   ServerOptions serverOptions() {
     return {.listen = {},

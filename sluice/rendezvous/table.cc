@@ -1,6 +1,7 @@
 #include <sluice/rendezvous/table.h>
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -11,7 +12,12 @@
 namespace sluice::rendezvous {
 namespace {
 
-constexpr size_t kLargestTableBytes = size_t{256} << 20;
+// What a key, a wait or a brought value costs beside its bytes.
+constexpr size_t kEntryBytes = 256;
+// A rank that lost its connection asks again within seconds; these are far more answers than it can have
+// missed.
+constexpr size_t kMostEnded = 64;
+constexpr size_t kLargestEndedBytes = size_t{64} << 20;
 
 }  // namespace
 
@@ -27,13 +33,13 @@ Table::~Table() {
 
 Status Table::set(const std::string& key, std::string value) {
   SLUICE_RETURN_IF_ERROR(checkSizes(key, value));
+  const auto found = values_.find(key);
+  const bool isNew = found == values_.end();
+  const size_t before = isNew ? 0 : found->second->size();
+  const size_t after = value.size() + (isNew ? key.size() + kEntryBytes : 0);
+  if (after > before) SLUICE_RETURN_IF_ERROR(checkRoomFor(after - before));
+  bytes_ = bytes_ - before + after;
   auto& slot = values_[key];
-  const size_t before = slot ? slot->size() : 0;
-  if (bytes_ - before + value.size() > kLargestTableBytes) {
-    return {Code::kUnavailable, fmt::format("the rendezvous is full: it holds {} already",
-                                            base::formatBytes(kLargestTableBytes))};
-  }
-  bytes_ += value.size() - before;
   slot = std::make_shared<const std::string>(std::move(value));
   if (auto node = waits_.extract(key)) {
     for (const auto& waiter : node.mapped()) answer(waiter, slot);
@@ -41,17 +47,24 @@ Status Table::set(const std::string& key, std::string value) {
   return base::ok();
 }
 
+Status Table::checkRoomFor(size_t bytes) const {
+  if (bytes_ + bytes <= largestBytes_) return base::ok();
+  return {Code::kUnavailable,
+          fmt::format("the rendezvous is full: its {} are used", base::formatBytes(largestBytes_))};
+}
+
 Result<std::shared_ptr<const std::string>> Table::get(const std::string& key) const {
   const auto found = values_.find(key);
-  if (found == values_.end() || !found->second) {
+  if (found == values_.end()) {
     return Status(Code::kNotFound, fmt::format("nobody has set '{}'", key));
   }
   return found->second;
 }
 
-std::shared_ptr<Table::Waiter> Table::addWaiter(const std::string& key, Duration timeout, Got got,
+std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key, Duration timeout, Got got,
                                                 OnTimeout onTimeout) {
-  auto waiter = std::make_shared<Waiter>(Waiter{std::move(got), timeout, {}});
+  auto waiter = std::make_shared<Waiter>(Waiter{who, std::move(got), timeout, {}, key.size() + kEntryBytes});
+  bytes_ += waiter->bytes;
   waiter->timer = loop_.after(timeout, [this, key, onTimeout, weak = std::weak_ptr(waiter)] {
     if (const auto self = weak.lock()) (this->*onTimeout)(key, self);
   });
@@ -60,16 +73,37 @@ std::shared_ptr<Table::Waiter> Table::addWaiter(const std::string& key, Duration
 
 void Table::answer(const std::shared_ptr<Waiter>& waiter, Result<std::shared_ptr<const std::string>> result) {
   loop_.cancel(waiter->timer);
+  bytes_ -= waiter->bytes;
   loop_.post([waiter, result = std::move(result)] { waiter->got(result); });
 }
 
-void Table::wait(const std::string& key, Duration timeout, Got got) {
+void Table::wait(Rank who, const std::string& key, Duration timeout, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
-  if (auto value = get(key); value.isOk()) {
-    loop_.post([got = std::move(got), value] { got(value); });
-    return;
+  Result<std::shared_ptr<const std::string>> now = get(key);
+  if (!now.isOk()) {
+    Status taken = checkSizes(key, "");
+    if (taken.isOk()) taken = checkRoomFor(key.size() + kEntryBytes);
+    if (taken.isOk()) {
+      waits_[key].push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutWait));
+      return;
+    }
+    now = taken;
   }
-  waits_[key].push_back(addWaiter(key, timeout, std::move(got), &Table::timeOutWait));
+  loop_.post([got = std::move(got), now] { got(now); });
+}
+
+void Table::forget(Rank who, Waiters& waiters) {
+  const auto isOfThatRank = [&](const std::shared_ptr<Waiter>& waiter) { return waiter->who == who; };
+  const auto first = std::stable_partition(waiters.begin(), waiters.end(), std::not_fn(isOfThatRank));
+  for (auto each = first; each != waiters.end(); ++each)
+    answer(*each, Status(Code::kCancelled, "its connection is gone"));
+  waiters.erase(first, waiters.end());
+}
+
+void Table::disconnected(Rank who) {
+  for (auto& [key, waiters] : waits_) forget(who, waiters);
+  std::erase_if(waits_, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [key, gather] : gathers_) forget(who, gather.waiters);
 }
 
 void Table::timeOutWait(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
@@ -88,29 +122,62 @@ std::vector<Rank> Table::missingFrom(const Gather& gather) const {
   return missing;
 }
 
-void Table::gather(Rank who, const std::string& key, std::string value, Duration timeout, Got got) {
+void Table::gather(Rank who, uint32_t id, const std::string& key, std::string value, Duration timeout,
+                   Got got) {
   SLUICE_DCHECK(loop_.inLoop());
-  const auto refuse = [&](Status why) {
-    loop_.post([got = std::move(got), why = std::move(why)] { got(why); });
+  const auto respond = [&](Result<std::shared_ptr<const std::string>> now) {
+    loop_.post([got = std::move(got), now = std::move(now)] { got(now); });
   };
-  if (const Status sizes = checkSizes(key, value); !sizes.isOk()) return refuse(sizes);
+  const auto ended = std::ranges::find_if(ended_, [&](const Ended& each) {
+    const auto own = each.ids.find(who);
+    return id != 0 && each.key == key && own != each.ids.end() && own->second == id;
+  });
+  if (ended != ended_.end()) return respond(ended->answer);
+  if (const Status sizes = checkSizes(key, value); !sizes.isOk()) return respond(sizes);
+  const size_t bytes = value.size() + kEntryBytes;
+  const size_t keyBytes = key.size() + kEntryBytes;
+  if (const Status room = checkRoomFor(bytes + 2 * keyBytes); !room.isOk()) return respond(room);
   auto& gather = gathers_[key];
-  if (gather.brought.empty()) gather.begun = loop_.now();
-  if (!gather.brought.emplace(who, std::move(value)).second) {
-    return refuse(
-        {Code::kAlreadyExists, fmt::format("rank {} has brought its '{}' already", index(who), key)});
+  if (gather.brought.empty()) {
+    gather.begun = loop_.now();
+    gather.bytes = keyBytes;
+    bytes_ += keyBytes;
   }
-  gather.waiters.push_back(addWaiter(key, timeout, std::move(got), &Table::timeOutGather));
+  const auto own = gather.brought.find(who);
+  if (own == gather.brought.end()) {
+    gather.brought.emplace(who, Brought{id, std::move(value)});
+    gather.bytes += bytes;
+    bytes_ += bytes;
+  } else if (id == 0 || own->second.id != id || own->second.value != value) {
+    return respond(
+        Status(Code::kAlreadyExists, fmt::format("rank {} has brought its '{}' already", index(who), key)));
+  }
+  gather.waiters.push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutGather));
   for (const auto& [rank, absence] : absent_) {
     if (!gather.brought.contains(rank)) return miss(rank, Absence(absence));
   }
-  if (gather.brought.size() < worldSize_) return;
+  if (gather.brought.size() == worldSize_) finish(key);
+}
+
+void Table::finish(const std::string& key) {
+  auto node = gathers_.extract(key);
+  Gather& gather = node.mapped();
+  bytes_ -= gather.bytes;
+  Ended ended{.key = key, .ids = {}, .answer = {}};
   std::vector<std::string> values;
   values.reserve(worldSize_);
-  for (auto& [rank, brought] : gather.brought) values.push_back(std::move(brought));
-  const auto all = std::make_shared<const std::string>(encodeList(values));
-  const auto node = gathers_.extract(key);
-  for (const auto& waiter : node.mapped().waiters) answer(waiter, all);
+  for (auto& [rank, brought] : gather.brought) {
+    ended.ids.emplace(rank, brought.id);
+    values.push_back(std::move(brought.value));
+  }
+  ended.answer = std::make_shared<const std::string>(encodeList(values));
+  for (const auto& waiter : gather.waiters) answer(waiter, ended.answer);
+  endedBytes_ += ended.answer->size();
+  ended_.push_back(std::move(ended));
+  while (ended_.size() > kMostEnded || (ended_.size() > 1 && endedBytes_ > kLargestEndedBytes)) {
+    endedBytes_ -= ended_.front().answer->size();
+    ended_.pop_front();
+  }
 }
 
 void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
@@ -122,7 +189,9 @@ void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>&
                                     "logs, or give more time with rendezvous-timeout",
                                     describeRanks(missing), key, base::formatDuration(waiter->timeout),
                                     worldSize_ - missing.size(), worldSize_)));
-  if (gather.waiters.empty()) gathers_.erase(key);
+  if (!gather.waiters.empty()) return;
+  bytes_ -= gather.bytes;
+  gathers_.erase(key);
 }
 
 void Table::miss(Rank who, const Absence& absence) {
@@ -135,6 +204,7 @@ void Table::miss(Rank who, const Absence& absence) {
     const Status lost(absence.code, fmt::format("rank {} {} while the others wait for it at '{}': {}",
                                                 index(who), absence.how, each->first, absence.why));
     for (const auto& waiter : each->second.waiters) answer(waiter, lost);
+    bytes_ -= each->second.bytes;
     each = gathers_.erase(each);
   }
 }

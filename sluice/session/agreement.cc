@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/text.h>
+
 namespace sluice::session {
 namespace {
 
@@ -54,7 +56,7 @@ Status agreeOn(const plan::Plan& plan, const std::string& name, Job& job) {
   SLUICE_ASSIGN_OR_RETURN(const auto differences, job.gather(key + "/difference", difference));
   const auto first = std::ranges::find_if(differences, [](const auto& text) { return !text.empty(); });
   return {Code::kInvalidArgument, fmt::format("the ranks do not train the same thing: {}",
-                                              first == differences.end() ? "?" : *first)};
+                                              first == differences.end() ? "?" : base::printable(*first))};
 }
 
 }  // namespace sluice::session

@@ -6,6 +6,7 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
+#include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/rendezvous/rank_list.h>
@@ -35,7 +36,7 @@ std::string doneKey(const std::string& name, Rank rank) {
 
 std::string toNote(const End& end) {
   return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.broadcasts,
-                     end.why);
+                     base::printable(end.why));  // one line
 }
 
 Result<End> parseEnd(const std::string& note) {
@@ -48,7 +49,8 @@ Result<End> parseEnd(const std::string& note) {
     return Status(Code::kDataLoss, "not the note of an end");
   SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(rankText));
   SLUICE_ASSIGN_OR_RETURN(const int64_t broadcasts, base::parseInteger(broadcastsText));
-  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, static_cast<uint64_t>(broadcasts), std::move(why)};
+  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, static_cast<uint64_t>(broadcasts),
+          base::printable(why)};
   if (steps != "-") {
     SLUICE_ASSIGN_OR_RETURN(const int64_t number, base::parseInteger(steps));
     end.steps = static_cast<uint64_t>(number);

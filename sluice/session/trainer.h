@@ -114,7 +114,7 @@ class Trainer final : public fabric::Receiver {
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other ranks have got
   // that far too (until then they may need this one as a server), and says goodbye. If it says that a rank is
   // lost, and the others go on without that one, they may still need this rank: then it stays until each is
-  // done (noteDone()) or gone.
+  // done (noteDone()) or gone, and logs who was lost. That is no error: this rank has trained to its end.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
   // This worker has made its last step. Loop thread only.

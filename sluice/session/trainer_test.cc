@@ -245,7 +245,7 @@ TEST_F(TrainerTest, AServerStaysForThoseWhoGoOn) {
     if (r == 1) return ranks_[r]->trainer.reset();  // no goodbye
     if (r == 3) {
       const Status status = trainer.leave(somebodyIsLost);
-      EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.toString();
+      EXPECT_TRUE(status.isOk()) << status.toString();
       EXPECT_EQ(done, 2) << "the server has gone before its workers";
       return;
     }
@@ -256,7 +256,7 @@ TEST_F(TrainerTest, AServerStaysForThoseWhoGoOn) {
     }
     ++done;
     const Status status = trainer.leave(somebodyIsLost);
-    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.toString();
+    EXPECT_TRUE(status.isOk()) << status.toString();
   });
 }
 
@@ -267,7 +267,7 @@ TEST_F(TrainerTest, AServerGoesOnceAllItsWorkersAreDone) {
     if (r != 0) return;  // the others neither are lost nor leave: they only say that they are done
     auto& loop = ranks_[0]->thread.loop();
     for (const uint32_t other : {1U, 2U}) loop.post([&trainer, other] { trainer.noteDone(Rank{other}); });
-    EXPECT_EQ(trainer.leave(somebodyIsLost).message(), "rank 1 is gone");
+    EXPECT_TRUE(trainer.leave(somebodyIsLost).isOk());
   });
 }
 

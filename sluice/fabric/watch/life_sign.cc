@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include <sluice/base/text.h>
 #include <sluice/plan/byte_io.h>
 
 namespace sluice::fabric {
@@ -55,7 +56,7 @@ LossNotice readNotice(plan::ByteReader& from) {
   LossNotice notice;
   notice.lost = Rank{from.number<uint32_t>()};
   notice.witness = Rank{from.number<uint32_t>()};
-  notice.why = from.text(kMaxWhyBytes);
+  notice.why = base::printable(from.text(kMaxWhyBytes));
   return notice;
 }
 

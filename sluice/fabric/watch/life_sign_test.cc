@@ -67,5 +67,10 @@ TEST(LifeSign, NoTimeIsTooFarAwayToCalculateWith) {
   }
 }
 
+TEST(LifeSign, AReasonIsReadWithControlCharactersEscaped) {
+  const auto sign = parseLifeSign(toBytes(LossNotice{Rank{1}, Rank{2}, "\x1b[2J\nrank 3 is lost"}));
+  EXPECT_EQ(std::get<LossNotice>(*sign).why, "\\x1b[2J\\nrank 3 is lost");
+}
+
 }  // namespace
 }  // namespace sluice::fabric
