@@ -40,6 +40,9 @@ includeThatGoesUp() { sed -i '1i #include <sluice/cli/table.h>' sluice/base/text
 fault foreignHeaderOutsideItsRoom graph 'belongs in sluice/fabric/ucx only'
 foreignHeaderOutsideItsRoom() { sed -i '1i #include <ucp/api/ucp.h>' sluice/base/text.cc; }
 
+fault checkWithoutAReason graph 'text.cc.*planted > 0'
+checkWithoutAReason() { printf '#include <sluice/base/check.h>\nvoid plantedCheck(int planted);\nvoid plantedCheck(int planted) { SLUICE_CHECK(planted > 0); }\n' >>sluice/base/text.cc; }
+
 fault headerThatDoesNotStandAlone headers 'planted.h.*error'
 headerThatDoesNotStandAlone() { printf '#pragma once\ninline std::string planted() { return {}; }\n' >sluice/base/planted.h; }
 

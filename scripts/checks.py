@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Fails if a SLUICE_CHECK or SLUICE_DCHECK of sluice/ is not in docs/checks.md, or if the document lists one that is gone.
+
+A failed check ends the process, so the document gives for each the reason why it cannot be reached by another rank's
+bytes, the environment, time or user code. A check is known by its file and its condition, so that the list survives
+edits. Tests, and the worlds in which tests and fuzzers play, are left out. Missing rows are printed as the document wants them; the reason is for a person to find.
+"""
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs/checks.md"
+CALL = re.compile(r"\bSLUICE_D?CHECK\(")
+ROW = re.compile(r"^\| `(sluice/[^`]+)` \| `(.+)` \| (.*) \|$")
+
+
+def isTest(path):
+    """Tests, and the worlds that tests and fuzzers share."""
+    return "test" in path.name or path.name.startswith("mad_") or path.stem.endswith("_world")
+
+
+def firstArgument(text, start):
+    """The text from `start` to the comma or bracket that ends the first argument of a call."""
+    depth, at = 0, start
+    while at < len(text):
+        character = text[at]
+        if character == '"' or (character == "'" and not text[at - 1].isalnum()):  # 200'000 is a number
+            at += 1
+            while text[at] != character:
+                at += 2 if text[at] == "\\" else 1
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}" or (character == "," and depth == 0):
+            if depth == 0:
+                break
+            depth -= 1
+        at += 1
+    return " ".join(text[start:at].split())
+
+
+def sites():
+    """(file, condition) of every check, each once, in the order of the files."""
+    found = {}
+    for path in sorted((ROOT / "sluice").rglob("*")):
+        if path.suffix not in (".h", ".cc") or isTest(path) or path.name == "check.h":
+            continue
+        text = re.sub(r"//[^\n]*", "", path.read_text())
+        for call in CALL.finditer(text):
+            found[(str(path.relative_to(ROOT)), firstArgument(text, call.end()))] = None
+    return list(found)
+
+
+def listed():
+    rows = {}
+    for line in DOCUMENT.read_text().splitlines() if DOCUMENT.exists() else []:
+        if row := ROW.match(line):
+            rows[(row[1], row[2].replace("\\|", "|"))] = row[3].strip()
+    return rows
+
+
+def main():
+    present, rows = sites(), listed()
+    missing = [site for site in present if not rows.get(site)]
+    stale = [site for site in rows if site not in present]
+    for file, condition in missing:
+        shown = condition.replace("|", "\\|")
+        print(f"| `{file}` | `{shown}` | |")
+    for file, condition in stale:
+        print(f"{file}: {condition}: docs/checks.md lists a check that is no longer there")
+    if missing:
+        print(f"{len(missing)} checks are not in docs/checks.md: say there why each cannot be reached, or return a Status")
+    if not missing and not stale:
+        print(f"{len(present)} checks, each with its reason in docs/checks.md")
+    return 1 if missing or stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
