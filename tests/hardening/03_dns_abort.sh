@@ -20,9 +20,10 @@ fail() {
 }
 
 # Both at the same time: the search takes no CPU.
-SLUICE_RENDEZVOUS_TIMEOUT=1h python3 -c '
+SLUICE_RENDEZVOUS_TIMEOUT=60s python3 -c '
 import os, signal, sys, threading, time
 import sluice
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets its background jobs ignore it
 threading.Timer(2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 begun = time.monotonic()
 try:
@@ -38,7 +39,7 @@ SLUICE_RENDEZVOUS_TIMEOUT=${seconds}s "$SLUICE" bench fabric-rank '{"case":"idle
 code=$?
 took=$((SECONDS - begun))
 wait $interrupted || fail "an interrupt did not end the search"
-((code == 1 || code == 4)) || fail "exit code $code after $took s"
+((code > 0 && code < 128)) || fail "exit code $code after $took s"
 ((took >= seconds)) || fail "gave up after $took s, not $seconds s"
 grep -q "is MASTER_ADDR right?" "$said" || fail "the error does not name MASTER_ADDR"
 grep -q "rank 0 is not found yet" "$said" || fail "the wait did not say why"
