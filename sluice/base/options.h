@@ -19,9 +19,9 @@ inline constexpr Option kAlgorithm = sameOnAllRanks(
 inline constexpr Option kAlpha =
     sameOnAllRanks({"alpha", Kind::kNumber, "0",
                     "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
-inline constexpr Option kBusyLimit = sameOnAllRanks(
-    {"busy-limit", Kind::kDuration, "2min",
-     "Give up on a rank that lives but whose loop has done one piece of work for this long"});
+inline constexpr Option kBusyLimit =
+    sameOnAllRanks({"busy-limit", Kind::kDuration, "2min",
+                    "Give up on a rank that lives but whose loop has done one piece of work for this long"});
 inline constexpr Option kCodec = sameOnAllRanks(
     {"codec", Kind::kChoice, "none",
      "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
