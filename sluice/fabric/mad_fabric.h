@@ -185,8 +185,8 @@ class LateReceiver final : public Receiver {
     std::vector<std::byte> bytes;
     Landing landing;
   };
-  void finish(std::shared_ptr<Late> one,
-              const Status& status) {  // NOLINT(performance-unnecessary-value-param)
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): it must outlive its place in late_
+  void finish(std::shared_ptr<Late> one, const Status& status) {
     if (std::erase(late_, one) == 0) return;
     if (status.isOk() && !one->bytes.empty())
       std::memcpy(one->landing.buffer.data, one->bytes.data(), one->bytes.size());
