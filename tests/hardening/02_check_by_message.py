@@ -2,13 +2,17 @@
 """A member sends a well-sealed message that no rank of ours would send: a push that says that it has no gradient, and has four bytes of one.
 
 Rank 0 is real (`sluice bench rank`); rank 1 is spoken by hand. The message used to abort rank 0. Rank 0 must refuse it and name rank 1.
-The first run learns the plan's hash from the gathering, the second uses it.
+The first run learns the plan's hash from the gathering, the second uses it. With `--nonsense SEED` rank 1 sends random messages instead, all of
+them well sealed.
 """
 
+import argparse
 import json
+import random
 import secrets
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from peer import (
@@ -30,10 +34,27 @@ from peer import (
     verdict,
 )
 
-REFUSALS = ("rank 1 sent", "1 -> 0 bulk #0")  # the sender, or its message, by name
+REFUSALS = ("rank 1 is lost", "rank 1 sent", "1 -> 0 bulk #0")  # the sender, or its message, by name
+
+
+def messages(seed: int | None) -> Iterator[tuple[dict[str, int], bytes]]:
+    """The fields of each header, and its payload."""
+    if seed is None:
+        for slice_number in range(2):  # one of the two slices is rank 0's
+            yield {"flags": 0x0400, "slice": slice_number, "stage": PUSH, "dtype": F32}, bytes(4)
+        return
+    luck = random.Random(seed)
+    for _ in range(200):
+        payload = luck.randbytes(4 * luck.choice((0, 1, 20, 5_000, 10_000)))
+        fields = {"flags": luck.choice((0, 2, 4, luck.getrandbits(16) & ~1)), "slice": luck.randrange(4), "stage": luck.randrange(10),
+                  "dtype": luck.randrange(6), "step": luck.choice((0, 1, 2, 1 << 60)), "tensor": luck.randrange(3)}  # fmt: skip
+        yield fields, payload
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nonsense", type=int, metavar="SEED")
+    seed = parser.parse_args().nonsense
     guard()
     folder = tempfile.TemporaryDirectory()
     profile = Path(folder.name) / "model.json"
@@ -57,9 +78,10 @@ def main() -> None:
             stream = Tls(connect(ports[0]), member.job_key, stream_claim(1, 0, BULK))  # in TLS nothing follows a payload
             if len(stream.read(72)) != 72:
                 verdict(False, "rank 1 was not let in, so nothing was shown")
-            for number in range(2):  # one of the two slices is rank 0's
-                stream.write(header(stream.send_key, source=1, destination=0, lane=BULK, sequence=number, length=4, flags=0x0400, tensor=0,
-                                    slice=number, stage=PUSH, dtype=F32) + bytes(4))
+            for number, (fields, payload) in enumerate(messages(seed)):
+                sealed = header(stream.send_key, source=1, destination=0, lane=BULK, sequence=number, length=len(payload), **fields)
+                if not stream.write(sealed + payload):
+                    break
             is_named = any(victim.wait_for(text, 4) for text in REFUSALS)
             end = how_it_ended(victim.process, 5)
             verdict(is_named and "signal" not in end, f"rank 0: {end}, {victim.lines[-3:]}")
