@@ -244,7 +244,9 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
   void deliver() {
     std::span<const std::byte> rest = pending_;
     while (!rest.empty() && !hasEnded_) {
-      const size_t taken = channel_.put(rest, split_);
+      // Short messages byte by byte, long ones in some hundred pieces: a script must not take long.
+      const size_t split = split_ > 0 ? std::max(split_, rest.size() / 256) : 0;
+      const size_t taken = channel_.put(rest, split);
       rest = rest.subspan(taken);
       wake();
       if (taken == 0) break;  // it reads nothing now
@@ -283,5 +285,5 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
 
 // The default keeps 256 MB of freed memory, which costs more than everything else.
 extern "C" [[gnu::used]] inline const char* __asan_default_options() {
-  return "quarantine_size_mb=4";
+  return "quarantine_size_mb=4:malloc_context_size=1";
 }
