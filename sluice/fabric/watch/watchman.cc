@@ -138,8 +138,12 @@ std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
   }
   peer.doubt->look(now, std::nullopt, due_);
   if (peer.doubt->length(now) < kTimeToAnswer * options_.interval) return std::nullopt;
-  passedOn_.insert(rank);
-  return Status(Code::kPeerLost, fmt::format("rank {} reports: {}", notice.witness, notice.why));
+  return believe(rank, notice);
+}
+
+Status Watchman::believe(Rank lost, const LossNotice& notice) {
+  passedOn_.insert(lost);
+  return {Code::kPeerLost, fmt::format("rank {} reports: {}", notice.witness, notice.why)};
 }
 
 // Takes note of reasons for which the peer's silence says nothing.
@@ -249,9 +253,16 @@ void Watchman::take(Rank from, const LossNotice& notice) {
     return;
   }
   log("fabric").debug("rank {} says that rank {} is lost", from, lost);
+  spread(notice, from);
+  if (!wasWatched) {
+    // This rank has no evidence of its own and no use for the lost one. Those who told it may end because of
+    // the loss before an answer would come, and would then be named in its place.
+    const Status why = believe(lost, notice);
+    forget(lost);
+    return fabric_->giveUp(lost, why);
+  }
   peer->doubt.emplace(now);
   peer->notice = notice;
-  spread(notice, from);
   sendBeat(lost, now);
   if (timer_) loop_.cancel(*timer_);
   scheduleTick(now);

@@ -69,6 +69,7 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
   void sendBeats(TimePoint now);
   void sendBeat(Rank rank, TimePoint now);
   std::optional<Status> judge(Rank rank, Peer& peer, TimePoint now);
+  Status believe(Rank lost, const LossNotice& notice);
   void excuse(Rank rank, Peer& peer, TimePoint now);
   std::string lastHeardOf(const Peer& peer) const;
   void tell(Rank rank, const LifeSign& sign, Done done);
