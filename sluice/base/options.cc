@@ -13,6 +13,7 @@ constexpr std::array kAll{
     &option::kAlgorithm,
     &option::kAlpha,
     &option::kBusyLimit,
+    &option::kCheckRanksEvery,
     &option::kCodec,
     &option::kCollective,
     &option::kCollectiveCosts,

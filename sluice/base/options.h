@@ -22,6 +22,10 @@ inline constexpr Option kAlpha =
 inline constexpr Option kBusyLimit =
     sameOnAllRanks({"busy-limit", Kind::kDuration, "2min",
                     "Give up on a rank that lives but whose loop has done one piece of work for this long"});
+inline constexpr Option kCheckRanksEvery =
+    sameOnAllRanks({"check-ranks-every", Kind::kInteger, "0",
+                    "PyTorch: compare the parameters of all ranks after every so many steps, while training "
+                    "goes on; 0: never"});
 inline constexpr Option kCodec = sameOnAllRanks(
     {"codec", Kind::kChoice, "none",
      "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
@@ -41,7 +45,8 @@ inline constexpr Option kComputeTime =
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{
     "debug", Kind::kText, "",
-    "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed)"};
+    "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed), "
+    "ranks (as check-ranks-every 100)"};
 inline constexpr Option kDgc = sameOnAllRanks(
     {"dgc", Kind::kSwitch, "off",
      "allreduce, sluice, asp, ssp: send only the largest of what gradients have accumulated (deep gradient "

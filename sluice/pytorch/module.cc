@@ -18,7 +18,9 @@
 #include <sluice/kernel/reduce.h>
 #include <sluice/plan/bounds.h>
 #include <sluice/pytorch/wait_times.h>
+#include <sluice/rendezvous/rank_list.h>
 #include <sluice/secret/key_file.h>
+#include <sluice/session/rank_comparison.h>
 #include <sluice/session/session.h>
 #include <sluice/shard/served_state.h>
 #include <sluice/strategy/algorithms.h>
@@ -306,6 +308,21 @@ class Training final {
         session(), [&](auto& training) { return training.broadcast(Rank{root}, memoryAt(address, bytes)); }));
   }
 
+  // The same for a call that is made again if it is interrupted: the same number is the same broadcast, which
+  // is waited for again and never sent twice.
+  void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
+    const auto memory = memoryAt(address, bytes);
+    if (!numbered_ || numbered_->number != number)
+      numbered_ = {number, withoutGil([&] { return session().beginBroadcast(Rank{root}, memory); })};
+    const auto& underway = numbered_->underway;
+    const bool isRoot = session().rank() == Rank{root};
+    if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
+        (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
+      throw std::runtime_error("a call was interrupted, and another one was made in its place");
+    }
+    throwIfError(withoutGil([&] { return session().endBroadcast(underway, memory); }));
+  }
+
   void announceEnd() {
     throwIfError(waitFor(session(), [](auto& training) { return training.announceEnd(); }));
   }
@@ -336,6 +353,11 @@ class Training final {
   }
 
  private:
+  struct Numbered {
+    uint64_t number;
+    session::Trainer::BroadcastUnderway underway;
+  };
+
   // An error once it has left, and in a forked child.
   session::Session& session() const {
     (void)member_.job();
@@ -345,7 +367,38 @@ class Training final {
 
   const Membership& member_;
   WaitTimes waits_;
+  std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<session::Session> session_;
+};
+
+// What Python asks of a comparison between ranks.
+class Compared final {
+ public:
+  Compared(const Membership& member, const std::string& key,
+           const std::vector<std::pair<uintptr_t, size_t>>& tensors)
+      : comparison_(withoutGil([&] {
+          std::vector<uint64_t> hashes;
+          for (const auto& [address, bytes] : tensors)
+            hashes.push_back(session::hashOf(memoryAt(address, bytes)));
+          return session::compareRanks(member.job(), key, std::move(hashes));
+        })) {}
+
+  bool hasEnded() const { return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+
+  // The first tensor that differs, how many it may be from there on, and in words where; none if all are
+  // alike, or if they could not be compared. REQUIRES: hasEnded()
+  std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
+    const auto& result = comparison_.get();
+    if (!result.isOk()) log("pytorch").debug("ranks were not compared: {}", result.status().toString());
+    if (!result.isOk() || !result->has_value()) return std::nullopt;
+    const session::RankDifference& found = **result;
+    return std::tuple(found.first, found.count,
+                      fmt::format("{} from {}", rendezvous::describeRanks(found.ranks),
+                                  rendezvous::describeRanks(found.others)));
+  }
+
+ private:
+  const session::Comparison comparison_;
 };
 
 }  // namespace
@@ -420,6 +473,13 @@ PYBIND11_MODULE(_core, module) {
         return gather(member.job(), key, value);
       });
 
+  py::class_<Compared>(module, "Comparison")
+      .def(
+          py::init<const Membership&, const std::string&, const std::vector<std::pair<uintptr_t, size_t>>&>(),
+          py::arg("job"), py::arg("key"), py::arg("tensors"))
+      .def_property_readonly("has_ended", &Compared::hasEnded)
+      .def("difference", &Compared::difference);
+
   py::class_<Training>(module, "Session")
       .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
                     const std::string&, const std::vector<uintptr_t>&, uintptr_t, const std::string&>(),
@@ -440,6 +500,8 @@ PYBIND11_MODULE(_core, module) {
       .def("restore", &Training::restore, py::arg("state"))
       .def("gather", &Training::gather, py::arg("key"), py::arg("value"))
       .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
+      .def("broadcast_numbered", &Training::broadcastNumbered, py::arg("root"), py::arg("address"),
+           py::arg("bytes"), py::arg("number"))
       .def("announce_end", &Training::announceEnd)
       .def("leave", &Training::leave)
       .def("abandon", &Training::abandon, py::arg("why"))

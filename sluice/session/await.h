@@ -27,6 +27,27 @@ inline bool hasEnded(Loop& loop) {
   return isHeld.expired() && !*ran;
 }
 
+// Waits for what a completion on the loop will set. An interruption ends the wait only, and it can be waited
+// for again.
+inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& result,
+                          const Interruption& interruption = {}) {
+  constexpr auto kPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
+  constexpr int kRoundsBetweenLooks = 10;
+  const Status ended(Code::kCancelled, "the loop of this process has ended");
+  if (loop.inLoop())
+    return {Code::kInvalidArgument, "a call from the loop's own thread would wait for itself"};
+  if (loop.isInherited()) return base::forkedStatus();
+  for (int round = 1; result.wait_for(kPeriod) == std::future_status::timeout; ++round) {
+    if (round % kRoundsBetweenLooks == 0 && hasEnded(loop)) return ended;
+    if (interruption) SLUICE_RETURN_IF_ERROR(interruption());
+  }
+  try {
+    return result.get();
+  } catch (const std::future_error&) {
+    return ended;
+  }
+}
+
 // Runs `start` on the loop with a completion, and waits until that has been called. The operation has an end
 // of its own (a timeout, a lost peer); so has the wait. An interruption ends the wait only: what the
 // operation holds must be its own. On the loop itself, where an observer of the user's runs, it is refused.

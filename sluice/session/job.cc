@@ -166,6 +166,13 @@ Result<std::vector<std::string>> Job::gather(const std::string& key, const std::
       refusal ? Interruption(ask) : interruption_);
 }
 
+void Job::gatherLater(const std::string& key, const std::string& value, Duration atMost,
+                      std::function<void(Result<std::vector<std::string>>)> got) {
+  loop().post([this, key, value, atMost, got = std::move(got)] {
+    rendezvous_->store().gather(key, value, atMost, got);
+  });
+}
+
 Status Job::set(const std::string& key, const std::string& value) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return base::ok();

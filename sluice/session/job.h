@@ -71,12 +71,19 @@ class Job final {
                                           const Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
+  // The same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
+  void gatherLater(const std::string& key, const std::string& value, Duration atMost,
+                   std::function<void(Result<std::vector<std::string>>)> got);
+
   // Leaves a note for the others, and waits for one.
   Status set(const std::string& key, const std::string& value);
   Result<std::string> get(const std::string& key);
 
   // Runs `then` on the loop when somebody has left the note, however late; never in a job of one.
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
+
+  // As given to join(), for sessions that wait in the same thread.
+  const Interruption& interruption() const { return interruption_; }
 
  private:
   // `addresses` are of all ranks' listeners for pulses, by rank.

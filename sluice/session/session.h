@@ -100,6 +100,13 @@ class Session final {
   Status broadcast(Rank root, std::span<std::byte> data) {
     return isHere() ? trainer_->broadcast(root, data) : job_.checkProcess();
   }
+  // REQUIRES: not in a forked child.
+  Trainer::BroadcastUnderway beginBroadcast(Rank root, std::span<const std::byte> data) {
+    return trainer_->beginBroadcast(root, data);
+  }
+  Status endBroadcast(const Trainer::BroadcastUnderway& underway, std::span<std::byte> data) {
+    return trainer_->endBroadcast(underway, data);
+  }
 
   // Ends in good order, together: every rank calls it after its last step, and it returns when all have. A
   // rank that only serves calls it at once, and so serves until the workers are done. A rank that is still in

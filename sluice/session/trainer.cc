@@ -121,13 +121,23 @@ void Trainer::resumeHeldBack() {
 }
 
 Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
+  return endBroadcast(beginBroadcast(root, data), data);
+}
+
+Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const std::byte> data) {
   // Bytes of its own: whoever interrupts the wait may free `data`, while the network goes on.
   const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
   if (root == fabric_->rank()) std::ranges::copy(data, bytes->begin());
-  SLUICE_RETURN_IF_ERROR(awaitStatus(
-      fabric_->loop(), [&](auto done) { broadcast_->start(root, bytes, std::move(done)); },
-      training_.interruption));
-  if (root != fabric_->rank()) std::ranges::copy(*bytes, data.begin());
+  const auto ended = std::make_shared<std::promise<Status>>();
+  fabric_->loop().post([this, root, bytes, ended] {
+    broadcast_->start(root, bytes, [ended](const Status& status) { ended->set_value(status); });
+  });
+  return {root, bytes, ended->get_future().share()};
+}
+
+Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
+  SLUICE_RETURN_IF_ERROR(awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
+  if (underway.root != fabric_->rank()) std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
 }
 

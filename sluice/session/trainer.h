@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <set>
 #include <span>
@@ -72,6 +73,15 @@ class Trainer final : public fabric::Receiver {
   // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has returned,
   // with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
+
+  // The same in two parts. An interrupted end can be called again: the broadcast has gone on meanwhile.
+  struct BroadcastUnderway {
+    Rank root;
+    SharedBytes bytes;
+    std::shared_future<Status> ended;
+  };
+  BroadcastUnderway beginBroadcast(Rank root, std::span<const std::byte> data);
+  Status endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data);
   Result<uint64_t> broadcastsBegun();
 
   // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
