@@ -2,6 +2,7 @@
 // of the model, takes their mean as sluice does, and must have the same bits after every step.
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include <sluice/pytorch/libtorch/distributed.h>
 
@@ -108,8 +109,13 @@ struct Reference {
 
 void run() {
   const auto environment = sluice::base::processEnvironment();
-  const auto job = valueOrThrow(
-      sluice::session::Job::join(valueOrThrow(sluice::Config::read({}, environment)), environment));
+  bool interrupts = false;
+  const auto interruption = [&interrupts]() -> sluice::Status {
+    return std::exchange(interrupts, false) ? sluice::Status(sluice::Code::kCancelled, "interrupted")
+                                            : sluice::base::ok();
+  };
+  const auto job = valueOrThrow(sluice::session::Job::join(
+      valueOrThrow(sluice::Config::read({}, environment)), environment, interruption));
   const auto rank = static_cast<int64_t>(index(job->rank()));
   require(job->worldSize() == 2, "wants two ranks");
   torch::manual_seed(5 + rank);  // different on purpose: all begin with rank 0's
@@ -125,6 +131,19 @@ void run() {
     for (int part = 0; part + 1 < parts; ++part) {
       const Distributed::NoSync noSync(distributed);
       backward(net, step, rank, part);
+    }
+    if (step == 7 && rank == 1) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (step == 8 &&
+        rank == 0) {  // rank 1 is late: the wait of the first gate is interrupted, and made again
+      interrupts = true;
+      bool wasInterrupted = false;
+      try {
+        net.body->forward(batch(step, rank, 0));
+      } catch (const Error&) {
+        wasInterrupted = true;
+        optimizer.zero_grad();  // as a program does that goes on with another batch
+      }
+      require(wasInterrupted, "no wait was interrupted");
     }
     backward(net, step, rank, parts - 1);
     const bool clips = step >= 8;

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -142,6 +143,7 @@ void Distributed::sortIntoGroups() {
 void Distributed::openSession(session::Job& job, const std::string& name) {
   session::Request request;
   request.name = name;
+  request.interruption = job.interruption();
   for (const Parameter& parameter : parameters_) {
     request.model.tensors.push_back({parameter.name, static_cast<uint64_t>(parameter.value.numel()),
                                      dtypeOf(parameter.value, parameter.name)});
@@ -157,7 +159,40 @@ void Distributed::broadcast(torch::Tensor tensor) {
 }
 
 void Distributed::broadcastBuffers() {
-  for (const torch::Tensor& buffer : model_.buffers()) broadcast(buffer);
+  check();
+  whole("broadcastBuffers()", [this] {
+    for (const torch::Tensor& buffer : model_.buffers()) broadcast(buffer);
+  });
+}
+
+// Every call from outside begins here.
+void Distributed::check() {
+  if (inBackward_ && torch::autograd::get_current_graph_task_id() < 0) {
+    inBackward_ = false;
+    if (roundHasLeft_) breakBy("backward() ended with an exception after it had sent gradients");
+  }
+  if (!broken_.empty()) throw Error({Code::kRefused, broken_});
+}
+
+void Distributed::breakBy(const std::string& what) {
+  if (broken_.empty())
+    broken_ = fmt::format("this model is no longer good: {}; start again from the last checkpoint", what);
+}
+
+// For work that an exception must not cut short.
+template <typename Work>
+void Distributed::whole(const std::string& doing, Work&& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    breakBy(fmt::format("{} was cut short: {}", doing, error.what()));
+    throw;
+  }
+}
+
+void Distributed::refuseWhileOwed() {
+  check();
+  if (!owed_.empty()) throw Error({Code::kRefused, owed_});
 }
 
 TensorId Distributed::idOf(const Parameter& parameter) const {
@@ -175,17 +210,31 @@ void Distributed::gradientIsThere(size_t index) {
              "Read it inside its gated module, or call synchronize() after step()",
              parameter.name)});
   }
+  if (inBackward_ && parameter.round == round_) {
+    breakBy(fmt::format("'{}' got a second gradient in one backward(), after its first had been sent",
+                        parameter.name));
+    check();
+  }
   if (!inBackward_) {
     inBackward_ = true;
+    roundHasLeft_ = false;
     ++round_;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { backwardEnds(); });
   }
   handOver(parameter);
 }
 
-// Every rank takes part with every parameter, so that nobody waits for what never comes.
 void Distributed::backwardEnds() {
+  roundIsDue_ = true;
   inBackward_ = false;
+  finishRound();
+}
+
+// Every rank takes part with every parameter, so that nobody waits for what never comes. Goes on where an
+// exception has stopped it.
+void Distributed::finishRound() {
+  if (!roundIsDue_) return;
+  owed_ = "backward() was interrupted, but its gradients are on their way: call step() or synchronize() next";
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
@@ -200,67 +249,91 @@ void Distributed::backwardEnds() {
     throwIfError(session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient),
                                           std::make_shared<torch::Tensor>(parameter->gradient)));
   }
+  roundIsDue_ = false;
+  owed_.clear();
 }
 
 void Distributed::handOver(Parameter& parameter) {
-  torch::Tensor gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
-  if (gradient.layout() != torch::kStrided || gradient.scalar_type() != parameter.value.scalar_type()) {
+  const torch::Tensor& made = parameter.value.grad();
+  if (made.layout() != torch::kStrided || made.scalar_type() != parameter.value.scalar_type()) {
     throw Error({Code::kInvalidArgument,
                  fmt::format("the gradient of '{}' is sparse or of another type than the parameter",
                              parameter.name)});
   }
-  if (parameter.state == Gradient::kTravelling) {  // a second backward: adds to the mean of the first
-    if (session_->plan().spec().strategy == "pipe") {
-      throw Error(
-          {Code::kInvalidArgument,
-           fmt::format("with algorithm pipe the gradient of '{}' is that of an earlier step, and a new "
-                       "one cannot be added: accumulate under NoSync",
-                       parameter.name)});
-    }
-    settle(parameter);
-    const torch::Tensor mean = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
-    if (mean.defined()) gradient.add_(mean);
+  const bool isSecond = parameter.state == Gradient::kTravelling;  // backward: adds to the mean of the first
+  if (isSecond && session_->plan().spec().strategy == "pipe") {
+    throw Error({Code::kInvalidArgument,
+                 fmt::format("with algorithm pipe the gradient of '{}' is that of an earlier step, and a new "
+                             "one cannot be added: accumulate under NoSync",
+                             parameter.name)});
   }
-  parameter.round = round_;
-  parameter.gradient = gradient.contiguous();
-  parameter.state = Gradient::kTravelling;
-  const auto memory = bytesOf(parameter.gradient);
-  throwIfError(session_->gradientReady(
-      idOf(parameter), {memory, memory, std::make_shared<torch::Tensor>(parameter.gradient)}));
+  await(parameter);
+  whole("backward()", [&] {
+    torch::Tensor gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+    if (isSecond) {
+      settle(parameter);
+      const torch::Tensor mean = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+      if (mean.defined()) gradient.add_(mean);
+    }
+    parameter.round = round_;
+    parameter.gradient = gradient.contiguous();
+    parameter.state = Gradient::kTravelling;
+    roundHasLeft_ = true;
+    const auto memory = bytesOf(parameter.gradient);
+    throwIfError(session_->gradientReady(
+        idOf(parameter), {memory, memory, std::make_shared<torch::Tensor>(parameter.gradient)}));
+  });
+}
+
+// Changes nothing, so that it can be called again after an exception.
+void Distributed::await(const Parameter& parameter) {
+  if (parameter.state == Gradient::kTravelling) throwIfError(session_->wait(idOf(parameter)));
 }
 
 void Distributed::settle(Parameter& parameter) {
+  await(parameter);
   if (parameter.state == Gradient::kPutAside) {
     parameter.value.mutable_grad() = std::exchange(parameter.gradient, torch::Tensor());
     parameter.state = Gradient::kMean;
   }
   if (parameter.state != Gradient::kTravelling) return;
-  throwIfError(session_->wait(idOf(parameter)));
   parameter.state = Gradient::kMean;
   const torch::Tensor mean = std::exchange(parameter.gradient, torch::Tensor());
   parameter.value.mutable_grad() = session_->isEmpty(idOf(parameter)) ? torch::Tensor() : mean;
 }
 
 void Distributed::step() {
-  frozen_.clear();
-  for (const auto& group : optimizer_.param_groups()) frozen_.push_back(group.options().clone());
-  if (!gates_.empty() && frozen_.size() != gates_.front().groups.size()) {
+  check();
+  finishRound();
+  if (optimizer_.param_groups().size() != gates_.front().groups.size()) {
     throw Error(
         {Code::kInvalidArgument, "the optimizer got another group of parameters; give it all of them first"});
   }
-  for (Gate& gate : gates_) {
-    if (gate.isClosed) open(gate);  // step() twice without a backward
-    gate.isClosed = true;
+  owed_ = "step() was interrupted, but the other ranks take it: call it again before anything else";
+  if (!stepIsTaken_) {
+    for (Gate& gate : gates_) {
+      if (gate.isClosed) open(gate);  // step() twice without a backward
+    }
+    whole("step()", [this] {
+      frozen_.clear();
+      for (const auto& group : optimizer_.param_groups()) frozen_.push_back(group.options().clone());
+      for (Gate& gate : gates_) gate.isClosed = true;
+      for (Parameter& parameter : parameters_) {  // zero_grad() comes before the gates open
+        if (parameter.state == Gradient::kTravelling) continue;
+        parameter.gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
+        parameter.state = Gradient::kPutAside;
+      }
+    });
+    stepIsTaken_ = true;
   }
-  for (Parameter& parameter : parameters_) {  // zero_grad() comes before the gates open
-    if (parameter.state == Gradient::kTravelling) continue;
-    parameter.gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
-    parameter.state = Gradient::kPutAside;
-  }
-  open(gates_.back());
+  if (gates_.back().isClosed) open(gates_.back());
+  stepIsTaken_ = false;
+  owed_.clear();
 }
 
 void Distributed::synchronize() {
+  check();
+  finishRound();
   for (Gate& gate : gates_) {
     if (gate.isClosed) open(gate);
   }
@@ -268,20 +341,28 @@ void Distributed::synchronize() {
 }
 
 void Distributed::drain() {
+  if (stepIsTaken_) step();  // of a drain() that was interrupted
   synchronize();
   for (size_t left = valueOrThrow(session_->delayed()); left > 0; --left) {
-    for (Parameter& parameter : parameters_) {
-      parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
-      parameter.state = Gradient::kTravelling;
-      throwIfError(session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
-                                            std::make_shared<torch::Tensor>(parameter.gradient)));
-    }
+    whole("drain()", [this] {
+      for (Parameter& parameter : parameters_) {
+        parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
+        parameter.state = Gradient::kTravelling;
+        throwIfError(session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
+                                              std::make_shared<torch::Tensor>(parameter.gradient)));
+      }
+    });
     step();
     synchronize();
   }
 }
 
 void Distributed::leave() {
+  if (!broken_.empty() || !owed_.empty()) {
+    const std::string why = broken_.empty() ? owed_ : broken_;
+    std::exchange(session_, nullptr)->abandon(why);
+    throw Error({Code::kRefused, why});
+  }
   synchronize();
   const auto session = std::move(session_);
   throwIfError(session->leave());
@@ -290,19 +371,23 @@ void Distributed::leave() {
 void Distributed::beforeReading(const torch::nn::Module& module) {
   const auto waits = gatesOf_.find(&module);
   if (waits == gatesOf_.end()) return;
+  refuseWhileOwed();
   for (const size_t gate : waits->second) {
     if (gates_[gate].isClosed) open(gates_[gate]);
   }
 }
 
 void Distributed::open(Gate& gate) {
-  gate.isClosed = false;
-  for (const size_t p : gate.parameters) settle(parameters_[p]);
-  runOptimizer(gate);
-  for (const size_t p : gate.parameters) {
-    parameters_[p].value.mutable_grad() = torch::Tensor();
-    parameters_[p].state = Gradient::kLocal;
-  }
+  for (const size_t p : gate.parameters) await(parameters_[p]);
+  whole("the optimizer's step", [&] {
+    for (const size_t p : gate.parameters) settle(parameters_[p]);
+    runOptimizer(gate);
+    for (const size_t p : gate.parameters) {
+      parameters_[p].value.mutable_grad() = torch::Tensor();
+      parameters_[p].state = Gradient::kLocal;
+    }
+    gate.isClosed = false;
+  });
 }
 
 // The optimizer sees the parameters of this gate only, and its settings as they were at step().
@@ -317,11 +402,19 @@ void Distributed::runOptimizer(const Gate& gate) {
     later.push_back(groups[g].options().clone());
     groups[g].set_options(frozen_[g]->clone());
   }
-  optimizer_.step();
-  for (size_t g = 0; g < groups.size(); ++g) {
-    groups[g].params() = std::move(all[g]);
-    groups[g].set_options(std::move(later[g]));
+  const auto putBack = [&] {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      groups[g].params() = std::move(all[g]);
+      groups[g].set_options(std::move(later[g]));
+    }
+  };
+  try {
+    optimizer_.step();
+  } catch (...) {
+    putBack();
+    throw;
   }
+  putBack();
 }
 
 }  // namespace sluice::pytorch

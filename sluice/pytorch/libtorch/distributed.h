@@ -14,7 +14,10 @@
 //   step()     the optimizer's settings are frozen, every gate is closed
 //   forward    a gate that is passed waits for its means, and has the optimizer run for its parameters alone
 //
-// All of it belongs to the training thread. Errors are thrown: Error below.
+// All of it belongs to the training thread. Errors are thrown: Error below. The program may catch one and go
+// on: a forward pass, step(), synchronize() or drain() that a timeout or the job's interruption has ended is
+// called again and goes on where it stopped; after backward(), step() comes next. An exception in the middle
+// of backward or of the optimizer cannot be made good: every later call then says so.
 #pragma once
 
 #include <memory>
@@ -120,6 +123,13 @@ class Distributed final : public Gatekeeper {
   };
   class Hook;
 
+  void check();
+  void breakBy(const std::string& what);
+  template <typename Work>
+  void whole(const std::string& doing, Work&& work);
+  void refuseWhileOwed();
+  void finishRound();
+  void await(const Parameter& parameter);
   void findGates();
   void sortIntoGroups();
   void openSession(session::Job& job, const std::string& name);
@@ -142,6 +152,11 @@ class Distributed final : public Gatekeeper {
   int holdingBack_ = 0;
   uint64_t round_ = 0;  // counts backward passes that send
   bool inBackward_ = false;
+  bool roundHasLeft_ = false;  // a gradient of this round has been handed over
+  bool roundIsDue_ = false;    // backward has ended, but not all of its gradients have been handed over
+  bool stepIsTaken_ = false;   // by a step() that has not returned
+  std::string owed_{};         // a call that has to be made again first
+  std::string broken_{};       // why the model is no longer good
 };
 
 }  // namespace sluice::pytorch
