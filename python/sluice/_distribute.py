@@ -12,9 +12,11 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sluice import _model, _optimizer, _server
-from sluice._engine import DTYPES, Engine
+from sluice._engine import Engine
 from sluice._job import Job, current
 from sluice._optimizer import GatedOptimizer
+from sluice._rank_check import check_every
+from sluice._slots import DTYPES
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -85,15 +87,26 @@ def distribute(
     if server_optimizer:
         _server.refuse(model, optimizers)
         _refuse_hiding(debug, job)
+    every = check_every(job)
     name = job.new_name(type(model).__name__)
     settings = [f"server_optimizer={server_optimizer}", f"broadcast_buffers={broadcast_buffers}"]
+    settings.append(f"check_ranks_every={every}")
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
-    _agree(job, name, [*_describe(model, optimizers), *settings])
-    _start_alike(job, model, optimizers)
-    engine = Engine(job, model, name, broadcast_buffers=broadcast_buffers, debug_gates=debug, process_group=process_group)
-    _model.dress(model, engine)
-    on_servers = server_optimizer and job.world_size > 1
-    gated = [_optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers) for one in optimizers]
+    with job.health.whole("sluice.distribute()", but=(ValueError,)):  # which every rank raises
+        _agree(job, name, [*_describe(model, optimizers), *settings])
+        _start_alike(job, model, optimizers)
+        engine = Engine(
+            job,
+            model,
+            name,
+            broadcast_buffers=broadcast_buffers,
+            debug_gates=debug,
+            check_every=every,
+            process_group=process_group,
+        )
+        _model.dress(model, engine)
+        on_servers = server_optimizer and job.world_size > 1
+        gated = [_optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers) for one in optimizers]
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sluice import _core
+from sluice._health import Health
 from sluice._launch import forget_key, launch_environment
 
 Averaged = TypeVar("Averaged", float, Tensor)
@@ -45,6 +46,9 @@ class Job:
         self._options = _without_secrets(options)
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
+        # Calls that every rank makes in the same order: a rank that was interrupted in one is out of step.
+        self.health = Health("this job", is_alone=self.world_size == 1)
+        self._numbered = 0  # broadcasts that can be waited for again
         # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that takes a mean gradient.
         self._words = _core.Session(self.core, "words", [("words", 1, "f32")], algorithm="sluice")
 
@@ -79,6 +83,11 @@ class Job:
 
     def gather(self, key: str, value: str) -> list[str]:
         """What every rank brought, in rank order. Short texts only."""
+        self.health.check_owed()
+        with self.health.whole(f"the meeting of all ranks for '{key}'"):
+            return self._gather(key, value)
+
+    def _gather(self, key: str, value: str) -> list[str]:
         return [text.decode() for text in self.core.gather(key, value.encode())]
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
@@ -87,25 +96,32 @@ class Job:
             return
         flat = tensor.detach()
         whole = flat if flat.is_contiguous() else flat.contiguous()
-        self._words.broadcast(root, whole.data_ptr(), whole.numel() * whole.element_size())
+        self.health.check_owed()
+        with self.health.whole("a broadcast"):
+            self._words.broadcast(root, whole.data_ptr(), whole.numel() * whole.element_size())
         if whole is not flat and self.rank != root:
             flat.copy_(whole)
 
-    def broadcast_together(self, tensors: list[Tensor], root: int = 0) -> None:
-        """The same for many small ones, in one message."""
-        if self.world_size == 1 or not tensors:
-            return
+    def receive_together(self, key: object, tensors: list[Tensor]) -> list[Tensor]:
+        """Rank 0's values of many small tensors, in one message. A call that was interrupted has to be made again, with the
+        same key; after one that has returned, received() is called."""
+        if not self.health.is_owed(key):
+            self.health.check_owed()
         flat = torch.cat([tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors])
-        self.broadcast(flat, root)
-        if self.rank == root:
-            return
-        for tensor, part in zip(tensors, flat.split([t.numel() * t.element_size() for t in tensors]), strict=True):
-            # A copy, since a part may lie at an address that its type cannot be read from.
-            tensor.detach().copy_(part.clone().view(tensor.dtype).reshape(tensor.shape))
+        with self.health.owed(key, "the exchange of buffers", "call the model again before anything else"):
+            self._words.broadcast_numbered(0, flat.data_ptr(), flat.numel(), self._numbered)
+        parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
+        # Copies, since a part may lie at an address that its type cannot be read from.
+        return [part.clone().view(t.dtype).reshape(t.shape) for t, part in zip(tensors, parts, strict=True)]
+
+    def received(self, key: object) -> None:
+        self._numbered += 1
+        self.health.paid(key)
 
     def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
         """The root's bytes; what the others pass is ignored."""
-        return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
+        with self.health.whole("a broadcast"):
+            return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
 
     def bytes_of(self, root: int, value: bytes, size: int) -> bytes:
         """The same, if everybody knows how many they are."""
@@ -119,6 +135,10 @@ class Job:
         """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics, not for gradients."""
         if not isinstance(value, Tensor):
             return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
+        with self.health.whole("sluice.mean()", but=(ValueError,)):  # which every rank raises
+            return self._mean(value)
+
+    def _mean(self, value: Tensor) -> Tensor:
         brought = self._brought(f"{tuple(value.shape)} {value.dtype}")
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
             raise ValueError(f"sluice.mean() of {brought[0]} on rank 0, but of {brought[other]} on rank {other}")

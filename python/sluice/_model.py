@@ -36,6 +36,11 @@ class GatedModule(nn.Module):
         return super().state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("assign", args[2] if len(args) > 2 else False):
+            raise ValueError(
+                "load_state_dict(assign=True) replaces the parameters that are trained; leave assign=True away, or load before "
+                "sluice.distribute()"
+            )
         self._sluice.open_all()
         return super().load_state_dict(*args, **kwargs)
 
@@ -44,6 +49,7 @@ class GatedModule(nn.Module):
         return super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        self._sluice.refuse_while_owed()
         # Without named_parameters(), which would wait: new zeros leave alone what is still on its way.
         for module in self.modules():
             for parameter in module._parameters.values():

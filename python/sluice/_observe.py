@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from sluice._pending import is_metadata
+
+
+def calls_under_way(module: nn.Module) -> int:
+    """How many calls of the module this thread is in. Hooks cannot count them: Ctrl-C ends a call without its last hook."""
+    frame: FrameType | None = sys._getframe(1)
+    calls = 0
+    while frame is not None:
+        if frame.f_code is nn.Module._call_impl.__code__ and frame.f_locals.get("self") is module:
+            calls += 1
+        frame = frame.f_back
+    return calls
 
 
 class Reads:
@@ -31,6 +44,7 @@ class Observer:
 
     def __init__(self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float) -> None:
         self.reads = Reads()
+        self._model = model
         self._now = now
         self._times: dict[Tensor, float] = {}  # of first reads, since they were last taken
         self._running: list[nn.Module] = []
@@ -41,13 +55,21 @@ class Observer:
             self._hooks.append(module.register_forward_hook(self._exit, always_call=True))
 
     def enter(self, module: nn.Module, args: Any = None) -> None:
+        if self._running and module is self._model and calls_under_way(module) < 2:
+            self._leave()  # the last call was interrupted
         if not self._running:
             self._mode.__enter__()  # type: ignore[no-untyped-call]
         self._running.append(module)
 
     def _exit(self, module: nn.Module, args: Any, output: Any) -> None:
-        self._running.pop()
-        if not self._running:
+        if self._running[1:]:
+            self._running.pop()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._running:
+            self._running.clear()
             self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _read(self, parameter: Tensor) -> None:
@@ -61,6 +83,7 @@ class Observer:
     def stop(self) -> Reads:
         for hook in self._hooks:
             hook.remove()
+        self._leave()
         return self.reads
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,9 +14,10 @@ from torch import Tensor
 from torch.optim import optimizer as torch_optimizer
 
 from sluice import _core
-from sluice._engine import Engine, Gate, Slot
+from sluice._engine import Engine
 from sluice._pending import PendingGradient
 from sluice._server import ServerStep
+from sluice._slots import Gate, Slot
 
 # Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself: a step in parts gives
 # the same bits as a step at once.
@@ -43,17 +45,17 @@ class LateStep:
         self.frozen: list[Group] = []
         self.late: dict[Gate, list[tuple[int, Tensor, Tensor, Slot]]] = {}
         self.hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
+        self.is_taken = False  # true iff the last step() got so far that it must not be made again
+        self.interrupted_round = -1  # whose step() was interrupted after that
         self.twin: Any = None  # the same optimizer, as it was at step(), with a part of its parameters
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         """Takes the settings of this step and the gradients it is for. A scheduler that steps later does not reach it."""
-        self.engine.open_all()  # what no forward pass has read since the last step
-        self.frozen = [
-            {key: _frozen(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups
-        ]
-        self.twin = object.__new__(self.kind)
-        self.twin.__dict__.update(optimizer.__dict__)
-        strangers: list[tuple[int, Tensor, Tensor]] = []
+        frozen = [{key: _frozen(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+        twin: Any = object.__new__(self.kind)
+        twin.__dict__.update(optimizer.__dict__)
+        strangers: list[tuple[int, Tensor]] = []
+        late: dict[Gate, list[tuple[int, Tensor, Tensor, Slot]]] = {}
         for number, group in enumerate(optimizer.param_groups):
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -61,22 +63,28 @@ class LateStep:
                     continue
                 slot = self.engine.slot_of.get(parameter)
                 if slot is None:  # not of the model: nobody else has it
-                    strangers.append((number, parameter, gradient))
+                    strangers.append((number, parameter))
                     continue
                 if isinstance(gradient, PendingGradient):
                     assert slot.gradient is not None
                     gradient = slot.gradient
-                else:
+                late.setdefault(slot.gate, []).append((number, parameter, gradient, slot))
+        with self.engine.health.whole("step()"):
+            self.frozen, self.twin, self.late = frozen, twin, late
+            for _, parameter, gradient, slot in itertools.chain(*late.values()):
+                if not isinstance(parameter.grad, PendingGradient):
                     parameter.grad = self.engine.guard(slot, gradient)
-                self.late.setdefault(slot.gate, []).append((number, parameter, gradient, slot))
                 self.engine.close(slot)
                 if self.engine.debug_gates:
                     self.hidden[parameter] = parameter.detach().clone()
                     parameter.data.fill_(float("nan"))
-        self._step([(number, parameter) for number, parameter, _ in strangers])
+            self._step(strangers)
+            self.is_taken = True
+            self.engine.took_step(self)
 
     def apply(self, gate: Gate) -> None:
-        part = self.late.pop(gate, None)
+        """REQUIRES: inside whole(). An exception leaves the optimizer's state half changed."""
+        part = self.late.get(gate)
         if part is None:
             return
         shown = []
@@ -93,6 +101,7 @@ class LateStep:
         finally:
             for parameter, gradient_shown in shown:
                 parameter.grad = gradient_shown
+        del self.late[gate]
 
     def _step(self, part: list[tuple[int, Tensor]]) -> None:
         if not part:
@@ -119,9 +128,19 @@ class GatedOptimizer(torch.optim.Optimizer):
     _late: LateStep | ServerStep
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        result = self._gated_step(closure)
-        self._late.engine.job.leave_if_asked()
-        return result
+        late = self._late
+        if late.interrupted_round == late.engine.round:
+            late.interrupted_round = -1
+            return None
+        late.is_taken = False
+        try:
+            result = self._gated_step(closure)
+            late.engine.job.leave_if_asked()
+            return result
+        except BaseException:
+            if late.is_taken:  # the program will call step() again, since this call has failed
+                late.interrupted_round = late.engine.round
+            raise
 
     # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
@@ -138,13 +157,20 @@ class GatedOptimizer(torch.optim.Optimizer):
             return self._whole_step(_averaged(closure, late.engine))
         if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
             return self._whole_step(None)
+        late.engine.enter_step(late)
         late.freeze(self)
         return None
 
     def _whole_step(self, closure: Callable[[], Any] | None) -> Any:
-        self._late.engine.open_all()
-        self._late.engine.synchronize()
-        return super().step(closure) if closure is not None else super().step()
+        late = self._late
+        late.engine.enter_step(late)
+        with late.engine.health.owed(late, "step()", "call it again before anything else"):
+            late.engine.synchronize()
+        with late.engine.health.whole("step()"):
+            loss = super().step(closure) if closure is not None else super().step()
+            late.is_taken = True
+            late.engine.took_step(late)
+            return loss
 
     def synchronize(self) -> None:
         """After backward(): the mean gradients are in place. After step(): all parameters have their new values."""
@@ -157,6 +183,7 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._late.engine.drain()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        self._late.engine.refuse_while_owed()
         if set_to_none:
             return super().zero_grad(set_to_none=True)
         for group in self.param_groups:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from sluice import _core
-from sluice._engine import DTYPES, Engine, Gate, is_dense
+from sluice._engine import Engine
 from sluice._pending import PendingGradient
+from sluice._slots import DTYPES, Gate, is_dense
 
 # What the servers take of a group's settings, in their order, and what those they do not know must be.
 _SETTINGS: dict[type, tuple[str, tuple[str, ...], dict[str, Any]]] = {
@@ -103,6 +104,8 @@ class ServerStep:
 
     def __init__(self, engine: Engine, optimizer: torch.optim.Optimizer) -> None:
         self.engine = engine
+        self.is_taken = False  # as LateStep
+        self.interrupted_round = -1
         self.kind = type(optimizer)
         self._optimizer = optimizer
         self._buffers = _BUFFERS[_SETTINGS[self.kind][0]]
@@ -160,9 +163,13 @@ class ServerStep:
             optimizer.state.clear()
 
     def _gather(self, session: _core.Session) -> State:
-        job = self.engine.job
         self._refuse_undecided()
         own = session.state()
+        with self.engine.health.whole("optimizer.state_dict()"):
+            return self._gather_from_all(session, own)
+
+    def _gather_from_all(self, session: _core.Session, own: bytes) -> State:
+        job = self.engine.job
         try:
             sizes = session.gather(f"state_dict/{self.engine.name}", str(len(own)).encode())
         except (RuntimeError, TimeoutError) as error:
@@ -249,7 +256,6 @@ class ServerStep:
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         engine = self.engine
-        engine.open_all()
         slots = engine.undecided()
         if not slots:
             if any(parameter.grad is not None for parameter in optimizer.param_groups[0]["params"]):
@@ -261,13 +267,18 @@ class ServerStep:
         if len(optimizer.param_groups) != 1:
             raise RuntimeError("server_optimizer=True takes one parameter group; leave it away to use several")
         values = _settings(optimizer)
-        if engine.debug_gates:
-            for slot in slots:
-                self._hidden[slot.parameter] = slot.parameter.detach().clone()
-                slot.parameter.data.fill_(float("nan"))
         for slot in slots:
-            engine.close(slot)
-        engine.decide(values)
+            slot.refuse_changed()
+        with engine.health.whole("step()"):
+            if engine.debug_gates:
+                for slot in slots:
+                    self._hidden[slot.parameter] = slot.parameter.detach().clone()
+                    slot.parameter.data.fill_(float("nan"))
+            for slot in slots:
+                engine.close(slot)
+            engine.decide(values)
+            self.is_taken = True
+            engine.took_step(self)
 
     def apply(self, gate: Gate) -> None:
         """The values are in place. Autograd has to be told that they are others than before."""
@@ -277,6 +288,6 @@ class ServerStep:
                 slot.parameter.data.copy_(hidden)
             if not slot.is_empty:
                 torch.autograd.graph.increment_version(slot.parameter)
-            slot.parameter_version = slot.parameter._version
+            slot.know()
             if isinstance(slot.parameter.grad, PendingGradient) and slot.is_empty:
                 slot.parameter.grad = None

@@ -1,0 +1,62 @@
+"""The text of sluice.report() for one model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sluice import _core
+from sluice._layer_times import LayerTimes
+
+if TYPE_CHECKING:
+    from sluice._engine import Engine
+
+
+def report(
+    engine: Engine, session: _core.Session, times: LayerTimes, seconds: float, rounds: int, first_round_seconds: float
+) -> str:
+    """Where `seconds` have gone in `rounds` rounds. The first round had the network to itself; 0: it was not seen."""
+    sent, received = session.bytes_moved
+    waited, travelled = engine.seconds_waited, session.seconds_on_the_way
+    lines = [
+        f"'{engine.name}' on rank {engine.job.rank} of {engine.job.world_size}: "
+        f"{engine.rounds} rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
+        f"  waited for parameters  {waited:8.2f} s  {100 * waited / seconds:5.1f} %",
+        f"  computed               {seconds - waited:8.2f} s",
+        f"  gradients on their way {travelled:8.2f} s  {100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden "
+        "behind computing",
+        f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, {8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s "
+        "while on their way",
+        _describe_bound(engine, session, times, seconds, rounds, first_round_seconds),
+    ]
+    waits_by_layer = zip(session.waited, engine.slots, strict=True)
+    for one, slot in sorted(waits_by_layer, key=lambda wait: -wait[0])[:5]:
+        lines.append(f"  {slot.name:40} {one:8.2f} s")
+    return "\n".join(lines)
+
+
+def _describe_bound(
+    engine: Engine, session: _core.Session, times: LayerTimes, seconds: float, rounds: int, first_round_seconds: float
+) -> str:
+    """P3's bound, with the layers' times as they were in training and the network as fast as it has been seen."""
+    gates = list(dict.fromkeys(slot.gate for slot in engine.slots))  # in the order of the forward pass
+    layers = [
+        (
+            times.forward.get(gate, 0.0) / rounds,
+            times.backward.get(gate, 0.0) / rounds,
+            float(sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)),
+        )
+        for gate in gates
+    ]
+    passes = sum(forward + backward for forward, backward, _ in layers)
+    besides = max(0.0, (seconds - engine.seconds_waited) / rounds - passes)
+    # Whatever has been on its way has waited for gradients too, in all rounds but the first.
+    travelled = session.seconds_on_the_way / (rounds + 1)
+    wire = min(first_round_seconds or travelled, travelled)
+    bound = _core.p3_bound(layers, wire / sum(size for _, _, size in layers)) + besides
+    sent = session.bytes_moved[0] / (rounds + 1)
+    without = " without late gradients" if engine.delays else ""
+    return (
+        f"  no schedule{without} takes less than {1e3 * bound:.0f} ms, P3's bound: {1e3 * passes:.0f} ms forward and "
+        f"backward, {1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at "
+        f"{8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this took {seconds / rounds / max(bound, 1e-9):.2f} of it"
+    )

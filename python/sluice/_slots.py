@@ -1,0 +1,102 @@
+"""One trainable parameter, and those that are read together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from sluice._pending import PendingGradient
+
+DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+class Slot:
+    """One trainable parameter: its gradient's place in the plan, and where the mean lies."""
+
+    def __init__(self, parameter: nn.Parameter, name: str) -> None:
+        self.parameter = parameter
+        self.name = name
+        self.index = -1  # in the plan
+        self.gate: Gate = Gate()
+        self.dtype, self.elements = parameter.dtype, parameter.numel()  # as planned
+        self.gradient: Tensor | None = None  # handed over, kept alive until the mean is in it
+        # With a server's optimizer: the memory that results land in. Held for as long as the session may write to it, since
+        # the program may give the parameter other memory at any time.
+        self.result: Tensor | None = None
+        self.version = 0  # of the gradient when it was handed over
+        self.is_travelling = False
+        self.is_empty = False  # true iff no rank had a gradient in the last round
+        self.round = -1  # the last one it took part in
+        # True iff it may get its gradient in several parts in one backward(), as a module does that is in two reentrant
+        # checkpoints: then it is handed over at the end.
+        self.comes_in_parts = False
+        self.gradient_round = -1  # the last one in which it got a part
+        # What the parameter looked like at step(); with a server's optimizer, as the servers know it.
+        self.known: tuple[int, int] | None = None
+
+    def know(self) -> None:
+        self.known = _look(self.parameter)
+
+    @property
+    def is_changed(self) -> bool:
+        """True iff the program has changed the parameter, or given it other memory, since know()."""
+        return self.known is not None and self.known != _look(self.parameter)
+
+    def refuse_changed(self) -> None:
+        if self.is_changed:
+            raise RuntimeError(
+                f"'{self.name}' was changed outside of step(), and the servers do not know; with server_optimizer=True load "
+                "parameters before the first step, or before optimizer.load_state_dict()"
+            )
+
+
+class Gate:
+    """The parameters that are read together: one wait, one call of the optimizer."""
+
+    def __init__(self) -> None:
+        self.slots: list[Slot] = []
+        self.is_closed = False
+        self.reads = 0  # since the last backward(), in training
+        self.reads_round = -1
+        self.is_read_without_grad = False  # in one of them, as reentrant checkpointing does
+
+
+def _look(parameter: Tensor) -> tuple[int, int]:
+    return parameter._version, parameter.data_ptr()
+
+
+def is_untouched(slot: Slot) -> bool:
+    """True iff the mean that came last stands in `parameter.grad` as it came."""
+    gradient = slot.parameter.grad
+    if isinstance(gradient, PendingGradient):
+        return True
+    return gradient is not None and gradient is slot.gradient and gradient._version == slot.version
+
+
+def sendable(slot: Slot) -> Tensor:
+    """The gradient as it lies, if it lies as on every other rank; else a copy in the parameter's layout."""
+    parameter, gradient = slot.parameter, slot.parameter.grad
+    assert gradient is not None
+    if parameter.dtype != slot.dtype or parameter.numel() != slot.elements:
+        raise RuntimeError(f"'{slot.name}' has another type or size than when training began; change it before distribute()")
+    if gradient.layout != torch.strided:
+        raise RuntimeError(f"'{slot.name}' has a sparse gradient, which sluice cannot average; use sparse=False")
+    if gradient.dtype != parameter.dtype:
+        raise RuntimeError(f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}")
+    if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or is_dense(gradient)):
+        return gradient
+    copy = torch.empty_like(parameter, requires_grad=False)
+    copy.copy_(gradient)
+    return copy
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """True iff its elements fill one piece of memory without holes, in whichever order."""
+    expected = 1
+    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
