@@ -50,7 +50,9 @@ TEST_P(MadMember, AnyLegalOrderOfEventsGivesTheSameBits) {
     SCOPED_TRACE(seed);
     Choices choices(seed);
     const auto results = playLegal(GetParam(), choices, kSteps);
-    if (isOrdered) ASSERT_EQ(results, expected);
+    if (isOrdered) {
+      ASSERT_EQ(results, expected);
+    }
   }
 }
 

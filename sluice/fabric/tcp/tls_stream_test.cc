@@ -143,7 +143,9 @@ TEST_F(TlsPair, AnEndThatKeepsAskingForNewKeysIsCutOff) {
     ASSERT_EQ(SSL_do_handshake(tls(client_).ssl()), 1);
     ASSERT_EQ(client_->flush().outcome, Outcome::kMoved);
     io = readInto(*server_, room);
-    if (i == 0) EXPECT_FALSE(server_->hasUnflushed());
+    if (i == 0) {
+      EXPECT_FALSE(server_->hasUnflushed());
+    }
   }
   EXPECT_EQ(io.outcome, Outcome::kFailed);
   EXPECT_THAT(io.status.message(), testing::HasSubstr("new keys"));
