@@ -1,14 +1,14 @@
 #include <sluice/session/rank_comparison.h>
 
-#include <sodium.h>
-
 #include <algorithm>
-#include <array>
 #include <map>
+#include <span>
+#include <string>
 #include <utility>
 
 #include <sluice/base/options.h>
 #include <sluice/plan/byte_io.h>
+#include <sluice/secret/digest.h>
 
 namespace sluice::session {
 namespace {
@@ -52,12 +52,8 @@ Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std
 }  // namespace
 
 uint64_t hashOf(std::span<const std::byte> bytes) {
-  (void)sodium_init();  // only picks the fastest code
-  static_assert(crypto_generichash_BYTES_MIN <= 16);
-  std::array<std::byte, 16> hash{};
-  crypto_generichash(reinterpret_cast<unsigned char*>(hash.data()), hash.size(),
-                     reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), nullptr, 0);
-  return plan::ByteReader(hash).number<uint64_t>();
+  const std::string hash = secret::digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return plan::ByteReader(std::as_bytes(std::span(hash))).number<uint64_t>();
 }
 
 std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_t>> hashes) {

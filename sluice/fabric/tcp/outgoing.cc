@@ -56,9 +56,10 @@ void Outgoing::connect() {
             Status(Code::kTimeout, fmt::format("{} did not answer in {} s", outgoing->address_.toString(),
                                                base::seconds(outgoing->options_.connectDeadline))));
       });
-  connecting_ = base::Fd(::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!connecting_.valid()) return retryOrFail(base::fromErrno("making a socket"));
-  if (::connect(connecting_.get(), address_.raw(), address_.rawSize()) != 0 && errno != EINPROGRESS) {
+  const int socket = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return retryOrFail(base::fromErrno("making a socket"));
+  connecting_ = base::Fd(socket);
+  if (::connect(socket, address_.raw(), address_.rawSize()) != 0 && errno != EINPROGRESS) {
     return retryOrFail(base::fromErrno(fmt::format("connecting to {}", address_.toString())));
   }
   watchFor(EPOLLOUT);
