@@ -32,6 +32,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "hardening"))
 
+from peer import free_port, listening_ports  # noqa: E402
+
 TRAINING = r"""
 import hashlib, os, random, signal, sys, threading, time
 import torch, sluice
@@ -104,19 +106,6 @@ print("end", text[:16], "steps", steps, "interrupts", interrupts, "children", le
 """
 
 
-def listening_ports(pid: int) -> list[int]:
-    inodes = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-                if target.startswith("socket:["):
-                    inodes.add(target[8:-1])
-    rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    fields = [row.split() for row in rows]
-    return [int(parts[1].split(":")[1], 16) for parts in fields if parts[3] == "0A" and parts[9] in inodes]
-
-
 class Strangers(threading.Thread):
     """Connections without the key, to every port that the ranks listen on, about a hundred a second."""
 
@@ -126,11 +115,17 @@ class Strangers(threading.Thread):
         self.ends = threading.Event()
         self.made = 0
 
+    @staticmethod
+    def ports(pid: int) -> list[int]:
+        with contextlib.suppress(OSError):  # the rank may have ended
+            return listening_ports(pid)
+        return []
+
     def run(self) -> None:
         held: list[socket.socket] = []
         while not self.ends.is_set():
             for pid in self.pids:
-                for port in listening_ports(pid):
+                for port in self.ports(pid):
                     with contextlib.suppress(OSError):
                         one = socket.create_connection(("127.0.0.1", port), timeout=1)
                         self.made += 1
@@ -268,12 +263,6 @@ class Soak:
             self.faults.append(f"process {pid} is left")
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def main() -> None:

@@ -23,6 +23,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from peer import free_port
+
 TRAIN = r"""
 import os, sys, time
 import torch, sluice
@@ -103,12 +105,6 @@ class Rank:
         except ProcessLookupError:
             pass
         self.process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class World:

@@ -9,11 +9,10 @@ that held. `gloo` as argument runs the same on Gloo, to compare. SLUICE_PYTHON: 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 
-MODULE = os.environ.get("SLUICE_PYTHON", os.path.abspath("build/release/python"))
+from peer import MODULE, free_port
 
 PROGRAM = r"""
 import os, sys, time
@@ -52,13 +51,6 @@ dist.barrier()
 dist.destroy_process_group()
 print(f"rank {rank} has all of it", flush=True)
 """
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def main() -> int:
