@@ -1,9 +1,9 @@
-// What the two stream targets share: a script, read from the fuzzer's input, of what a member of the job
+// Shared by the two stream targets: a script, read from the fuzzer's input, of what a member of the job
 // sends on one connection (whole messages, headers with changed fields under a good seal, goodbyes, any
 // bytes) and of what its receiver does meanwhile (refuses, has no room, says later, closes), played against
 // fabric::Incoming. One thread; no loop runs.
 //
-// What must hold for every input: each landing ends once, and well only if every byte and its trailer were
+// Holds for every input: each landing ends once, and well only if every byte and its trailer were
 // right; nothing is asked after the end; the number of reads is bounded by the number of bytes.
 #pragma once
 
@@ -154,7 +154,7 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     static base::EpollLoop loop;
     return loop;
   }
-  // What a whole message carries: another part of one pattern for each sequence.
+  // The payload of a whole message: another part of one pattern for each sequence.
   static std::span<const std::byte> payloadOf(const wire::Header& header) {
     static const auto kPattern = [] {
       std::vector<std::byte> pattern(kMostBytes + 256);

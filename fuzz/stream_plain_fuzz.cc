@@ -4,7 +4,7 @@
 namespace sluice::fuzz {
 namespace {
 
-// What one connection has to give.
+// The bytes that one connection delivers.
 struct Bytes {
   std::vector<std::byte> all;
   size_t begin = 0;

@@ -98,7 +98,7 @@ int run(const std::vector<std::string>& arguments) {
   while (passed() < seconds) {
     const auto due = static_cast<size_t>(std::min(passed(), seconds) * rate);
     for (Flood& flood : floods) {
-      // What it is late for is made up for, but not all at once.
+      // A late flood makes up for lost time, but not all at once.
       for (int i = 0; i < 100 && flood.made() < due; ++i) flood.makeOne();
     }
     std::this_thread::sleep_for(kTick);

@@ -1,5 +1,6 @@
-"""What an exception leaves behind. Ctrl-C, a timeout or an error of the program's own may end any wait, and the program may
-catch it and go on. Each call then either goes on where it stopped, or every later call says that the model is no longer good.
+"""The state that an exception leaves behind. Ctrl-C, a timeout or an error of the program's own may end any wait, and the
+program may catch it and go on. Each call then either goes on where it stopped, or every later call says that the model is no
+longer good.
 
 Work between two waits is done in whole(): an exception in it breaks the model for good. A wait outside of whole() changes
 nothing, so the call can be made again. A call that the other ranks have finished without this one is owed() until then.

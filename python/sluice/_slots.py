@@ -31,7 +31,7 @@ class Slot:
         # checkpoints: then it is handed over at the end.
         self.comes_in_parts = False
         self.gradient_round = -1  # the last one in which it got a part
-        # What the parameter looked like at step(); with a server's optimizer, as the servers know it.
+        # The parameter's version and address at step(); with a server's optimizer, as the servers know it.
         self.known: tuple[int, int] | None = None
 
     def know(self) -> None:

@@ -184,7 +184,7 @@ TEST(EpollLoop, WithoutDescriptorsItSaysSo) {
   EXPECT_FALSE(thread.loop().hasEnded());
 }
 
-// What os.closerange() of a program that makes a daemon of itself does.
+// A program that makes a daemon of itself does this with os.closerange().
 TEST(EpollLoop, SurvivesADescriptorThatWasClosedByOthers) {
   auto [reader, writer] = makePipe();
   EpollLoop loop;

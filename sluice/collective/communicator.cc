@@ -330,7 +330,7 @@ void Communicator::tellCalls(Rank to) {
                 [](const Status&) {});  // a rank that is lost is told to all
 }
 
-// What a leg that has not begun here is to receive is known, and is no more than the call's own memory.
+// Refuses a message that the leg does not receive. A leg receives no more than the call's own memory.
 Status Communicator::expectLeg(const Underway& call, Rank from, const wire::Header& header) const {
   const Ticket ticket{header.step, header.tensor};
   const size_t leg = index(ticket.number) % kMostLegs;

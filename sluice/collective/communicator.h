@@ -85,7 +85,7 @@ class Communicator final : public fabric::Receiver {
   // Everything under way ends with `why`, and so does every later call.
   void fail(const Status& why);
 
-  // What is kept of messages for calls that have not been made here, with its bookkeeping. Loop only.
+  // The bytes kept for calls that have not been made here, with their bookkeeping. Loop only.
   uint64_t keptFrom(Rank peer) const;
 
   Loop& loop() const { return *loop_; }

@@ -21,7 +21,7 @@ namespace sluice::collective {
 // Bytes that a rank keeps for each other rank's collectives that it has not called yet.
 inline constexpr uint64_t kEarlyBudget = uint64_t{32} << 20;
 
-// What a message counts, with the bookkeeping that it needs: a flood of empty messages has a limit too.
+// The cost of a message, with the bookkeeping that it needs: a flood of empty messages has a limit too.
 constexpr uint64_t earlyCost(uint64_t bytes) {
   constexpr uint64_t kBookkeeping = 512;
   return bytes + kBookkeeping;

@@ -32,7 +32,7 @@ DoorThread makeDoorThread() {
   return std::make_shared<base::LoopThread>("sluice-door");
 }
 
-// What the loop owns.
+// The part that the loop owns.
 class Doorman::Door final {
  public:
   Door(base::EpollLoop& loop, base::Fd listener, const DoorOptions& options, Handlers handlers)

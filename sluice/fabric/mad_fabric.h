@@ -100,7 +100,7 @@ inline void MadFabric::sendCopy(Rank to, Lane lane, const Message& message, std:
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   under_->send(to, lane, message, {kept->data(), kept->size()},
                [kept, done = std::move(done)](const Status& status) {
-                 // What the mad rank may not send at all is as if it had sent nothing.
+                 // A message that the fabric does not take counts as not sent.
                  if (done) done(status.code() == Code::kInvalidArgument ? Status() : status);
                });
 }

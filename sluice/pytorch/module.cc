@@ -371,7 +371,7 @@ class Training final {
   std::unique_ptr<session::Session> session_;
 };
 
-// What Python asks of a comparison between ranks.
+// A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
   Compared(const Membership& member, const std::string& key,

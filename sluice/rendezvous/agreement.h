@@ -20,7 +20,7 @@ class Agreement final {
   // A later value for the same name replaces the earlier one. A line break in the value becomes a blank.
   // REQUIRES: no line break and no '=' in the name.
   void add(std::string name, std::string value);
-  // What the launcher calls this launch (launch.h). Compared only if both sides have it: a rank started by
+  // The launcher's name of this launch (launch.h). Compared only if both sides have it: a rank started by
   // hand beside a launcher's ranks may lack it.
   void addLaunchId(const std::string& name, std::string value);
 

@@ -1,4 +1,4 @@
-// What becomes of a rank whose connection to rank 0 breaks, over real sockets with a relay between them.
+// A rank's connection to rank 0 breaks, over real sockets with a relay between them.
 #include <poll.h>
 #include <sys/socket.h>
 

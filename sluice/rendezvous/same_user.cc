@@ -38,7 +38,7 @@ UnixName nameFor(const Address& master) {
   return name;
 }
 
-// Who is at the other end; nobody (user -1) if the kernel does not say.
+// The process at the other end; user -1 if the kernel does not say.
 ucred peerOf(const base::Fd& socket) {
   ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
   socklen_t size = sizeof peer;

@@ -1,4 +1,4 @@
-// Who gets the key of a job that has none of its own. Becoming another user needs root.
+// Processes ask for the key of a job that has none of its own. Becoming another user needs root.
 #include <sluice/rendezvous/same_user.h>
 
 #include <sys/socket.h>

@@ -108,7 +108,7 @@ TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
   EXPECT_EQ(TestRank(ranks_.loop(), waiting).join().get(), base::ok());
 }
 
-// What rank 0 answers to a process that says this about itself; the connection stays open until `keep` goes.
+// Rank 0's answer to a process that says this about itself; the connection stays open until `keep` goes.
 Message answerTo(base::EpollLoop& loop, const Address& master, const secret::JobKey& key,
                  const Newcomer& newcomer, std::shared_ptr<Connection>& keep) {
   std::future<Message> answer;

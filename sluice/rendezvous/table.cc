@@ -12,7 +12,7 @@
 namespace sluice::rendezvous {
 namespace {
 
-// What a key, a wait or a brought value costs beside its bytes.
+// The cost of a key, a wait or a brought value beside its bytes.
 constexpr size_t kEntryBytes = 256;
 // A rank that lost its connection asks again within seconds; these are far more answers than it can have
 // missed.

@@ -1,4 +1,4 @@
-// What protects the payloads of a job, in words for its log. Pure functions.
+// Says in words for the log what protects the payloads of a job. Pure functions.
 #pragma once
 
 #include <string>

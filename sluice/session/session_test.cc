@@ -234,7 +234,7 @@ Status takeAStep(Session& session) {
   return session.wait(TensorId{0});
 }
 
-// What of the calls in a forked child did not end with the right error, as the child's exit code; 0: nothing.
+// Returns the exit code of a forked child: 0 iff every call in it ended with the right error.
 int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
   const std::string expected = "this process was forked from rank " + std::to_string(index(job->rank())) +
                                " of a sluice job: only the parent trains";

@@ -37,7 +37,7 @@ constexpr auto kAsksHeld = wire::Flags{0x0400};
 constexpr auto kTellsHeld = wire::Flags{0x0800};
 constexpr unsigned kLagShift = 8;
 
-// What an optimizer keeps of a slice is up to twice as long as the slice (Adam).
+// A slice and its optimizer's state, which is up to twice as long (Adam).
 constexpr size_t kSavedCopies = 3;
 
 constexpr const char* kSurvivalSetting = "survive-loss";

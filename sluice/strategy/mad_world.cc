@@ -307,7 +307,7 @@ void MadWorld::play(size_t inputs) {
   settle();
 }
 
-// What a mad member makes others queue is no more than a few times what all of them train.
+// A mad member makes others queue no more than a few times what all of them train.
 void MadWorld::checkMemory() {
   for (const auto& rank : ranks_) {
     const uint64_t waiting = rank->strategy().statistics().bytesWaiting;

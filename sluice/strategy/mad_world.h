@@ -127,7 +127,7 @@ class MadWorld final {
   uint64_t inputs_ = 0;  // mad messages
 };
 
-// What is played against, one line for each algorithm and each of its forms.
+// The settings that are played against, one line for each algorithm and each of its forms.
 std::span<const MadSetting> madSettings();
 
 // Plays one world with a mad rank; returns how many of its messages were mad.

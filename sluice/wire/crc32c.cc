@@ -61,7 +61,7 @@ constexpr uint32_t product(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// What `kBytes` zero bytes make of a state: a product with x^(8 * kBytes), looked up by the state's four
+// Moves a state past `kBytes` zero bytes: a product with x^(8 * kBytes), looked up by the state's four
 // bytes.
 template <size_t kBytes>
 struct Zeros {

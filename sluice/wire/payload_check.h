@@ -1,6 +1,6 @@
-// What follows a payload so that its receiver notices changed bytes: nothing, a checksum against accidents,
-// or a tag that only a holder of the connection's key can make. Computed piece by piece, in the order of the
-// bytes. One owner; not shared.
+// The trailer of a payload, by which its receiver notices changed bytes: nothing, a checksum against
+// accidents, or a tag that only a holder of the connection's key can make. Computed piece by piece, in the
+// order of the bytes. One owner; not shared.
 //
 // Both include the message's sequence, which its sealed header has too, so a payload fits no other header. An
 // empty payload has no trailer: its header says all.

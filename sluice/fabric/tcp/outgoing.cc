@@ -245,7 +245,7 @@ void Outgoing::scheduleWrite() {
   });
 }
 
-// What is to be written next, in order. Bytes are checked when they are first offered, right before the
+// Collects the next bytes to write, in order. Bytes are checked when they are first offered, right before the
 // kernel copies them.
 size_t Outgoing::gather(std::span<iovec> pieces) {
   const size_t most = check_.kind() == wire::PayloadCheckKind::kNone ? kBytesPerEvent : kCheckedBytesPerCall;

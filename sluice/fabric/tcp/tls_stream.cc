@@ -283,7 +283,7 @@ Io TlsStream::write(std::span<const iovec> from) {
       if (result != 1) {
         const Io io = fromTls(result, "sending");
         if (total == 0) return io;
-        // What is sealed already counts as taken; the fault is found again by the next call.
+        // Bytes that are sealed already count as taken; the fault is found again by the next call.
         const Io flushed = flush();
         return flushed.outcome == Io::Outcome::kFailed ? flushed : Io::moved(total);
       }

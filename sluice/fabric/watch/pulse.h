@@ -24,7 +24,7 @@ class Pulse {
   // From now on this rank and `peer` tell each other how busy they are.
   virtual void exchangeWith(Rank peer) = 0;
 
-  // What the peer has said last. Empty if it has said nothing, and once it has left or its pulse is lost.
+  // The last word of the peer. Empty if it has said nothing, and once it has left or its pulse is lost.
   virtual std::optional<Word> lastWord(Rank peer) const = 0;
 };
 

@@ -21,7 +21,7 @@ using testing::Not;
 
 constexpr LivenessOptions kOptions{.interval = 250ms, .silenceLimit = 2s, .busyLimit = 60s};
 
-// What the other ranks say about themselves is what the test sets here.
+// A pulse by which the other ranks say what the test sets.
 class ScriptedPulse final : public Pulse {
  public:
   void exchangeWith(Rank peer) override { asked.insert(peer); }

@@ -129,7 +129,7 @@ std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
   }
   if (!peer.doubt) return std::nullopt;
   const LossNotice& notice = peer.notice;
-  // What was heard of the peer after the notice is its answer.
+  // Anything heard of the peer after the notice is its answer.
   if (peer.silence.sinceHeard(now) < peer.doubt->sinceHeard(now)) {
     log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness, rank,
                        notice.why);
