@@ -871,9 +871,12 @@ TEST_P(FabricContract, CloseDoesNotWaitForeverForOneWhoDoesNotRead) {
   EXPECT_GT(sends_.countOf(Code::kCancelled), 0U);
 }
 
-// Longer than any engine's deadline here.
+// The whole takes longer than any engine's deadline here, and each pause is far shorter. A machine that holds
+// this process up for a deadline makes a pause that ends the close rightly: nothing is learnt from such a
+// run.
 TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
   constexpr auto kAtLeast = 2500ms;
+  constexpr auto kShortestDeadline = 1000ms;
   constexpr size_t kMessages = 60;
   std::atomic<bool> mayTake{false};
   prepare(1, 2).answer = [&](Rank, Lane, const wire::Header&) -> Result<Landing> {
@@ -883,13 +886,19 @@ TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
   const auto& payload = keep(pattern(1 << 20));
   for (uint64_t i = 0; i < kMessages; ++i) send(0, 1, payload, Lane::kBulk, numbered(i));
   Completions closes;
-  fabric(0).close(closes.expect());
   const auto begun = std::chrono::steady_clock::now();
+  std::atomic closedAt{begun};
+  fabric(0).close(closes.expect([&](const Status&) { closedAt = std::chrono::steady_clock::now(); }));
+  auto lastTaken = begun;
   for (size_t i = 0; i < kMessages; ++i) {
     std::this_thread::sleep_for(kAtLeast / kMessages);
     mayTake = true;
     fabric(1).resume(Rank{0}, Lane::kBulk);
-    ASSERT_TRUE(receiver(1).waitLanded(i + 1));
+    const bool taken = receiver(1).waitLanded(i + 1);
+    if (!taken && closedAt.load() - lastTaken >= kShortestDeadline)
+      GTEST_SKIP() << "the machine held this test up";
+    ASSERT_TRUE(taken);
+    lastTaken = std::chrono::steady_clock::now();
   }
   ASSERT_TRUE(closes.waitForAll());
   EXPECT_GE(std::chrono::steady_clock::now() - begun, kAtLeast);
