@@ -300,6 +300,18 @@ TEST_F(TrainerTest, ARankThatLeavesTooEarlyIsNamed) {
   });
 }
 
+// Rank 1 ends because rank 2 is lost; its goodbye may come before the news of the loss.
+TEST_F(TrainerTest, ARankThatEndsAfterALossIsNotNamedInThePlaceOfTheLostOne) {
+  start(3, "mean-gradient");
+  EXPECT_TRUE(ranks_[1]->trainer->leave([] { return base::ok(); }).isOk());
+  for (const uint32_t t : {1U, 0U}) makeGradient(0, t, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  ranks_[2]->trainer.reset();  // no goodbye
+  const Status status = ranks_[0]->trainer->waitAll();
+  EXPECT_EQ(status.code(), Code::kPeerLost);
+  EXPECT_NE(status.message().find("rank 2 is lost"), std::string::npos) << status.message();
+}
+
 TEST_F(TrainerTest, ARankWhoseMessageIsRefusedIsLostByNameAndWithTheReason) {
   start(3, "mean-gradient", "1");
   sendNonsense(/*from=*/1, /*to=*/0);

@@ -52,7 +52,9 @@ void Outbox::handOver() {
                    egress_.done(handed);
                    if (done) {
                      done(status);
-                   } else if (!status.isOk()) {
+                   } else if (!status.isOk() && status.code() != Code::kUnavailable) {
+                     // A rank that has closed may have ended because another one is lost: who is told of its
+                     // goodbye waits a moment for that one's name.
                      gates_.fail(status);
                    }
                    // After an error nothing more is sent: the step is lost, or the fabric is closing. Only
