@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <sluice/base/check.h>
@@ -13,7 +14,13 @@ void Messenger::post(Task task) {
   base::Lock lock(mutex_);
   SLUICE_CHECK(!isEnding_);
   tasks_.push_back(std::move(task));
-  if (idle_ < tasks_.size()) threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
+  try {
+    if (idle_ < tasks_.size()) threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
+  } catch (const std::system_error&) {
+    if (!threads_.empty()) return;  // those that are there take it in their turn
+    tasks_.pop_back();
+    throw;
+  }
   changed_.notifyAll();
 }
 

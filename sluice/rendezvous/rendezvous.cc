@@ -55,6 +55,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
       secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
   const Duration timeout = std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
   std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
+  SLUICE_RETURN_IF_ERROR(meeting->door_->status());
   for (const auto& [name, id] : launch.ids) agreement.addLaunchId(name, id);
   // Then all addresses are of this host, as was checked above.
   const bool provesUser = !key.isSecret() && !config.isOn(option::kInsecure);

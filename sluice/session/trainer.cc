@@ -228,7 +228,7 @@ Status Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
   return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
     memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
-    strategy_->handOutDelayed(tensor, step);
+    if (const Status status = strategy_->handOutDelayed(tensor, step); !status.isOk()) gates_.fail(status);
   });
 }
 
@@ -237,8 +237,10 @@ Status Trainer::drain() {
   SLUICE_ASSIGN_OR_RETURN(size_t left, delayed());
   for (; left > 0; --left) {
     for (auto t = static_cast<uint32_t>(memory_.size()); t-- > 0;) {
-      SLUICE_RETURN_IF_ERROR(
-          handOver(TensorId{t}, [this, t](Step step) { strategy_->handOutDelayed(TensorId{t}, step); }));
+      SLUICE_RETURN_IF_ERROR(handOver(TensorId{t}, [this, t](Step step) {
+        const Status status = strategy_->handOutDelayed(TensorId{t}, step);
+        if (!status.isOk()) gates_.fail(status);
+      }));
     }
     SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   }

@@ -300,6 +300,15 @@ TEST_F(TrainerTest, ARankThatLeavesTooEarlyIsNamed) {
   });
 }
 
+TEST_F(TrainerTest, AResultThatNothingDelaysIsAnErrorAndNoAbort) {
+  start(2, "sgd:lr=1");
+  std::vector<float> result(3);
+  EXPECT_TRUE(
+      ranks_[0]->trainer->handOutDelayed(TensorId{0}, std::as_writable_bytes(std::span(result))).isOk());
+  const Status status = ranks_[0]->trainer->wait(TensorId{0});
+  EXPECT_EQ(status.message(), "this algorithm delays no results; only pipe does");
+}
+
 // Rank 1 ends because rank 2 is lost; its goodbye may come before the news of the loss.
 TEST_F(TrainerTest, ARankThatEndsAfterALossIsNotNamedInThePlaceOfTheLostOne) {
   start(3, "mean-gradient");

@@ -119,7 +119,8 @@ class PipeWorld final {
     for (const auto& rank : ranks_) {
       for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
         const Step step = rank->gates().close(TensorId{t}).value();
-        rank->loop().post([&rank, t, step] { rank->strategy().handOutDelayed(TensorId{t}, step); });
+        rank->loop().post(
+            [&rank, t, step] { EXPECT_TRUE(rank->strategy().handOutDelayed(TensorId{t}, step).isOk()); });
       }
     }
     run();

@@ -46,7 +46,10 @@ class Reduction final : public Strategy {
     close(tensor, step);
   }
   size_t delayed() const override { return groups_.front().rounds().size(); }
-  void handOutDelayed(TensorId tensor, Step step) override { close(tensor, step); }
+  Status handOutDelayed(TensorId tensor, Step step) override {
+    close(tensor, step);
+    return base::ok();
+  }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
     if (onFabric_ == nullptr) return Status(Code::kRefused, "this rank reduces over a process group");

@@ -108,8 +108,10 @@ class Strategy {
   virtual size_t delayed() const { return 0; }
 
   // There is no gradient in this step, on no rank: the oldest of them is its result. The gate of `tensor` is
-  // closed for `step`. REQUIRES: delayed() > 0; called for all tensors.
-  virtual void handOutDelayed(TensorId /*tensor*/, Step /*step*/) { SLUICE_CHECK(delayed() > 0); }
+  // closed for `step`. Called for all tensors. An error of an algorithm that delays nothing.
+  virtual Status handOutDelayed(TensorId /*tensor*/, Step /*step*/) {
+    return {Code::kInvalidArgument, "this algorithm delays no results; only pipe does"};
+  }
 
   // `done` runs when nothing of this rank is on its way any more, or with why it never will arrive. Open
   // gates do not say so: a delayed result is not waited for.

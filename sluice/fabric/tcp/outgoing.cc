@@ -126,7 +126,7 @@ void Outgoing::onEvents(uint32_t events) {
 void Outgoing::finishConnect() {
   int error = 0;
   socklen_t size = sizeof error;
-  SLUICE_CHECK(::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0, errno);
+  if (::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0)
     return retryOrFail(base::fromErrno(fmt::format("connecting to {}", address_.toString()), error));
   loop_.unwatch(connecting_.get());

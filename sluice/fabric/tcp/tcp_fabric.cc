@@ -8,6 +8,7 @@
 #include <sluice/base/options.h>
 #include <sluice/fabric/node_fabric.h>
 #include <sluice/fabric/tcp/tcp_node.h>
+#include <sluice/fabric/tcp/tls_stream.h>
 
 namespace sluice::fabric {
 Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener listener,
@@ -25,6 +26,10 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
                     "--insecure where no stranger can reach the ports",
                     address.toString()));
   }
+  if (options.encrypt == Encrypt::kAuto || options.encrypt == Encrypt::kOn)
+    SLUICE_RETURN_IF_ERROR(TlsContext::check());
+  if (!membership.door) membership.door = door::makeDoorThread();
+  SLUICE_RETURN_IF_ERROR(membership.door->status());
   auto node = std::make_shared<TcpNode>(loop, std::move(membership), options, receiver);
   // Shared, since a task must be copyable.
   auto socket = std::make_shared<base::Fd>(std::move(listener).takeSocket());

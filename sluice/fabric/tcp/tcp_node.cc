@@ -77,7 +77,7 @@ void TcpNode::start(base::Fd listener) {
     counters_.with([](Counters& counters) { ++counters.strangers; });
   };
   doorman_ = std::make_unique<door::Doorman>(
-      membership_.door ? membership_.door : door::makeDoorThread(), std::move(listener),
+      membership_.door, std::move(listener),
       door::DoorOptions{.deadline = options_.handshakeDeadline, .maxStrangers = options_.maxStrangers},
       std::move(handlers));
 }

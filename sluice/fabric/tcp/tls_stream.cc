@@ -21,6 +21,8 @@
 namespace sluice::fabric {
 namespace {
 
+constexpr const char* kCipherSuite = "TLS_AES_128_GCM_SHA256";
+
 constexpr std::string_view kIdentityPrefix = "sluice fabric 1 ";
 constexpr size_t kIdentityBytes = kIdentityPrefix.size() + sizeof(secret::Claim);
 constexpr std::string_view kExportLabel = "sluice fabric header keys";
@@ -109,11 +111,20 @@ std::string tlsError() {
 
 }  // namespace
 
+Status TlsContext::check() {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_method()), &SSL_CTX_free);
+  if (context != nullptr && SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) == 1 &&
+      SSL_CTX_set_ciphersuites(context.get(), kCipherSuite) == 1)
+    return base::ok();
+  return {Code::kUnavailable,
+          fmt::format("OpenSSL cannot encrypt here ({}): look at OPENSSL_CONF and openssl.cnf", tlsError())};
+}
+
 TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
     : presharedKey_(presharedKey), keyUpdateBytes_(keyUpdateBytes), context_(SSL_CTX_new(TLS_method())) {
   SLUICE_CHECK(context_ != nullptr, tlsError());
   SLUICE_CHECK(SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1);
-  SLUICE_CHECK(SSL_CTX_set_ciphersuites(context_, "TLS_AES_128_GCM_SHA256") == 1);
+  SLUICE_CHECK(SSL_CTX_set_ciphersuites(context_, kCipherSuite) == 1);
   SSL_CTX_set_psk_use_session_callback(context_, &useSession);
   SSL_CTX_set_psk_find_session_callback(context_, &findSession);
   SSL_CTX_set_msg_callback(context_, &noticeMessage);

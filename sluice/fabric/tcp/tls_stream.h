@@ -22,6 +22,10 @@ class TlsContext final {
   // updates.
   static constexpr uint64_t kKeyUpdateBytes = uint64_t{64} << 30;
 
+  // An error if OpenSSL cannot be used here, as with a broken OPENSSL_CONF. REQUIRES of who makes a context:
+  // this has been asked.
+  static Status check();
+
   // Every `keyUpdateBytes` that a connection has sent, its sender goes on with a new key.
   explicit TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes = kKeyUpdateBytes);
   ~TlsContext();

@@ -14,6 +14,7 @@ Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& o
                                                         const base::EpollLoop& work, size_t worldSize,
                                                         const MakeEngine& makeEngine) {
   std::unique_ptr<PulseThread> pulse(new PulseThread(options, work, worldSize));
+  SLUICE_RETURN_IF_ERROR(pulse->thread_.status());
   SLUICE_ASSIGN_OR_RETURN(pulse->fabric_, makeEngine(pulse->thread_.loop(), *pulse));
   pulse->thread_.loop().post([pulse = pulse.get(), engine = pulse->fabric_.get()] { pulse->begin(*engine); });
   return pulse;
