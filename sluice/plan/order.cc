@@ -1,7 +1,6 @@
 #include <sluice/plan/order.h>
 
 #include <algorithm>
-#include <tuple>
 
 namespace sluice::plan {
 namespace {
@@ -40,20 +39,6 @@ uint64_t publishTurn(const Plan& plan, const Slice& slice, Rank worker) {
   if (!isRotated(plan)) return uint64_t{ordinalInTensor(plan, slice)} * workers + position;
   return uint64_t{slice.chunk} * workers +
          visit(roles.serverPosition(slice.server), position, workers, plan.spec().slicing.hostsPerRack);
-}
-
-std::vector<SliceId> pushOrder(const Plan& plan, Rank worker) {
-  std::vector<std::tuple<uint32_t, uint64_t, SliceId>> keys;
-  keys.reserve(plan.slices().size());
-  for (const Slice& slice : plan.slices()) {
-    keys.emplace_back(slice.priority, pushTurn(plan, slice, worker), slice.id);
-  }
-  std::ranges::sort(keys);
-  std::vector<SliceId> order;
-  order.reserve(keys.size());
-  std::ranges::transform(keys, std::back_inserter(order),
-                         [](const auto& key) { return std::get<SliceId>(key); });
-  return order;
 }
 
 }  // namespace sluice::plan

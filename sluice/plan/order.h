@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include <sluice/plan/plan.h>
 
@@ -23,8 +22,5 @@ uint64_t pushTurn(const Plan& plan, const Slice& slice, Rank worker);
 
 // The turn of the publication of `slice` to `worker` among those of its layer by its server.
 uint64_t publishTurn(const Plan& plan, const Slice& slice, Rank worker);
-
-// All slices in the order `worker` pushes them when all are ready.
-std::vector<SliceId> pushOrder(const Plan& plan, Rank worker);
 
 }  // namespace sluice::plan

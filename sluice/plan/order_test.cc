@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
+#include <tuple>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -18,6 +20,21 @@ Plan planOf(Placement placement, std::string_view servers, uint32_t world, uint6
                       .roles = *parseRoles(servers, world),
                       .slicing = {.placement = placement},
                       .strategy = "test"});
+}
+
+// All slices in the order in which `worker` pushes them when all are ready.
+std::vector<SliceId> pushOrder(const Plan& plan, Rank worker) {
+  std::vector<std::tuple<uint32_t, uint64_t, SliceId>> keys;
+  keys.reserve(plan.slices().size());
+  for (const Slice& slice : plan.slices()) {
+    keys.emplace_back(slice.priority, pushTurn(plan, slice, worker), slice.id);
+  }
+  std::ranges::sort(keys);
+  std::vector<SliceId> order;
+  order.reserve(keys.size());
+  std::ranges::transform(keys, std::back_inserter(order),
+                         [](const auto& key) { return std::get<SliceId>(key); });
+  return order;
 }
 
 RC_GTEST_PROP(Order, EverySenderVisitsEveryDestinationOnceBeginningWithItsOwnPosition, ()) {

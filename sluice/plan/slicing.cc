@@ -50,8 +50,6 @@ Status cutRoundRobin(const Model& model, const Slicing& slicing, Cutter& cutter)
   return base::ok();
 }
 
-constexpr std::array kPlacements{Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded};
-
 }  // namespace
 
 std::string Slice::toString() const {
@@ -66,14 +64,6 @@ std::string_view name(Placement placement) {
     case Placement::kSharded: return "sharded";
   }
   return "?";
-}
-
-Result<Placement> parsePlacement(std::string_view text) {
-  const auto found =
-      std::ranges::find(kPlacements, text, [](Placement placement) { return name(placement); });
-  if (found != kPlacements.end()) return *found;
-  return Status(Code::kInvalidArgument,
-                fmt::format("'{}' is not a placement: take kvstore, roundRobin or sharded", text));
 }
 
 Status Cutter::begin(TensorId tensor, uint64_t slices) {
@@ -103,12 +93,6 @@ Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Sli
     case Placement::kSharded: SLUICE_RETURN_IF_ERROR(cutSharded(model, slicing, cutter)); break;
   }
   return std::move(cutter).take();
-}
-
-std::vector<uint64_t> serverLoads(const std::vector<Slice>& slices, const Roles& roles) {
-  std::vector<uint64_t> loads(roles.servers.size());
-  for (const Slice& slice : slices) loads[roles.serverPosition(slice.server)] += slice.count;
-  return loads;
 }
 
 }  // namespace sluice::plan

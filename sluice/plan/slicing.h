@@ -43,7 +43,6 @@ enum class Placement : uint8_t {
 };
 
 std::string_view name(Placement placement);
-Result<Placement> parsePlacement(std::string_view text);
 
 struct Slicing {
   Placement placement = Placement::kSharded;
@@ -65,9 +64,6 @@ inline constexpr size_t kMaxSlices = size_t{1} << 24;
 // With `sharded`, no two servers' totals differ by more than the elements of two smallest messages, and if
 // every chunk is spread over all servers, by more than one element.
 Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Slicing& slicing);
-
-// Elements held by each server, in the order of roles.servers.
-std::vector<uint64_t> serverLoads(const std::vector<Slice>& slices, const Roles& roles);
 
 }  // namespace sluice::plan
 

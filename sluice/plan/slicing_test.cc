@@ -17,6 +17,13 @@ Model modelOf(std::initializer_list<uint64_t> sizes) {
   return model;
 }
 
+// Elements held by each server, in the order of roles.servers.
+std::vector<uint64_t> serverLoads(const std::vector<Slice>& slices, const Roles& roles) {
+  std::vector<uint64_t> loads(roles.servers.size());
+  for (const Slice& slice : slices) loads[roles.serverPosition(slice.server)] += slice.count;
+  return loads;
+}
+
 uint64_t spreadOf(const std::vector<uint64_t>& loads) {
   const auto [least, most] = std::ranges::minmax(loads);
   return most - least;
@@ -152,13 +159,6 @@ TEST(Slicing, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_EQ(cut(modelOf({5, 0}), roles, {}).status().message(),
             "tensor 1 't' has no elements: leave it out of the model");
   EXPECT_FALSE(cut(modelOf({5}), roles, {.hostsPerRack = 0}).isOk());
-}
-
-TEST(Slicing, PlacementsAreParsedByTheirNames) {
-  for (const auto placement : {Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded}) {
-    EXPECT_EQ(*parsePlacement(name(placement)), placement);
-  }
-  EXPECT_FALSE(parsePlacement("spread").isOk());
 }
 
 }  // namespace

@@ -21,9 +21,6 @@ class Credit final {
   explicit Credit(uint64_t window, uint64_t totalWindow = kUnlimited)
       : window_(window), total_{totalWindow, 0} {}
 
-  // Another window for one destination, from now on; what is in flight stays so.
-  void setWindow(Rank to, uint64_t bytes) { at(to).window = bytes; }
-
   bool admitsTo(Rank to, uint64_t bytes) const;
   bool admitsInTotal(uint64_t bytes) const { return total_.admits(bytes); }
 

@@ -43,12 +43,6 @@ std::vector<Send> Egress::drop(Rank to) {
   return dropped;
 }
 
-void Egress::setWindow(Rank to, uint64_t bytes) {
-  at(to);
-  credit_.setWindow(to, bytes);
-  relist(to);
-}
-
 Egress::Peer& Egress::at(Rank to) {
   while (index(to) >= peers_.size()) peers_.push_back({SendQueue(order_)});
   return peers_[index(to)];

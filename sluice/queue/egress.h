@@ -50,11 +50,7 @@ class Egress final {
   // owes each a completion. What the network has must still come back through done().
   std::vector<Send> drop(Rank to);
 
-  // Another window for one destination.
-  void setWindow(Rank to, uint64_t bytes);
-
   size_t waiting() const { return waiting_; }
-  size_t waitingFor(Rank to) const { return index(to) < peers_.size() ? peers_[index(to)].queue.size() : 0; }
   const Credit& credit() const { return credit_; }
   // Inversion time of every message done so far, zeros included.
   const Histogram& inversion() const { return inversion_; }

@@ -88,16 +88,6 @@ TEST(Egress, DropGivesBackWhatWaitsAndLeavesTheRest) {
   EXPECT_TRUE(egress.drop(Rank{77}).empty());
 }
 
-TEST(Egress, AWiderWindowLetsTheWaitingGo) {
-  base::ManualClock clock;
-  Egress egress(clock, {.window = 10});
-  egress.push(to(0, 10, 0, 1));
-  egress.push(to(0, 10, 0, 2));
-  ASSERT_EQ(tagsNow(egress), (std::vector<uint64_t>{1}));
-  egress.setWindow(Rank{0}, 20);
-  EXPECT_EQ(tagsNow(egress), (std::vector<uint64_t>{2}));
-}
-
 // A link of one byte per millisecond that sends in the order it was handed messages.
 std::vector<Duration> inversionsOf(const EgressOptions& options) {
   base::ManualClock clock;
