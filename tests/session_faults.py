@@ -104,7 +104,7 @@ class Faults(unittest.TestCase):
 
     def testARankThatOnlyPausesIsReportedAndWaitedFor(self):
         steps = 8
-        job = Job(self.lab, task(self.profile, iterations=steps), SLUICE_STALL_S="400ms", SLUICE_SILENCE_LIMIT="60s")
+        job = Job(self.lab, task(self.profile, iterations=steps), SLUICE_STALL_AFTER="400ms", SLUICE_SILENCE_LIMIT="60s")
         self.addCleanup(job.__exit__)
         job.waitUntilBegun()
         time.sleep(0.4)

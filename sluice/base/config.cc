@@ -75,8 +75,10 @@ Config::Config() {
     values_[option] = {std::string(option->fallback), Source::kDefault, ""};
 }
 
-Result<Config> Config::read(const Values& flags, const Values& environment) {
+Result<Config> Config::read(const Values& givenFlags, const Values& givenEnvironment) {
   Config config;
+  const Values flags = config.renamed(givenFlags, [](std::string_view name) { return std::string(name); });
+  const Values environment = config.renamed(givenEnvironment, environmentName);
   std::vector<std::string> environmentNames;
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
   const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
@@ -113,6 +115,19 @@ Result<Config> Config::read(const Values& flags, const Values& environment) {
   return config;
 }
 
+Config::Values Config::renamed(Values values, std::string (*spelled)(std::string_view)) {
+  for (const Option* option : allOptions()) {
+    if (option->formerName.empty()) continue;
+    auto former = values.extract(spelled(option->formerName));
+    if (former.empty()) continue;
+    const std::string name = spelled(option->name);
+    warnings_.push_back(fmt::format("'{}' is now called '{}'", former.key(), name));
+    former.key() = name;
+    values.insert(std::move(former));  // unless it is there by its name, too
+  }
+  return values;
+}
+
 Status Config::readFile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return fromErrno(fmt::format("cannot read the configuration file {}", path));
@@ -124,12 +139,15 @@ Status Config::readFile(const std::string& path) {
   }
   std::vector<std::string_view> names;
   for (const Option* option : allOptions()) names.push_back(option->name);
-  for (const auto& [key, entry] : json.items()) {
+  Values values;
+  for (const auto& [key, entry] : json.items())
+    values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
+  values = renamed(std::move(values), [](std::string_view name) { return std::string(name); });
+  for (const auto& [key, text] : values) {
     const Option* option = findOption(key);
     if (option == nullptr)
       return {Code::kInvalidArgument, fmt::format("{}: {}", path, unknownName("option", key, names))};
     if (option->secret) SLUICE_RETURN_IF_ERROR(checkPrivate(path, *option));
-    const std::string text = entry.is_string() ? entry.get<std::string>() : entry.dump();
     SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
   }
   return ok();

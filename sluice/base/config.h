@@ -51,11 +51,15 @@ class Config final {
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that no option has, with the nearest name that exists.
+  // One line for each SLUICE_ variable that no option has, with the nearest name that exists, and one for
+  // each option that was given by its former name.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Status readFile(const std::string& path);
+  // Renames what `values` has by an option's former name, with a warning. `spelled` makes a key of `values`
+  // from an option's name.
+  Values renamed(Values values, std::string (*spelled)(std::string_view));
 
   std::map<const Option*, Value> values_;
   std::vector<std::string> warnings_;

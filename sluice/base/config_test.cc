@@ -13,6 +13,8 @@
 namespace sluice::base {
 namespace {
 
+using namespace std::chrono_literals;
+
 std::string writeFile(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + name;
   std::ofstream(path) << text;
@@ -69,6 +71,26 @@ TEST(Config, AnUnknownVariableIsAnsweredWithTheNearestName) {
   EXPECT_EQ(config.warnings()[1], "unknown variable 'SLUICE_XYZZY_PLUGH'; 'sluice config show' lists all");
 }
 
+TEST(Config, AFormerNameIsStillReadWithALineThatSaysSo) {
+  const std::string path = writeFile("former.json", R"({"stall-s": "1s"})");
+  const Config file = Config::read({{"config", path}}, {}).value();
+  EXPECT_EQ(file.duration(option::kStallAfter), 1s);
+  EXPECT_EQ(file.warnings(), std::vector<std::string>{"'stall-s' is now called 'stall-after'"});
+
+  const Config variable = Config::read({}, {{"SLUICE_STALL_S", "2s"}}).value();
+  EXPECT_EQ(variable.duration(option::kStallAfter), 2s);
+  EXPECT_EQ(variable.warnings(),
+            std::vector<std::string>{"'SLUICE_STALL_S' is now called 'SLUICE_STALL_AFTER'"});
+
+  const Config both = Config::read({}, {{"SLUICE_STALL_S", "2s"}, {"SLUICE_STALL_AFTER", "3s"}}).value();
+  EXPECT_EQ(both.duration(option::kStallAfter), 3s);
+  EXPECT_EQ(both.warnings().size(), 1U);
+
+  const Config flag = Config::read({{"stall-s", "4s"}}, {}).value();
+  EXPECT_EQ(flag.duration(option::kStallAfter), 4s);
+  EXPECT_EQ(flag.warnings(), std::vector<std::string>{"'stall-s' is now called 'stall-after'"});
+}
+
 TEST(Config, MistakesInAFileAreOneLineThatNamesIt) {
   const auto errorOf = [](const std::string& path) {
     return Config::read({{"config", path}}, {}).status().message();
@@ -86,7 +108,7 @@ TEST(Options, NamesAreUniqueAndMapToVariables) {
     EXPECT_TRUE(names.insert(option->name).second) << option->name;
     EXPECT_EQ(findOption(option->name), option);
   }
-  EXPECT_EQ(environmentName(Option{"stall-after", Kind::kDuration, "10s", ""}), "SLUICE_STALL_AFTER");
+  EXPECT_EQ(environmentName("stall-after"), "SLUICE_STALL_AFTER");
   EXPECT_EQ(findOption("nothing"), nullptr);
 }
 

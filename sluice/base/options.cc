@@ -53,7 +53,7 @@ constexpr std::array kAll{
     &option::kSilenceLimit,
     &option::kSliceElements,
     &option::kStaleness,
-    &option::kStallS,
+    &option::kStallAfter,
     &option::kSurviveLoss,
     &option::kTau,
     &option::kTopology,
@@ -79,8 +79,8 @@ const Option* findOption(std::string_view name) {
   return found == kAll.end() ? nullptr : *found;
 }
 
-std::string environmentName(const Option& option) {
-  std::string name = "SLUICE_" + upper(option.name);
+std::string environmentName(std::string_view optionName) {
+  std::string name = "SLUICE_" + upper(optionName);
   std::ranges::replace(name, '-', '_');
   return name;
 }

@@ -157,9 +157,12 @@ inline constexpr Option kSliceElements =
                     "sluice, else 50000)"});
 inline constexpr Option kStaleness = sameOnAllRanks(
     {"staleness", Kind::kInteger, "3", "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
-inline constexpr Option kStallS{
-    "stall-s", Kind::kDuration, "10s",
-    "Report a wait of this length: which tensor, which step, which ranks are missing"};
+inline constexpr Option kStallAfter{
+    .name = "stall-after",
+    .kind = Kind::kDuration,
+    .fallback = "10s",
+    .help = "Report a wait of this length: which tensor, which step, which ranks are missing",
+    .formerName = "stall-s"};
 inline constexpr Option kSurviveLoss = sameOnAllRanks(
     {"survive-loss", Kind::kSwitch, "off",
      "ssp, easgd: go on without a worker that is lost, if it served nothing; off: end with its name"});

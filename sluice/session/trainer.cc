@@ -49,7 +49,7 @@ Trainer::Trainer(Training training, const Config& config, plan::StageObserver* o
       gates_(
           namesOf(training_.plan.model()),
           {.atMost = config.duration(option::kWaitTimeout),
-           .stallAfter = config.duration(option::kStallS),
+           .stallAfter = config.duration(option::kStallAfter),
            .interruption = training_.interruption},
           [this](TensorId tensor, Step step, Duration waited) { reportStall(tensor, step, waited); },
           observer) {
@@ -277,7 +277,7 @@ Result<std::vector<std::byte>> Trainer::state() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));
-  return strategy_->state();
+  return strategy_->takeState();
 }
 
 Status Trainer::restore(std::span<const std::byte> state) {

@@ -32,7 +32,7 @@ class TrainerTest : public testing::Test {
   void start(uint32_t world, const std::string& update, const std::string& servers = "all",
              const std::string& algorithmName = "p3") {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
-    ASSERT_TRUE(config_.set(option::kStallS, "50ms").isOk());
+    ASSERT_TRUE(config_.set(option::kStallAfter, "50ms").isOk());
     // Five slices: each server has some, so that all talk with each. Who never talked with a rank is told of
     // its loss by the session.
     ASSERT_TRUE(config_.set(option::kSliceElements, "1").isOk());

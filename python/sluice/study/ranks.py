@@ -27,7 +27,7 @@ _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 # A machine with more workers than cores may not run a heartbeat for a while.
-_PATIENCE = {"SLUICE_SILENCE_LIMIT": "30s", "SLUICE_LOG": "warn", "SLUICE_STALL_S": "60s"}
+_PATIENCE = {"SLUICE_SILENCE_LIMIT": "30s", "SLUICE_LOG": "warn", "SLUICE_STALL_AFTER": "60s"}
 
 
 @dataclass(frozen=True)
