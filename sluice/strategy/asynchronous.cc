@@ -77,7 +77,7 @@ class Asynchronous final : public Strategy {
   void forget(Rank lost) override;
   void whenIdle(const Done& done) override;
   void prepareState(const Done& done) override;
-  Result<std::vector<std::byte>> state() const override;
+  Result<std::vector<std::byte>> takeState() override;
   Status restore(std::span<const std::byte> bytes) override;
   void fail(const Status& why) override;
   std::string describeWait(TensorId tensor) const override;
@@ -186,8 +186,8 @@ class Asynchronous final : public Strategy {
   Done whenPrepared_;                      // null: none is
   std::map<SliceId, uint32_t> heldAsked_;  // answers that servers owe, also to a checkpoint that was given up
   std::set<SliceId> heldMissing_;
-  mutable std::vector<SavedTensor> held_;  // by TensorId; state() takes it
-  uint64_t dropped_ = 0;                   // steps
+  std::vector<SavedTensor> held_;  // by TensorId; takeState() takes it
+  uint64_t dropped_ = 0;           // steps
 };
 
 Status Asynchronous::decide(Decision decision) {
@@ -285,7 +285,7 @@ void Asynchronous::fail(const Status& why) {
   if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(why);
 }
 
-// Asks every other server for what it holds; what is held here comes in state(). Other workers go on
+// Asks every other server for what it holds; what is held here comes in takeState(). Other workers go on
 // meanwhile: it is as consistent as what a worker reads in a step, each slice by itself.
 void Asynchronous::prepareState(const Done& done) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
@@ -373,7 +373,7 @@ void Asynchronous::keepHeld(const Slice& slice, const Method::Held& held,
 
 // Where workers have copies of the centre's parameters, this one's are those that are saved from now on: a
 // checkpoint is the servers' model.
-Result<std::vector<std::byte>> Asynchronous::state() const {
+Result<std::vector<std::byte>> Asynchronous::takeState() {
   if (!rooms_.plan.roles().isWorker(self_)) return Bytes();
   SLUICE_CHECK(method_->centre() == Method::Centre::kNone || !held_.empty());  // it was prepared
   const OwnState* own = method_->own();

@@ -113,7 +113,7 @@ class SavedJob final {
     drain();
     EXPECT_TRUE(isPrepared);
     std::vector<std::byte> bytes;
-    rank(r).loop().post([&, r] { bytes = rank(r).strategy().state().value(); });
+    rank(r).loop().post([&, r] { bytes = rank(r).strategy().takeState().value(); });
     drain();
     return bytes;
   }

@@ -170,7 +170,7 @@ void MadRank::save() {
       if (!idle.isOk()) return;
       strategy_->prepareState([this](const Status& prepared) {
         isSaving_ = false;
-        if (prepared.isOk()) (void)strategy_->state();
+        if (prepared.isOk()) (void)strategy_->takeState();
       });
     });
   });

@@ -74,7 +74,7 @@ class ParameterServer final : public Strategy {
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
   Status decide(Decision decision) override;
-  Result<std::vector<std::byte>> state() const override;
+  Result<std::vector<std::byte>> takeState() override;
   Status restore(std::span<const std::byte> state) override;
   std::set<Rank> ahead() const override { return shard_->contributors(); }
 
@@ -437,8 +437,8 @@ Status ParameterServer::checkEveryServerTrains() const {
 // Every gate is open: each of this rank's own parts has been used, and no slice is finished without it. So
 // the states are those of the last step, whatever parts of the next have come from others, and the loop does
 // not touch them.
-Result<std::vector<std::byte>> ParameterServer::state() const {
-  if (publishesMean()) return Strategy::state();
+Result<std::vector<std::byte>> ParameterServer::takeState() {
+  if (publishesMean()) return Strategy::takeState();
   SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
   return shard::toBytes(shard_->states());
 }
@@ -501,7 +501,7 @@ Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const 
   if (rooms.collective != nullptr) {
     return Status(Code::kInvalidArgument,
                   "this algorithm has servers and no use for a process group; use "
-                  "algorithm=allreduce, wfbp or mgwfbp");
+                  "algorithm=allreduce, wfbp, mgwfbp or pipe");
   }
   SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
                                                          rooms.fabric.loop().clock(), rooms.observer));

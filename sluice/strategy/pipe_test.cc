@@ -129,7 +129,7 @@ class PipeWorld final {
     std::vector<Bytes> states;
     for (const auto& rank : ranks_) {
       rank->loop().post([&] {
-        const auto state = rank->strategy().state();
+        const auto state = rank->strategy().takeState();
         EXPECT_TRUE(state.isOk()) << state.status().toString();
         states.push_back(*state);
       });
@@ -303,11 +303,11 @@ TEST(Pipe, AStepDoesNotWaitForItsOwnReductionButACheckpointDoes) {
   world.run();
   EXPECT_TRUE(world[0].gates().isOpen(TensorId{0}));
   EXPECT_EQ(idle, std::vector<std::string>());
-  world[0].loop().post([&] { EXPECT_FALSE(world[0].strategy().state().isOk()); });
+  world[0].loop().post([&] { EXPECT_FALSE(world[0].strategy().takeState().isOk()); });
   world.handOver(1, gradients[1]);
   world.run();
   EXPECT_EQ(idle, std::vector<std::string>{"ok"});
-  world[0].loop().post([&] { EXPECT_TRUE(world[0].strategy().state().isOk()); });
+  world[0].loop().post([&] { EXPECT_TRUE(world[0].strategy().takeState().isOk()); });
   world.run();
 }
 

@@ -63,7 +63,7 @@ class Reduction final : public Strategy {
   void whenIdle(const Done& done) override;
   void fail(const Status& why) override;
   void endAfter(uint64_t steps, const Status& why) override;
-  Result<std::vector<std::byte>> state() const override;
+  Result<std::vector<std::byte>> takeState() override;
   Status restore(std::span<const std::byte> bytes) override;
 
   std::string describeWait(TensorId tensor) const override;
@@ -347,7 +347,7 @@ void Reduction::endAfter(uint64_t steps, const Status& why) {
   }
 }
 
-Result<std::vector<std::byte>> Reduction::state() const {
+Result<std::vector<std::byte>> Reduction::takeState() {
   if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean()) return std::vector<std::byte>();
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return Status(Code::kInvalidArgument, "a state can be saved between two steps only");

@@ -1,5 +1,5 @@
-// Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp and pipe, which differ only in which
-// tensors travel together, and in how long a step waits for its result.
+// Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp, mgp3 and pipe, which differ only in
+// which tensors travel together, and in how long a step waits for its result.
 //
 //   gradientReady -> packed into its group's buffer
 //   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every rank,
@@ -9,7 +9,7 @@
 // At the end of some steps mgwfbp's ranks agree on other groups (replanner.h): all gates open after that.
 //
 // With a *delay* the gates open as soon as the mean of so many steps before is here; until there is one,
-// empty. What is on its way stays so, also between steps: state() holds it.
+// empty. What is on its way stays so, also between steps: takeState() holds it.
 #pragma once
 
 #include <memory>

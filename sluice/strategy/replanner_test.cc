@@ -148,7 +148,7 @@ class DriftingJob final {
   }
   Bytes state(uint32_t r) {
     Bytes bytes;
-    onLoop(r, [&](Strategy& strategy) { bytes = strategy.state().value(); });
+    onLoop(r, [&](Strategy& strategy) { bytes = strategy.takeState().value(); });
     return bytes;
   }
   SteppedRank& rank(uint32_t r) { return *ranks_[r]; }

@@ -63,7 +63,7 @@ class ServerJob final {
 
   Result<Bytes> state(uint32_t rank) {
     Result<Bytes> state = Bytes();
-    world_.ranks()[rank]->loop().post([&] { state = world_.ranks()[rank]->strategy().state(); });
+    world_.ranks()[rank]->loop().post([&] { state = world_.ranks()[rank]->strategy().takeState(); });
     run();
     return state;
   }

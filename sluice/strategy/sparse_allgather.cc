@@ -55,7 +55,7 @@ class SparseAllgather final : public Strategy {
     return base::ok();
   }
 
-  Result<std::vector<std::byte>> state() const override;
+  Result<std::vector<std::byte>> takeState() override;
   Status restore(std::span<const std::byte> bytes) override;
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override { return outbox_.statistics(); }
@@ -168,7 +168,7 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
   rooms_.gates.open(id, step);
 }
 
-Result<std::vector<std::byte>> SparseAllgather::state() const {
+Result<std::vector<std::byte>> SparseAllgather::takeState() {
   CentreState state{.rank = index(rooms_.fabric.rank()), .steps = compressor_.steps()};
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     SavedTensor& saved = state.tensors.emplace_back();

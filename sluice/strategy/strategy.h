@@ -118,18 +118,21 @@ class Strategy {
   using Done = std::function<void(const Status&)>;
   virtual void whenIdle(const Done& done) { done(base::ok()); }
 
-  // `done` runs when all that state() takes from other ranks is here, or with why it never will be. REQUIRES:
-  // every gate is open, and it is idle.
+  // `done` runs when all that takeState() takes from other ranks is here, or with why it never will be.
+  // REQUIRES: every gate is open, and it is idle.
   virtual void prepareState(const Done& done) { done(base::ok()); }
 
   // What this rank remembers from step to step, for a checkpoint; empty: nothing. Put back on a rank of the
   // same model, training goes on as if it had not stopped; empty, as if it began. REQUIRES: every gate is
-  // open, and it is idle; of state(): prepared.
+  // open, and it is idle; of takeState(): prepared, once for each call.
+  //
+  // takeState() is not a mere look: where workers have copies of the servers' parameters, this worker's
+  // become those that are saved.
   //
   // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. What is read
   // and written here must be what only steps of this rank change, and there is none now; what others'
   // messages change as well is touched on the loop, in pieces (pieces.h).
-  virtual Result<std::vector<std::byte>> state() const { return std::vector<std::byte>(); }
+  virtual Result<std::vector<std::byte>> takeState() { return std::vector<std::byte>(); }
   virtual Status restore(std::span<const std::byte> state) {
     return state.empty() ? base::ok()
                          : Status(Code::kInvalidArgument, "this algorithm has no state to put back");
