@@ -48,6 +48,24 @@ class Help(unittest.TestCase):
                 if not Path(PROGRAM).with_name(f"sluice-{word}").exists():  # a program of its own
                     self.assertIn((word,), commands, f"in an example of {command}")
 
+    def testProgramsOfTheirOwnAreListedWithTheFirstLineOfTheirDescription(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def write(name, text, mode=0o755):
+                path = Path(folder, name)
+                path.write_text(text)
+                path.chmod(mode)
+
+            write("sluice-greet", "#!/usr/bin/env bash\n# Greets every rank.\n# Twice.\necho hello\n")
+            write("sluice-count", '#!/usr/bin/env python3\n"""Counts the ranks."""\nprint(3)\n')
+            write("sluice-binary", "\x7fELF")
+            write("sluice-notes", "# Not a program.\n", mode=0o644)
+            ran = sluice("--help", PATH=f"{folder}:/nowhere:{os.environ['PATH']}")
+        self.assertRegex(ran.stdout, r"(?m)^  greet +Greets every rank\.$")
+        self.assertRegex(ran.stdout, r"(?m)^  count +Counts the ranks\.$")
+        self.assertRegex(ran.stdout, r"(?m)^  binary +\(see its --help\)$")
+        self.assertRegex(ran.stdout, r"(?m)^  plot +\S")
+        self.assertNotIn("notes", ran.stdout)
+
     def testVersion(self):
         self.assertRegex(sluice("--version").stdout, r"^sluice \d+\.\d+\.\d+$")
 

@@ -1,16 +1,14 @@
 #include <sluice/cli/program.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/cli/external_command.h>
 
 namespace sluice::cli {
 namespace {
@@ -33,17 +31,30 @@ std::vector<std::string> subcommandNames(const CLI::App& app) {
   return names;
 }
 
+// For the end of the program's help; empty if there are none.
+std::string listOfExternalCommands() {
+  std::string list;
+  for (const auto& [name, description] : findExternalCommands()) {
+    list += fmt::format("\n  {:<28}{}", name, description.empty() ? "(see its --help)" : description);
+  }
+  return list.empty() ? "" : fmt::format("Programs sluice-NAME found here:{}\n\n", list);
+}
+
 }  // namespace
 
 Program::Program() : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
   root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
   root_.set_help_flag("-h,--help", "Show this help and exit");
-  root_.footer(
-      "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
-      "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile resnet50 --lab\n\n"
-      "A subcommand that is not listed is looked for as a program sluice-NAME on the PATH.\n"
-      "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such command, "
-      "130 interrupted.");
+  root_.footer([] {  // made only if the help is shown
+    return listOfExternalCommands() +
+           "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
+           "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile resnet50 "
+           "--lab\n\n"
+           "A command that is not listed is looked for as a program sluice-NAME beside this one and on the "
+           "PATH.\n"
+           "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such "
+           "command, 130 interrupted.";
+  });
   addOption(&root_, option::kConfig);
   addOption(&root_, option::kLog);
 }
@@ -123,15 +134,6 @@ int Program::runCommand(const Run& run) {
   for (const auto& warning : config->warnings()) log("config").warn("{}", warning);
   const Result<int> result = run(*config);
   return result.isOk() ? *result : failWith(result.status());
-}
-
-void runExternalCommand(const std::string& name, char** argv) {
-  const std::string program = "sluice-" + name;
-  // Those that come with sluice lie beside it, wherever it was installed.
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) ::execv((self.parent_path() / program).c_str(), argv);
-  ::execvp(program.c_str(), argv);
 }
 
 }  // namespace sluice::cli

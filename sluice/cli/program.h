@@ -47,8 +47,4 @@ class Program final {
   std::map<std::string, std::unique_ptr<std::string>> flags_;
 };
 
-// If a program `sluice-NAME` lies beside this one or on the PATH, it replaces this process (as git does), and
-// this never returns.
-void runExternalCommand(const std::string& name, char** argv);
-
 }  // namespace sluice::cli
