@@ -13,7 +13,6 @@ from pathlib import Path
 ROOMS = {
     "ucp/": "fabric/ucx", "ucs/": "fabric/ucx", "uct/": "fabric/ucx",
     "torch/": "pytorch", "ATen/": "pytorch", "c10/": "pytorch", "pybind11/": "pytorch",
-    "simgrid/": "sim",
     "CLI/": "cli",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

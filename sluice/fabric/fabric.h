@@ -37,7 +37,7 @@ namespace sluice::fabric {
 
 using wire::Lane;
 
-// Where memory lies. An engine refuses a kind it cannot reach.
+// Where memory lies. Engines reach the host's memory only.
 enum class MemoryKind : uint8_t { kHost };
 
 struct ConstBuffer {

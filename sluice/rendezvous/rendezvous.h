@@ -1,8 +1,10 @@
 // How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought (its
 // fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
 //
-//   auto master = findMaster(launch, loop.clock(), timeout);                      // on a thread that may
-//   wait auto meeting = Rendezvous::start(loop, config, launch, *master, agreement);   // before loop.run()
+// The lookup is for a thread that may wait, and the start comes before loop.run():
+//
+//   auto master = findMaster(launch, loop.clock(), timeout);
+//   auto meeting = Rendezvous::start(loop, config, launch, *master, agreement);
 //   loop.post([&] { meeting->join("10.0.0.3:4711", [](auto everyonesNotes) { ... }); });
 #pragma once
 
