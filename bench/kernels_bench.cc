@@ -107,7 +107,7 @@ void addAll() {
   }
   for (const Level level : sluice::kernel::levels()) {
     const auto at = [&](std::string_view what, DType dtype) {
-      return fmt::format("{}/{}/{}", what, sluice::plan::name(dtype), sluice::kernel::name(level));
+      return fmt::format("{}/{}/{}", what, sluice::name(dtype), sluice::kernel::name(level));
     };
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
       add(at("sum4", dtype), [=](benchmark::State& s) { sum(s, dtype, level); });

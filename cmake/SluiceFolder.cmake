@@ -1,5 +1,5 @@
 # One target per folder: sluice_folder(queue SOURCES ... TESTS ... USES base plan LINKS OpenSSL::SSL)
-#   SOURCES     the .cc files of the library sluice_<name>, alias sluice::<name>
+#   SOURCES     the .cc files of the library sluice_<name>
 #   TESTS       the *_test.cc files, built into one program sluice_<name>_test
 #   USES        folders of ours it stands on
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
@@ -13,7 +13,7 @@ function(sluice_folder name)
   list(TRANSFORM arg_USES PREPEND sluice_)
   if(arg_SOURCES)
     add_library(${target} STATIC ${arg_SOURCES})
-    target_link_libraries(${target} PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} $<BUILD_INTERFACE:sluice_options>)
+    target_link_libraries(${target} PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} sluice_options)
     target_precompile_headers(${target} REUSE_FROM sluice_precompiled)
     set(scope PUBLIC)
   else()
@@ -24,9 +24,7 @@ function(sluice_folder name)
   target_compile_features(${target} ${scope} cxx_std_20)
   file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
   target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
-  add_library(sluice::${name} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  set_property(GLOBAL APPEND PROPERTY SLUICE_FOLDERS ${target})
+  target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
   # At the end of the folder's CMakeLists.txt, when the options of single files are known.
   cmake_language(EVAL CODE "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${arg_SOURCES} ${arg_TESTS})")
   if(SLUICE_TESTS AND arg_TESTS)

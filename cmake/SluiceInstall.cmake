@@ -1,20 +1,22 @@
-# `cmake --install` gives a tree that another project uses with find_package(sluice).
+# `cmake --install` gives a tree that another project uses with find_package(sluice) or pkg-config: the public headers,
+# libsluice.so and the programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-get_property(folders GLOBAL PROPERTY SLUICE_FOLDERS)
-install(TARGETS ${folders} EXPORT sluice
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS sluice_library EXPORT sluice LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS python/sluice-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
-configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
-  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES cmake/SluiceDependencies.cmake
-  "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
-  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 # Not built here but where it is used: see sluice-config.cmake.in.
-install(DIRECTORY sluice/pytorch/libtorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice/pytorch)
+install(FILES include/sluice/torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+install(FILES sluice/pytorch/libtorch/torch.cc DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
+configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice PATH_VARS CMAKE_INSTALL_DATADIR)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
+configure_file(cmake/sluice.pc.in "${PROJECT_BINARY_DIR}/sluice.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 # What the wheel holds besides python/sluice (pyproject.toml): the modules, and the programs.
 if(SKBUILD)
   install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)

@@ -28,6 +28,8 @@ target_compile_options(sluice_options INTERFACE
   -ffp-contract=off
   # The static libraries also end up in the Python module; programs get it too, as one precompiled header fits one choice only.
   -fPIC
+  # What libsluice.so exports says so (SLUICE_API).
+  -fvisibility=hidden -fvisibility-inlines-hidden
   # For ccache: it then sees what is in the precompiled header that a file was compiled with.
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
   "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>"

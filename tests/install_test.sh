@@ -1,15 +1,44 @@
 #!/usr/bin/env bash
-# Installs a build into a fresh tree and builds a small project against it with find_package(sluice).
-#   install_test.sh BUILD_DIRECTORY
+# Installs a build into a fresh tree, and builds and runs a program against that tree alone: once with find_package(sluice),
+# once with pkg-config. Compares what the library exports with cmake/exported_symbols.txt.
+#   install_test.sh BUILD_DIRECTORY             the test
+#   install_test.sh BUILD_DIRECTORY --accept    writes the list of exported symbols anew
 set -euo pipefail
 build=$1
-project=$(cd "$(dirname "$0")" && pwd)/install
+source=$(cd "$(dirname "$0")/.." && pwd)
+project=$source/tests/install
+symbols=$source/cmake/exported_symbols.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/tree" >/dev/null
-cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/tree" >/dev/null
+library=$(find "$work/tree" -name libsluice.so)
+nm --dynamic --defined-only --demangle "$library" | cut -d' ' -f3- | sort -u >"$work/symbols"
+if [[ ${2:-} == --accept ]]; then
+  cp "$work/symbols" "$symbols"
+  exit
+fi
+diff "$symbols" "$work/symbols" || { echo "other symbols are exported than $symbols lists; if that is meant: $0 $build --accept"; exit 1; }
+
+# trains PROGRAM: runs it, and looks at what both of its processes say.
+trains() {
+  local said
+  said=$("$1" | sort)
+  [[ $said == "rank 0 of 2 has trained 10 steps"$'\n'"rank 1 of 2 has trained 10 steps" ]] || { echo "$1 said: $said"; exit 1; }
+}
+
+# No package but Threads may be asked for: every other search fails.
+cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/tree" --trace-expand --trace-redirect="$work/trace" >/dev/null
+others=$(grep -oE '(find_package|find_dependency)\([A-Za-z0-9_]+' "$work/trace" | sed 's/.*(//' | sort -u | grep -vx -e Threads -e sluice || true)
+[[ -z $others ]] || { echo "find_package(sluice) asks for more than Threads: $others"; exit 1; }
 cmake --build "$work/build" >/dev/null
-said=$("$work/build/uses_sluice")
-[[ $said == "rank 3 logs at debug" ]] || { echo "the program that uses the installed tree said: $said"; exit 1; }
+trains "$work/build/uses_sluice"
+
+export PKG_CONFIG_PATH
+PKG_CONFIG_PATH=$(dirname "$(find "$work/tree" -name sluice.pc)")
+# shellcheck disable=SC2046
+g++ -std=c++20 "$project/main.cc" $(pkg-config --cflags --libs sluice) -Wl,-rpath,"$(dirname "$library")" -o "$work/by_pkg_config"
+trains "$work/by_pkg_config"
+
 [[ $("$work/tree/bin/sluice" --version) == sluice* ]]
+python3 "$source/scripts/public_api.py" "$work/tree/include"

@@ -20,7 +20,7 @@ using sluice::Status;
 
 sluice::Result<DType> parseDType(std::string_view text) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
-    if (sluice::plan::name(dtype) == text) return dtype;
+    if (sluice::name(dtype) == text) return dtype;
   }
   return Status(sluice::Code::kInvalidArgument, fmt::format("no type '{}'; use f32, f64, bf16 or f16", text));
 }

@@ -8,12 +8,12 @@
 #include <map>
 #include <string>
 
-#include <sluice/pytorch/libtorch/distributed.h>
+#include <sluice/torch.h>
 
 namespace nn = torch::nn;
-using sluice::pytorch::Distributed;
-using sluice::pytorch::GatedSequential;
-using sluice::pytorch::valueOrThrow;
+using sluice::Distributed;
+using sluice::GatedSequential;
+using sluice::valueOrThrow;
 
 namespace {
 
@@ -51,9 +51,7 @@ GatedSequential makeNet() {
 }
 
 void run(std::map<std::string, std::string> options) {
-  const auto environment = sluice::base::processEnvironment();
-  const auto job = valueOrThrow(
-      sluice::session::Job::join(valueOrThrow(sluice::Config::read({}, environment)), environment));
+  const auto job = valueOrThrow(sluice::Job::join());
   const auto rank = static_cast<int64_t>(index(job->rank()));
   const auto world = static_cast<int64_t>(job->worldSize());
   const int64_t batch = std::stoll(options["batch"]);

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <chrono>
 
-namespace sluice::base {
-
+namespace sluice {
 using Duration = std::chrono::nanoseconds;
-using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;  // as in observer.h
+}  // namespace sluice
+
+namespace sluice::base {
 
 class Clock {
  public:
@@ -42,6 +44,4 @@ inline Duration fromSeconds(double s) {
 
 namespace sluice {
 using base::Clock;
-using base::Duration;
-using base::TimePoint;
 }  // namespace sluice

@@ -38,15 +38,6 @@ Status checkValue(const Option& option, std::string_view text) {
   return ok();
 }
 
-std::string unknownName(std::string_view what, std::string_view written,
-                        std::span<const std::string_view> known) {
-  const auto guess = nearest(written, known);
-  if (guess.empty()) {
-    return fmt::format("unknown {} '{}'; 'sluice config show' lists all", what, written);
-  }
-  return fmt::format("unknown {} '{}'; did you mean '{}'?", what, written, guess);
-}
-
 // A file with a secret in it is its owner's alone.
 Status checkPrivate(const std::string& path, const Option& secret) {
   struct stat info{};
@@ -104,12 +95,7 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
   }
 
   for (const auto& [flag, text] : flags) {
-    const Option* option = findOption(flag);
-    if (option == nullptr) {
-      std::vector<std::string_view> names;
-      for (const Option* each : allOptions()) names.push_back(each->name);
-      return Status(Code::kInvalidArgument, unknownName("option", flag, names));
-    }
+    SLUICE_ASSIGN_OR_RETURN(const Option* option, knownOption(flag));
     SLUICE_RETURN_IF_ERROR(config.set(*option, text, Source::kFlag, "--" + flag));
   }
   return config;
@@ -137,16 +123,14 @@ Status Config::readFile(const std::string& path) {
     return {Code::kInvalidArgument,
             fmt::format("{} is not a JSON object of options, like {{\"log\": \"debug\"}}", path)};
   }
-  std::vector<std::string_view> names;
-  for (const Option* option : allOptions()) names.push_back(option->name);
   Values values;
   for (const auto& [key, entry] : json.items())
     values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
   values = renamed(std::move(values), [](std::string_view name) { return std::string(name); });
   for (const auto& [key, text] : values) {
-    const Option* option = findOption(key);
-    if (option == nullptr)
-      return {Code::kInvalidArgument, fmt::format("{}: {}", path, unknownName("option", key, names))};
+    const auto found = knownOption(key);
+    if (!found.isOk()) return found.status().withContext(path);
+    const Option* option = *found;
     if (option->secret) SLUICE_RETURN_IF_ERROR(checkPrivate(path, *option));
     SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
   }

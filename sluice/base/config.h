@@ -69,7 +69,3 @@ class Config final {
 Config::Values processEnvironment();
 
 }  // namespace sluice::base
-
-namespace sluice {
-using base::Config;
-}  // namespace sluice

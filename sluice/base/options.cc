@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include <sluice/base/text.h>
 
@@ -74,9 +77,25 @@ std::span<const Option* const> allOptions() {
   return kAll;
 }
 
+std::string unknownName(std::string_view what, std::string_view written,
+                        std::span<const std::string_view> known) {
+  const auto guess = nearest(written, known);
+  if (guess.empty()) {
+    return fmt::format("unknown {} '{}'; 'sluice config show' lists all", what, written);
+  }
+  return fmt::format("unknown {} '{}'; did you mean '{}'?", what, written, guess);
+}
+
 const Option* findOption(std::string_view name) {
   const auto found = std::ranges::find(kAll, name, &Option::name);
   return found == kAll.end() ? nullptr : *found;
+}
+
+Result<const Option*> knownOption(std::string_view name) {
+  if (const Option* option = findOption(name)) return option;
+  std::vector<std::string_view> names;
+  for (const Option* each : kAll) names.push_back(each->name);
+  return Status(Code::kInvalidArgument, unknownName("option", name, names));
 }
 
 std::string environmentName(std::string_view optionName) {

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include <sluice/base/option.h>
+#include <sluice/base/status.h>
 
 namespace sluice::base {
 
@@ -189,6 +191,11 @@ inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
 
 std::span<const Option* const> allOptions();  // sorted by name
 const Option* findOption(std::string_view name);
+Result<const Option*> knownOption(std::string_view name);  // an error guesses what was meant
+
+// "unknown variable 'SLUICE_LGO'; did you mean 'SLUICE_LOG'?"
+std::string unknownName(std::string_view what, std::string_view written,
+                        std::span<const std::string_view> known);
 
 }  // namespace sluice::base
 

@@ -1,9 +1,10 @@
 #include <sluice/base/status.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
-namespace sluice::base {
+namespace sluice {
 
 std::string_view name(Code code) {
   switch (code) {
@@ -42,6 +43,20 @@ std::string Status::toString() const {
   if (isOk()) return "ok";
   return std::string(name(code())) + ": " + message();
 }
+
+void detail::endForWantOfAValue(const Status& status) {
+  SLUICE_CHECK(status.isOk() && "there is a value", status.toString());
+  std::abort();
+}
+
+Status detail::checkedError(Status status) {
+  SLUICE_CHECK(!status.isOk());
+  return status;
+}
+
+}  // namespace sluice
+
+namespace sluice::base {
 
 Status forkedStatus(std::string_view parent) {
   return {Code::kUnavailable,

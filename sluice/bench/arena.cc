@@ -19,7 +19,7 @@ std::string machinesCongestionControl() {
 
 }  // namespace
 
-Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const Config& config) {
+Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const base::Config& config) {
   if (hosts < 2) return Status(Code::kInvalidArgument, "a replay needs at least two hosts");
   lab::Layout layout;
   layout.hosts = static_cast<int>(hosts);

@@ -16,7 +16,7 @@ class Arena final {
  public:
   // Makes the lab and measures it, which takes some seconds. --congestion-control is also that of its routes,
   // for whoever does not choose for itself.
-  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const Config& config);
+  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const base::Config& config);
 
   const lab::Lab& lab() const { return **lab_; }
   uint32_t hosts() const { return hosts_; }

@@ -9,7 +9,7 @@
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/session/await.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
 
 namespace sluice::bench {
@@ -40,7 +40,7 @@ class CollectiveMember final : public fabric::Receiver {
 
 class Measurement final {
  public:
-  Measurement(const CollectiveTask& task, session::Job& job, CollectiveMember& member)
+  Measurement(const CollectiveTask& task, session::JobParts& job, CollectiveMember& member)
       : task_(task), job_(job), member_(member) {}
 
   Status measure(const std::string& methodName, uint64_t bytes, std::vector<CollectiveFigure>& figures) {
@@ -91,16 +91,17 @@ class Measurement final {
   }
 
   const CollectiveTask& task_;
-  session::Job& job_;
+  session::JobParts& job_;
   CollectiveMember& member_;
   uint64_t step_ = 0;
 };
 
 }  // namespace
 
-Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task, const Config& config,
-                                                        const Config::Values& environment) {
-  SLUICE_ASSIGN_OR_RETURN(const auto job, session::Job::join(config, environment));
+Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task,
+                                                        const base::Config& config,
+                                                        const base::Config::Values& environment) {
+  SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
   CollectiveMember member;
   SLUICE_ASSIGN_OR_RETURN(const auto fabric, session::makeFabric(*job, "bench", member));
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] { member.begin(*fabric); }));

@@ -10,7 +10,8 @@
 namespace sluice::bench {
 
 // As this rank saw them. Also checks that the sums are right.
-Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task, const Config& config,
-                                                        const Config::Values& environment);
+Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task,
+                                                        const base::Config& config,
+                                                        const base::Config::Values& environment);
 
 }  // namespace sluice::bench

@@ -22,9 +22,9 @@ struct FabricBenchOptions {
   Rate rate{};  // of the lab; 0: not shaped
   int hosts = 2;
   int samples = 5;
-  double seconds = 2;  // of each sample
-  int rounds = 20;     // of overtaking, in each sample
-  Config config{};     // of the ranks
+  double seconds = 2;     // of each sample
+  int rounds = 20;        // of overtaking, in each sample
+  base::Config config{};  // of the ranks
   std::vector<std::string>
       rankCommand{};  // starts one rank, but for its task, which follows as the last word
   std::function<void(std::string_view what)> onSample{};

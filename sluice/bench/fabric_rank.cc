@@ -12,7 +12,7 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/fabric_traffic.h>
 #include <sluice/fabric/common.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
 
 namespace sluice::bench {
@@ -141,10 +141,10 @@ class Member final : public fabric::Receiver {
 
 }  // namespace
 
-Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
-                                   const Config::Values& environment) {
+Result<FabricReport> runFabricRank(const FabricTask& task, const base::Config& config,
+                                   const base::Config::Values& environment) {
   if (task.outlivesLoss) std::signal(SIGTERM, SIG_IGN);  // the launcher ends all when one dies
-  SLUICE_ASSIGN_OR_RETURN(const auto job, session::Job::join(config, environment));
+  SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
   if (job->worldSize() < 2) return Status(Code::kInvalidArgument, "a fabric needs at least two ranks");
   Member member(task, job->loop());
   member.setWindow(config.bytes(option::kCredit));

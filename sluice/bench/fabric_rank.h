@@ -9,7 +9,7 @@ namespace sluice::bench {
 
 // Prints a line for each rank that is lost: "lost RANK NANOSECONDS WHY", by the steady clock, and one "ready
 // NANOSECONDS" when counting begins.
-Result<FabricReport> runFabricRank(const FabricTask& task, const Config& config,
-                                   const Config::Values& environment);
+Result<FabricReport> runFabricRank(const FabricTask& task, const base::Config& config,
+                                   const base::Config::Values& environment);
 
 }  // namespace sluice::bench

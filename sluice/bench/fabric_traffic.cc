@@ -69,7 +69,7 @@ void Flood::sendNext(Rank to) {
   if (isStopped_) return;
   fabric::Message message;
   message.dtype = DType::kF32;
-  message.stage = plan::Stage::kPush;
+  message.stage = Stage::kPush;
   fabric_.send(to, fabric::Lane::kBulk, message, view(payload_), [this, to](const Status& status) {
     if (status.isOk()) sendNext(to);
   });
@@ -98,7 +98,7 @@ void Overtaking::stop() {
 void Overtaking::push(uint32_t priority, wire::Flags flags) {
   fabric::Message message;
   message.dtype = DType::kF32;
-  message.stage = plan::Stage::kPush;
+  message.stage = Stage::kPush;
   message.flags = flags;
   message.step = Step{static_cast<uint64_t>(fabric_.loop().now().time_since_epoch().count())};
   egress_.push({.to = to_, .bytes = kMessageBytes, .priority = priority, .tag = messages_.size()});

@@ -4,7 +4,7 @@
 
 namespace sluice::bench {
 
-std::map<std::string, std::string> variablesFor(const Config& config) {
+std::map<std::string, std::string> variablesFor(const base::Config& config) {
   std::map<std::string, std::string> variables;
   for (const base::Option* option : base::allOptions()) {
     const auto& value = config.value(*option);

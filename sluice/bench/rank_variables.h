@@ -10,6 +10,6 @@ namespace sluice::bench {
 
 // Everything that is not a default here, and a quiet log: one line per rank and run about what is going well
 // would bury the figures.
-std::map<std::string, std::string> variablesFor(const Config& config);
+std::map<std::string, std::string> variablesFor(const base::Config& config);
 
 }  // namespace sluice::bench

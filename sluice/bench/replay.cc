@@ -24,7 +24,7 @@ class Run final {
   Run(const Arena& arena, const ReplayHooks& hooks, Measure measure)
       : arena_(arena), hooks_(hooks), measure_(measure), reports_(arena.hosts()) {}
 
-  Result<RunFigures> toTheEnd(const RankTask& task, const Config& config, const std::string& strategy,
+  Result<RunFigures> toTheEnd(const RankTask& task, const base::Config& config, const std::string& strategy,
                               const std::string& traceDirectory, Duration limit) {
     lab::RunOptions options;
     options.command = hooks_.rankCommand;
@@ -84,14 +84,14 @@ class Run final {
 };
 
 // A directory of its own for every run: "traces/p3-2" for the second. Empty if no trace is wanted.
-std::string traceDirectoryFor(const Config& config, const std::string& strategy, int run) {
+std::string traceDirectoryFor(const base::Config& config, const std::string& strategy, int run) {
   const std::string& directory = config.text(option::kTrace);
   if (directory.empty()) return {};
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
 // What the strategy makes of the setting, before it is run.
-Status fillInPlan(std::string_view strategy, Config config, const plan::Model& model,
+Status fillInPlan(std::string_view strategy, base::Config config, const Model& model,
                   const plan::Roles& roles, Setting& setting) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::readAlgorithm(strategy, config));
   plan::PlanSpec spec;
@@ -107,11 +107,11 @@ Status fillInPlan(std::string_view strategy, Config config, const plan::Model& m
 }  // namespace
 
 bool comparesRanks(std::string_view strategy) {
-  Config config;  // whatever its option is
+  base::Config config;  // whatever its option is
   return strategy::readAlgorithm(strategy, config).value()->keepsRanksEqual;
 }
 
-Result<uint32_t> worldFor(uint32_t workers, const Config& config) {
+Result<uint32_t> worldFor(uint32_t workers, const base::Config& config) {
   const std::string& servers = config.text(option::kServers);
   constexpr std::string_view kDedicated = "dedicated:";
   if (!servers.starts_with(kDedicated)) return workers;
@@ -127,7 +127,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return Status(Code::kInvalidArgument, "a replay needs a ratio above 0, at least one run and a strategy");
   }
   for (const auto& strategy : options.strategies) {
-    Config config = options.config;
+    base::Config config = options.config;
     SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(strategy, config).status());
   }
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(options.profile));
@@ -170,7 +170,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker : Measure::kThroughput;
   };
   // What merging goes by, known here exactly.
-  Config config = options.config;
+  base::Config config = options.config;
   const auto known = [&](const base::Option& option, const std::string& value) {
     const bool isGiven = config.value(option).source != base::Source::kDefault;
     return isGiven ? base::ok() : config.set(option, value);

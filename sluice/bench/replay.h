@@ -24,7 +24,7 @@ struct ReplayOptions {
   bool compareWithReference = false;  // parameters at the end with those of one process
   std::string straggler{};            // unevenness.h
   std::string jitter{};
-  Config config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
+  base::Config config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
 };
 
 struct ReplayHooks {
@@ -39,7 +39,7 @@ struct ReplayHooks {
 bool comparesRanks(std::string_view strategy);
 
 // How many ranks it takes: the workers, and dedicated servers besides.
-Result<uint32_t> worldFor(uint32_t workers, const Config& config);
+Result<uint32_t> worldFor(uint32_t workers, const base::Config& config);
 
 // All runs of the first round come before the second round, so that a machine that becomes slower does not do
 // so for one strategy only. REQUIRES: the arena has as many hosts as there are ranks.

@@ -60,7 +60,7 @@ class ParametersHash final {
 
 }  // namespace
 
-ReplayMemory::ReplayMemory(const plan::Model& model, Rank rank) {
+ReplayMemory::ReplayMemory(const Model& model, Rank rank) {
   Numbers parameters = parameterNumbers();
   Numbers gradients = gradientNumbers(rank);
   for (const auto& tensor : model.tensors) {
@@ -69,8 +69,8 @@ ReplayMemory::ReplayMemory(const plan::Model& model, Rank rank) {
   }
 }
 
-std::vector<strategy::TensorMemory> ReplayMemory::tensors() {
-  std::vector<strategy::TensorMemory> tensors;
+std::vector<TensorMemory> ReplayMemory::tensors() {
+  std::vector<TensorMemory> tensors;
   for (size_t t = 0; t < gradients_.size(); ++t) {
     tensors.push_back(
         {std::as_bytes(std::span(gradients_[t])), std::as_writable_bytes(std::span(parameters_[t]))});
@@ -84,7 +84,7 @@ std::string ReplayMemory::parametersHash() const {
   return hash.finish();
 }
 
-std::string referenceHash(const plan::Model& model, const std::vector<Rank>& workers,
+std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
                           const shard::OptimizerSpec& update, int steps) {
   ParametersHash hash;
   Numbers parameterSource = parameterNumbers();

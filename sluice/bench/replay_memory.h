@@ -16,9 +16,9 @@ namespace sluice::bench {
 // iterations; gradients differ from rank to rank, so that a sum that lacks one shows. Belongs to its owner.
 class ReplayMemory final {
  public:
-  ReplayMemory(const plan::Model& model, Rank rank);
+  ReplayMemory(const Model& model, Rank rank);
 
-  std::vector<strategy::TensorMemory> tensors();
+  std::vector<TensorMemory> tensors();
   std::string parametersHash() const;
 
  private:
@@ -28,7 +28,7 @@ class ReplayMemory final {
 
 // What parametersHash() of every worker must be after so many steps: one process, no slices and no network,
 // which takes the mean over the workers in rank order and applies the update to whole tensors.
-std::string referenceHash(const plan::Model& model, const std::vector<Rank>& workers,
+std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
                           const shard::OptimizerSpec& update, int steps);
 
 }  // namespace sluice::bench

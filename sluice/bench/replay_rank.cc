@@ -16,8 +16,9 @@
 #include <sluice/bench/interface_counters.h>
 #include <sluice/bench/replay_memory.h>
 #include <sluice/bench/timeline.h>
+#include <sluice/fabric/common.h>
 #include <sluice/plan/bounds.h>
-#include <sluice/session/session.h>
+#include <sluice/session/inside.h>
 #include <sluice/shard/optimizer_spec.h>
 #include <sluice/strategy/algorithms.h>
 
@@ -41,7 +42,7 @@ struct Reading {
 
 class Meters final {
  public:
-  Meters(const session::Session& session, InterfaceCounters interface)
+  Meters(const Session& session, InterfaceCounters interface)
       : session_(session), interface_(std::move(interface)) {}
 
   void begin() { begin_ = read(); }
@@ -56,10 +57,11 @@ class Meters final {
 
  private:
   Reading read() const {
-    return {base::seconds(base::processCpuTime()), interface_.read(), session_.counters().bytesSent};
+    return {base::seconds(base::processCpuTime()), interface_.read(),
+            session::Inside::of(session_).trainer().counters().bytesSent};
   }
 
-  const session::Session& session_;
+  const Session& session_;
   const InterfaceCounters interface_;
   Reading begin_;
 };
@@ -68,7 +70,7 @@ class Meters final {
 class Worker final {
  public:
   // `factor` says how many times longer the step of this number takes.
-  Worker(session::Session& session, std::vector<plan::Layer> layers, std::function<double(uint64_t)> factor)
+  Worker(Session& session, std::vector<plan::Layer> layers, std::function<double(uint64_t)> factor)
       : session_(session),
         layers_(std::move(layers)),
         factor_(std::move(factor)),
@@ -101,14 +103,14 @@ class Worker final {
     if (seconds > 0) sleepUntil(timeline_.compute(base::fromSeconds(seconds)));
   }
 
-  session::Session& session_;
+  Session& session_;
   const std::vector<plan::Layer> layers_;
   const std::function<double(uint64_t)> factor_;
   Timeline timeline_;
   uint64_t steps_ = 0;
 };
 
-Status train(const RankTask& task, session::Session& session, Worker& worker, Meters& meters,
+Status train(const RankTask& task, Session& session, Worker& worker, Meters& meters,
              const std::string& interface, RankReport& report) {
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // of this thread: wake-ups are not put together
   std::unique_ptr<UtilisationSampler> sampler;
@@ -132,7 +134,7 @@ Status train(const RankTask& task, session::Session& session, Worker& worker, Me
 }
 
 // Every rank says what it has; workers must all have the same. An empty reference is not compared with.
-Status compareParameters(session::Job& job, const std::string& hash, const std::string& reference) {
+Status compareParameters(session::JobParts& job, const std::string& hash, const std::string& reference) {
   SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather("replay/parameters", hash));
   SLUICE_ASSIGN_OR_RETURN(const auto references, job.gather("replay/reference", reference));
   std::string first;
@@ -152,26 +154,27 @@ Status compareParameters(session::Job& job, const std::string& hash, const std::
 
 }  // namespace
 
-Result<RankReport> replayRank(const RankTask& task, const Config& config, const Config::Values& environment) {
+Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
+                              const base::Config::Values& environment) {
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(task.profile));
-  Config ofAlgorithm = config;
+  base::Config ofAlgorithm = config;
   SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
                           strategy::readAlgorithm(config.text(option::kAlgorithm), ofAlgorithm));
-  SLUICE_ASSIGN_OR_RETURN(const auto job, session::Job::join(config, environment));
+  SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
   const std::string& interface = config.text(option::kIface);
   SLUICE_ASSIGN_OR_RETURN(auto counters, InterfaceCounters::open(interface.empty() ? "lo" : interface));
 
   SLUICE_ASSIGN_OR_RETURN(const auto roles,
                           plan::parseRoles(config.text(option::kServers), job->worldSize()));
-  session::Request request;
-  request.model = profile.toModel();
-  request.update = task.update;
+  SessionOptions options;
+  options.model = profile.toModel();
+  options.update = task.update;
   std::optional<ReplayMemory> memory;
   if (roles.isWorker(job->rank())) {
-    memory.emplace(request.model, job->rank());
-    request.memory = memory->tensors();
+    memory.emplace(options.model, job->rank());
+    options.memory = memory->tensors();
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto session, session::Session::open(*job, std::move(request)));
+  SLUICE_ASSIGN_OR_RETURN(const auto session, session::Inside::open(*job, std::move(options)));
 
   RankReport report;
   Meters meters(*session, std::move(counters));
@@ -192,7 +195,8 @@ Result<RankReport> replayRank(const RankTask& task, const Config& config, const 
   if (!memory) meters.end(task.warmUp + task.iterations, report);
   // Where workers do not keep step, one that has ended still serves those who have not.
   if (memory && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
-  SLUICE_ASSIGN_OR_RETURN(const auto statistics, session->statistics());
+  SLUICE_ASSIGN_OR_RETURN(const auto statistics,
+                          session::Inside::of(*session).trainer().statistics(fabric::kLoopLimit));
   report.inversionMs = base::seconds(statistics.inversion.quantile(0.99)) * 1e3;
   if (!algorithm->keepsRanksEqual) return report;
   std::string reference;

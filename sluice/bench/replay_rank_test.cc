@@ -26,7 +26,7 @@ TEST(ReplayRank, EndsWithTheParametersOfOneProcess) {
                       .iterations = 3,
                       .update = "adam:lr=0.1",
                       .compareWithReference = true};
-  const auto report = replayRank(task, Config(), {});  // a job of one
+  const auto report = replayRank(task, base::Config(), {});  // a job of one
   std::filesystem::remove(path);
   ASSERT_TRUE(report.isOk()) << report.status().toString();
   EXPECT_EQ(report->iterationSeconds.size(), 3);
@@ -34,7 +34,7 @@ TEST(ReplayRank, EndsWithTheParametersOfOneProcess) {
 }
 
 TEST(ReferenceHash, DependsOnEverythingThatCounts) {
-  const plan::Model model{{{"a", 1000, DType::kF32}, {"b", 7, DType::kF32}}};
+  const Model model{{{"a", 1000, DType::kF32}, {"b", 7, DType::kF32}}};
   const auto sgd = shard::parseOptimizerSpec("sgd:lr=0.1").value();
   const std::vector<Rank> workers{Rank{0}, Rank{1}};
   const std::string hash = referenceHash(model, workers, sgd, 2);

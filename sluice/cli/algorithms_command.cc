@@ -13,7 +13,7 @@ void addAlgorithmsCommand(Program& program, CLI::App& root) {
                                          {"sluice algorithms", "sluice algorithms --json"});
   auto asJson = std::make_shared<bool>(false);
   command->add_flag("--json", *asJson, "Print JSON instead of a table");
-  program.onRun(command, [asJson](const Config&) -> Result<int> {
+  program.onRun(command, [asJson](const base::Config&) -> Result<int> {
     Table table({"algorithm", "also", "option", "help"});
     for (const auto* algorithm : strategy::algorithms()) {
       const bool hasOption = algorithm->argument != nullptr;

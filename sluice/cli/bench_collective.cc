@@ -38,7 +38,7 @@ struct CollectiveFlags {
   std::string network;
 };
 
-Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const Config& config) {
+Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const base::Config& config) {
   bench::CollectiveTask task;
   task.codec = config.text(option::kCodec);
   task.seconds = flags.seconds;
@@ -52,7 +52,7 @@ Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const Config&
 }
 
 Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, const bench::CollectiveTask& task,
-                                              const Config& config) {
+                                              const base::Config& config) {
   lab::Layout layout;
   layout.hosts = flags.hosts;
   if (!flags.rate.empty()) {
@@ -125,7 +125,7 @@ Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
   return writeJson(flags.network, network);
 }
 
-Result<int> run(const CollectiveFlags& flags, const Config& config) {
+Result<int> run(const CollectiveFlags& flags, const base::Config& config) {
   if (flags.hosts < 2) {
     return Status(
         Code::kInvalidArgument,
@@ -196,14 +196,14 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
   for (const base::Option* option :
        {&option::kFabric, &option::kEncrypt, &option::kCodec, &option::kCollective})
     program.addOption(command, *option);
-  program.onRun(command, [flags](const Config& config) { return run(*flags, config); });
+  program.onRun(command, [flags](const base::Config& config) { return run(*flags, config); });
 
   CLI::App* rank = program.addCommand(bench, "collective-rank", "One rank of a measurement of collectives",
                                       {"sluice bench collective-rank TASK"});
   rank->group("");  // not listed
   auto task = std::make_shared<std::string>();
   rank->add_option("task", *task, "What to do, as 'sluice bench collective' writes it")->required();
-  program.onRun(rank, [task](const Config& config) -> Result<int> {
+  program.onRun(rank, [task](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto parsed, bench::parseCollectiveTask(*task));
     SLUICE_ASSIGN_OR_RETURN(const auto figures,
                             bench::runCollectiveRank(parsed, config, base::processEnvironment()));

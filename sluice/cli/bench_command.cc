@@ -41,7 +41,7 @@ void addReplay(Program& program, CLI::App& group) {
                       "Every worker computes longer in this share of its steps, as 0.1:3x");
   program.addOption(command, option::kSliceElements);
   program.addOption(command, option::kTrace);
-  program.onRun(command, [flags](const Config& config) {
+  program.onRun(command, [flags](const base::Config& config) {
     return runBench(*flags, config, {{.workers = flags->workers, .ratio = flags->ratio}});
   });
 }
@@ -52,7 +52,7 @@ void addSeries(Program& program, CLI::App* command, const std::shared_ptr<BenchF
                BenchCase (*caseFor)(const BenchFlags&, double)) {
   auto list = std::make_shared<std::string>(values);
   command->add_option(flag, *list, help)->capture_default_str();
-  program.onRun(command, [flags, list, caseFor](const Config& config) -> Result<int> {
+  program.onRun(command, [flags, list, caseFor](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto numbers, parseNumbers(*list));
     std::vector<BenchCase> cases;
     for (const double number : numbers) cases.push_back(caseFor(*flags, number));
@@ -106,7 +106,7 @@ void addReplayRank(Program& program, CLI::App& group) {
   command->group("");  // not listed
   auto task = std::make_shared<std::string>();
   command->add_option("task", *task, "What to do, as 'sluice bench replay' writes it")->required();
-  program.onRun(command, [task](const Config& config) -> Result<int> {
+  program.onRun(command, [task](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto parsed, bench::parseRankTask(*task));
     SLUICE_ASSIGN_OR_RETURN(const auto report, bench::replayRank(parsed, config, base::processEnvironment()));
     fmt::print("{}\n", report.toText());

@@ -27,7 +27,7 @@ struct FabricFlags {
   int rounds = 20;
 };
 
-Result<int> run(bench::FabricCase which, const FabricFlags& flags, const Config& config) {
+Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::Config& config) {
   const int least = which == bench::FabricCase::kAllToAll ? 3 : 2;
   if (flags.hosts < least) {
     return Status(Code::kInvalidArgument,
@@ -83,7 +83,7 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
        {&option::kFabric, &option::kEncrypt, &option::kPayloadCheck, &option::kCredit}) {
     program.addOption(command, *option);
   }
-  program.onRun(command, [which, flags](const Config& config) { return run(which, *flags, config); });
+  program.onRun(command, [which, flags](const base::Config& config) { return run(which, *flags, config); });
 }
 
 // What a measurement starts on each host; also for scripts that kill, cut and stop ranks.
@@ -94,7 +94,7 @@ void addFabricRank(Program& program, CLI::App& group) {
   command->group("");  // not listed
   auto task = std::make_shared<std::string>();
   command->add_option("task", *task, "What to do, as 'sluice bench fabric' writes it")->required();
-  program.onRun(command, [task](const Config& config) -> Result<int> {
+  program.onRun(command, [task](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto parsed, bench::parseFabricTask(*task));
     SLUICE_ASSIGN_OR_RETURN(const auto report,
                             bench::runFabricRank(parsed, config, base::processEnvironment()));

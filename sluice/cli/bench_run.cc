@@ -98,7 +98,7 @@ nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
 
 class Bench final {
  public:
-  Bench(const BenchFlags& flags, const Config& config, size_t runs)
+  Bench(const BenchFlags& flags, const base::Config& config, size_t runs)
       : flags_(flags), config_(config), progress_(runs) {
     hooks_.rankCommand = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "rank"};
     hooks_.onRankLine = [this](std::string_view line) {
@@ -155,7 +155,7 @@ class Bench final {
   }
 
   const BenchFlags& flags_;
-  const Config& config_;
+  const base::Config& config_;
   RunProgress progress_;
   bench::ReplayHooks hooks_;
   std::unique_ptr<bench::Arena> arena_;
@@ -220,7 +220,8 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
   return flags;
 }
 
-Result<int> runBench(const BenchFlags& flags, const Config& config, const std::vector<BenchCase>& cases) {
+Result<int> runBench(const BenchFlags& flags, const base::Config& config,
+                     const std::vector<BenchCase>& cases) {
   if (!flags.inLab) {
     return Status(Code::kInvalidArgument,
                   "a replay makes a cluster of its own on this machine: say --lab (needs root)");

@@ -42,7 +42,8 @@ struct BenchCase {
 };
 
 // Runs all cases in turn, in as few labs as they need, shows how far it is, and prints and writes the result.
-Result<int> runBench(const BenchFlags& flags, const Config& config, const std::vector<BenchCase>& cases);
+Result<int> runBench(const BenchFlags& flags, const base::Config& config,
+                     const std::vector<BenchCase>& cases);
 
 // "2,4,8" and "0.5,1".
 Result<std::vector<double>> parseNumbers(std::string_view text);

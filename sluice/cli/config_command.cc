@@ -11,12 +11,12 @@
 namespace sluice::cli {
 namespace {
 
-std::string describeOrigin(const Config::Value& value) {
+std::string describeOrigin(const base::Config::Value& value) {
   if (value.source == base::Source::kDefault) return "default";
   return fmt::format("{} {}", base::name(value.source), value.origin);
 }
 
-Result<int> show(const Config& config, bool asJson) {
+Result<int> show(const base::Config& config, bool asJson) {
   Table table({"option", "value", "from", "variable", "help"});
   for (const base::Option* option : base::allOptions()) {
     const auto& value = config.value(*option);
@@ -47,7 +47,7 @@ Durations are written like `250ms`, `10s` or `5min`, sizes like `64KiB` or `4MB`
 |---|---|---|---|---|
 )";
 
-Result<int> docs(const Config& /*config*/) {
+Result<int> docs(const base::Config& /*config*/) {
   fmt::print("{}", kDocsHead);
   // A bar would end the cell, also inside backquotes.
   const auto cell = [](std::string_view text) {
@@ -74,7 +74,7 @@ void addConfigCommand(Program& program, CLI::App& root) {
                                       {"sluice config show", "SLUICE_LOG=debug sluice config show --json"});
   auto asJson = std::make_shared<bool>(false);
   show->add_flag("--json", *asJson, "Print JSON instead of a table");
-  program.onRun(show, [asJson](const Config& config) { return cli::show(config, *asJson); });
+  program.onRun(show, [asJson](const base::Config& config) { return cli::show(config, *asJson); });
   CLI::App* docs = program.addCommand(*group, "docs", "Print the list of options as Markdown",
                                       {"sluice config docs > docs/configuration.md"});
   program.onRun(docs, cli::docs);

@@ -32,7 +32,7 @@ void addKeyCommand(Program& program, CLI::App& root) {
                                        "SLUICE_JOB_KEY_FILE=job.key torchrun train.py"});
   auto path = std::make_shared<std::string>();
   make->add_option("-o,--output", *path, "Write it to this new file of mode 0600 instead of printing it");
-  program.onRun(make, [path](const Config&) { return makeKey(*path); });
+  program.onRun(make, [path](const base::Config&) { return makeKey(*path); });
 }
 
 }  // namespace sluice::cli

@@ -98,7 +98,7 @@ void addUp(Program& program, CLI::App& group) {
                       "One-way delay of each link, as 10ms; needs the module sch_netem");
   command->add_option("--cc", flags->congestionControl,
                       "TCP congestion control, as cubic or bbr; default: the machine's");
-  program.onRun(command, [flags](const Config&) { return up(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return up(*flags); });
 }
 
 }  // namespace
@@ -136,12 +136,12 @@ void addLabCommand(Program& program, CLI::App& root) {
   auto asJson = std::make_shared<bool>(false);
   show->add_option("--name", *shown, "Which lab; default: all");
   show->add_flag("--json", *asJson, "Print JSON instead of a table");
-  program.onRun(show, [shown, asJson](const Config&) { return status(*shown, *asJson); });
+  program.onRun(show, [shown, asJson](const base::Config&) { return status(*shown, *asJson); });
 
   CLI::App* end = program.addCommand(*group, "down", "End what runs in a lab and remove it",
                                      {"sluice lab down", "sluice lab down --name slow"});
   auto name = addLabName(end);
-  program.onRun(end, [name](const Config&) { return down(*name); });
+  program.onRun(end, [name](const base::Config&) { return down(*name); });
 }
 
 }  // namespace sluice::cli

@@ -65,7 +65,7 @@ std::shared_ptr<FaultFlags> addCommand(Program& program, CLI::App& group, const 
   CLI::App* command = program.addCommand(group, name, help, examples);
   auto flags = std::make_shared<FaultFlags>();
   flags->name = addLabName(command);
-  program.onRun(command, [flags, run](const Config&) { return run(*flags); });
+  program.onRun(command, [flags, run](const base::Config&) { return run(*flags); });
   return flags;
 }
 

@@ -91,7 +91,7 @@ void addRun(Program& program, CLI::App& group) {
   command->add_option("--timeout", flags->timeout, "End it after this time, as 60s; default: never");
   command->add_option("--master-port", flags->masterPort, "MASTER_PORT")->capture_default_str();
   command->add_option("command", flags->command, "The command and its arguments, after --")->required();
-  program.onRun(command, [flags](const Config&) { return run(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return run(*flags); });
 }
 
 void addExec(Program& program, CLI::App& group) {
@@ -102,7 +102,7 @@ void addExec(Program& program, CLI::App& group) {
   flags->name = addLabName(command);
   command->add_option("--host", flags->host, "Which host, as 2")->required();
   command->add_option("command", flags->command, "The command and its arguments, after --")->required();
-  program.onRun(command, [flags](const Config&) { return exec(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return exec(*flags); });
 }
 
 }  // namespace

@@ -123,11 +123,11 @@ int Program::run(int argc, char** argv) {
 }
 
 int Program::runCommand(const Run& run) {
-  Config::Values flags;
+  base::Config::Values flags;
   for (const auto& [name, text] : flags_) {
     if (!text->empty()) flags[name] = *text;
   }
-  const auto config = Config::read(flags, base::processEnvironment());
+  const auto config = base::Config::read(flags, base::processEnvironment());
   if (!config.isOk()) return failWith(config.status());
   if (const Status status = base::setLogLevels(config->text(option::kLog)); !status.isOk())
     return failWith(status);

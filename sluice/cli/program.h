@@ -20,7 +20,7 @@ namespace sluice::cli {
 
 // What a subcommand does once its flags are read. It may answer with an exit code of its own (`lab run`
 // returns that of what it ran), or with a Status, which is printed as one line and mapped to an exit code.
-using Run = std::function<Result<int>(const Config& config)>;
+using Run = std::function<Result<int>(const base::Config& config)>;
 
 class Program final {
  public:

@@ -43,7 +43,7 @@ void printRanks(const Notes& notes, bool asJson) {
   table.print(asJson);
 }
 
-Result<int> check(const Config& config, bool asJson) {
+Result<int> check(const base::Config& config, bool asJson) {
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(base::processEnvironment()));
   base::setLogPrefix(fmt::format("rank {}", index(launch.rank)));
   base::EpollLoop loop;
@@ -90,7 +90,7 @@ void addRendezvousCommand(Program& program, CLI::App& root) {
   program.addOption(check, option::kInsecure);
   program.addOption(check, option::kJobKeyFile);
   program.addOption(check, option::kRendezvousTimeout);
-  program.onRun(check, [asJson](const Config& config) { return cli::check(config, *asJson); });
+  program.onRun(check, [asJson](const base::Config& config) { return cli::check(config, *asJson); });
 }
 
 }  // namespace sluice::cli

@@ -204,7 +204,7 @@ void addTraceCommand(Program& program, CLI::App& root) {
   command->add_option("--session", flags->session, "Which session, if the job had several");
   command->add_option("--step", flags->step, "Which iteration; default: the one of median length");
   command->add_flag("--json", flags->asJson, "Print JSON instead of tables");
-  program.onRun(command, [flags](const Config&) { return merge(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return merge(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -14,7 +14,7 @@
 #include <sluice/base/status.h>
 #include <sluice/codec/codec.h>
 #include <sluice/collective/method.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 #include <sluice/plan/ids.h>
 
 namespace sluice::collective {

@@ -63,7 +63,7 @@ void Exchange::start() {
       const fabric::Message message{.step = ticket_.step,
                                     .tensor = ticket_.number,
                                     .slice = SliceId{number},
-                                    .stage = plan::Stage::kPush,
+                                    .stage = Stage::kPush,
                                     .dtype = DType::kBytes};
       const auto& bytes = pieces[number].bytes;
       fabric_.send(to, fabric::Lane::kBulk, message, {bytes.data(), bytes.size()},

@@ -55,8 +55,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   SLUICE_DCHECK(fabric_.loop().inLoop());
   if (!error_.isOk()) return done(error_);
   if (reduction.codec != nullptr && call.dtype != DType::kF32) {
-    return done({Code::kInvalidArgument,
-                 fmt::format("codec {} takes f32, not {}", reduction.codec->name(), plan::name(call.dtype))});
+    return done({Code::kInvalidArgument, fmt::format("codec {} takes f32, not {}", reduction.codec->name(),
+                                                     sluice::name(call.dtype))});
   }
   const auto sums = [](const Round& round) {
     return round.arriving == Arriving::kContributions && !round.receives.empty();

@@ -133,7 +133,7 @@ TEST_P(FabricCollectiveTest, OtherTypesAreSummedToo) {
     World world(GetParam(), 3);
     const auto input = someData(3, 2000, dtype);
     const auto data = allReduce(world, input, Method::kDirect, dtype);
-    for (const auto& each : data) EXPECT_EQ(each, meanInRankOrder(input, dtype)) << plan::name(dtype);
+    for (const auto& each : data) EXPECT_EQ(each, meanInRankOrder(input, dtype)) << sluice::name(dtype);
   }
 }
 

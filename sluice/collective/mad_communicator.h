@@ -172,7 +172,7 @@ class MadGroup final {
                                                                choices_.below(odd == 2 ? kMostLegs : 1))};
     message.slice = odd == 3 ? SliceId{static_cast<uint32_t>(choices_.number())}
                              : SliceId{static_cast<uint32_t>(choices_.below(8))};
-    message.stage = plan::kPath[choices_.below(plan::kPath.size())];
+    message.stage = kPath[choices_.below(kPath.size())];
     message.dtype = choices_.isOneIn(2) ? DType::kF32 : DType::kBytes;
     if (choices_.isOneIn(8)) message.flags = wire::Flags::kEncoded;
     const uint64_t bytes = std::array<uint64_t, 4>{0, 1, 4 * (8 + index(message.step) * 37 % 200),

@@ -31,7 +31,7 @@ void Mailbox::send(Rank to, uint32_t tag, std::span<std::byte> bytes, fabric::Do
     const auto letter = bytes.subspan(begin, std::min(kLetterBytes, bytes.size() - begin));
     const fabric::Message message{.tensor = TensorId{tag},
                                   .slice = SliceId{static_cast<uint32_t>(number)},
-                                  .stage = plan::Stage::kPush,
+                                  .stage = Stage::kPush,
                                   .dtype = DType::kBytes};
     fabric_.send(to, kMailLane, message, {letter.data(), letter.size()}, [left, end](const Status& status) {
       --*left;

@@ -78,7 +78,7 @@ void Operation::send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal,
   fabric::Message message{.step = call_.ticket.step,
                           .tensor = call_.ticket.number,
                           .slice = idOf(strip, ordinal),
-                          .stage = isResult ? plan::Stage::kPublish : plan::Stage::kPush,
+                          .stage = isResult ? Stage::kPublish : Stage::kPush,
                           .dtype = call_.dtype};
   if (reduction_.codec != nullptr) {
     if (encoded == nullptr) {

@@ -28,9 +28,8 @@ constexpr uint64_t earlyCost(uint64_t bytes) {
 }
 
 // Messages on the control lane, by their stage. Their step is a number of calls.
-inline constexpr plan::Stage kAsksForCall =
-    plan::Stage::kQueued;                                        // say so when you have made more than these
-inline constexpr plan::Stage kTellsCalls = plan::Stage::kReady;  // this rank has made so many
+inline constexpr Stage kAsksForCall = Stage::kQueued;  // say so when you have made more than these
+inline constexpr Stage kTellsCalls = Stage::kReady;    // this rank has made so many
 
 class PacedFabric final : public fabric::Fabric {
  public:

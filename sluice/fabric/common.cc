@@ -33,9 +33,9 @@ Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstB
   if (wire::has(message.flags, wire::Flags::kTaken)) {
     return {Code::kInvalidArgument, "acknowledgements are the fabric's own"};
   }
-  if (!wire::has(message.flags, wire::Flags::kEncoded) && payload.bytes % plan::sizeOf(message.dtype) != 0) {
+  if (!wire::has(message.flags, wire::Flags::kEncoded) && payload.bytes % sizeOf(message.dtype) != 0) {
     return {Code::kInvalidArgument,
-            fmt::format("{} bytes are not a whole number of {}", payload.bytes, plan::name(message.dtype))};
+            fmt::format("{} bytes are not a whole number of {}", payload.bytes, sluice::name(message.dtype))};
   }
   return {};
 }

@@ -18,7 +18,7 @@ namespace sluice::fabric::contract {
 TEST_P(FabricContract, APayloadArrivesWithAllThatWasSaidAboutIt) {
   start(2);
   const auto payload = pattern(4000);
-  Message message{Step{7}, TensorId{3}, SliceId{9}, plan::Stage::kPush, wire::Flags::kNone, DType::kF32};
+  Message message{Step{7}, TensorId{3}, SliceId{9}, Stage::kPush, wire::Flags::kNone, DType::kF32};
   send(0, 1, payload, Lane::kUrgent, message);
   ASSERT_TRUE(receiver(1).waitLanded(1));
   ASSERT_TRUE(sends_.waitForAll());
@@ -31,7 +31,7 @@ TEST_P(FabricContract, APayloadArrivesWithAllThatWasSaidAboutIt) {
   EXPECT_EQ(arrival.header.step, Step{7});
   EXPECT_EQ(arrival.header.tensor, TensorId{3});
   EXPECT_EQ(arrival.header.slice, SliceId{9});
-  EXPECT_EQ(arrival.header.stage, plan::Stage::kPush);
+  EXPECT_EQ(arrival.header.stage, Stage::kPush);
   EXPECT_EQ(arrival.header.dtype, DType::kF32);
   EXPECT_EQ(arrival.header.length, 4000U);
   EXPECT_TRUE(arrival.status.isOk());

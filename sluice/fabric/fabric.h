@@ -27,18 +27,15 @@
 
 #include <sluice/base/loop.h>
 #include <sluice/base/status.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
+#include <sluice/observer.h>
 #include <sluice/plan/ids.h>
-#include <sluice/plan/stage.h>
 #include <sluice/wire/drop.h>
 #include <sluice/wire/header.h>
 
 namespace sluice::fabric {
 
 using wire::Lane;
-
-// Where memory lies. Engines reach the host's memory only.
-enum class MemoryKind : uint8_t { kHost };
 
 struct ConstBuffer {
   const std::byte* data = nullptr;
@@ -60,7 +57,7 @@ struct Message {
   Step step{};
   TensorId tensor{};
   SliceId slice{};
-  plan::Stage stage = plan::Stage::kReady;
+  Stage stage = Stage::kReady;
   wire::Flags flags = wire::Flags::kNone;  // kGoodbye and kHeartbeat are the fabric's own
   DType dtype = DType::kBytes;
 };

@@ -16,7 +16,7 @@ constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, f
 }
 
 Gates::Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
-             plan::StageObserver* observer)
+             StageObserver* observer)
     : names_(std::move(tensorNames)),
       options_(std::move(options)),
       onStall_(std::move(onStall)),

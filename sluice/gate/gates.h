@@ -13,8 +13,8 @@
 #include <sluice/base/clock.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
+#include <sluice/observer.h>
 #include <sluice/plan/ids.h>
-#include <sluice/plan/stage_observer.h>
 
 namespace sluice::gate {
 
@@ -34,7 +34,7 @@ class Gates final {
 
   // REQUIRES: `observer`, if any, outlives the gates.
   Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
-        plan::StageObserver* observer = nullptr);
+        StageObserver* observer = nullptr);
 
   // The gradient of the tensor's next step is handed over: closes its gate and returns that step. The first
   // is 0. An error if the gate is closed already, unless all waits end with an error anyway.
@@ -90,7 +90,7 @@ class Gates final {
   const std::vector<std::string> names_;
   const WaitOptions options_;
   const OnStall onStall_;
-  plan::StageObserver* const observer_;
+  StageObserver* const observer_;
   const base::RealClock clock_;  // a thread that blocks cannot be stepped by a manual clock
 
   mutable base::Mutex mutex_;

@@ -13,10 +13,10 @@ using namespace std::chrono_literals;
 constexpr TensorId kConv{0};
 constexpr TensorId kFc{1};
 
-class CountWaits final : public plan::StageObserver {
+class CountWaits final : public StageObserver {
  public:
-  void onStage(const plan::StageEvent&) override {}
-  void onWait(const plan::WaitEvent& event) override {
+  void onStage(const StageEvent&) override {}
+  void onWait(const WaitEvent& event) override {
     EXPECT_LE(event.from, event.to);
     ++waits;
   }
@@ -25,7 +25,7 @@ class CountWaits final : public plan::StageObserver {
 
 Gates makeGates(
     WaitOptions options = {1min, 1min}, Gates::OnStall onStall = [](auto...) {},
-    plan::StageObserver* observer = nullptr) {
+    StageObserver* observer = nullptr) {
   return {{"conv", "fc"}, options, std::move(onStall), observer};
 }
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::gossip {
 

@@ -10,7 +10,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/kernel/float16.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::kernel {
 
@@ -67,7 +67,7 @@ decltype(auto) withElement(DType dtype, F&& f) {
     case DType::kF16: return f(F16{});
     case DType::kBytes: break;
   }
-  base::checkFailed("arithmetic on a DType without numbers", plan::name(dtype), __FILE__, __LINE__);
+  base::checkFailed("arithmetic on a DType without numbers", sluice::name(dtype), __FILE__, __LINE__);
 }
 
 }  // namespace sluice::kernel

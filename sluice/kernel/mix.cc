@@ -46,7 +46,7 @@ struct MoveHalfway final {
 size_t elementsOf(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b) {
   const size_t count = a.size() / sizeOf(dtype);
   SLUICE_CHECK(a.size() == b.size() && a.size() == count * sizeOf(dtype), a.size(), b.size(),
-               plan::name(dtype));
+               sluice::name(dtype));
   return count;
 }
 

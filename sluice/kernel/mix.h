@@ -7,7 +7,7 @@
 #include <span>
 
 #include <sluice/kernel/level.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::kernel {
 

@@ -16,7 +16,7 @@ TEST(Mix, IsItsDefinitionAtEveryLevel) {
   for (const Level level : levels()) {
     for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
       for (const size_t count : {0U, 1U, 7U, 33U, 1000U}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", name(level), plan::name(dtype), count));
+        SCOPED_TRACE(fmt::format("{} {} {}", name(level), sluice::name(dtype), count));
         TestNumbers numbers(count + 1);
         const Bytes x = numbers.elements(dtype, count, /*ordinary=*/true);
         const Bytes other = numbers.elements(dtype, count, /*ordinary=*/true);

@@ -35,9 +35,9 @@ struct Convert final {
 
 size_t countOf(DType dtype, std::span<const std::byte> elements, std::span<const std::byte> accumulator) {
   const size_t count = elements.size() / sizeOf(dtype);
-  SLUICE_CHECK(elements.size() == count * sizeOf(dtype), elements.size(), plan::name(dtype));
+  SLUICE_CHECK(elements.size() == count * sizeOf(dtype), elements.size(), sluice::name(dtype));
   SLUICE_CHECK(accumulator.size() == count * sizeOf(accumulatorOf(dtype)), accumulator.size(), count,
-               plan::name(dtype));
+               sluice::name(dtype));
   return count;
 }
 
@@ -55,11 +55,11 @@ Status checkArithmetic(DType dtype) {
     case DType::kBytes: break;
   }
   return {Code::kInvalidArgument,
-          fmt::format("tensors of type {} cannot be summed; use f32, f64, bf16 or f16", plan::name(dtype))};
+          fmt::format("tensors of type {} cannot be summed; use f32, f64, bf16 or f16", sluice::name(dtype))};
 }
 
 DType accumulatorOf(DType dtype) {
-  SLUICE_CHECK(checkArithmetic(dtype).isOk(), plan::name(dtype));
+  SLUICE_CHECK(checkArithmetic(dtype).isOk(), sluice::name(dtype));
   return dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 

@@ -15,7 +15,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/kernel/level.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::kernel {
 

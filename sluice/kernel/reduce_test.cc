@@ -60,7 +60,7 @@ TEST(Reduce, SumsInRankOrderAtEveryLevelSizeAndAlignment) {
       for (const size_t count : kSizes) {
         for (const size_t ranks : {1U, 2U, 3U, 8U}) {
           const std::string at =
-              fmt::format("{} {} {} elements {} ranks", name(level), plan::name(dtype), count, ranks);
+              fmt::format("{} {} {} elements {} ranks", name(level), sluice::name(dtype), count, ranks);
           const auto parts = contributions(dtype, ranks, count);
           const Bytes expected = naiveSum(dtype, parts, meanScale(ranks));
           for (const size_t offset : {0U, 1U, 3U, 4U}) {
@@ -102,8 +102,8 @@ TEST(Reduce, GivesTheBitsOfEveryOtherMachine) {
       sumInRankOrder(dtype, sum, spans, meanScale(kRanks), level);
       Bytes mean(kCount * sizeOf(dtype));
       narrow(dtype, mean, sum, level);
-      EXPECT_EQ(fnv1a(sum), expected.at(dtype).first) << name(level) << ' ' << plan::name(dtype);
-      EXPECT_EQ(fnv1a(mean), expected.at(dtype).second) << name(level) << ' ' << plan::name(dtype);
+      EXPECT_EQ(fnv1a(sum), expected.at(dtype).first) << name(level) << ' ' << sluice::name(dtype);
+      EXPECT_EQ(fnv1a(mean), expected.at(dtype).second) << name(level) << ' ' << sluice::name(dtype);
     }
   }
 }

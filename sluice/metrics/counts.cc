@@ -5,16 +5,16 @@ namespace sluice::metrics {
 // Nothing is ordered by these numbers, so nothing need be paid for their order.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
-void Counts::onStage(const plan::StageEvent& event) {
+void Counts::onStage(const StageEvent& event) {
   slices_[static_cast<size_t>(event.stage)].fetch_add(1, kRelaxed);
 }
 
-void Counts::onWait(const plan::WaitEvent& event) {
+void Counts::onWait(const WaitEvent& event) {
   waited_.at(index(event.tensor)).fetch_add((event.to - event.from).count(), kRelaxed);
 }
 
-std::array<uint64_t, plan::kPath.size()> Counts::slicesByStage() const {
-  std::array<uint64_t, plan::kPath.size()> counts{};
+std::array<uint64_t, kPath.size()> Counts::slicesByStage() const {
+  std::array<uint64_t, kPath.size()> counts{};
   for (size_t stage = 0; stage < counts.size(); ++stage) counts[stage] = slices_[stage].load(kRelaxed);
   return counts;
 }

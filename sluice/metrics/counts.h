@@ -8,22 +8,22 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
-#include <sluice/plan/stage_observer.h>
+#include <sluice/observer.h>
 
 namespace sluice::metrics {
 
-class Counts final : public plan::StageObserver {
+class Counts final : public StageObserver {
  public:
   explicit Counts(size_t tensors) : waited_(tensors) {}
 
-  void onStage(const plan::StageEvent& event) override;
-  void onWait(const plan::WaitEvent& event) override;
+  void onStage(const StageEvent& event) override;
+  void onWait(const WaitEvent& event) override;
 
-  std::array<uint64_t, plan::kPath.size()> slicesByStage() const;
+  std::array<uint64_t, kPath.size()> slicesByStage() const;
   std::vector<Duration> waitedByTensor() const;
 
  private:
-  std::array<std::atomic<uint64_t>, plan::kPath.size()> slices_{};
+  std::array<std::atomic<uint64_t>, kPath.size()> slices_{};
   std::vector<std::atomic<Duration::rep>> waited_;
 };
 

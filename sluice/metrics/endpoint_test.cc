@@ -38,7 +38,7 @@ TEST(Endpoint, TellsWhatEverySourceShows) {
   Reading reading{.session = "a", .rank = Rank{2}, .steps = 7, .tensors = {"w\"1\"", "b"}};
   reading.fabric.bytesSent = 1000;
   reading.fabric.drops.count(wire::Drop::kRefused);
-  reading.slicesByStage[static_cast<size_t>(plan::Stage::kReduce)] = 5;
+  reading.slicesByStage[static_cast<size_t>(Stage::kReduce)] = 5;
   reading.creditUsed = 400;
   reading.inversion.record(std::chrono::seconds(2));
   reading.waited = {std::chrono::milliseconds(1500), {}};
@@ -82,12 +82,11 @@ TEST(Endpoint, APortThatIsTakenIsNamed) {
 
 TEST(Counts, AddUp) {
   Counts counts(2);
-  for (int i = 0; i < 3; ++i)
-    counts.onStage({plan::Stage::kPush, Step{0}, TensorId{1}, SliceId{0}, Rank{0}, {}});
+  for (int i = 0; i < 3; ++i) counts.onStage({Stage::kPush, Step{0}, TensorId{1}, SliceId{0}, Rank{0}, {}});
   for (int i = 0; i < 2; ++i)
     counts.onWait({TensorId{1}, Step{0}, TimePoint(Duration(10)), TimePoint(Duration(15))});
-  EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(plan::Stage::kPush)], 3);
-  EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(plan::Stage::kReady)], 0);
+  EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(Stage::kPush)], 3);
+  EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(Stage::kReady)], 0);
   EXPECT_EQ(counts.waitedByTensor(), (std::vector<Duration>{Duration(0), Duration(10)}));
 }
 

@@ -88,8 +88,8 @@ std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
           wire::name(static_cast<wire::Drop>(reason)));
     }
     add(strangers, reading.fabric.strangers);
-    for (const plan::Stage stage : plan::kPath) {
-      add(slices, reading.slicesByStage[static_cast<size_t>(stage)], "stage", plan::name(stage));
+    for (const Stage stage : kPath) {
+      add(slices, reading.slicesByStage[static_cast<size_t>(stage)], "stage", sluice::name(stage));
     }
     add(credit, reading.creditUsed);
     add(waiting, reading.bytesWaiting);

@@ -10,8 +10,8 @@
 #include <sluice/base/clock.h>
 #include <sluice/base/histogram.h>
 #include <sluice/fabric/fabric.h>
+#include <sluice/observer.h>
 #include <sluice/plan/ids.h>
-#include <sluice/plan/stage.h>
 
 namespace sluice::metrics {
 
@@ -26,7 +26,7 @@ struct Reading {
   Rank rank{};
   uint64_t steps = 0;  // begun
   fabric::Counters fabric{};
-  std::array<uint64_t, plan::kPath.size()> slicesByStage{};
+  std::array<uint64_t, kPath.size()> slicesByStage{};
   uint64_t creditUsed = 0;    // bytes with the network
   uint64_t bytesWaiting = 0;  // for credit or their turn
   base::Histogram inversion{};

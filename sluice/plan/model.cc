@@ -6,10 +6,10 @@
 
 #include <sluice/base/units.h>
 
-namespace sluice::plan {
+namespace sluice {
 
 std::string Tensor::toString() const {
-  return fmt::format("'{}' {} {}", name, elements, plan::name(dtype));
+  return fmt::format("'{}' {} {}", name, elements, sluice::name(dtype));
 }
 
 uint64_t Model::elements() const {
@@ -25,6 +25,10 @@ uint64_t Model::bytes() const {
 std::string Model::toString() const {
   return fmt::format("{} tensors, {} elements, {}", tensors.size(), elements(), base::formatBytes(bytes()));
 }
+
+}  // namespace sluice
+
+namespace sluice::plan {
 
 Status check(const Model& model) {
   const auto invalid = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };

@@ -1,4 +1,4 @@
-#include <sluice/plan/stage.h>
+#include <sluice/observer.h>
 
 #include <set>
 

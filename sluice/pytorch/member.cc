@@ -9,19 +9,19 @@
 #include <sluice/rendezvous/interface.h>
 #include <sluice/rendezvous/launch.h>
 #include <sluice/session/await.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
 
 namespace sluice::pytorch {
 
 struct Member::Place {
-  std::unique_ptr<session::Job> job;  // outlives the communicator, whose loop is its
+  std::unique_ptr<session::JobParts> job;  // outlives the communicator, whose loop is its
   std::unique_ptr<collective::Communicator> communicator;
 };
 
 namespace {
 
-Result<std::vector<collective::MethodCost>> readMethods(const Config& config) {
+Result<std::vector<collective::MethodCost>> readMethods(const base::Config& config) {
   if (config.text(option::kCollective) == "auto")
     return collective::parseMethodCosts(config.text(option::kCollectiveCosts));
   SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(config.text(option::kCollective)));
@@ -30,18 +30,19 @@ Result<std::vector<collective::MethodCost>> readMethods(const Config& config) {
 
 }  // namespace
 
-Result<std::shared_ptr<Member>> Member::join(const Config::Values& options, const Config::Values& environment,
-                                             Duration atMost, std::function<Status()> interruption,
+Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options,
+                                             const base::Config::Values& environment, Duration atMost,
+                                             std::function<Status()> interruption,
                                              const std::function<Status(uint16_t)>& published) {
-  SLUICE_ASSIGN_OR_RETURN(Config config, Config::read(options, environment));
+  SLUICE_ASSIGN_OR_RETURN(base::Config config, base::Config::read(options, environment));
   SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
   if (config.duration(option::kRendezvousTimeout) > atMost) {
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }
   SLUICE_ASSIGN_OR_RETURN(auto methods, readMethods(config));
   PlacePtr place = std::make_unique<Place>();
-  SLUICE_ASSIGN_OR_RETURN(
-      place->job, session::Job::join(std::move(config), environment, std::move(interruption), published));
+  SLUICE_ASSIGN_OR_RETURN(place->job, session::JobParts::join(std::move(config), environment,
+                                                              std::move(interruption), published));
   SLUICE_ASSIGN_OR_RETURN(place->communicator,
                           collective::Communicator::start(
                               [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
@@ -66,9 +67,10 @@ Member::~Member() {
   leave();
 }
 
-Result<std::string> Member::ownAddress(const Config::Values& options, const Config::Values& environment,
+Result<std::string> Member::ownAddress(const base::Config::Values& options,
+                                       const base::Config::Values& environment,
                                        const std::function<Status()>& interruption) {
-  SLUICE_ASSIGN_OR_RETURN(const Config config, Config::read(options, environment));
+  SLUICE_ASSIGN_OR_RETURN(const base::Config config, base::Config::read(options, environment));
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(environment));
   SLUICE_ASSIGN_OR_RETURN(const auto master,
                           rendezvous::findMaster(launch, base::RealClock(),

@@ -22,15 +22,16 @@ class Member final {
  public:
   // Meets the group's other ranks, as `environment` says (RANK and its like are those of the group), and
   // returns when all have connected to each other, within `atMost`. `interruption` is asked meanwhile, so
-  // that Ctrl-C ends it. `published` as with session::Job::join().
-  static Result<std::shared_ptr<Member>> join(const Config::Values& options,
-                                              const Config::Values& environment, Duration atMost,
+  // that Ctrl-C ends it. `published` as with session::JobParts::join().
+  static Result<std::shared_ptr<Member>> join(const base::Config::Values& options,
+                                              const base::Config::Values& environment, Duration atMost,
                                               std::function<Status()> interruption,
                                               const std::function<Status(uint16_t)>& published = {});
   ~Member();
 
   // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is pinned.
-  static Result<std::string> ownAddress(const Config::Values& options, const Config::Values& environment,
+  static Result<std::string> ownAddress(const base::Config::Values& options,
+                                        const base::Config::Values& environment,
                                         const std::function<Status()>& interruption = {});
 
   // Runs `call` on the loop; an error once the member has left, and in a forked child.

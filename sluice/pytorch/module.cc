@@ -20,8 +20,8 @@
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/rendezvous/rank_list.h>
 #include <sluice/secret/key_file.h>
+#include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
-#include <sluice/session/session.h>
 #include <sluice/shard/served_state.h>
 #include <sluice/strategy/algorithms.h>
 
@@ -75,7 +75,7 @@ DType dtypeNamed(const std::string& wanted) {
 // objects go, and Python alone does not see to that.
 class Membership final {
  public:
-  explicit Membership(std::unique_ptr<session::Job> job) : job_(std::move(job)) {}
+  explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}
 
   // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits for it
   // with the GIL held.
@@ -83,7 +83,7 @@ class Membership final {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  session::Job& job() const {
+  session::JobParts& job() const {
     if (job_ == nullptr) throw std::runtime_error("the job has ended");
     throwIfError(job_->checkProcess());
     return *job_;
@@ -97,11 +97,11 @@ class Membership final {
   }
 
  private:
-  std::unique_ptr<session::Job> job_;
+  std::unique_ptr<session::JobParts> job_;
 };
 
 // Calls Python. An exception there stays set, for throwIfError().
-session::Job::Publish publishBy(const py::object& published) {
+session::JobParts::Publish publishBy(const py::object& published) {
   if (published.is_none()) return {};
   return [&published](uint16_t port) -> Status {
     const py::gil_scoped_acquire gil;
@@ -116,9 +116,9 @@ session::Job::Publish publishBy(const py::object& published) {
 }
 
 // `options` as Config's flags; `environment` as the launcher has set it; `published` as with Job::join().
-std::unique_ptr<Membership> join(const Config::Values& options, const Config::Values& environment,
+std::unique_ptr<Membership> join(const base::Config::Values& options, const base::Config::Values& environment,
                                  const py::object& published) {
-  Config config = valueOrThrow(Config::read(options, environment));
+  base::Config config = valueOrThrow(base::Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   if (config.integer(option::kSliceElements) == 0) {
     throwIfError(config.set(option::kSliceElements, kSliceElements));
@@ -126,7 +126,7 @@ std::unique_ptr<Membership> join(const Config::Values& options, const Config::Va
   for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
   const auto publish = publishBy(published);
   const py::gil_scoped_release release;
-  auto job = session::Job::join(std::move(config), environment, checkSignals, publish);
+  auto job = session::JobParts::join(std::move(config), environment, checkSignals, publish);
   const py::gil_scoped_acquire acquire;
   return std::make_unique<Membership>(valueOrThrow(std::move(job)));
 }
@@ -166,8 +166,8 @@ std::optional<std::string> takeVariable(const std::string& name) {
   return taken;
 }
 
-py::bytes noteKey(const Config::Values& options, const Config::Values& environment) {
-  const Config config = valueOrThrow(Config::read(options, environment));
+py::bytes noteKey(const base::Config::Values& options, const base::Config::Values& environment) {
+  const base::Config config = valueOrThrow(base::Config::read(options, environment));
   const secret::Key key = valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
   return toPython(key.bytes());
 }
@@ -217,7 +217,7 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
 
 // Runs `call` on the session without the GIL: the loop that it waits for may need it.
 template <typename Call>
-auto waitFor(session::Session& training, Call&& call) {
+auto waitFor(Session& training, Call&& call) {
   return withoutGil([&] { return call(training); });
 }
 
@@ -232,23 +232,24 @@ class Training final {
            const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm)
       : member_(member), waits_(tensors.size()) {
-    session::Job& job = member.job();
-    session::Request request;
-    request.name = name;
-    request.observer = &waits_;
-    request.interruption = checkSignals;
-    request.update = update;
-    request.algorithm = algorithm;
-    request.updatesWaitForWord = !parameters.empty();
+    session::JobParts& job = member.job();
+    SessionOptions options;
+    options.name = name;
+    options.observer = &waits_;
+    options.interruption = checkSignals;
+    options.update = update;
+    options.algorithm = algorithm;
+    options.updatesWaitForWord = !parameters.empty();
     // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
-    request.collective = reinterpret_cast<collective::Collective*>(collective);
+    auto* engine = reinterpret_cast<collective::Collective*>(collective);
     for (const auto& [tensor, elements, dtype] : tensors)
-      request.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+      options.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
     for (size_t t = 0; t < parameters.size(); ++t) {
-      const auto memory = memoryAt(parameters[t], request.model.tensors.at(t).bytes());
-      request.memory.push_back({memory, memory});  // every gradient brings its own
+      const auto memory = memoryAt(parameters[t], options.model.tensors.at(t).bytes());
+      options.memory.push_back({memory, memory});  // every gradient brings its own
     }
-    session_ = valueOrThrow(withoutGil([&] { return session::Session::open(job, std::move(request)); }));
+    session_ =
+        valueOrThrow(withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
   }
   ~Training() {
     if (session_ == nullptr) return;
@@ -284,7 +285,7 @@ class Training final {
     throwIfError(session().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
-    return toPython(valueOrThrow(waitFor(session(), [](auto& training) { return training.state(); })));
+    return toPython(valueOrThrow(waitFor(session(), [](auto& training) { return training.takeState(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
@@ -296,8 +297,8 @@ class Training final {
   // What this rank serves: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
     std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
-    for (const SliceId id : session().plan().slicesOn(session().rank())) {
-      const plan::Slice& slice = session().plan().slice(id);
+    for (const SliceId id : inside().plan().slicesOn(session().rank())) {
+      const plan::Slice& slice = inside().plan().slice(id);
       slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
     }
     return slices;
@@ -313,14 +314,14 @@ class Training final {
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
     if (!numbered_ || numbered_->number != number)
-      numbered_ = {number, withoutGil([&] { return session().beginBroadcast(Rank{root}, memory); })};
+      numbered_ = {number, withoutGil([&] { return inside().trainer().beginBroadcast(Rank{root}, memory); })};
     const auto& underway = numbered_->underway;
     const bool isRoot = session().rank() == Rank{root};
     if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
         (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
       throw std::runtime_error("a call was interrupted, and another one was made in its place");
     }
-    throwIfError(withoutGil([&] { return session().endBroadcast(underway, memory); }));
+    throwIfError(withoutGil([&] { return inside().trainer().endBroadcast(underway, memory); }));
   }
 
   void announceEnd() {
@@ -343,12 +344,12 @@ class Training final {
     });
   }
 
-  std::string plan() const { return session().plan().toString(); }
-  size_t slices() const { return session().plan().slices().size(); }
+  std::string plan() const { return inside().plan().toString(); }
+  size_t slices() const { return inside().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
-    const auto counters = session().counters();
+    const auto counters = inside().trainer().counters();
     return {counters.bytesSent, counters.bytesReceived};
   }
 
@@ -359,16 +360,17 @@ class Training final {
   };
 
   // An error once it has left, and in a forked child.
-  session::Session& session() const {
+  Session& session() const {
     (void)member_.job();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
+  session::SessionParts& inside() const { return session::Inside::of(session()); }
 
   const Membership& member_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
-  std::unique_ptr<session::Session> session_;
+  std::unique_ptr<Session> session_;
 };
 
 // A comparison between ranks, as Python asks for it.

@@ -4,10 +4,10 @@
 
 namespace sluice::pytorch {
 
-void WaitTimes::onStage(const plan::StageEvent& event) {
-  if (event.stage != plan::Stage::kReady && event.stage != plan::Stage::kApplied) return;
+void WaitTimes::onStage(const StageEvent& event) {
+  if (event.stage != Stage::kReady && event.stage != Stage::kApplied) return;
   const base::Lock lock(mutex_);
-  if (event.stage == plan::Stage::kReady) {
+  if (event.stage == Stage::kReady) {
     if (slicesOnTheWay_++ == 0) leftAt_ = event.at;
   } else if (--slicesOnTheWay_ == 0) {
     onTheWay_ += event.at - leftAt_;
@@ -19,7 +19,7 @@ double WaitTimes::secondsOnTheWay() const {
   return base::seconds(onTheWay_);
 }
 
-void WaitTimes::onWait(const plan::WaitEvent& event) {
+void WaitTimes::onWait(const WaitEvent& event) {
   const base::Lock lock(mutex_);
   waited_.at(index(event.tensor)) += event.to - event.from;
 }

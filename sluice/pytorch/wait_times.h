@@ -5,16 +5,16 @@
 #include <vector>
 
 #include <sluice/base/mutex.h>
-#include <sluice/plan/stage_observer.h>
+#include <sluice/observer.h>
 
 namespace sluice::pytorch {
 
-class WaitTimes final : public plan::StageObserver {
+class WaitTimes final : public StageObserver {
  public:
   explicit WaitTimes(size_t tensors) : waited_(tensors) {}
 
-  void onStage(const plan::StageEvent& event) override;
-  void onWait(const plan::WaitEvent& event) override;
+  void onStage(const StageEvent& event) override;
+  void onWait(const WaitEvent& event) override;
 
   std::vector<double> seconds() const;  // by TensorId, since the start
   double secondsOnTheWay() const;       // of which any slice was handed over, and its result not here

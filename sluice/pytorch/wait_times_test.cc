@@ -19,17 +19,17 @@ TEST(WaitTimes, AddUpByTensor) {
 TEST(WaitTimes, CountTimeOnTheWayOnce) {
   WaitTimes times(2);
   const TimePoint start{};
-  const auto event = [&](plan::Stage stage, uint32_t slice, Duration at) {
+  const auto event = [&](Stage stage, uint32_t slice, Duration at) {
     times.onStage({stage, Step{1}, TensorId{0}, SliceId{slice}, Rank{0}, start + at});
   };
-  event(plan::Stage::kReady, 0, 1s);
-  event(plan::Stage::kReady, 1, 2s);
-  event(plan::Stage::kPush, 1, 2s);
-  event(plan::Stage::kApplied, 0, 3s);
-  event(plan::Stage::kApplied, 1, 5s);
-  event(plan::Stage::kReady, 0, 9s);
+  event(Stage::kReady, 0, 1s);
+  event(Stage::kReady, 1, 2s);
+  event(Stage::kPush, 1, 2s);
+  event(Stage::kApplied, 0, 3s);
+  event(Stage::kApplied, 1, 5s);
+  event(Stage::kReady, 0, 9s);
   EXPECT_EQ(times.secondsOnTheWay(), 4);
-  event(plan::Stage::kApplied, 0, 10s);
+  event(Stage::kApplied, 0, 10s);
   EXPECT_EQ(times.secondsOnTheWay(), 5);
 }
 

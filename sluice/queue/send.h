@@ -9,23 +9,23 @@
 #include <fmt/format.h>
 
 #include <sluice/base/clock.h>
+#include <sluice/observer.h>
 #include <sluice/plan/ids.h>
-#include <sluice/plan/stage.h>
 
 namespace sluice::queue {
 
 struct Send {
   Rank to{};
   uint64_t bytes = 0;
-  Step step{};                             // the earlier first: who is ahead must not hold up who is behind
-  uint32_t priority = 0;                   // the layer's place in the forward pass; lower is more urgent
-  plan::Stage stage = plan::Stage::kPush;  // a push goes before a publication of the same layer
-  uint64_t turn = 0;                       // among those of one layer and stage; lower first (plan/order.h)
-  uint64_t tag = 0;                        // the caller's: what this message is
+  Step step{};                 // the earlier first: who is ahead must not hold up who is behind
+  uint32_t priority = 0;       // the layer's place in the forward pass; lower is more urgent
+  Stage stage = Stage::kPush;  // a push goes before a publication of the same layer
+  uint64_t turn = 0;           // among those of one layer and stage; lower first (plan/order.h)
+  uint64_t tag = 0;            // the caller's: what this message is
 
   std::string toString() const {  // "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17"
-    return fmt::format("{} of step {}, priority {} to rank {}, {} bytes, turn {}, tag {}", plan::name(stage),
-                       step, priority, to, bytes, turn, tag);
+    return fmt::format("{} of step {}, priority {} to rank {}, {} bytes, turn {}, tag {}",
+                       sluice::name(stage), step, priority, to, bytes, turn, tag);
   }
   friend bool operator==(const Send&, const Send&) = default;
 };
@@ -48,14 +48,14 @@ struct Waiting {
 struct Key {
   Step step;
   uint32_t priority;
-  plan::Stage stage;
+  Stage stage;
   uint64_t turn;
   uint64_t arrival;
   auto operator<=>(const Key&) const = default;
 };
 
 constexpr Key keyOf(Order order, const Waiting& w) {
-  if (order == Order::kFifo) return {Step{}, 0, plan::Stage::kReady, 0, w.arrival};
+  if (order == Order::kFifo) return {Step{}, 0, Stage::kReady, 0, w.arrival};
   return {w.send.step, w.send.priority, w.send.stage, w.send.turn, w.arrival};
 }
 

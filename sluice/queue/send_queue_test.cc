@@ -20,7 +20,6 @@ std::vector<uint64_t> popAll(SendQueue& queue) {
 }
 
 TEST(SendQueue, StepFirstThenLayerThenPushBeforePublishThenTurnThenArrival) {
-  using plan::Stage;
   const std::vector<Send> inOrder{{.priority = 0, .stage = Stage::kPush, .turn = 0},
                                   {.priority = 0, .stage = Stage::kPush, .turn = 0},
                                   {.priority = 0, .stage = Stage::kPush, .turn = 4},

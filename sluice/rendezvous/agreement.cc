@@ -22,7 +22,7 @@ std::string different(std::string_view what, std::string_view their, std::string
 
 }  // namespace
 
-Agreement::Agreement(const Config& config, uint32_t worldSize) {
+Agreement::Agreement(const base::Config& config, uint32_t worldSize) {
   add("sluice version", SLUICE_VERSION);
   add("world size", std::to_string(worldSize));
   for (const base::Option* option : base::allOptions()) {

@@ -15,7 +15,7 @@ namespace sluice::rendezvous {
 class Agreement final {
  public:
   Agreement() = default;
-  Agreement(const Config& config, uint32_t worldSize);
+  Agreement(const base::Config& config, uint32_t worldSize);
 
   // A later value for the same name replaces the earlier one. A line break in the value becomes a blank.
   // REQUIRES: no line break and no '=' in the name.

@@ -52,15 +52,15 @@ TEST(Agreement, ALineBreakInAValueDoesNotBreakIt) {
 }
 
 TEST(Agreement, HoldsVersionAndWorldSize) {
-  const Agreement two(Config(), 2);
+  const Agreement two(base::Config(), 2);
   EXPECT_NE(two.encode().find("world size=2\n"), std::string::npos);
   EXPECT_NE(two.encode().find("sluice version="), std::string::npos);
-  EXPECT_NE(two.hash(), Agreement(Config(), 3).hash());
+  EXPECT_NE(two.hash(), Agreement(base::Config(), 3).hash());
 }
 
 // A rank that differs in one of these could not talk to the others, or would compute something else.
 TEST(Agreement, HoldsEveryOptionThatRanksMustShareAndNoOther) {
-  const std::string defaults = Agreement(Config(), 2).encode();
+  const std::string defaults = Agreement(base::Config(), 2).encode();
   struct Case {
     const base::Option& option;
     std::string_view value;
@@ -73,7 +73,7 @@ TEST(Agreement, HoldsEveryOptionThatRanksMustShareAndNoOther) {
                         Case{option::kCredit, "7", false}, Case{option::kIface, "eth7", false},
                         Case{option::kLog, "debug", false}, Case{option::kMetricsPort, "9000", false},
                         Case{option::kTrace, "here", false}, Case{option::kWaitTimeout, "7s", false}}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(c.option, c.value).isOk()) << c.option.name;
     const std::string changed = Agreement(config, 2).encode();
     EXPECT_EQ(changed != defaults, c.isShared) << c.option.name;

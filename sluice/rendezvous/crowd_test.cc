@@ -24,7 +24,7 @@ constexpr Duration kCpuLimit = 10s;
 
 void meet(uint32_t worldSize) {
   const auto key = secret::JobKey::random();
-  const Agreement agreement(Config(), worldSize);
+  const Agreement agreement(base::Config(), worldSize);
   TestServer server({.listen = {}, .key = key, .worldSize = worldSize, .agreement = agreement});
   base::LoopThread thread("ranks");
   const auto addressOf = [](uint32_t rank) {

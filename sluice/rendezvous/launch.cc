@@ -30,7 +30,7 @@ Status missing(std::string_view name) {
                   name)};
 }
 
-Result<uint32_t> readNumber(const Config::Values& environment, std::string_view name, uint32_t least,
+Result<uint32_t> readNumber(const base::Config::Values& environment, std::string_view name, uint32_t least,
                             uint32_t most) {
   const auto found = environment.find(name);
   if (found == environment.end() || found->second.empty()) return missing(name);
@@ -42,7 +42,7 @@ Result<uint32_t> readNumber(const Config::Values& environment, std::string_view 
   return static_cast<uint32_t>(*number);
 }
 
-std::string_view textOf(const Config::Values& environment, std::string_view name) {
+std::string_view textOf(const base::Config::Values& environment, std::string_view name) {
   const auto found = environment.find(name);
   return found == environment.end() ? std::string_view() : std::string_view(found->second);
 }
@@ -77,7 +77,7 @@ struct Master {
   std::string host;
   uint16_t port = 0;
 };
-Master deriveMaster(const Names& launcher, const Config::Values& environment) {
+Master deriveMaster(const Names& launcher, const base::Config::Values& environment) {
   if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
     const auto job = textOf(environment, "PMIX_NAMESPACE");
     const bool isOneHost =
@@ -101,7 +101,7 @@ Master deriveMaster(const Names& launcher, const Config::Values& environment) {
 // - torchrun counts restarts for each host on its own, so the count identifies a launch on one host only.
 // - Started by hand inside a Slurm job, ranks may come from several steps of that job.
 // - In a heterogeneous Slurm job each component has its own job id.
-std::map<std::string, std::string> readIds(const Names& launcher, const Config::Values& environment) {
+std::map<std::string, std::string> readIds(const Names& launcher, const base::Config::Values& environment) {
   std::vector<std::string_view> names;
   if (environment.contains("TORCHELASTIC_RUN_ID")) {
     names = {"TORCHELASTIC_RUN_ID"};
@@ -121,7 +121,7 @@ std::map<std::string, std::string> readIds(const Names& launcher, const Config::
 
 }  // namespace
 
-Result<Launch> readLaunch(const Config::Values& environment) {
+Result<Launch> readLaunch(const base::Config::Values& environment) {
   const Names* names = kLaunchers.data();
   for (const Names& launcher : kLaunchers) {
     if (environment.contains(launcher.rank)) {

@@ -29,6 +29,6 @@ struct Launch {
 // MASTER_PORT belongs to torchrun's own store, so the port after it is taken. Rank 0 may have MASTER_PORT=0:
 // it listens on any free port, and tells the others by means of its own. The error names the variable that is
 // missing or wrong.
-Result<Launch> readLaunch(const Config::Values& environment);
+Result<Launch> readLaunch(const base::Config::Values& environment);
 
 }  // namespace sluice::rendezvous

@@ -5,15 +5,15 @@
 namespace sluice::rendezvous {
 namespace {
 
-const Config::Values kMaster{{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
+const base::Config::Values kMaster{{"MASTER_ADDR", "node0"}, {"MASTER_PORT", "29500"}};
 
-Config::Values with(Config::Values values, const Config::Values& more) {
+base::Config::Values with(base::Config::Values values, const base::Config::Values& more) {
   for (const auto& [name, text] : more) values[name] = text;
   return values;
 }
 
 TEST(Launch, IsReadFromEachLauncher) {
-  const std::vector<Config::Values> launchers{
+  const std::vector<base::Config::Values> launchers{
       {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}},
       {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
       {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}},
@@ -31,10 +31,10 @@ TEST(Launch, IsReadFromEachLauncher) {
 }
 
 TEST(Launch, TheMasterIsDerivedWhereTheLauncherSaysEnough) {
-  const Config::Values mpirun{{"OMPI_COMM_WORLD_RANK", "1"},
-                              {"OMPI_COMM_WORLD_SIZE", "2"},
-                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                              {"PMIX_NAMESPACE", "prterun-node-4711@1"}};
+  const base::Config::Values mpirun{{"OMPI_COMM_WORLD_RANK", "1"},
+                                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                    {"PMIX_NAMESPACE", "prterun-node-4711@1"}};
   const Launch local = readLaunch(mpirun).value();
   EXPECT_EQ(local.masterHost, "127.0.0.1");
   EXPECT_GE(local.masterPort, 20000);
@@ -72,7 +72,7 @@ TEST(Launch, UnderTorchrunTakesThePortAfterItsStore) {
 }
 
 TEST(Launch, MistakesNameTheVariable) {
-  const Config::Values good = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  const base::Config::Values good = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   struct Case {
     std::string variable;
     std::string text;  // empty: unset
@@ -91,7 +91,7 @@ TEST(Launch, MistakesNameTheVariable) {
       {"MASTER_PORT", "-1", "MASTER_PORT=-1 must be a whole number from 0"},
   };
   for (const auto& c : cases) {
-    Config::Values values = good;
+    base::Config::Values values = good;
     values.erase(c.variable);
     if (!c.text.empty()) values[c.variable] = c.text;
     const auto launch = readLaunch(values);
@@ -101,19 +101,19 @@ TEST(Launch, MistakesNameTheVariable) {
 }
 
 TEST(Launch, TakesTheNamesThatAllRanksOfOneLaunchShare) {
-  const Config::Values rank = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  const base::Config::Values rank = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   using Ids = std::map<std::string, std::string>;
-  const Config::Values torchrun = with(rank, {{"TORCHELASTIC_RUN_ID", "r"},
-                                              {"TORCHELASTIC_RESTART_COUNT", "1"},
-                                              {"GROUP_WORLD_SIZE", "2"},
-                                              {"SLURM_JOB_ID", "17"}});
+  const base::Config::Values torchrun = with(rank, {{"TORCHELASTIC_RUN_ID", "r"},
+                                                    {"TORCHELASTIC_RESTART_COUNT", "1"},
+                                                    {"GROUP_WORLD_SIZE", "2"},
+                                                    {"SLURM_JOB_ID", "17"}});
   EXPECT_EQ(readLaunch(rank).value().ids, Ids{});
   EXPECT_EQ(readLaunch(torchrun).value().ids, (Ids{{"TORCHELASTIC_RUN_ID", "r"}}));
   EXPECT_EQ(readLaunch(with(torchrun, {{"GROUP_WORLD_SIZE", "1"}})).value().ids,
             (Ids{{"TORCHELASTIC_RUN_ID", "r"}, {"TORCHELASTIC_RESTART_COUNT", "1"}}));
   EXPECT_EQ(readLaunch(with(rank, {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}})).value().ids,
             (Ids{{"SLURM_JOB_ID", "17"}}));
-  const Config::Values srun =
+  const base::Config::Values srun =
       with(kMaster,
            {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}});
   EXPECT_EQ(readLaunch(srun).value().ids, (Ids{{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}));

@@ -116,7 +116,7 @@ class Reconnecting : public testing::Test {
     return {.listen = {},
             .key = key,
             .worldSize = 2,
-            .agreement = Agreement(Config(), 2),
+            .agreement = Agreement(base::Config(), 2),
             .returnGrace = std::chrono::seconds(20)};
   }
   void SetUp() override { ASSERT_EQ(rank_.join().get(), base::ok()); }
@@ -153,9 +153,11 @@ class Reconnecting : public testing::Test {
   base::LoopThread ranks_{"ranks"};
   TestServer server_{serverOptions(key_)};
   Relay relay_{server_.address()};
-  TestRank rank_{
-      ranks_.loop(),
-      {.master = {relay_.address()}, .key = key_, .rank = Rank{1}, .agreement = Agreement(Config(), 2)}};
+  TestRank rank_{ranks_.loop(),
+                 {.master = {relay_.address()},
+                  .key = key_,
+                  .rank = Rank{1},
+                  .agreement = Agreement(base::Config(), 2)}};
 };
 
 TEST_F(Reconnecting, WaitsAndNotesOutliveABrokenConnection) {
@@ -210,7 +212,7 @@ TEST_F(Reconnecting, ARankThatDoesNotComeBackIsNamed) {
   Relay relay(server.address());
   TestRank rank(
       ranks_.loop(),
-      {.master = {relay.address()}, .key = key_, .rank = Rank{1}, .agreement = Agreement(Config(), 2)});
+      {.master = {relay.address()}, .key = key_, .rank = Rank{1}, .agreement = Agreement(base::Config(), 2)});
   ASSERT_EQ(rank.join().get(), base::ok());
   std::future<Result<std::vector<std::string>>> zero;
   auto got = completion(zero);

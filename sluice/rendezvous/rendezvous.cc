@@ -38,7 +38,7 @@ Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions
 
 }  // namespace
 
-Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const Config& config,
+Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const base::Config& config,
                                                       const Launch& launch, const FoundMaster& found,
                                                       Agreement agreement) {
   SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));

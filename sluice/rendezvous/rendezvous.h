@@ -33,7 +33,7 @@ class Rendezvous final {
   // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user) and chooses
   // the network interface; rank 0 listens from here on. The time that finding the master has taken counts as
   // part of rendezvous-timeout. Before loop.run(), or on the loop.
-  static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const Config& config,
+  static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const base::Config& config,
                                                    const Launch& launch, const FoundMaster& master,
                                                    Agreement agreement);
   ~Rendezvous();  // on the loop, or after it has ended

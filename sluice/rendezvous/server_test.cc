@@ -19,10 +19,14 @@ using testing::HasSubstr;
 class Joining : public testing::Test {
  protected:
   ServerOptions serverOptions(uint32_t worldSize) {
-    return {.listen = {}, .key = key_, .worldSize = worldSize, .agreement = Agreement(Config(), worldSize)};
+    return {
+        .listen = {}, .key = key_, .worldSize = worldSize, .agreement = Agreement(base::Config(), worldSize)};
   }
   RemoteOptions rankOptions(uint32_t rank, const Address& master, uint32_t worldSize) {
-    return {.master = {master}, .key = key_, .rank = Rank{rank}, .agreement = Agreement(Config(), worldSize)};
+    return {.master = {master},
+            .key = key_,
+            .rank = Rank{rank},
+            .agreement = Agreement(base::Config(), worldSize)};
   }
 
   // A world of three in which rank 1 waits for the others.
@@ -152,7 +156,7 @@ TEST_F(Joining, AMemberThatComesBackIsKnownByItsJobAndItsProcess) {
 
 TEST_F(Joining, ARankOfAnotherLaunchIsRefusedByName) {
   const auto launched = [](const std::string& id) {
-    Agreement agreement(Config(), 2);
+    Agreement agreement(base::Config(), 2);
     if (!id.empty()) agreement.addLaunchId("SLURM_JOB_ID", id);
     return agreement;
   };

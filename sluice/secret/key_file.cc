@@ -62,7 +62,7 @@ Status writeKeyFile(const std::string& path, const JobKey& key) {
   return base::ok();
 }
 
-Result<JobKey> loadJobKey(const Config& config) {
+Result<JobKey> loadJobKey(const base::Config& config) {
   const std::string& path = config.text(option::kJobKeyFile);
   const std::string& text = config.text(option::kJobKey);
   if (!path.empty() && !text.empty()) {
@@ -76,7 +76,7 @@ Result<JobKey> loadJobKey(const Config& config) {
   return key;
 }
 
-Status checkKeyFor(const JobKey& key, const Config& config, std::string_view address, bool isLoopback) {
+Status checkKeyFor(const JobKey& key, const base::Config& config, std::string_view address, bool isLoopback) {
   if (key.isSecret() || isLoopback || config.isOn(option::kInsecure)) return base::ok();
   return {Code::kPermissionDenied,
           fmt::format("{} is not a loopback address and there is no job key to tell members from strangers; "

@@ -21,8 +21,8 @@ std::string freshPath(const std::string& name) {
   return path;
 }
 
-Config configWith(const base::Option& option, const std::string& text) {
-  Config config;
+base::Config configWith(const base::Option& option, const std::string& text) {
+  base::Config config;
   EXPECT_TRUE(config.set(option, text).isOk());
   return config;
 }
@@ -103,8 +103,8 @@ TEST(KeyFile, OfAnotherKindIsRefusedByName) {
 TEST(LoadJobKey, ComesFromOnePlaceOrFromNone) {
   const JobKey key = JobKey::random();
   EXPECT_EQ(loadJobKey(configWith(option::kJobKey, key.toHex())).value(), key);
-  EXPECT_FALSE(loadJobKey(Config()).value().isSecret());
-  Config both = configWith(option::kJobKey, key.toHex());
+  EXPECT_FALSE(loadJobKey(base::Config()).value().isSecret());
+  base::Config both = configWith(option::kJobKey, key.toHex());
   ASSERT_TRUE(both.set(option::kJobKeyFile, "job.key").isOk());
   EXPECT_THAT(loadJobKey(both).status().message(), HasSubstr("unset one"));
   const auto bad = loadJobKey(configWith(option::kJobKey, "abc"));
@@ -112,8 +112,8 @@ TEST(LoadJobKey, ComesFromOnePlaceOrFromNone) {
 }
 
 TEST(CheckKeyFor, WithoutAKeyOnlyLoopbackUnlessSaidOtherwise) {
-  const Config silent;
-  const Config insecure = configWith(option::kInsecure, "on");
+  const base::Config silent;
+  const base::Config insecure = configWith(option::kInsecure, "on");
   EXPECT_TRUE(checkKeyFor(JobKey::random(), silent, "10.0.0.1", /*isLoopback=*/false).isOk());
   EXPECT_TRUE(checkKeyFor(JobKey::none(), silent, "127.0.0.1", /*isLoopback=*/true).isOk());
   EXPECT_TRUE(checkKeyFor(JobKey::none(), insecure, "10.0.0.1", /*isLoopback=*/false).isOk());

@@ -15,7 +15,7 @@ std::string textOf(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-Status tellSpec(const plan::PlanSpec& spec, const std::string& key, Job& job) {
+Status tellSpec(const plan::PlanSpec& spec, const std::string& key, JobParts& job) {
   const std::string text = textOf(plan::serialise(spec));
   const size_t notes = (text.size() + kNoteBytes - 1) / kNoteBytes;
   SLUICE_RETURN_IF_ERROR(job.set(key + "/notes", std::to_string(notes)));
@@ -25,7 +25,7 @@ Status tellSpec(const plan::PlanSpec& spec, const std::string& key, Job& job) {
   return base::ok();
 }
 
-Result<plan::PlanSpec> hearSpec(const std::string& key, Job& job) {
+Result<plan::PlanSpec> hearSpec(const std::string& key, JobParts& job) {
   SLUICE_ASSIGN_OR_RETURN(const std::string count, job.get(key + "/notes"));
   SLUICE_ASSIGN_OR_RETURN(const int64_t notes, base::parseInteger(count));
   std::string text;
@@ -38,7 +38,7 @@ Result<plan::PlanSpec> hearSpec(const std::string& key, Job& job) {
 
 }  // namespace
 
-Status agreeOn(const plan::Plan& plan, const std::string& name, Job& job) {
+Status agreeOn(const plan::Plan& plan, const std::string& name, JobParts& job) {
   const std::string key = "plan/" + name;
   SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather(key + "/hash", plan::toHex(plan.hash())));
   if (std::ranges::all_of(hashes, [&](const auto& hash) { return hash == hashes.front(); }))

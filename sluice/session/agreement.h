@@ -4,11 +4,11 @@
 
 #include <sluice/base/status.h>
 #include <sluice/plan/plan.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 
 namespace sluice::session {
 
 // Every rank calls it with the same `name`.
-Status agreeOn(const plan::Plan& plan, const std::string& name, Job& job);
+Status agreeOn(const plan::Plan& plan, const std::string& name, JobParts& job);
 
 }  // namespace sluice::session

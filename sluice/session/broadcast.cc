@@ -77,10 +77,8 @@ void Broadcast::forward(uint64_t sequence, uint32_t number) {
   if (found == underway_.end()) return;  // it has failed meanwhile
   const SharedBytes data = found->second.data;
   const auto payload = piece(*data, number);
-  const fabric::Message message{.step = Step{sequence},
-                                .slice = SliceId{number},
-                                .stage = plan::Stage::kApplied,
-                                .dtype = DType::kBytes};
+  const fabric::Message message{
+      .step = Step{sequence}, .slice = SliceId{number}, .stage = Stage::kApplied, .dtype = DType::kBytes};
   for (const Rank child : childrenOf(found->second.root)) {
     fabric_.send(child, kBroadcastLane, message, {payload.data(), payload.size()},
                  [this, sequence, kept = data](const Status& status) {

@@ -68,7 +68,7 @@ TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
   member.start(Rank{0}, landed);
   const auto send = [&](uint32_t number) {
     const auto piece = number == 0 ? std::span(*sent).first(first) : std::span(*sent).subspan(first);
-    root->send(Rank{1}, kBroadcastLane, {.slice = SliceId{number}, .stage = plan::Stage::kApplied},
+    root->send(Rank{1}, kBroadcastLane, {.slice = SliceId{number}, .stage = Stage::kApplied},
                {piece.data(), piece.size()}, [](const Status&) {});
     loop.runReady();
   };

@@ -12,7 +12,7 @@
 namespace sluice::session {
 namespace {
 
-Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& name,
+Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string& name,
                                                 fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
   SLUICE_ASSIGN_OR_RETURN(const auto notes, job.gather("fabric/" + name, listener.address().toString()));
@@ -28,7 +28,7 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(Job& job, const std::string& nam
   return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options, receiver);
 }
 
-Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& name,
+Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string& name,
                                                 fabric::Receiver& receiver) {
   SLUICE_RETURN_IF_ERROR(checkProtectionOfUcx(job.config()));
   fabric::UcxOptions options = fabric::ucxOptions(job.config());
@@ -46,14 +46,14 @@ Result<std::unique_ptr<fabric::Fabric>> makeUcx(Job& job, const std::string& nam
 }
 
 // A job of one.
-Result<std::unique_ptr<fabric::Fabric>> makeLoopback(Job& job, const std::string&,
+Result<std::unique_ptr<fabric::Fabric>> makeLoopback(JobParts& job, const std::string&,
                                                      fabric::Receiver& receiver) {
   return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(Job& job, const std::string& name,
+Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const std::string& name,
                                                           fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(job.config()));
   const auto makeEngine = job.worldSize() == 1                          ? makeLoopback

@@ -5,12 +5,12 @@
 #include <string>
 
 #include <sluice/fabric/watch/watched_fabric.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 
 namespace sluice::session {
 
 // Every rank calls it with the same `name`.
-Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(Job& job, const std::string& name,
+Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const std::string& name,
                                                           fabric::Receiver& receiver);
 
 }  // namespace sluice::session

@@ -15,7 +15,7 @@ class Metering final : public metrics::Source {
   Metering(metrics::Endpoint& endpoint, std::string session, size_t tensors)
       : endpoint_(endpoint), session_(std::move(session)), counts_(tensors) {}
 
-  plan::StageObserver& observer() { return counts_; }
+  StageObserver& observer() { return counts_; }
 
   // From now on it can be asked. REQUIRES: end() comes before the trainer and the fabric go.
   void begin(Trainer& trainer, const fabric::WatchedFabric& fabric);

@@ -3,27 +3,27 @@
 
 #include <vector>
 
-#include <sluice/plan/stage_observer.h>
+#include <sluice/observer.h>
 
 namespace sluice::session {
 
-class Observers final : public plan::StageObserver {
+class Observers final : public StageObserver {
  public:
   // REQUIRES: the observer outlives this.
-  void add(plan::StageObserver& observer) { all_.push_back(&observer); }
+  void add(StageObserver& observer) { all_.push_back(&observer); }
 
   // What to hand to whoever is observed: null if nobody looks, so that it need not say anything.
-  plan::StageObserver* orNull() { return all_.empty() ? nullptr : this; }
+  StageObserver* orNull() { return all_.empty() ? nullptr : this; }
 
-  void onStage(const plan::StageEvent& event) override {
+  void onStage(const StageEvent& event) override {
     for (auto* each : all_) each->onStage(event);
   }
-  void onWait(const plan::WaitEvent& event) override {
+  void onWait(const WaitEvent& event) override {
     for (auto* each : all_) each->onWait(event);
   }
 
  private:
-  std::vector<plan::StageObserver*> all_;
+  std::vector<StageObserver*> all_;
 };
 
 }  // namespace sluice::session

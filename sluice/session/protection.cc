@@ -6,7 +6,7 @@
 
 namespace sluice::session {
 
-Protection describeProtection(const Config& config, bool isOneHost, bool hasKey) {
+Protection describeProtection(const base::Config& config, bool isOneHost, bool hasKey) {
   const bool isUcx = config.text(option::kFabric) == "ucx";
   const std::string& encrypt = config.text(option::kEncrypt);
   const bool isEncrypted = !isUcx && (encrypt == "on" || (encrypt == "auto" && !isOneHost));
@@ -34,7 +34,7 @@ Protection describeProtection(const Config& config, bool isOneHost, bool hasKey)
   return protection;
 }
 
-Status checkProtectionOfUcx(const Config& config) {
+Status checkProtectionOfUcx(const base::Config& config) {
   const std::string& encrypt = config.text(option::kEncrypt);
   if (encrypt != "on" && encrypt != "integrity") return {};
   return {Code::kInvalidArgument,

@@ -13,9 +13,9 @@ struct Protection {
 };
 
 // `isOneHost`: all ranks reach each other by loopback addresses. `hasKey`: the job has a secret key.
-Protection describeProtection(const Config& config, bool isOneHost, bool hasKey);
+Protection describeProtection(const base::Config& config, bool isOneHost, bool hasKey);
 
 // Refuses what --fabric ucx cannot do.
-Status checkProtectionOfUcx(const Config& config);
+Status checkProtectionOfUcx(const base::Config& config);
 
 }  // namespace sluice::session

@@ -13,8 +13,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-Config configOf(const std::string& fabric, const std::string& encrypt, const std::string& check) {
-  Config config;
+base::Config configOf(const std::string& fabric, const std::string& encrypt, const std::string& check) {
+  base::Config config;
   EXPECT_TRUE(config.set(option::kFabric, fabric).isOk());
   EXPECT_TRUE(config.set(option::kEncrypt, encrypt).isOk());
   EXPECT_TRUE(config.set(option::kPayloadCheck, check).isOk());

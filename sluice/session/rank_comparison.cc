@@ -74,7 +74,7 @@ std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_
   return std::nullopt;
 }
 
-Comparison compareRanks(Job& job, const std::string& key, std::vector<uint64_t> hashes) {
+Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint64_t> hashes) {
   using Found = std::optional<RankDifference>;
   const auto promise = std::make_shared<std::promise<Result<Found>>>();
   const Duration atMost = job.config().duration(option::kWaitTimeout);

@@ -13,7 +13,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/plan/ids.h>
-#include <sluice/session/job.h>
+#include <sluice/session/job_parts.h>
 
 namespace sluice::session {
 
@@ -35,6 +35,6 @@ std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_
 // Every rank calls it with the same key and equally many hashes, and nobody waits. The future holds an error
 // if a rank is lost before all have brought theirs. REQUIRES: the job has several ranks.
 using Comparison = std::shared_future<Result<std::optional<RankDifference>>>;
-Comparison compareRanks(Job& job, const std::string& key, std::vector<uint64_t> hashes);
+Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint64_t> hashes);
 
 }  // namespace sluice::session

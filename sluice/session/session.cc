@@ -1,225 +1,120 @@
-#include <sluice/session/session.h>
+#include <sluice/session.h>
 
-#include <sstream>
+#include <sluice/session/inside.h>
 
-#include <fmt/format.h>
-
-#include <sluice/base/log.h>
-#include <sluice/base/options.h>
-#include <sluice/base/text.h>
-#include <sluice/base/units.h>
-#include <sluice/fabric/common.h>
-#include <sluice/rendezvous/rank_list.h>
-#include <sluice/session/agreement.h>
-#include <sluice/session/await.h>
-#include <sluice/session/make_fabric.h>
-#include <sluice/strategy/algorithms.h>
-
-namespace sluice::session {
+namespace sluice {
 namespace {
 
-// The note of the first rank that trains no longer.
-struct End {
-  Rank rank{};
-  std::optional<uint64_t> steps;  // that it has taken part in; empty: it left in the middle of something
-  uint64_t broadcasts = 0;        // the same
-  std::string why;                // "has ended its training after 12 steps"
-};
-
-std::string endKey(const std::string& name) {
-  return "end/" + name;
-}
-
-std::string doneKey(const std::string& name, Rank rank) {
-  return fmt::format("done/{}/{}", name, rank);
-}
-
-std::string toNote(const End& end) {
-  return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.broadcasts,
-                     base::printable(end.why));  // one line
-}
-
-Result<End> parseEnd(const std::string& note) {
-  std::istringstream words(note);
-  std::string rankText;
-  std::string steps;
-  std::string broadcastsText;
-  std::string why;
-  if (!(words >> rankText >> steps >> broadcastsText) || !std::getline(words >> std::ws, why))
-    return Status(Code::kDataLoss, "not the note of an end");
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(rankText));
-  SLUICE_ASSIGN_OR_RETURN(const int64_t broadcasts, base::parseInteger(broadcastsText));
-  End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, static_cast<uint64_t>(broadcasts),
-          base::printable(why)};
-  if (steps != "-") {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t number, base::parseInteger(steps));
-    end.steps = static_cast<uint64_t>(number);
-  }
-  return end;
-}
-
-Result<plan::Plan> makePlan(const Request& request, const shard::OptimizerSpec& update, const Job& job) {
-  Config config = job.config();
-  const std::string& wanted = request.algorithm;
-  if (!wanted.empty()) SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // meant for the job's own
-  SLUICE_ASSIGN_OR_RETURN(
-      const auto* algorithm,
-      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted, config));
-  plan::PlanSpec spec;
-  spec.model = request.model;
-  spec.strategy = algorithm->name;
-  spec.settings["update"] = shard::canonicalText(update);
-  SLUICE_ASSIGN_OR_RETURN(spec.roles, plan::parseRoles(config.text(option::kServers), job.worldSize()));
-  SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
-  return plan::Plan::make(std::move(spec));
-}
-
-Status checkMemory(const Request& request, const plan::Plan& plan, shard::Publishes publishes, Rank rank) {
-  if (!plan.roles().isWorker(rank)) return base::ok();
-  if (request.memory.empty() && publishes == shard::Publishes::kMeanGradient) return base::ok();
-  if (request.memory.size() != request.model.tensors.size()) {
-    return {Code::kInvalidArgument, fmt::format("{} tensors, but memory for {}", request.model.tensors.size(),
-                                                request.memory.size())};
-  }
-  for (size_t t = 0; t < request.memory.size(); ++t) {
-    const auto& tensor = request.model.tensors[t];
-    for (const size_t bytes : {request.memory[t].gradient.size(), request.memory[t].result.size()}) {
-      if (bytes == tensor.bytes()) continue;
-      return {Code::kInvalidArgument, fmt::format("tensor {} needs {} bytes, its memory has {}",
-                                                  tensor.toString(), tensor.bytes(), bytes)};
-    }
-  }
-  return base::ok();
+// Calls the trainer, unless this is a forked child of the rank's process.
+template <typename Call>
+auto onTrainer(session::SessionParts& parts, Call&& call) -> decltype(call(parts.trainer())) {
+  if (!parts.isHere()) return parts.checkProcess();
+  return call(parts.trainer());
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::open(Job& job, Request request) {
-  SLUICE_ASSIGN_OR_RETURN(auto update, shard::parseOptimizerSpec(request.update));
-  SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(request, update, job));
-  if (request.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
-    return Status(
-        Code::kInvalidArgument,
-        "updates that wait for step() need a worker beside every server; use servers=all or servers=K");
-  }
-  SLUICE_RETURN_IF_ERROR(checkMemory(request, plan, update.optimizer->publishes(), job.rank()));
-  SLUICE_RETURN_IF_ERROR(agreeOn(plan, request.name, job));
-  if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
-  const bool isWorker = plan.roles().isWorker(job.rank());
-  std::unique_ptr<Session> session(new Session(job, request.name));
-  SLUICE_ASSIGN_OR_RETURN(session->tracing_,
-                          Tracing::begin(job.config(), plan.model(), request.name, job.rank()));
-  if (job.metrics() != nullptr) {
-    session->metering_ =
-        std::make_unique<Metering>(*job.metrics(), request.name, plan.model().tensors.size());
-    session->observers_.add(session->metering_->observer());
-  }
-  if (request.observer != nullptr) session->observers_.add(*request.observer);
-  if (session->tracing_) session->observers_.add(session->tracing_->observer());
-  Training training{std::move(plan),
-                    std::move(update),
-                    isWorker ? std::move(request.memory) : std::vector<strategy::TensorMemory>{},
-                    std::move(request.interruption),
-                    request.updatesWaitForWord,
-                    request.collective,
-                    job.pulse()};
-  SLUICE_ASSIGN_OR_RETURN(
-      session->trainer_,
-      Trainer::start(std::move(training), job.config(), session->observers_.orNull(),
-                     [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
-                       SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job, request.name, receiver));
-                       session->fabric_ = fabric.get();
-                       return std::unique_ptr<fabric::Fabric>(std::move(fabric));
-                     }));
-  session->listenForTheEnd();
-  log("session").debug("rank {}: session '{}' has begun", job.rank(), request.name);
-  if (session->metering_) session->metering_->begin(*session->trainer_, *session->fabric_);
-  return session;
+Session::Session(std::unique_ptr<session::SessionParts> inside) : inside_(std::move(inside)) {}
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::open(Job& job, SessionOptions options) {
+  return session::Inside::open(session::Inside::of(job), std::move(options));
 }
 
-Session::~Session() {
-  if (!isHere()) return;  // a forked child says no goodbye in its parent's name
-  fabric::runBeforeFreeing(job_.loop(), [this] { *listener_ = nullptr; });
-  if (trainer_ == nullptr) return;  // it never began
-  if (metering_) metering_->end();
-  if (tracing_) tracing_->noteClocks(*fabric_);
-  trainer_.reset();
-  if (tracing_) tracing_->write();
+Status Session::gradientReady(TensorId tensor) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.gradientReady(tensor); });
 }
 
-void Session::listenForTheEnd() {
-  *listener_ = trainer_.get();
-  job_.whenSet(endKey(name_), [listener = listener_, self = job_.rank()](const std::string& note) {
-    const auto end = parseEnd(note);
-    if (*listener == nullptr || !end.isOk() || end->rank == self) return;
-    const Status why{Code::kPeerLost, fmt::format("rank {} {}", end->rank, end->why)};
-    if (end->steps.has_value()) {
-      (*listener)->endAfter(*end->steps, end->broadcasts, why);
-    } else {
-      (*listener)->fail(why);
-    }
-  });
+Status Session::gradientReady(TensorId tensor, const TensorMemory& memory) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.gradientReady(tensor, memory); });
 }
 
-bool Session::isWorker() const {
-  return plan().roles().isWorker(job_.rank());
+Status Session::gradientAbsent(TensorId tensor, std::span<std::byte> result,
+                               std::shared_ptr<const void> owner) {
+  return onTrainer(*inside_,
+                   [&](auto& trainer) { return trainer.gradientAbsent(tensor, result, std::move(owner)); });
 }
 
-Status Session::leave() {
-  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
-  // A lost rank ends the wait by name; a rank that only serves has no other measure of how long training
-  // takes.
-  const Duration atMost =
-      isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
-  return trainer_->leave([&]() -> Status {
-    if (tracing_) tracing_->noteClocks(*fabric_);  // nobody has gone yet
-    Status done = isWorker() ? announceEnd() : base::ok();
-    if (done.isOk()) done = job_.gather("leave/" + name_, "", atMost).status();
-    if (done.code() == Code::kPeerLost) exchangeDone();
-    return done;
-  });
+Status Session::wait(TensorId tensor) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.wait(tensor); });
 }
 
-// Where the others go on without a rank that is lost, the gathering at the end says nothing more: each leaves
-// a note of its own.
-void Session::exchangeDone() {
-  if (isWorker()) {
-    const Status said = job_.set(doneKey(name_, job_.rank()), "done");
-    if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
-  }
-  for (const Rank worker : plan().roles().workers) {
-    if (worker == job_.rank()) continue;
-    job_.whenSet(doneKey(name_, worker), [listener = listener_, worker](const std::string& /*note*/) {
-      if (*listener != nullptr) (*listener)->noteDone(worker);
-    });
-  }
+Status Session::waitAll() {
+  return onTrainer(*inside_, [](auto& trainer) { return trainer.waitAll(); });
+}
+
+bool Session::isReady(TensorId tensor) const {
+  return inside_->isHere() && inside_->trainer().isReady(tensor);
+}
+
+bool Session::isEmpty(TensorId tensor) const {
+  return inside_->isHere() && inside_->trainer().isEmpty(tensor);
+}
+
+Status Session::setHyperparameters(std::vector<double> values) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.setHyperparameters(std::move(values)); });
+}
+
+Status Session::update(std::vector<double> values) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.update(std::move(values)); });
+}
+
+void Session::drop() {
+  if (inside_->isHere()) inside_->trainer().drop();
+}
+
+Result<size_t> Session::delayed() {
+  return onTrainer(*inside_, [](auto& trainer) { return trainer.delayed(); });
+}
+
+Status Session::handOutDelayed(TensorId tensor, std::span<std::byte> result,
+                               std::shared_ptr<const void> owner) {
+  return onTrainer(*inside_,
+                   [&](auto& trainer) { return trainer.handOutDelayed(tensor, result, std::move(owner)); });
+}
+
+Status Session::drain() {
+  return onTrainer(*inside_, [](auto& trainer) { return trainer.drain(); });
+}
+
+Result<std::vector<std::byte>> Session::takeState() {
+  return onTrainer(*inside_, [](auto& trainer) { return trainer.takeState(); });
+}
+
+Status Session::restore(std::span<const std::byte> state) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.restore(state); });
+}
+
+Status Session::broadcast(Rank root, std::span<std::byte> data) {
+  return onTrainer(*inside_, [&](auto& trainer) { return trainer.broadcast(root, data); });
 }
 
 Result<std::vector<std::string>> Session::gather(const std::string& key, const std::string& value) {
-  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
-  return job_.gather(key, value, job_.config().duration(option::kWaitTimeout), [this]() -> Status {
-    SLUICE_ASSIGN_OR_RETURN(const std::set<Rank> ahead, trainer_->ahead());
-    if (ahead.empty()) return base::ok();
-    const std::vector<Rank> ranks(ahead.begin(), ahead.end());
-    return {Code::kRefused,
-            fmt::format("{} went on to the next step instead", rendezvous::describeRanks(ranks))};
-  });
+  return inside_->gather(key, value);
+}
+
+Status Session::leave() {
+  return inside_->leave();
 }
 
 Status Session::announceEnd() {
-  SLUICE_RETURN_IF_ERROR(job_.checkProcess());
-  const uint64_t steps = trainer_->stepsBegun();
-  std::string why =
-      job_.isAskedToLeave() ? "was told to end (SIGTERM) and has left" : "has ended its training";
-  if (steps > 0) why += fmt::format(" after {} steps", steps);
-  SLUICE_ASSIGN_OR_RETURN(const uint64_t broadcasts, trainer_->broadcastsBegun());
-  return job_.set(endKey(name_), toNote({job_.rank(), steps, broadcasts, std::move(why)}));
+  return inside_->announceEnd();
 }
 
 void Session::abandon(const std::string& why) {
-  const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
-  if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
+  inside_->abandon(why);
 }
 
-}  // namespace sluice::session
+Rank Session::rank() const {
+  return inside_->rank();
+}
+
+bool Session::isWorker() const {
+  return inside_->isWorker();
+}
+
+std::string Session::algorithm() const {
+  return inside_->plan().spec().strategy;
+}
+
+}  // namespace sluice

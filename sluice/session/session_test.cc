@@ -1,5 +1,5 @@
 // Whole jobs over tcp on loopback addresses, ranks as threads.
-#include <sluice/session/session.h>
+#include <sluice/session/inside.h>
 
 #include <dlfcn.h>
 #include <netdb.h>
@@ -31,17 +31,18 @@ std::string freePort() {
 
 void onRanks(
     uint32_t world, const std::function<void(uint32_t, Result<std::unique_ptr<Job>>)>& task,
-    const std::function<void(uint32_t, Config&)>& configure = [](auto, auto&) {}) {
+    const std::function<void(uint32_t, base::Config&)>& configure = [](auto, auto&) {}) {
   const std::string port = freePort();
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < world; ++r) {
     threads.emplace_back([&, r] {
-      Config config;
+      base::Config config;
       configure(r, config);
-      task(r, Job::join(config, {{"RANK", std::to_string(r)},
-                                 {"WORLD_SIZE", std::to_string(world)},
-                                 {"MASTER_ADDR", "127.0.0.1"},
-                                 {"MASTER_PORT", port}}));
+      task(r,
+           Job::join(Inside::wrap(std::move(config)), {.environment = {{"RANK", std::to_string(r)},
+                                                                       {"WORLD_SIZE", std::to_string(world)},
+                                                                       {"MASTER_ADDR", "127.0.0.1"},
+                                                                       {"MASTER_PORT", port}}}));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -50,7 +51,7 @@ void onRanks(
 // A model of one tensor in one rank's memory.
 struct OneTensor {
   explicit OneTensor(uint64_t elements) : gradient(elements), parameter(elements, 1) {}
-  Request request(const std::string& update, const std::string& name = "model") {
+  SessionOptions options(const std::string& update, const std::string& name = "model") {
     return {.model = {{{"w", gradient.size(), DType::kF32}}},
             .memory = {{std::as_bytes(std::span(gradient)), std::as_writable_bytes(std::span(parameter))}},
             .update = update,
@@ -61,9 +62,9 @@ struct OneTensor {
 };
 
 TEST(Session, AJobOfOneNeedsNoLauncher) {
-  auto job = Job::join(Config(), {}).value();
+  auto job = Job::join(Config()).value();
   OneTensor memory(3);
-  auto session = Session::open(*job, memory.request("sgd:lr=1")).value();
+  auto session = Session::open(*job, memory.options("sgd:lr=1")).value();
   memory.gradient = {1, 2, 3};
   EXPECT_TRUE(session->gradientReady(TensorId{0}).isOk());
   EXPECT_TRUE(session->wait(TensorId{0}).isOk());
@@ -76,9 +77,9 @@ TEST(Session, TrainsTwoModelsOfOneJobOverTcp) {
     ASSERT_TRUE(job.isOk()) << job.status().toString();
     OneTensor large(200'001);
     OneTensor small(5);
-    auto first = Session::open(**job, large.request("sgd:lr=1", "large"));
+    auto first = Session::open(**job, large.options("sgd:lr=1", "large"));
     ASSERT_TRUE(first.isOk()) << first.status().toString();
-    auto second = Session::open(**job, small.request("mean-gradient", "small"));
+    auto second = Session::open(**job, small.options("mean-gradient", "small"));
     ASSERT_TRUE(second.isOk()) << second.status().toString();
     for (int step = 0; step < 3; ++step) {
       EXPECT_TRUE((*first)->wait(TensorId{0}).isOk());
@@ -102,7 +103,7 @@ TEST(Session, TrainsOverUcxOnlyWhereTheNetworkIsTrusted) {
         [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
           ASSERT_TRUE(job.isOk()) << job.status().toString();
           OneTensor memory(100'001);
-          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          auto session = Session::open(**job, memory.options("sgd:lr=1"));
           ASSERT_EQ(session.isOk(), isTrusted) << session.status().toString();
           if (!isTrusted) return;
           for (int step = 0; step < 3; ++step) {
@@ -113,7 +114,7 @@ TEST(Session, TrainsOverUcxOnlyWhereTheNetworkIsTrusted) {
           EXPECT_TRUE((*session)->leave().isOk());
           EXPECT_EQ(memory.parameter, std::vector<float>(100'001, -2));
         },
-        [&](uint32_t, Config& config) {
+        [&](uint32_t, base::Config& config) {
           EXPECT_TRUE(config.set(option::kFabric, "ucx").isOk());
           EXPECT_TRUE(config.set(option::kIface, "lo").isOk());
           EXPECT_TRUE(config.set(option::kTrustedNetwork, isTrusted ? "on" : "off").isOk());
@@ -126,10 +127,10 @@ TEST(Session, TellsPrometheusHowItGoes) {
       2,
       [](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
-        const std::string url = (*job)->metrics()->url();
+        const std::string url = Inside::of(**job).metrics()->url();
         OneTensor memory(100'001);
         {
-          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          auto session = Session::open(**job, memory.options("sgd:lr=1"));
           ASSERT_TRUE(session.isOk()) << session.status().toString();
           for (int step = 0; step < 3; ++step) {
             EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
@@ -137,7 +138,7 @@ TEST(Session, TellsPrometheusHowItGoes) {
           }
           const std::string text = metrics::scrape(url);
           const std::string labels = fmt::format(R"({{session="model",rank="{}")", r);
-          const uint64_t slices = (*session)->plan().slices().size();
+          const uint64_t slices = Inside::of(**session).plan().slices().size();
           for (const auto& line :
                {fmt::format("sluice_steps_total{}}} 3\n", labels),
                 fmt::format("sluice_slices_total{},stage=\"ready\"}} {}\n", labels, 3 * slices),
@@ -153,14 +154,14 @@ TEST(Session, TellsPrometheusHowItGoes) {
         }
         EXPECT_EQ(metrics::scrape(url).find("session="), std::string::npos);  // it is gone; the job is not
       },
-      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kMetricsPort, "0").isOk()); });
+      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kMetricsPort, "0").isOk()); });
 }
 
 TEST(Session, AMetricsPortThatIsNoneIsRefused) {
   for (const char* port : {"-1", "65536", "http", ""}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(option::kMetricsPort, port).isOk());
-    EXPECT_EQ(Job::join(config, {}).status().code(), Code::kInvalidArgument) << port;
+    EXPECT_EQ(Job::join(Inside::wrap(config)).status().code(), Code::kInvalidArgument) << port;
   }
 }
 
@@ -168,7 +169,7 @@ TEST(Session, RanksThatTrainDifferentThingsAreToldTheFirstDifference) {
   onRanks(3, [](uint32_t r, Result<std::unique_ptr<Job>> job) {
     ASSERT_TRUE(job.isOk()) << job.status().toString();
     OneTensor memory(r == 2 ? 7 : 6);
-    const Status status = Session::open(**job, memory.request("mean-gradient")).status();
+    const Status status = Session::open(**job, memory.options("mean-gradient")).status();
     EXPECT_EQ(status.message(),
               "the ranks do not train the same thing: rank 2: tensor 0 'w' has 7 elements here, 6 on rank 0");
   });
@@ -183,7 +184,7 @@ TEST(Session, TakesEveryGradientFromWhereItLies) {
     for (int step = 0; step < 4; ++step) {
       for (const uint32_t t : {1U, 0U}) {
         auto& gradient = *held.emplace_back(std::make_unique<std::vector<float>>(
-            (*session)->plan().model().tensors[t].elements, static_cast<float>(step + 2 * r)));
+            Inside::of(**session).plan().model().tensors[t].elements, static_cast<float>(step + 2 * r)));
         const auto bytes = std::as_writable_bytes(std::span(gradient));
         EXPECT_TRUE((*session)->gradientReady(TensorId{t}, {bytes, bytes}).isOk());
       }
@@ -225,7 +226,9 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
           }
           EXPECT_TRUE((*session)->leave().isOk());
         },
-        [&](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, algorithm).isOk()); });
+        [&](uint32_t, base::Config& config) {
+          EXPECT_TRUE(config.set(option::kAlgorithm, algorithm).isOk());
+        });
   }
 }
 
@@ -248,15 +251,15 @@ int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
                                    session->wait(TensorId{0}),
                                    session->waitAll(),
                                    session->broadcast(Rank{0}, word),
-                                   session->state().status(),
+                                   session->takeState().status(),
                                    session->restore(word),
                                    session->gather("key", "").status(),
                                    session->drain(),
                                    session->announceEnd(),
                                    session->leave(),
                                    job->gather("key", "").status(),
-                                   job->set("key", ""),
-                                   job->get("key").status()};
+                                   Inside::of(*job).set("key", ""),
+                                   Inside::of(*job).get("key").status()};
     for (const Status& end : ends) wrong += end.message() == expected ? 0 : 1;
     session->abandon("nobody is to hear this");
     session.reset();
@@ -272,7 +275,7 @@ TEST(Session, AForkedChildIsNoRankAndDoesNotDisturbItsParent) {
   onRanks(2, [](uint32_t, Result<std::unique_ptr<Job>> job) {
     ASSERT_TRUE(job.isOk()) << job.status().toString();
     OneTensor memory(5);
-    auto session = Session::open(**job, memory.request("mean-gradient"));
+    auto session = Session::open(**job, memory.options("mean-gradient"));
     ASSERT_TRUE(session.isOk()) << session.status().toString();
     EXPECT_TRUE(takeAStep(**session).isOk());
     EXPECT_EQ(tryInAChild(*session, *job), 0);
@@ -285,18 +288,20 @@ TEST(Session, Rank0PublishesThePortOnWhichItListens) {
   std::promise<uint16_t> published;
   auto port = published.get_future();
   std::thread second([&] {
-    const auto job = Job::join(Config(), {{"RANK", "1"},
-                                          {"WORLD_SIZE", "2"},
-                                          {"MASTER_ADDR", "127.0.0.1"},
-                                          {"MASTER_PORT", std::to_string(port.get())}});
+    const auto job = Job::join(Config(), {.environment = {{"RANK", "1"},
+                                                          {"WORLD_SIZE", "2"},
+                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                          {"MASTER_PORT", std::to_string(port.get())}}});
     EXPECT_TRUE(job.isOk()) << job.status().toString();
   });
-  const auto job = Job::join(
-      Config(), {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}}, {},
-      [&](uint16_t number) {
-        published.set_value(number);
-        return base::ok();
-      });
+  const auto job = Job::join(Config(), {.environment = {{"RANK", "0"},
+                                                        {"WORLD_SIZE", "2"},
+                                                        {"MASTER_ADDR", "127.0.0.1"},
+                                                        {"MASTER_PORT", "0"}},
+                                        .published = [&](uint16_t number) {
+                                          published.set_value(number);
+                                          return base::ok();
+                                        }});
   EXPECT_TRUE(job.isOk()) << job.status().toString();
   second.join();
 }
@@ -310,13 +315,13 @@ std::string whatTheOtherHears(const std::function<void(Session&)>& end,
       [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(5);
-        auto session = Session::open(**job, memory.request("mean-gradient"));
+        auto session = Session::open(**job, memory.options("mean-gradient"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         EXPECT_TRUE(takeAStep(**session).isOk());
         if (r == 1) return end(**session);
         heard = goOn(**session).message();
       },
-      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk()); });
+      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk()); });
   return heard;
 }
 
@@ -350,7 +355,7 @@ TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
 // One rank saves, while the other does something else; its checkpoint is enough for both.
 TEST(Session, ACheckpointOfAspIsTheServersModel) {
   constexpr size_t kElements = 200'001;
-  const auto withAsp = [](uint32_t, Config& config) {
+  const auto withAsp = [](uint32_t, base::Config& config) {
     EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk());
   };
   std::vector<std::byte> saved;
@@ -359,7 +364,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
       [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(kElements);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         for (int step = 0; step < 3; ++step) {
           std::ranges::fill(memory.gradient, 1.F);
@@ -368,7 +373,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
         }
         EXPECT_TRUE((*job)->gather("trained", "").isOk());
         if (r == 1) {
-          auto state = (*session)->state();
+          auto state = (*session)->takeState();
           ASSERT_TRUE(state.isOk()) << state.status().toString();
           saved = *std::move(state);
           EXPECT_EQ(memory.parameter, std::vector<float>(kElements, 1.F - 6));
@@ -381,7 +386,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
       [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(kElements);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         EXPECT_TRUE((*session)->restore(saved).isOk());
         EXPECT_EQ(memory.parameter, std::vector<float>(kElements, -5));
@@ -397,7 +402,7 @@ TEST(Session, ACheckpointOfAspIsTheServersModel) {
       withAsp);
 }
 
-void withPipe(uint32_t, Config& config) {
+void withPipe(uint32_t, base::Config& config) {
   EXPECT_TRUE(config.set(option::kAlgorithm, "pipe").isOk());
   EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
 }
@@ -410,14 +415,14 @@ TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
       [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(200'001);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         for (const float step : {1.F, 2.F, 4.F}) {
           EXPECT_TRUE((*session)->wait(TensorId{0}).isOk());
           std::ranges::fill(memory.gradient, step);
           EXPECT_TRUE((*session)->gradientReady(TensorId{0}).isOk());
         }
-        states[r] = (*session)->state().value();
+        states[r] = (*session)->takeState().value();
         if (r == 0) parameter = memory.parameter;
         EXPECT_TRUE((*session)->leave().isOk());  // applies nothing
         EXPECT_EQ(memory.parameter[0], 1.F - 1 - 2);
@@ -429,7 +434,7 @@ TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(200'001);
         memory.parameter = parameter;
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         EXPECT_TRUE((*session)->restore(states[r]).isOk());
         std::ranges::fill(memory.gradient, 8.F);
@@ -452,7 +457,7 @@ TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
         [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
           ASSERT_TRUE(job.isOk()) << job.status().toString();
           OneTensor memory(5);
-          auto session = Session::open(**job, memory.request("sgd:lr=1"));
+          auto session = Session::open(**job, memory.options("sgd:lr=1"));
           ASSERT_TRUE(session.isOk()) << session.status().toString();
           Status status;
           for (uint32_t step = 0; step < 2 - r && status.isOk(); ++step) {
@@ -475,7 +480,7 @@ TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
       [](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(200'001);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         const auto step = [&](float gradient) {
           std::ranges::fill(memory.gradient, gradient);
@@ -487,7 +492,7 @@ TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
         EXPECT_EQ(memory.parameter, std::vector<float>(200'001, 1 - (3 + 5 + 7)));
         EXPECT_TRUE((*session)->leave().isOk());
       },
-      [](uint32_t, Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk()); });
+      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk()); });
 }
 
 // One rank makes one step and ends; the other goes on. Returns what it hears, if anything.
@@ -498,14 +503,14 @@ Status goOnAfterAnotherHasEnded(const std::string& algorithm) {
       [&](uint32_t r, Result<std::unique_ptr<Job>> job) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(5);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         Status status;
         for (int i = 0; i < (r == 1 ? 1 : 2000) && status.isOk(); ++i) status = takeAStep(**session);
         if (r == 0) heard = status;
         if (status.isOk()) (void)(*session)->leave();
       },
-      [&](uint32_t, Config& config) {
+      [&](uint32_t, base::Config& config) {
         EXPECT_TRUE(config.set(option::kAlgorithm, algorithm).isOk());
         EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
       });
@@ -532,7 +537,7 @@ TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
         ASSERT_TRUE(job.isOk()) << job.status().toString();
         OneTensor memory(kWorld);
         memory.parameter.assign(kWorld, 0);
-        auto session = Session::open(**job, memory.request("sgd:lr=1"));
+        auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         memory.gradient[r] = -1;
         for (uint64_t clock = 0; clock < kSteps; ++clock) {
@@ -547,7 +552,7 @@ TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
         }
         EXPECT_TRUE((*session)->leave().isOk());
       },
-      [](uint32_t, Config& config) {
+      [](uint32_t, base::Config& config) {
         EXPECT_TRUE(config.set(option::kAlgorithm, "ssp:2").isOk());
         EXPECT_TRUE(config.set(option::kSliceElements, "1").isOk());
       });
@@ -584,10 +589,10 @@ TEST(Job, AMasterThatResolvesLateIsWaitedFor) {
   std::vector<std::thread> ranks;
   for (int r = 0; r < 2; ++r) {
     ranks.emplace_back([&, r] {
-      const auto job = Job::join(Config(), {{"RANK", std::to_string(r)},
-                                            {"WORLD_SIZE", "2"},
-                                            {"MASTER_ADDR", std::string(kLateName)},
-                                            {"MASTER_PORT", port}});
+      const auto job = Job::join(Config(), {.environment = {{"RANK", std::to_string(r)},
+                                                            {"WORLD_SIZE", "2"},
+                                                            {"MASTER_ADDR", std::string(kLateName)},
+                                                            {"MASTER_PORT", port}}});
       EXPECT_TRUE(job.isOk()) << job.status().toString();
     });
   }
@@ -601,10 +606,12 @@ TEST(Job, AnInterruptionEndsTheSearchForTheMaster) {
   const Status ctrlC(Code::kCancelled, "interrupted");
   int asked = 0;
   const auto begun = std::chrono::steady_clock::now();
-  const auto job = Job::join(
-      Config(),
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", std::string(kLateName)}, {"MASTER_PORT", "9"}},
-      [&]() -> Status { return ++asked == 3 ? ctrlC : base::ok(); });
+  const auto job =
+      Job::join(Config(), {.environment = {{"RANK", "1"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", std::string(kLateName)},
+                                           {"MASTER_PORT", "9"}},
+                           .interruption = [&]() -> Status { return ++asked == 3 ? ctrlC : base::ok(); }});
   EXPECT_EQ(job.status(), ctrlC);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
   lateName().isSilent = false;
@@ -616,7 +623,7 @@ TEST(Job, ALoopThatCannotBeMadeIsNamed) {
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
   const rlimit none{.rlim_cur = 0, .rlim_max = former.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto job = Job::join(Config(), {});
+  const auto job = Job::join(Config());
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &former), 0);
   EXPECT_THAT(job.status().message(), testing::HasSubstr("ulimit -n"));
 }

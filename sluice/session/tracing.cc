@@ -10,7 +10,7 @@
 
 namespace sluice::session {
 
-Result<std::unique_ptr<Tracing>> Tracing::begin(const Config& config, const plan::Model& model,
+Result<std::unique_ptr<Tracing>> Tracing::begin(const base::Config& config, const Model& model,
                                                 const std::string& session, Rank rank) {
   const std::string& directory = config.text(option::kTrace);
   if (directory.empty()) return std::unique_ptr<Tracing>();

@@ -15,10 +15,10 @@ class Tracing final {
  public:
   // Null if the configuration asks for none. Makes the directory, so that a wrong one is known before
   // training.
-  static Result<std::unique_ptr<Tracing>> begin(const Config& config, const plan::Model& model,
+  static Result<std::unique_ptr<Tracing>> begin(const base::Config& config, const Model& model,
                                                 const std::string& session, Rank rank);
 
-  plan::StageObserver& observer() { return recorder_; }
+  StageObserver& observer() { return recorder_; }
 
   // Remembers how far the others' clocks are. To be called while the others are still there; of several calls
   // each adds what it learns. REQUIRES: not on the loop.

@@ -25,7 +25,7 @@ constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 // A loop that has been busy for less is not why others wait.
 constexpr Duration kWorthSaying = std::chrono::seconds(1);
 
-std::vector<std::string> namesOf(const plan::Model& model) {
+std::vector<std::string> namesOf(const Model& model) {
   std::vector<std::string> names;
   for (const auto& tensor : model.tensors) names.push_back(tensor.name);
   return names;
@@ -33,15 +33,15 @@ std::vector<std::string> namesOf(const plan::Model& model) {
 
 }  // namespace
 
-Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const Config& config,
-                                                plan::StageObserver* observer, const MakeFabric& makeFabric) {
+Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const base::Config& config,
+                                                StageObserver* observer, const MakeFabric& makeFabric) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(training), config, observer));
   SLUICE_ASSIGN_OR_RETURN(trainer->fabric_, makeFabric(*trainer));
   SLUICE_RETURN_IF_ERROR(trainer->begin());
   return trainer;
 }
 
-Trainer::Trainer(Training training, const Config& config, plan::StageObserver* observer)
+Trainer::Trainer(Training training, const base::Config& config, StageObserver* observer)
     : training_(std::move(training)),
       memory_(training_.memory),
       config_(config),
@@ -159,7 +159,7 @@ Status Trainer::gradientReady(TensorId tensor) {
   return handOver(tensor, [this, tensor](Step step) { strategy_->gradientReady(tensor, step); });
 }
 
-Status Trainer::gradientReady(TensorId tensor, const strategy::TensorMemory& memory) {
+Status Trainer::gradientReady(TensorId tensor, const TensorMemory& memory) {
   return handOver(tensor, [this, tensor, memory](Step step) {
     memory_[index(tensor)] = memory;
     strategy_->gradientReady(tensor, step);
@@ -182,7 +182,7 @@ Status Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) 
     if (!gates_.error().isOk()) return;
     if (observer_ != nullptr) {
       for (const auto& slice : training_.plan.slicesOf(tensor)) {
-        observer_->onStage({plan::Stage::kReady, step, tensor, slice.id, fabric_->rank(), now});
+        observer_->onStage({Stage::kReady, step, tensor, slice.id, fabric_->rank(), now});
       }
     }
     toStrategy(step);
@@ -273,7 +273,7 @@ Status Trainer::awaitStrategy(void (strategy::Strategy::*what)(const strategy::S
       training_.interruption);
 }
 
-Result<std::vector<std::byte>> Trainer::state() {
+Result<std::vector<std::byte>> Trainer::takeState() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));

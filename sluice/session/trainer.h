@@ -29,7 +29,7 @@ struct Training {
   plan::Plan plan;
   shard::OptimizerSpec update;
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
-  std::vector<strategy::TensorMemory> memory;
+  std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions
   bool updatesWaitForWord = false;               // see strategy::Rooms
   collective::Collective* collective = nullptr;  // see strategy::Rooms
@@ -44,8 +44,8 @@ class Trainer final : public fabric::Receiver {
   // Where the update publishes parameters, all ranks begin with those of the lowest worker.
   // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it is given
   // here, stays where it is, and is not touched while this runs.
-  static Result<std::unique_ptr<Trainer>> start(Training training, const Config& config,
-                                                plan::StageObserver* observer, const MakeFabric& makeFabric);
+  static Result<std::unique_ptr<Trainer>> start(Training training, const base::Config& config,
+                                                StageObserver* observer, const MakeFabric& makeFabric);
 
   // Without leave() first this is what a crash looks like to the others, unless another rank was lost before.
   ~Trainer() override;
@@ -57,7 +57,7 @@ class Trainer final : public fabric::Receiver {
 
   // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns. If that
   // returns an error, bytes may still come for it: its owner is kept until none can, or until this is gone.
-  Status gradientReady(TensorId tensor, const strategy::TensorMemory& memory);
+  Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
   // This rank has no gradient for the tensor in its next step: counts as zeros. What the others' make lands
   // in `result`; if they have none either, isEmpty() is true after wait(), and `result` has not changed.
@@ -108,7 +108,7 @@ class Trainer final : public fabric::Receiver {
   // nothing. Put back between two steps, on every rank its own. Where servers do not wait for all workers it
   // holds their model too, and with asp and ssp this worker's parameters become that model, now as when it is
   // put back.
-  Result<std::vector<std::byte>> state();
+  Result<std::vector<std::byte>> takeState();
   Status restore(std::span<const std::byte> state);
 
   // Between two steps: which other workers are seen to be in the next one already.
@@ -142,7 +142,7 @@ class Trainer final : public fabric::Receiver {
   void onPeerLeft(Rank from) override;
 
  private:
-  Trainer(Training training, const Config& config, plan::StageObserver* observer);
+  Trainer(Training training, const base::Config& config, StageObserver* observer);
 
   Status begin();
   Result<std::unique_ptr<strategy::Strategy>> makeStrategy(
@@ -161,9 +161,9 @@ class Trainer final : public fabric::Receiver {
   void stayNoLonger();
 
   const Training training_;
-  std::vector<strategy::TensorMemory> memory_;  // by TensorId; changed on the loop only
-  const Config& config_;
-  plan::StageObserver* const observer_;
+  std::vector<TensorMemory> memory_;  // by TensorId; changed on the loop only
+  const base::Config& config_;
+  StageObserver* const observer_;
   gate::Gates gates_;
   // Declared before the fabric, so that they go after it: its last completions find them alive.
   std::unique_ptr<Broadcast> broadcast_;

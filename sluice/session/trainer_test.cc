@@ -85,10 +85,9 @@ class TrainerTest : public testing::Test {
   void sendNonsense(uint32_t from, uint32_t to) {
     static constexpr std::array<std::byte, 2> kShort{};
     const auto done = std::make_shared<std::promise<void>>();
-    ranks_[from]->fabric->send(
-        Rank{to}, fabric::Lane::kBulk,
-        {.stage = plan::Stage::kPush, .flags = wire::Flags::kEncoded, .dtype = DType::kF32},
-        {kShort.data(), kShort.size()}, [done](const Status&) { done->set_value(); });
+    ranks_[from]->fabric->send(Rank{to}, fabric::Lane::kBulk,
+                               {.stage = Stage::kPush, .flags = wire::Flags::kEncoded, .dtype = DType::kF32},
+                               {kShort.data(), kShort.size()}, [done](const Status&) { done->set_value(); });
     done->get_future().wait();
   }
 
@@ -97,7 +96,7 @@ class TrainerTest : public testing::Test {
     EXPECT_TRUE(ranks_[r]->trainer->gradientReady(TensorId{tensor}).isOk());
   }
 
-  Config config_;
+  base::Config config_;
   std::function<float(uint32_t)> firstParameter_ = [](uint32_t) { return 1.0F; };
   std::unique_ptr<fabric::LoopbackHub> hub_;
   std::unique_ptr<std::barrier<>> everybody_;
@@ -189,7 +188,7 @@ TEST_F(TrainerTest, GroupsThatChangeWithTheTimesKeepRanksEqual) {
     for (int step = 0; step < 60; ++step) {
       for (const uint32_t t : {1U, 0U}) makeGradient(r, t, static_cast<float>(r));  // the mean is 1
       ASSERT_TRUE(ranks_[r]->trainer->waitAll().isOk());
-      EXPECT_TRUE(step % 20 != 1 || ranks_[r]->trainer->state().isOk());
+      EXPECT_TRUE(step % 20 != 1 || ranks_[r]->trainer->takeState().isOk());
     }
     EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
   });

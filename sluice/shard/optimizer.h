@@ -17,7 +17,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/kernel/level.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 #include <sluice/shard/optimizer_state.h>
 
 namespace sluice::shard {

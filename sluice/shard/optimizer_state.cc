@@ -66,7 +66,7 @@ Status damaged(std::string_view why) {
 
 OptimizerState::OptimizerState(std::string_view optimizer, DType dtype, size_t elements)
     : optimizer_(optimizer), dtype_(dtype), elements_(elements) {
-  SLUICE_CHECK(kernel::checkArithmetic(dtype).isOk(), plan::name(dtype));
+  SLUICE_CHECK(kernel::checkArithmetic(dtype).isOk(), sluice::name(dtype));
   SLUICE_CHECK(optimizer.size() <= std::numeric_limits<uint8_t>::max(), optimizer);
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <sluice/base/status.h>
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::shard {
 

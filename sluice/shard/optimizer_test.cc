@@ -154,7 +154,7 @@ TEST(Optimizer, IsTheScalarFormulaAtEveryLevelSizeAndAlignment) {
         for (const kernel::Level level : kernel::levels()) {
           for (const size_t offset : {0U, 1U}) {
             ASSERT_EQ(train(s, dtype, count, kSteps, level, offset).parameters, expected)
-                << text << ' ' << plan::name(dtype) << ' ' << count << ' ' << name(level);
+                << text << ' ' << sluice::name(dtype) << ' ' << count << ' ' << name(level);
           }
         }
       }
@@ -193,7 +193,7 @@ TEST(Optimizer, GivesTheBitsOfEveryOtherMachine) {
         const Bytes state = result.state.toBytes();
         all.insert(all.end(), state.begin(), state.end());
         EXPECT_EQ(kernel::fnv1a(all), expected.at(text)[d])
-            << text << ' ' << plan::name(kDTypes[d]) << ' ' << name(level);
+            << text << ' ' << sluice::name(kDTypes[d]) << ' ' << name(level);
       }
     }
   }
@@ -255,7 +255,7 @@ TEST(Optimizer, MeanGradientPublishesTheRoundedMeanAndKeepsNoState) {
     OptimizerState state("mean-gradient", dtype, 31);
     Bytes published(expected.size(), std::byte{0xff});
     ASSERT_TRUE(applyStep(meanGradient(), state, published, gradient, {}).isOk());
-    EXPECT_EQ(published, expected) << plan::name(dtype);
+    EXPECT_EQ(published, expected) << sluice::name(dtype);
     EXPECT_EQ(state.bufferBytes(), 0U);
   }
   EXPECT_EQ(meanGradient().publishes(), Publishes::kMeanGradient);

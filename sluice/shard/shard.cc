@@ -10,15 +10,13 @@
 
 namespace sluice::shard {
 
-using plan::Stage;
-
 namespace {
 // A worker sets hyperparameters for its next step, and no two of its tensors are further apart than this.
 constexpr uint64_t kMostStepsAhead = 4;
 }  // namespace
 
 Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, OptimizerSpec update,
-                                           const Clock& clock, plan::StageObserver* observer) {
+                                           const Clock& clock, StageObserver* observer) {
   for (const auto& tensor : plan.model().tensors) {
     if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk()) {
       return status.withContext(fmt::format("tensor '{}'", tensor.name));
@@ -28,7 +26,7 @@ Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, Op
 }
 
 Shard::Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock,
-             plan::StageObserver* observer)
+             StageObserver* observer)
     : plan_(plan),
       self_(self),
       clock_(clock),

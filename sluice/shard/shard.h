@@ -20,8 +20,8 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/status.h>
+#include <sluice/observer.h>
 #include <sluice/plan/plan.h>
-#include <sluice/plan/stage_observer.h>
 #include <sluice/shard/optimizer_spec.h>
 #include <sluice/shard/served_state.h>
 
@@ -32,7 +32,7 @@ class Shard final {
   // `update` says what becomes of the mean gradient. Refuses a model with a type that cannot be summed.
   // REQUIRES: plan, clock and observer (which may be null) outlive the shard.
   static Result<std::unique_ptr<Shard>> make(const plan::Plan& plan, Rank self, OptimizerSpec update,
-                                             const Clock& clock, plan::StageObserver* observer);
+                                             const Clock& clock, StageObserver* observer);
 
   // The slice's first parameters, as every rank begins with. Not needed where the update publishes gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
@@ -94,15 +94,14 @@ class Shard final {
     OptimizerState state;
   };
 
-  Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock,
-        plan::StageObserver* observer);
+  Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock, StageObserver* observer);
 
   Status check(SliceId slice, Rank from, Step step, uint64_t bytes) const;
   uint64_t bytesOf(SliceId slice) const;  // 0 if it is not served here
   bool add(SliceId slice, Rank from, std::span<const std::byte> part);
   void finish(const plan::Slice& slice, Served& served);
   void update(const plan::Slice& slice, Served& served);
-  void observe(plan::Stage stage, const plan::Slice& slice, Step step, Rank peer) const;
+  void observe(Stage stage, const plan::Slice& slice, Step step, Rank peer) const;
   Served& served(SliceId slice) { return *served_[index(slice)]; }
   const Served& served(SliceId slice) const { return *served_[index(slice)]; }
 
@@ -110,7 +109,7 @@ class Shard final {
   const plan::Plan& plan_;
   const Rank self_;
   const Clock& clock_;
-  plan::StageObserver* const observer_;
+  StageObserver* const observer_;
   const double meanScale_;
 
   const std::vector<double>& valuesFor(Step step) const;

@@ -25,7 +25,7 @@ plan::Plan makePlan(uint32_t world, DType dtype, uint64_t elements, uint64_t sli
 }
 
 std::unique_ptr<Shard> makeShard(const plan::Plan& plan, Rank self, std::string_view optimizer,
-                                 plan::StageObserver* observer = nullptr) {
+                                 StageObserver* observer = nullptr) {
   static const base::ManualClock kClock;
   return Shard::make(plan, self, parseOptimizerSpec(optimizer).value(), kClock, observer).value();
 }
@@ -153,11 +153,11 @@ TEST(Shard, RefusesATypeThatCannotBeSummed) {
   EXPECT_NE(made.status().message().find("tensor 'w'"), std::string::npos) << made.status().message();
 }
 
-class Recorder final : public plan::StageObserver {
+class Recorder final : public StageObserver {
  public:
-  void onStage(const plan::StageEvent& event) override { stages.push_back(event.stage); }
-  void onWait(const plan::WaitEvent&) override {}
-  std::vector<plan::Stage> stages;
+  void onStage(const StageEvent& event) override { stages.push_back(event.stage); }
+  void onWait(const WaitEvent&) override {}
+  std::vector<Stage> stages;
 };
 
 TEST(Shard, TellsTheStagesInTheirOrder) {
@@ -167,7 +167,6 @@ TEST(Shard, TellsTheStagesInTheirOrder) {
   const std::vector<std::byte> part(16);
   bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{0}, part);
   bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{0}, part);
-  using plan::Stage;
   EXPECT_EQ(recorder.stages, (std::vector{Stage::kCollect, Stage::kCollect, Stage::kReduce, Stage::kUpdate}));
 }
 

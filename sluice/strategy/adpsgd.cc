@@ -62,8 +62,8 @@ class AdPsgd final : public Talk {
     if (header.length != here.theirs.size() || header.dtype != rooms_.plan.model()[slice.tensor].dtype)
       return fabric::refusedStatus(header, "not the slice's parameters");
     if (!isNeighbour(from)) return fabric::refusedStatus(header, "not a neighbour");
-    if (header.stage == plan::Stage::kPublish) return landAnswer(slice, from, header);
-    if (header.stage != plan::Stage::kPush || gossip::isActive(self_))
+    if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
+    if (header.stage != Stage::kPush || gossip::isActive(self_))
       return fabric::refusedStatus(header, "only active workers begin, and with passive ones");
     if (here.isBusy) {
       putOff_.emplace(from, lane);
@@ -73,7 +73,7 @@ class AdPsgd final : public Talk {
     return landing(slice, [this, &slice, from, step = header.step](const Status& status) {
       if (!status.isOk()) return free(slice, status);  // it will never be there
       own_[index(slice.id)].meeting.meet(own_[index(slice.id)].theirs);
-      send(slice, plan::Stage::kPublish, step, from, own_[index(slice.id)].theirs,
+      send(slice, Stage::kPublish, step, from, own_[index(slice.id)].theirs,
            [this, &slice](const Status& sent) { free(slice, sent); });
     });
   }
@@ -91,7 +91,7 @@ class AdPsgd final : public Talk {
     const auto& workers = rooms_.plan.roles().workers;
     const uint64_t draw = drawAt(kPartnerSeed, rooms_.fabric.rank(), worker.step);
     here.partner = workers[neighbours_[draw % neighbours_.size()]];
-    send(worker.slice, plan::Stage::kPush, worker.step, here.partner, here.meeting.begin(),
+    send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
            // If the answer is coming in already, its end decides.
            const bool isWaiting = here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
@@ -116,8 +116,8 @@ class AdPsgd final : public Talk {
     return {{theirs.data(), theirs.size()}, std::move(done)};
   }
 
-  void send(const plan::Slice& slice, plan::Stage stage, Step step, Rank to,
-            std::span<const std::byte> parameters, fabric::Done done) {
+  void send(const plan::Slice& slice, Stage stage, Step step, Rank to, std::span<const std::byte> parameters,
+            fabric::Done done) {
     outbox_.post({.slice = slice,
                   .stage = stage,
                   .step = step,
@@ -149,7 +149,7 @@ class AdPsgd final : public Talk {
   std::set<std::pair<Rank, fabric::Lane>> putOff_;  // that wait for room to land
 };
 
-Status chooseAdPsgd(const Config& config, plan::PlanSpec& spec) {
+Status chooseAdPsgd(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_RETURN_IF_ERROR(gossip::parseShape(config.text(option::kTopology)).status());
   spec.settings[kTopologySetting] = config.text(option::kTopology);
   return chooseGossip(config, spec);

@@ -18,7 +18,7 @@ std::span<const Algorithm* const> algorithms() {
   return kAll;
 }
 
-Status checkHeeded(const Config& config, const plan::PlanSpec& chosen) {
+Status checkHeeded(const base::Config& config, const plan::PlanSpec& chosen) {
   SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(chosen.strategy));
   // The others that do not keep step go on anyway.
   if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
@@ -41,7 +41,7 @@ Result<const Algorithm*> findAlgorithm(std::string_view name) {
                 fmt::format("no algorithm '{}'; there are {}", name, fmt::join(names, ", ")));
 }
 
-Result<const Algorithm*> readAlgorithm(std::string_view text, Config& config) {
+Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config) {
   const size_t colon = text.find(':');
   SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(text.substr(0, colon)));
   if (colon == std::string_view::npos) return algorithm;

@@ -27,12 +27,12 @@ extern const Algorithm kAdPsgd;
 std::span<const Algorithm* const> algorithms();
 
 // Says what an algorithm would otherwise leave unheeded: --dgc, --survive-loss.
-Status checkHeeded(const Config& config, const plan::PlanSpec& chosen);
+Status checkHeeded(const base::Config& config, const plan::PlanSpec& chosen);
 
 // By its name or alias. Never null; an unknown name is an error that lists those there are.
 Result<const Algorithm*> findAlgorithm(std::string_view name);
 
 // The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
-Result<const Algorithm*> readAlgorithm(std::string_view text, Config& config);
+Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config);
 
 }  // namespace sluice::strategy

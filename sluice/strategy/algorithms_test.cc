@@ -23,7 +23,7 @@ TEST(Algorithms, HaveNamesAndAliasesOfTheirOwn) {
 }
 
 TEST(Algorithms, AreReadWithTheirOption) {
-  Config config;
+  base::Config config;
   EXPECT_EQ(readAlgorithm("ssp:10", config).value(), &kSsp);
   EXPECT_EQ(config.integer(option::kStaleness), 10);
   EXPECT_EQ(readAlgorithm("easgd:8", config).value(), &kEasgd);
@@ -39,7 +39,7 @@ TEST(Algorithms, AreReadWithTheirOption) {
 }
 
 TEST(Algorithms, NonsenseIsRefusedInOneLine) {
-  Config config;
+  base::Config config;
   for (const char* text :
        {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "pipe:", "pipe:two", "bsp:1", "adpsgd:star"}) {
     const Status status = readAlgorithm(text, config).status();
@@ -58,7 +58,7 @@ TEST(Algorithms, SettingsOutOfRangeAreRefused) {
                         Case{kEasgd, option::kTau, "0"}, Case{kEasgd, option::kAlpha, "1.5"},
                         Case{kEasgd, option::kAlpha, "-0.1"}, Case{kGoSgd, option::kGossipProbability, "0"},
                         Case{kGoSgd, option::kGossipProbability, "1.1"}}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(c.option, c.value).isOk());
     plan::PlanSpec spec;
     spec.model.tensors = {{"w", 4, DType::kF32}};

@@ -8,7 +8,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseAllreduce(const Config& config, plan::PlanSpec& spec) {
+Status chooseAllreduce(const base::Config& config, plan::PlanSpec& spec) {
   if (config.isOn(option::kDgc)) SLUICE_RETURN_IF_ERROR(chooseDgc(config, spec));
   const plan::Group everything{0, spec.model.tensors.size() - 1};
   return chooseReduction(config, std::span(&everything, 1), spec);

@@ -27,7 +27,6 @@ namespace {
 
 using fabric::Landing;
 using plan::Slice;
-using plan::Stage;
 
 // The sender's own bits of a kPush message. Those of a kPublish message are the answer's lag.
 constexpr auto kAsks = wire::Flags{0x0100};
@@ -639,11 +638,11 @@ std::string Asynchronous::describeWait(TensorId tensor) const {
 
 }  // namespace
 
-Status chooseAsynchronous(const Config& config, plan::PlanSpec& spec) {
+Status chooseAsynchronous(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
 }
 
-Status chooseSurvival(const Config& config, plan::PlanSpec& spec) {
+Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec) {
   if (!config.isOn(option::kSurviveLoss)) return base::ok();
   const plan::Roles& roles = spec.roles;
   if (std::ranges::all_of(roles.workers, [&](Rank worker) { return roles.isServer(worker); })) {

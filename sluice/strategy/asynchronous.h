@@ -136,10 +136,10 @@ class Method {
 };
 
 // Slices by priority, sharded and rotated: as `sluice` cuts.
-Status chooseAsynchronous(const Config& config, plan::PlanSpec& spec);
+Status chooseAsynchronous(const base::Config& config, plan::PlanSpec& spec);
 
 // Takes the option survive-loss, of methods that can do either. Refuses it where every worker serves.
-Status chooseSurvival(const Config& config, plan::PlanSpec& spec);
+Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec);
 bool survivesLoss(const plan::PlanSpec& spec);
 
 // Refuses an update that leaves the step to the user's own optimizer, since there is no mean gradient to give

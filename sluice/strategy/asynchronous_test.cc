@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-std::vector<plan::Tensor> threeTensors(DType dtype = DType::kF32) {
+std::vector<Tensor> threeTensors(DType dtype = DType::kF32) {
   return {{"a", 50, dtype}, {"b", 1, dtype}, {"c", 4, dtype}};
 }
 
@@ -65,9 +65,9 @@ class Script final {
 };
 
 // One model and its optimizer in one process.
-class Model final {
+class LocalModel final {
  public:
-  Model(const plan::Model& model, const shard::OptimizerSpec& update) : update_(update) {
+  LocalModel(const Model& model, const shard::OptimizerSpec& update) : update_(update) {
     for (const auto& tensor : model.tensors) {
       parameters.emplace_back(tensor.bytes());
       states_.emplace_back(update.optimizer->name(), tensor.dtype, tensor.elements);
@@ -107,7 +107,7 @@ TEST(Asp, HasTheBitsOfAScriptedReference) {
   for (const Scene& c : scenes()) {
     SCOPED_TRACE(fmt::format("{} {} {} {}", c.servers, c.world, c.update, name(c.dtype)));
     Script script("asp", c.servers, c.world, c.update, c.dtype);
-    Model server(script.plan().model(), script.update());
+    LocalModel server(script.plan().model(), script.update());
     std::map<std::pair<Rank, uint32_t>, Bytes> seen;  // what each worker has read last
     for (int event = 0; event < 100; ++event) {
       const auto [worker, tensor, step, gradient] = script.next();
@@ -127,12 +127,13 @@ TEST(Easgd, HasTheBitsOfAScriptedReference) {
     Script script("easgd:3", c.servers, c.world, c.update, c.dtype);
     const auto workers = script.plan().roles().workers;
     const auto alpha = static_cast<float>(0.9 / static_cast<double>(workers.size()));
-    std::vector<Bytes> centre = Model(script.plan().model(), script.update()).parameters;
-    std::map<Rank, Model> models;
-    for (const Rank worker : workers) models.emplace(worker, Model(script.plan().model(), script.update()));
+    std::vector<Bytes> centre = LocalModel(script.plan().model(), script.update()).parameters;
+    std::map<Rank, LocalModel> models;
+    for (const Rank worker : workers)
+      models.emplace(worker, LocalModel(script.plan().model(), script.update()));
     for (int event = 0; event < 150; ++event) {
       const auto [worker, tensor, step, gradient] = script.next();
-      Model& model = models.at(worker);
+      LocalModel& model = models.at(worker);
       if (index(step) % kTau == 0) {
         for (size_t i = 0; i < centre[tensor].size() / sizeof(float); ++i) {
           const auto x = kernel::loadAt<float>(model.parameters[tensor].data(), i);
@@ -155,7 +156,7 @@ TEST(Easgd, HasTheBitsOfAScriptedReference) {
 class Counting final {
  public:
   Counting(std::string_view algorithm, std::string_view servers, uint32_t world, uint32_t seed,
-           Config config = {})
+           base::Config config = {})
       : world_(algorithm, servers, world, {{"head", 2, DType::kF32}, {"counts", world, DType::kF32}},
                "sgd:lr=1", /*updatesWaitForWord=*/false, std::move(config)),
         random_(seed),
@@ -208,7 +209,7 @@ std::vector<uint32_t> workersOf(std::string_view servers, uint32_t world) {
   return workers;
 }
 
-void expectNobodyReadsMoreThanTheBoundBehind(uint32_t seeds, const Config& config) {
+void expectNobodyReadsMoreThanTheBoundBehind(uint32_t seeds, const base::Config& config) {
   uint64_t steps = 0;
   uint64_t behind = 0;
   for (uint32_t seed = 0; seed < seeds && !testing::Test::HasFatalFailure(); ++seed) {
@@ -250,7 +251,7 @@ TEST(Ssp, NobodyEverReadsMoreThanTheBoundBehind) {
 
 // All elements are sent, so that they still count.
 TEST(Ssp, NobodyDoesSoWithCompressionEither) {
-  Config config;
+  base::Config config;
   ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
   ASSERT_TRUE(config.set(option::kDgcSparsity, "0").isOk());
   expectNobodyReadsMoreThanTheBoundBehind(base::testsAreShort() ? 12 : 40, config);
@@ -287,7 +288,7 @@ TEST(Ssp, WaitsForTheSlowestAndSaysSo) {
 }
 
 TEST(Ssp, ByOptionTheLostAreNotWaitedFor) {
-  Config config;
+  base::Config config;
   ASSERT_TRUE(config.set(option::kSurviveLoss, "on").isOk());
   Counting job("ssp:2", "dedicated:1", 4, 1, config);
   const auto stepBoth = [&] {
@@ -320,7 +321,7 @@ TEST(Ssp, ByOptionTheLostAreNotWaitedFor) {
 TEST(Asynchronous, WithoutTheOptionTheLossOfAWorkerIsTheEnd) {
   for (const char* algorithm : {"ssp:2", "easgd:2"}) {
     for (const bool survives : {false, true}) {
-      Config config;
+      base::Config config;
       ASSERT_TRUE(config.set(option::kSurviveLoss, survives ? "on" : "off").isOk());
       SteppedWorld world(algorithm, "dedicated:1", 3, threeTensors(), "sgd:lr=1", false, config);
       EXPECT_EQ(world.ranks()[0]->strategy().goesOnWithout(Rank{1}), survives) << algorithm;
@@ -330,7 +331,7 @@ TEST(Asynchronous, WithoutTheOptionTheLossOfAWorkerIsTheEnd) {
 }
 
 TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
-  Config config;
+  base::Config config;
   ASSERT_TRUE(config.set(option::kSurviveLoss, "on").isOk());
   plan::PlanSpec spec;
   spec.model.tensors = threeTensors();

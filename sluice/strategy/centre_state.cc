@@ -149,8 +149,7 @@ const SavedTensor* CentreState::find(std::string_view name) const {
 Status CentreState::check(const plan::Plan& plan, const shard::Optimizer& optimizer) const {
   const auto& known = plan.model().tensors;
   for (const SavedTensor& tensor : tensors) {
-    if (std::ranges::find(known, tensor.name, &plan::Tensor::name) == known.end())
-      return otherModel(tensor.name);
+    if (std::ranges::find(known, tensor.name, &Tensor::name) == known.end()) return otherModel(tensor.name);
   }
   for (uint32_t t = 0; t < known.size(); ++t) {
     const SavedTensor* saved = find(known[t].name);

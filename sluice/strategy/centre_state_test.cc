@@ -30,7 +30,7 @@ CentreState exampleState() {
   return state;
 }
 
-plan::Plan planOf(std::vector<plan::Tensor> tensors, uint64_t sliceElements) {
+plan::Plan planOf(std::vector<Tensor> tensors, uint64_t sliceElements) {
   plan::PlanSpec spec;
   spec.model.tensors = std::move(tensors);
   spec.roles = plan::parseRoles("all", 2).value();
@@ -60,7 +60,7 @@ TEST(CentreState, WhatDoesNotFitIsRefusedInOneLine) {
   const CentreState state = exampleState();
   const auto& sgd = *shard::parseOptimizerSpec("sgd").value().optimizer;
   const auto& adam = *shard::parseOptimizerSpec("adam").value().optimizer;
-  const auto w = [](uint64_t elements) { return plan::Tensor{"w", elements, DType::kF32}; };
+  const auto w = [](uint64_t elements) { return Tensor{"w", elements, DType::kF32}; };
   EXPECT_TRUE(state.check(planOf({w(4)}, 2), sgd).isOk());
   EXPECT_NE(state.check(planOf({w(4)}, 2), adam).message().find("is of sgd"), std::string::npos);
   EXPECT_NE(state.check(planOf({w(4)}, 4), sgd).message().find("other slices"), std::string::npos);
@@ -75,7 +75,7 @@ TEST(CentreState, WhatDoesNotFitIsRefusedInOneLine) {
 class SavedJob final {
  public:
   SavedJob(std::string_view algorithm, std::string_view servers, uint32_t world, std::string_view update,
-           const Config& config)
+           const base::Config& config)
       : world_(algorithm, servers, world, {{"a", 400, DType::kF32}, {"b", 3, DType::kF32}}, update,
                /*updatesWaitForWord=*/false, config),
         random_(7) {}
@@ -158,7 +158,7 @@ TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
     for (const char* servers : {"all", "dedicated:1"}) {
       if (c.algorithm == "allreduce" && std::string_view(servers) != "all") continue;
       SCOPED_TRACE(fmt::format("{} {} dgc {} servers {}", c.algorithm, c.update, c.isDgc, servers));
-      Config config;
+      base::Config config;
       if (c.isDgc) {
         ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
         ASSERT_TRUE(config.set(option::kDgcSparsity, "0.95").isOk());
@@ -195,7 +195,7 @@ TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
 
 TEST(Checkpoint, IsTheServersModel) {
   for (const bool isDgc : {false, true}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(option::kDgc, isDgc ? "on" : "off").isOk());
     SavedJob job("ssp:3", "all", 3, "sgd:lr=0.1", config);
     for (uint64_t step = 0; step < 6; ++step) job.step(step);
@@ -237,7 +237,7 @@ TEST(Checkpoint, AServersAnswerIsTakenOnceAndOnlyIfAskedFor) {
     const wire::Header header{.source = Rank{1},
                               .tensor = slice.tensor,
                               .slice = slice.id,
-                              .stage = plan::Stage::kPush,
+                              .stage = Stage::kPush,
                               .flags = wire::Flags{0x0800},  // tells what a server holds
                               .length = bytes};
     return job.rank(0).strategy().onMessage(Rank{1}, fabric::Lane::kBulk, header).isOk();

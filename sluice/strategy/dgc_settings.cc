@@ -23,7 +23,7 @@ bool isSparse(const plan::PlanSpec& spec) {
   return spec.settings.contains(kSparsitySetting);
 }
 
-Status chooseDgc(const Config& config, plan::PlanSpec& spec) {
+Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
   const double sparsity = config.number(option::kDgcSparsity);
   const double clip = config.number(option::kDgcClip);
   const int64_t warmUp = config.integer(option::kDgcWarmUp);

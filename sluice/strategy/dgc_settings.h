@@ -17,7 +17,7 @@ struct DgcSettings {
 };
 
 // Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec besides.
-Status chooseDgc(const Config& config, plan::PlanSpec& spec);
+Status chooseDgc(const base::Config& config, plan::PlanSpec& spec);
 
 // True iff the plan was made with chooseDgc().
 bool isSparse(const plan::PlanSpec& spec);

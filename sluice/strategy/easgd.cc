@@ -70,7 +70,7 @@ class Elastic final : public Method {
   const bool survivesLoss_;
 };
 
-Status chooseEasgd(const Config& config, plan::PlanSpec& spec) {
+Status chooseEasgd(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t tau = config.integer(option::kTau);
   double alpha = config.number(option::kAlpha);
   if (tau < 1) return {Code::kInvalidArgument, fmt::format("--tau is {}; give 1 or more", tau)};

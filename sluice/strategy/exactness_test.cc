@@ -32,7 +32,7 @@ std::string describe(const Case& c) {
 // One process, no slices, no network: the sum in rank order and the optimizer's step on the whole tensor.
 class Reference final {
  public:
-  Reference(const plan::Model& model, const shard::OptimizerSpec& update, std::vector<Bytes> parameters,
+  Reference(const Model& model, const shard::OptimizerSpec& update, std::vector<Bytes> parameters,
             size_t workers)
       : model_(model), update_(update), results_(std::move(parameters)), workers_(workers) {
     for (const auto& tensor : model.tensors) {
@@ -41,7 +41,7 @@ class Reference final {
   }
   void step(const std::vector<std::vector<Bytes>>& gradients) {  // by worker, by tensor
     for (size_t t = 0; t < model_.tensors.size(); ++t) {
-      const plan::Tensor& tensor = model_.tensors[t];
+      const Tensor& tensor = model_.tensors[t];
       Bytes sum(tensor.elements * sizeOf(kernel::accumulatorOf(tensor.dtype)));
       kernel::setScaled(tensor.dtype, sum, gradients[0][t], kernel::meanScale(workers_));
       for (size_t w = 1; w < workers_; ++w) {
@@ -53,7 +53,7 @@ class Reference final {
   const Bytes& result(size_t tensor) const { return results_[tensor]; }
 
  private:
-  const plan::Model& model_;
+  const Model& model_;
   const shard::OptimizerSpec& update_;
   std::vector<Bytes> results_;
   size_t workers_;
@@ -61,8 +61,8 @@ class Reference final {
 };
 
 // Sizes around every boundary; the large one only where slices are large, or the test would take minutes.
-plan::Model modelFor(const Case& c) {
-  plan::Model model;
+Model modelFor(const Case& c) {
+  Model model;
   for (const uint64_t elements : {3U, 64U, 1U, 7U, 250U}) {
     model.tensors.push_back({fmt::format("t{}", model.tensors.size()), elements, c.dtype});
   }
@@ -75,7 +75,7 @@ plan::Model modelFor(const Case& c) {
 void expectExact(const Case& c) {
   SCOPED_TRACE(describe(c));
   const int steps = c.sliceElements < 50'000 ? 3 : 2;
-  Config config;
+  base::Config config;
   ASSERT_TRUE(config.set(option::kSliceElements, std::to_string(c.sliceElements)).isOk());
   ASSERT_TRUE(config.set(option::kPipeWarmUp, "1000").isOk());  // pipe_test.cc has what comes after
   ASSERT_TRUE(config.set(option::kNoOverlap, c.overlaps ? "off" : "on").isOk());

@@ -51,7 +51,7 @@ class GoSgd final : public Talk {
   Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {
     Own& here = own_[index(slice.id)];
-    if (header.stage != plan::Stage::kPush || header.length != here.landing.size())
+    if (header.stage != Stage::kPush || header.length != here.landing.size())
       return fabric::refusedStatus(header, "not a share");
     if (here.isLanding) {
       putOff_.emplace(from, lane);
@@ -89,7 +89,7 @@ class GoSgd final : public Talk {
     const auto message = share.give(worker.parameters);
     outbox_.post(
         {.slice = worker.slice,
-         .stage = plan::Stage::kPush,
+         .stage = Stage::kPush,
          .step = worker.step,
          .to = others_[draw % others_.size()],
          .turn = index(worker.slice.id),
@@ -107,7 +107,7 @@ class GoSgd final : public Talk {
   std::set<std::pair<Rank, fabric::Lane>> putOff_;  // that wait for room to land
 };
 
-Status chooseGoSgd(const Config& config, plan::PlanSpec& spec) {
+Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {
   const double probability = config.number(option::kGossipProbability);
   if (!(probability > 0 && probability <= 1)) {
     return {Code::kInvalidArgument,

@@ -66,8 +66,8 @@ class Gossip final : public Strategy {
                      .parameters = partOf(rooms_.plan, memory.result, slice),
                      .values = values_.at(handed.step)});
       if (rooms_.observer != nullptr) {
-        rooms_.observer->onStage({plan::Stage::kApplied, handed.step, slice.tensor, slice.id,
-                                  rooms_.fabric.rank(), rooms_.fabric.loop().now()});
+        rooms_.observer->onStage({Stage::kApplied, handed.step, slice.tensor, slice.id, rooms_.fabric.rank(),
+                                  rooms_.fabric.loop().now()});
       }
     }
     rooms_.gates.open(handed.tensor, handed.step);
@@ -82,7 +82,7 @@ class Gossip final : public Strategy {
 
 }  // namespace
 
-Status chooseGossip(const Config& config, plan::PlanSpec& spec) {
+Status chooseGossip(const base::Config& config, plan::PlanSpec& spec) {
   if (spec.roles.workers.size() != spec.roles.world) {
     return {Code::kInvalidArgument,
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};

@@ -31,7 +31,7 @@ class Talk {
 };
 
 // Slices by priority; refuses ranks that only serve.
-Status chooseGossip(const Config& config, plan::PlanSpec& spec);
+Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
 
 // REQUIRES: checkUpdate(rooms)
 using MakeTalk = std::function<std::unique_ptr<Talk>(Outbox&)>;

@@ -131,7 +131,7 @@ TEST(GossipTraining, OneWorkerTrainsAsAlone) {
 }
 
 TEST(GossipTraining, HasNoServers) {
-  Config config;
+  base::Config config;
   for (const Algorithm* algorithm : {&kGoSgd, &kAdPsgd}) {
     plan::PlanSpec spec;
     spec.model.tensors = {{"w", 4, DType::kF32}};

@@ -72,7 +72,7 @@ TEST_P(HyperparametersTest, AreTakenFromTheFirstWorkerOnly) {
        {Sending{1, bytes.size(), DType::kF64, false}, Sending{0, bytes.size() - 8, DType::kF64, false},
         Sending{0, bytes.size(), DType::kBytes, false}, Sending{0, bytes.size(), DType::kF64, onlyServes}}) {
     if (Rank{c.from} == server) continue;
-    const fabric::Message message{.slice = SliceId{1}, .stage = plan::Stage::kUpdate, .dtype = c.dtype};
+    const fabric::Message message{.slice = SliceId{1}, .stage = Stage::kUpdate, .dtype = c.dtype};
     ranks_[c.from]->fabric().send(server, fabric::Lane::kBulk, message, {bytes.data(), c.length},
                                   [](const Status&) {});
     std::mt19937 random(1);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kOverlap = "overlap";
 
-Status chooseKvstore(const Config& config, plan::PlanSpec& spec) {
+Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kKvstore;
   if (config.isOn(option::kNoOverlap)) spec.settings[kOverlap] = "no";
   return base::ok();

@@ -8,7 +8,7 @@
 namespace sluice::strategy {
 namespace {
 
-std::vector<plan::Layer> layersBySize(const plan::Model& model, double computeSeconds) {
+std::vector<plan::Layer> layersBySize(const Model& model, double computeSeconds) {
   std::vector<plan::Layer> layers;
   for (const auto& tensor : model.tensors) {
     const double seconds =
@@ -18,7 +18,7 @@ std::vector<plan::Layer> layersBySize(const plan::Model& model, double computeSe
   return layers;
 }
 
-Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Model& model) {
+Result<std::vector<plan::Layer>> layerTimes(const base::Config& config, const Model& model) {
   const double computeSeconds = base::seconds(config.duration(option::kComputeTime));
   const std::string& name = config.text(option::kLayerTimes);
   if (name.empty()) return layersBySize(model, computeSeconds);
@@ -35,14 +35,14 @@ Result<std::vector<plan::Layer>> layerTimes(const Config& config, const plan::Mo
 
 }  // namespace
 
-Result<plan::Costs> reductionCosts(const Config& config, const plan::Model& model, const plan::Roles& roles) {
+Result<plan::Costs> reductionCosts(const base::Config& config, const Model& model, const plan::Roles& roles) {
   SLUICE_ASSIGN_OR_RETURN(auto layers, layerTimes(config, model));
   plan::WireCost wire = plan::shardedWire(roles.world, config.rate(option::kReductionRate));
   wire.start = base::seconds(config.duration(option::kReductionStart));
   return plan::Costs{.layers = std::move(layers), .wire = wire};
 }
 
-Result<std::optional<double>> plannedSeconds(const Config& config, const plan::PlanSpec& spec) {
+Result<std::optional<double>> plannedSeconds(const base::Config& config, const plan::PlanSpec& spec) {
   if (!spec.settings.contains("groups")) return std::optional<double>();
   SLUICE_ASSIGN_OR_RETURN(const ReductionSettings settings, settingsOf(spec));
   SLUICE_ASSIGN_OR_RETURN(const plan::Costs costs, reductionCosts(config, spec.model, spec.roles));

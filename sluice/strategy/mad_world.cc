@@ -213,16 +213,15 @@ void MadWorld::inject() {
                    : kind == 2 ? TensorId{static_cast<uint32_t>(choices_.below(8))}
                                : slices[slice].tensor;
   message.step = kind == 3 ? Step{choices_.number()} : Step{mad.steps() + choices_.below(4) - 1};
-  message.stage = choices_.below(4) != 0
-                      ? std::array{plan::Stage::kPush, plan::Stage::kPublish}[choices_.below(2)]
-                      : plan::kPath[choices_.below(plan::kPath.size())];
+  message.stage = choices_.below(4) != 0 ? std::array{Stage::kPush, Stage::kPublish}[choices_.below(2)]
+                                         : kPath[choices_.below(kPath.size())];
   const uint64_t bits = choices_.below(8);  // mostly one of those that algorithms use
   if (bits < 5) message.flags = wire::Flags{static_cast<uint16_t>(bits == 0 ? 0 : 0x0080U << bits)};
   if (bits == 5) message.flags = wire::Flags{static_cast<uint16_t>(choices_.below(256) << 8U)};
   if (bits == 6) message.flags = wire::Flags::kEncoded;
   const uint64_t type = choices_.below(4);
   message.dtype = type == 0 ? DType::kBytes : type == 1 ? static_cast<DType>(choices_.below(5)) : DType::kF32;
-  if (message.stage == plan::Stage::kUpdate) message.dtype = DType::kF64;
+  if (message.stage == Stage::kUpdate) message.dtype = DType::kF64;
   uint64_t bytes = plan_->bytesOf(slices[slice]);
   switch (choices_.below(8)) {
     case 0: bytes = 0; break;

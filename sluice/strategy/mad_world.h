@@ -104,7 +104,7 @@ class MadWorld final {
   const plan::Plan& plan() const { return *plan_; }
   const MadSetting& setting() const { return setting_; }
   const shard::OptimizerSpec& update() const { return update_; }
-  const Config& config() const { return config_; }
+  const base::Config& config() const { return config_; }
   const Algorithm& algorithm() const { return *algorithm_; }
   fabric::LoopbackHub& hub() { return hub_; }
   Choices& choices() { return choices_; }
@@ -118,7 +118,7 @@ class MadWorld final {
   Choices& choices_;
   const std::optional<Rank> mad_;
   const bool isStrict_;  // a refused message loses its sender, as with a Trainer; else it is only dropped
-  Config config_;
+  base::Config config_;
   const shard::OptimizerSpec update_;
   const Algorithm* algorithm_ = nullptr;
   std::unique_ptr<plan::Plan> plan_;

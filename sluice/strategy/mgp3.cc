@@ -8,7 +8,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseMgp3(const Config& config, plan::PlanSpec& spec) {
+Status chooseMgp3(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const plan::Costs costs, reductionCosts(config, spec.model, spec.roles));
   const auto merging = plan::mergeWithPriority(costs.layers, costs.wire);
   SLUICE_RETURN_IF_ERROR(chooseReduction(config, merging.groups, spec));

@@ -10,7 +10,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseMgwfbp(const Config& config, plan::PlanSpec& spec) {
+Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t replanSteps = config.integer(option::kReplanSteps);
   if (replanSteps < 0) return {Code::kInvalidArgument, "--replan-steps must be at least 0, which is never"};
   SLUICE_ASSIGN_OR_RETURN(const plan::Costs costs, reductionCosts(config, spec.model, spec.roles));

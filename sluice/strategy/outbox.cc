@@ -7,7 +7,7 @@
 
 namespace sluice::strategy {
 
-queue::EgressOptions byUrgency(const Config& config) {
+queue::EgressOptions byUrgency(const base::Config& config) {
   return {.order = queue::Order::kPriority, .window = config.bytes(option::kCredit)};
 }
 
@@ -28,7 +28,7 @@ void Outbox::post(const Parcel& parcel) {
   const uint64_t tag = nextTag_++;
   waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast, parcel.owner});
   bytesWaiting_ += parcel.payload.bytes;
-  observe(plan::Stage::kQueued, message, parcel.to);
+  observe(Stage::kQueued, message, parcel.to);
   egress_.push({.to = parcel.to,
                 .bytes = parcel.payload.bytes,
                 .step = parcel.step,
@@ -65,7 +65,7 @@ void Outbox::handOver() {
   }
 }
 
-void Outbox::observe(plan::Stage stage, const fabric::Message& message, Rank peer) {
+void Outbox::observe(Stage stage, const fabric::Message& message, Rank peer) {
   if (observer_ == nullptr) return;
   observer_->onStage({stage, message.step, message.tensor, message.slice, peer, fabric_.loop().now()});
 }

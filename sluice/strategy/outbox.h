@@ -8,15 +8,15 @@
 #include <unordered_map>
 
 #include <sluice/fabric/fabric.h>
+#include <sluice/observer.h>
 #include <sluice/plan/plan.h>
-#include <sluice/plan/stage_observer.h>
 #include <sluice/queue/egress.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
 
 // The most urgent first, with the user's credit per destination.
-queue::EgressOptions byUrgency(const Config& config);
+queue::EgressOptions byUrgency(const base::Config& config);
 
 class Outbox final {
  public:
@@ -24,7 +24,7 @@ class Outbox final {
   // A slice on its way to one rank. The payload stays alive and unchanged until the receiver has it.
   struct Parcel {
     const plan::Slice& slice;
-    plan::Stage stage;  // kPush or kPublish
+    Stage stage;  // kPush or kPublish
     Step step;
     Rank to;
     uint64_t turn;
@@ -53,11 +53,11 @@ class Outbox final {
     std::shared_ptr<const void> owner;
   };
   void handOver();
-  void observe(plan::Stage stage, const fabric::Message& message, Rank peer);
+  void observe(Stage stage, const fabric::Message& message, Rank peer);
 
   fabric::Fabric& fabric_;
   gate::Gates& gates_;
-  plan::StageObserver* const observer_;
+  StageObserver* const observer_;
   queue::Egress egress_;
   std::unordered_map<uint64_t, Packed> waiting_;  // by the tag of its Send
   uint64_t nextTag_ = 0;

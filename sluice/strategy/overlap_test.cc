@@ -6,8 +6,8 @@
 namespace sluice::strategy {
 namespace {
 
-Config withoutOverlap() {
-  Config config;
+base::Config withoutOverlap() {
+  base::Config config;
   EXPECT_TRUE(config.set(option::kNoOverlap, "on").isOk());
   return config;
 }

@@ -10,7 +10,7 @@ namespace {
 // In slices: fewer leave the link idle between them, more make urgent slices wait.
 constexpr uint64_t kWindowSlices = 4;
 
-Status chooseP3(const Config& config, plan::PlanSpec& spec) {
+Status chooseP3(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 

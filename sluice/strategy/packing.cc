@@ -9,10 +9,10 @@
 
 namespace sluice::strategy {
 
-Packing::Packing(std::span<const plan::Tensor> tensors, bool isMean, const codec::Codec* codec)
+Packing::Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec)
     : own_(tensors.front().dtype), wire_(isMean ? own_ : kernel::accumulatorOf(own_)) {
   size_t elements = 0;
-  for (const plan::Tensor& tensor : tensors) {
+  for (const Tensor& tensor : tensors) {
     SLUICE_CHECK(tensor.dtype == own_, tensor.name);
     begins_.push_back(elements * sizeOf(wire_));
     sizes_.push_back(tensor.elements * sizeOf(wire_));
@@ -62,7 +62,7 @@ void Packing::setFlag(size_t place, float value) {
   });
 }
 
-std::vector<plan::Group> splitByType(const plan::Model& model, std::span<const plan::Group> groups) {
+std::vector<plan::Group> splitByType(const Model& model, std::span<const plan::Group> groups) {
   std::vector<plan::Group> split;
   for (const plan::Group& group : groups) {
     split.push_back(group);

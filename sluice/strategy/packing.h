@@ -17,7 +17,7 @@ class Packing final {
  public:
   // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer, which is to
   // have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of one type
-  Packing(std::span<const plan::Tensor> tensors, bool isMean, const codec::Codec* codec);
+  Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec);
 
   DType dtype() const { return wire_; }
   std::span<std::byte> data() { return data_; }
@@ -58,6 +58,6 @@ class Packing final {
 };
 
 // Groups whose tensors are each of one type: cut where it changes.
-std::vector<plan::Group> splitByType(const plan::Model& model, std::span<const plan::Group> groups);
+std::vector<plan::Group> splitByType(const Model& model, std::span<const plan::Group> groups);
 
 }  // namespace sluice::strategy

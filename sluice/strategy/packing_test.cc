@@ -18,7 +18,7 @@ std::vector<float> valuesOf(std::span<const std::byte> bytes) {
 }
 
 TEST(Packing, PutsTensorsOneAfterTheOtherAndKnowsWhichHaveGradients) {
-  const std::vector<plan::Tensor> tensors{{"a", 2, DType::kF32}, {"b", 3, DType::kF32}};
+  const std::vector<Tensor> tensors{{"a", 2, DType::kF32}, {"b", 3, DType::kF32}};
   Packing packing(tensors, /*isMean=*/true, nullptr);
   packing.put(0, bytesOf({1, 2}));
   packing.putNothing(1);
@@ -32,7 +32,7 @@ TEST(Packing, PutsTensorsOneAfterTheOtherAndKnowsWhichHaveGradients) {
 }
 
 TEST(Packing, Gives16BitGradientsUnroundedToAnOptimizer) {
-  const std::vector<plan::Tensor> tensors{{"a", 2, DType::kBF16}};
+  const std::vector<Tensor> tensors{{"a", 2, DType::kBF16}};
   EXPECT_EQ(Packing(tensors, /*isMean=*/true, nullptr).dtype(), DType::kBF16);
   Packing packing(tensors, /*isMean=*/false, nullptr);
   EXPECT_EQ(packing.dtype(), DType::kF32);
@@ -42,7 +42,7 @@ TEST(Packing, Gives16BitGradientsUnroundedToAnOptimizer) {
 }
 
 TEST(Packing, OwesToTheNextStepWhatACodecTakes) {
-  const std::vector<plan::Tensor> tensors{{"a", 2, DType::kF32}};
+  const std::vector<Tensor> tensors{{"a", 2, DType::kF32}};
   Packing packing(tensors, /*isMean=*/true, &codec::kInt8);
   codec::ErrorFeedback feedback(codec::kInt8, packing.owedElements());
   packing.put(0, bytesOf({1000, 1}));  // a step is 8 here
@@ -59,7 +59,7 @@ TEST(Packing, OwesToTheNextStepWhatACodecTakes) {
 }
 
 TEST(Packing, GroupsAreCutWhereTheTypeChanges) {
-  const plan::Model model{
+  const Model model{
       {{"a", 1, DType::kF32}, {"b", 1, DType::kF32}, {"c", 1, DType::kF16}, {"d", 1, DType::kF32}}};
   const std::vector<plan::Group> groups{{0, 0}, {1, 3}};
   EXPECT_EQ(splitByType(model, groups), (std::vector<plan::Group>{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));

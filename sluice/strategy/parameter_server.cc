@@ -22,7 +22,6 @@ namespace {
 
 using fabric::Landing;
 using plan::Slice;
-using plan::Stage;
 
 // What the sender's own bits of a kPublish message say; with neither, it is the result itself.
 constexpr auto kNotify = wire::Flags{0x0100};  // server to worker: the result is ready, ask for it
@@ -489,7 +488,7 @@ std::string ParameterServer::describeWait(TensorId tensor) const {
 
 }  // namespace
 
-Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,
+Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec) {
   const auto wanted = static_cast<uint64_t>(config.integer(option::kSliceElements));
   spec.slicing.placement = placement;

@@ -30,7 +30,7 @@ inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // w
 inline constexpr uint64_t kShardedSlice = 12'500;
 
 // Slices of `preferred` parameters, unless the user wants others.
-Status chooseSlices(const Config& config, plan::Placement placement, uint64_t preferred,
+Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec);
 
 Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMostDepth = 100;  // each costs a copy of the model
 
-Status choosePipe(const Config& config, plan::PlanSpec& spec) {
+Status choosePipe(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t depth = config.integer(option::kPipeDepth);
   const int64_t warmUp = config.integer(option::kPipeWarmUp);
   if (depth < 1 || depth > kMostDepth || warmUp < 0) {

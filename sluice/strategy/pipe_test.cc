@@ -31,7 +31,7 @@ std::string describe(const PipeCase& c) {
                      c.world, name(c.dtype), c.codec);
 }
 
-plan::Model modelFor(DType dtype) {
+Model modelFor(DType dtype) {
   return {{{"conv", 300, dtype}, {"bias", 3, dtype}, {"fc", 1'100, dtype}}};
 }
 
@@ -91,8 +91,8 @@ class LateProcess final {
   uint64_t steps_ = 0;
 };
 
-Config configFor(const PipeCase& c) {
-  Config config;
+base::Config configFor(const PipeCase& c) {
+  base::Config config;
   const std::pair<const base::Option*, std::string> options[] = {
       {&option::kPipeDepth, std::to_string(c.depth)},
       {&option::kPipeWarmUp, std::to_string(c.warmUp)},
@@ -359,7 +359,7 @@ TEST(Pipe, RefusesAStateThatDoesNotFit) {
 
 TEST(Pipe, RefusesImpossibleDepths) {
   for (const char* depth : {"0", "-1", "101"}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(option::kPipeDepth, depth).isOk());
     plan::PlanSpec spec;
     spec.model = modelFor(DType::kF32);

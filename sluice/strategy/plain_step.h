@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
 
 namespace sluice::strategy {
 

@@ -24,7 +24,6 @@ namespace sluice::strategy {
 namespace {
 
 using collective::Ticket;
-using plan::Stage;
 
 constexpr size_t kAtOnce = std::numeric_limits<size_t>::max();
 
@@ -107,7 +106,7 @@ class Reduction final : public Strategy {
   ReductionGroup& groupOf(TensorId tensor) { return groups_[groupOf_[index(tensor)]]; }
   const ReductionGroup& groupOf(TensorId tensor) const { return groups_[groupOf_[index(tensor)]]; }
   size_t placeOf(TensorId tensor) const { return groupOf(tensor).placeOf(tensor); }
-  std::span<const plan::Tensor> tensors() const { return rooms_.plan.model().tensors; }
+  std::span<const Tensor> tensors() const { return rooms_.plan.model().tensors; }
   bool isAtBoundary(const ReductionGroup& group) const {
     return replanner_ && group.step() == replanner_->boundary();
   }
@@ -154,7 +153,7 @@ Reduction::Reduction(const Rooms& rooms, ReductionSettings settings, std::option
       collective_(onFabric_ ? static_cast<collective::Collective&>(*onFabric_) : *rooms.collective),
       groupOf_(rooms.plan.model().tensors.size()),
       values_(rooms.update.values) {
-  for (const plan::Tensor& tensor : tensors())
+  for (const Tensor& tensor : tensors())
     states_.emplace_back(rooms.update.optimizer->name(), tensor.dtype, tensor.elements);
   makeGroups();
   if (costs) replanner_ = std::make_unique<Replanner>(rooms_, collective_, *std::move(costs));
@@ -408,7 +407,7 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
   std::map<std::string_view, const TensorState*> byName;
   for (const TensorState& tensor : state.tensors) byName[tensor.name] = &tensor;
   std::vector<const TensorState*> saved;
-  for (const plan::Tensor& tensor : tensors()) {
+  for (const Tensor& tensor : tensors()) {
     const auto found = byName.find(tensor.name);
     saved.push_back(found == byName.end() ? nullptr : found->second);
   }
@@ -455,7 +454,8 @@ std::string Reduction::describeWait(TensorId tensor) const {
 
 }  // namespace
 
-Status chooseReduction(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec) {
+Status chooseReduction(const base::Config& config, std::span<const plan::Group> groups,
+                       plan::PlanSpec& spec) {
   if (spec.roles.workers.size() != spec.roles.world)
     return {Code::kInvalidArgument,
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};

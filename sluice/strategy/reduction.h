@@ -22,7 +22,7 @@ namespace sluice::strategy {
 
 // Writes the groups and what else all ranks must agree on into the plan. Refuses servers that do nothing
 // else.
-Status chooseReduction(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec);
+Status chooseReduction(const base::Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec);
 
 Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms);
 

@@ -9,7 +9,7 @@
 
 namespace sluice::strategy {
 
-ReductionGroup::ReductionGroup(std::span<const plan::Tensor> tensors, size_t first, bool isMean,
+ReductionGroup::ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                                const ReductionSettings& settings)
     : tensors_(tensors), first_(first), isMean_(isMean), settings_(settings), missing_(tensors.size()) {
   spare_.push_back(takePacking());

@@ -25,10 +25,10 @@ class ReductionGroup final {
  public:
   // `first`: the number of the first tensor. `isMean`: as Packing's. REQUIRES: tensors and settings outlive
   // this.
-  ReductionGroup(std::span<const plan::Tensor> tensors, size_t first, bool isMean,
+  ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                  const ReductionSettings& settings);
 
-  std::span<const plan::Tensor> tensors() const { return tensors_; }
+  std::span<const Tensor> tensors() const { return tensors_; }
   TensorId tensorAt(size_t place) const { return TensorId{static_cast<uint32_t>(first_ + place)}; }
   size_t placeOf(TensorId tensor) const { return index(tensor) - first_; }
 
@@ -75,7 +75,7 @@ class ReductionGroup final {
   // One that says where everything lies. REQUIRES: isAtRest()
   const Packing& anyPacking() const { return rounds_.empty() ? spare_.front() : rounds_.front().packing; }
 
-  const std::span<const plan::Tensor> tensors_;
+  const std::span<const Tensor> tensors_;
   const size_t first_;
   const bool isMean_;
   const ReductionSettings& settings_;

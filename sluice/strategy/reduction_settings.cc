@@ -16,7 +16,7 @@ constexpr const char* kOrder = "order";
 constexpr const char* kReplan = "replan";
 
 // One name for all groups, or for `auto` one for each.
-Result<std::string> methodsText(const Config& config, const plan::Model& model,
+Result<std::string> methodsText(const base::Config& config, const Model& model,
                                 std::span<const plan::Group> groups) {
   if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);
   SLUICE_ASSIGN_OR_RETURN(const auto costs,
@@ -70,7 +70,7 @@ void setReplanSteps(plan::PlanSpec& spec, uint64_t steps) {
   spec.settings[kReplan] = std::to_string(steps);
 }
 
-Status setGroups(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec) {
+Status setGroups(const base::Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec) {
   spec.settings["groups"] = groupsText(groups);
   SLUICE_ASSIGN_OR_RETURN(spec.settings["collective"], methodsText(config, spec.model, groups));
   return base::ok();

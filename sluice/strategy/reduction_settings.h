@@ -34,7 +34,7 @@ void setByPriority(plan::PlanSpec& spec);  // all groups at once
 
 // In the place of any others. Each is of one type. How each is reduced follows: by --collective, and for
 // `auto` by what a message of its size costs.
-Status setGroups(const Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec);
+Status setGroups(const base::Config& config, std::span<const plan::Group> groups, plan::PlanSpec& spec);
 
 // "0-2,3-3": groups of tensors as the plan holds them.
 std::string groupsText(std::span<const plan::Group> groups);

@@ -20,15 +20,15 @@ namespace {
 constexpr uint32_t kWorld = 3;
 using Bytes = std::vector<std::byte>;
 
-plan::Model smallModel() {
+Model smallModel() {
   return {{{"conv", 300, DType::kF32},
            {"bias", 3, DType::kF32},
            {"fc", 900, DType::kF32},
            {"out", 10, DType::kF32}}};
 }
 
-Config withOptions(const std::vector<std::pair<const base::Option*, std::string>>& options) {
-  Config config;
+base::Config withOptions(const std::vector<std::pair<const base::Option*, std::string>>& options) {
+  base::Config config;
   for (const auto& [option, value] : options) EXPECT_TRUE(config.set(*option, value).isOk());
   return config;
 }
@@ -36,7 +36,7 @@ Config withOptions(const std::vector<std::pair<const base::Option*, std::string>
 // A job with mean gradients, in one thread.
 class Job final {
  public:
-  Job(const std::string& algorithm, const Config& config) : hub_(kWorld) {
+  Job(const std::string& algorithm, const base::Config& config) : hub_(kWorld) {
     plan::PlanSpec spec;
     spec.model = smallModel();
     spec.roles = plan::parseRoles("all", kWorld).value();
@@ -133,17 +133,17 @@ TEST(Reduction, MergesByTheTimesOfLayers) {
 }
 
 TEST(Reduction, SaysHowLongAnIterationShouldTake) {
-  const auto planned = [](const char* algorithm, const Config& config) {
+  const auto planned = [](const char* algorithm, const base::Config& config) {
     return plannedSeconds(config, Job(algorithm, config).plan().spec()).value();
   };
   // Starts that cost far more than bytes and computing: one for all, or one for each of four tensors.
-  const Config slow = withOptions({{&option::kReductionStart, "10s"}, {&option::kComputeTime, "1ms"}});
+  const base::Config slow = withOptions({{&option::kReductionStart, "10s"}, {&option::kComputeTime, "1ms"}});
   EXPECT_NEAR(planned("allreduce", slow).value(), 10, 0.01);
   EXPECT_NEAR(planned("mgwfbp", slow).value(), 10, 0.01);
   EXPECT_NEAR(planned("wfbp", slow).value(), 40, 0.01);
   EXPECT_NEAR(planned("mgp3", slow).value(), 10, 0.01);
   // Computing that costs far more: a reduction adds to it, or is hidden behind it.
-  const Config busy = withOptions({{&option::kReductionStart, "1s"}, {&option::kComputeTime, "10s"}});
+  const base::Config busy = withOptions({{&option::kReductionStart, "1s"}, {&option::kComputeTime, "10s"}});
   EXPECT_NEAR(planned("allreduce", busy).value(), 11, 0.01);
   EXPECT_NEAR(planned("pipe", busy).value(), 10, 0.01);
   EXPECT_FALSE(planned("p3", busy).has_value());
@@ -226,7 +226,7 @@ TEST(Reduction, WithPrioritiesASmallGroupThatIsUrgentOvertakes) {
 }
 
 TEST(Reduction, AWaitSaysWhatItWaitsFor) {
-  Job job("wfbp", Config{});
+  Job job("wfbp", base::Config{});
   const Bytes gradient(4 * 300);
   job[0].gradientReady(TensorId{0}, gradient);
   job.run();

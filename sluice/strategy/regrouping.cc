@@ -11,14 +11,14 @@ constexpr double kWorthwhile = 0.95;
 
 }  // namespace
 
-std::vector<plan::Group> mergeTensors(const Config& config, const plan::Costs& costs) {
+std::vector<plan::Group> mergeTensors(const base::Config& config, const plan::Costs& costs) {
   const bool isPaper = config.text(option::kMerge) == "paper";
   return (isPaper ? plan::mergeByAlgorithm1(costs.layers, costs.wire)
                   : plan::mergeExactly(costs.layers, costs.wire))
       .groups;
 }
 
-std::optional<Regrouping> regroup(const Config& config, const plan::Costs& costs, const plan::Model& model,
+std::optional<Regrouping> regroup(const base::Config& config, const plan::Costs& costs, const Model& model,
                                   std::span<const plan::Group> groups) {
   const auto secondsWith = [&](std::span<const plan::Group> some) {
     return plan::iterationSeconds(costs.layers, costs.wire, some);

@@ -12,7 +12,7 @@
 namespace sluice::strategy {
 
 // As --merge says.
-std::vector<plan::Group> mergeTensors(const Config& config, const plan::Costs& costs);
+std::vector<plan::Group> mergeTensors(const base::Config& config, const plan::Costs& costs);
 
 struct Regrouping {
   std::vector<plan::Group> groups;
@@ -22,7 +22,7 @@ struct Regrouping {
 
 // Other groups, if an iteration is expected to be shorter with them by more than measuring errs by. Every
 // group is of one type. REQUIRES: the costs are those of the model's tensors
-std::optional<Regrouping> regroup(const Config& config, const plan::Costs& costs, const plan::Model& model,
+std::optional<Regrouping> regroup(const base::Config& config, const plan::Costs& costs, const Model& model,
                                   std::span<const plan::Group> groups);
 
 }  // namespace sluice::strategy

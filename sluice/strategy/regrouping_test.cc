@@ -10,7 +10,7 @@ namespace sluice::strategy {
 namespace {
 
 struct Instance {
-  plan::Model model;
+  Model model;
   plan::Costs costs;
 };
 
@@ -40,8 +40,8 @@ plan::Costs withNoise(plan::Costs costs, double share, std::mt19937& random) {
   return costs;
 }
 
-Config withRule(const char* rule) {
-  Config config;
+base::Config withRule(const char* rule) {
+  base::Config config;
   EXPECT_TRUE(config.set(option::kMerge, rule).isOk());
   return config;
 }
@@ -50,7 +50,7 @@ Config withRule(const char* rule) {
 // one are within 1.02/0.98 of the best for the other.
 TEST(Regrouping, SmallNoiseMovesNoTensor) {
   std::mt19937 random(1);
-  const Config config = withRule("exact");
+  const base::Config config = withRule("exact");
   for (int n = 0; n < 2'000; ++n) {
     const Instance instance = someInstance(random);
     const auto groups = mergeTensors(config, instance.costs);
@@ -61,7 +61,7 @@ TEST(Regrouping, SmallNoiseMovesNoTensor) {
 // Groups made for other times are changed if that pays, and are then those that would be made now.
 TEST(Regrouping, DriftLeadsToTheGroupsOfThePresentTimes) {
   for (const char* rule : {"exact", "paper"}) {
-    const Config config = withRule(rule);
+    const base::Config config = withRule(rule);
     std::mt19937 random(2);
     int changes = 0;
     for (int n = 0; n < 2'000; ++n) {
@@ -79,12 +79,12 @@ TEST(Regrouping, DriftLeadsToTheGroupsOfThePresentTimes) {
 }
 
 TEST(Regrouping, GroupsAreOfOneType) {
-  plan::Model model{{{"a", 10, DType::kF32}, {"b", 10, DType::kBF16}}};
+  Model model{{{"a", 10, DType::kF32}, {"b", 10, DType::kBF16}}};
   const plan::Costs costs{.layers = {{1e-6, 1e-6, 40}, {1e-6, 1e-6, 20}}, .wire = {.start = 1, .perByte = 0}};
   const std::vector<plan::Group> each{{0, 0}, {1, 1}};
-  EXPECT_FALSE(regroup(Config(), costs, model, each));  // though one message would do
+  EXPECT_FALSE(regroup(base::Config(), costs, model, each));  // though one message would do
   model.tensors[1].dtype = DType::kF32;
-  EXPECT_TRUE(regroup(Config(), costs, model, each));
+  EXPECT_TRUE(regroup(base::Config(), costs, model, each));
 }
 
 }  // namespace

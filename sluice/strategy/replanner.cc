@@ -119,7 +119,7 @@ void Replanner::agree(collective::Done done) {
 // All ranks make it of the same numbers. But machines of different make may round differently, and ranks may
 // have been configured differently: that is what the hash is for.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
-  const plan::Model& model = rooms_.plan.model();
+  const Model& model = rooms_.plan.model();
   // Another rank's numbers: with any that is no time, the plan stays.
   for (const Numbers& numbers : measured) {
     const auto isTime = [](double seconds) { return seconds >= 0 && seconds <= kMostSeconds; };

@@ -34,8 +34,8 @@ struct Planned {
   const char* reductions = "1";
 };
 
-Config configOf(const Planned& planned) {
-  Config config;
+base::Config configOf(const Planned& planned) {
+  base::Config config;
   const std::pair<const base::Option*, const char*> options[] = {
       {&option::kReductionStart, planned.start},    {&option::kReductionRate, planned.rate},
       {&option::kComputeTime, planned.compute},     {&option::kCodec, planned.codec},
@@ -65,7 +65,7 @@ class DriftingJob final {
     plan_.emplace(plan::Plan::make(std::move(spec)).value());
     const std::vector<Bytes> parameters(kTensors, Bytes(kElements * sizeof(float)));
     for (uint32_t r = 0; r < kRanks; ++r) {
-      const Config& config = r + 1 < kRanks ? config_ : configOfLast_;
+      const base::Config& config = r + 1 < kRanks ? config_ : configOfLast_;
       SteppedRank& one = *ranks_.emplace_back(
           std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config, hub_, kMgwfbp));
       one.listen([this, r, &one](const wire::Header& header) {
@@ -155,8 +155,8 @@ class DriftingJob final {
   std::vector<std::unique_ptr<SteppedRank>>& ranks() { return ranks_; }
 
  private:
-  const Config config_;
-  const Config configOfLast_;
+  const base::Config config_;
+  const base::Config configOfLast_;
   const shard::OptimizerSpec update_ = shard::parseOptimizerSpec("sgd:lr=0.1,momentum=0.9").value();
   std::optional<plan::Plan> plan_;
   fabric::LoopbackHub hub_;

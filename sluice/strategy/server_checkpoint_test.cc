@@ -19,7 +19,7 @@ struct ServerCase {
   bool updatesWaitForWord = false;
 };
 
-std::vector<plan::Tensor> tensorsOf(DType dtype) {
+std::vector<Tensor> tensorsOf(DType dtype) {
   return {{"a", 50, dtype}, {"b", 1, dtype}, {"c", 4, dtype}};
 }
 
@@ -34,8 +34,8 @@ class ServerJob final {
  public:
   ServerJob(const ServerCase& c, const std::vector<Bytes>& parameters)
       : case_(c),
-        world_(c.algorithm, c.servers, kWorld, tensorsOf(c.dtype), c.update, c.updatesWaitForWord, Config(),
-               parameters) {}
+        world_(c.algorithm, c.servers, kWorld, tensorsOf(c.dtype), c.update, c.updatesWaitForWord,
+               base::Config(), parameters) {}
 
   // Every rank has gradients of its own. The last `absent` tensors get none on any rank.
   void step(kernel::TestNumbers& numbers, uint32_t absent = 0) {

@@ -6,7 +6,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseSlicing(const Config& config, plan::PlanSpec& spec) {
+Status chooseSlicing(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 

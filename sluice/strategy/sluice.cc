@@ -10,7 +10,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseSluice(const Config& config, plan::PlanSpec& spec) {
+Status chooseSluice(const base::Config& config, plan::PlanSpec& spec) {
   if (config.isOn(option::kDgc)) return chooseSparseServer(config, spec);
   return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
 }

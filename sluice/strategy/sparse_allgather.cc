@@ -109,7 +109,7 @@ void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>&
   for (const Rank to : rooms_.plan.roles().workers) {
     if (to == rooms_.fabric.rank()) continue;
     outbox_.post({.slice = slice,
-                  .stage = plan::Stage::kPush,
+                  .stage = Stage::kPush,
                   .step = step,
                   .to = to,
                   .turn = 0,
@@ -124,7 +124,7 @@ void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>&
 Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lane*/,
                                                    const wire::Header& header) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-  if (header.stage != plan::Stage::kPush || index(header.tensor) >= tensors_.size())
+  if (header.stage != Stage::kPush || index(header.tensor) >= tensors_.size())
     return fabric::refusedStatus(header, "no such tensor");
   OneTensor& tensor = tensors_[index(header.tensor)];
   // Who is faster cannot be more than one step ahead: it needs this rank's part to go on.

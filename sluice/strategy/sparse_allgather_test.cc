@@ -19,8 +19,8 @@ class SparseJob final {
                withDgc(sparsity)),
         random_(world) {}
 
-  static Config withDgc(const std::string& sparsity) {
-    Config config;
+  static base::Config withDgc(const std::string& sparsity) {
+    base::Config config;
     SLUICE_CHECK(config.set(option::kDgc, "on").isOk());
     SLUICE_CHECK(config.set(option::kDgcSparsity, sparsity).isOk());
     return config;
@@ -117,7 +117,7 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
   for (const Wrong& wrong :
        {Wrong{option::kDgcSparsity, "1.5"}, Wrong{option::kDgcSparsity, "-1"}, Wrong{option::kDgcClip, "-1"},
         Wrong{option::kDgcWarmUp, "-1"}, Wrong{option::kCodec, "fp16"}}) {
-    Config config;
+    base::Config config;
     ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
     ASSERT_TRUE(config.set(wrong.option, wrong.value).isOk());
     plan::PlanSpec spec;
@@ -126,7 +126,7 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
     spec.strategy = "allreduce";
     EXPECT_EQ(kAllreduce.choose(config, spec).code(), Code::kInvalidArgument) << wrong.option.name;
   }
-  Config config;
+  base::Config config;
   ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
   plan::PlanSpec spec;
   spec.model.tensors = {{"w", 4, DType::kF32}};

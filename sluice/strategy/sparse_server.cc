@@ -106,7 +106,7 @@ class SparseSum final : public Method {
 
 }  // namespace
 
-Status chooseSparseServer(const Config& config, plan::PlanSpec& spec) {
+Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_RETURN_IF_ERROR(chooseDgc(config, spec));
   SLUICE_RETURN_IF_ERROR(chooseSlices(config, plan::Placement::kSharded, kSparseSlice, spec));
   spec.slicing.minMessageElements = spec.slicing.sliceElements;  // no tensor is cut smaller than it has to be

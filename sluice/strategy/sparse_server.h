@@ -14,7 +14,7 @@
 namespace sluice::strategy {
 
 // Takes the options that begin with dgc, and cuts into larger slices: of each only a thousandth travels.
-Status chooseSparseServer(const Config& config, plan::PlanSpec& spec);
+Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec);
 
 // bsp. All ranks have the same parameters, bit for bit. REQUIRES: isSparse(rooms.plan.spec()). Refuses
 // updates other than SGD.

@@ -20,15 +20,15 @@ namespace {
 
 using Floats = std::vector<float>;
 
-Config dgcConfig(std::string_view sparsity, std::string_view sliceElements = "1000000") {
-  Config config;
+base::Config dgcConfig(std::string_view sparsity, std::string_view sliceElements = "1000000") {
+  base::Config config;
   SLUICE_CHECK(config.set(option::kDgc, "on").isOk());
   SLUICE_CHECK(config.set(option::kDgcSparsity, sparsity).isOk());
   SLUICE_CHECK(config.set(option::kSliceElements, sliceElements).isOk());
   return config;
 }
 
-std::vector<plan::Tensor> longAndShort() {
+std::vector<Tensor> longAndShort() {
   return {{"a", 2000, DType::kF32}, {"b", 3, DType::kF32}};
 }
 
@@ -53,7 +53,7 @@ uint64_t bytesOnTheWire(SteppedWorld& world) {
 class SparseServerJob final {
  public:
   SparseServerJob(std::string_view algorithm, std::string_view servers, uint32_t world,
-                  std::string_view update, const Config& config, bool waits = false)
+                  std::string_view update, const base::Config& config, bool waits = false)
       : world_(algorithm, servers, world, longAndShort(), update, waits, config), random_(world) {}
 
   // One step of one worker, by its place among them, and all that comes of it so far.
@@ -107,7 +107,7 @@ class SparseServerJob final {
 constexpr const char* kWithMomentum = "sgd:lr=0.125,momentum=0.9,weight_decay=0.01";
 
 TEST(SparseServer, BspHasTheBitsOfTheAllgather) {
-  Config config = dgcConfig("0.99");
+  base::Config config = dgcConfig("0.99");
   ASSERT_TRUE(config.set(option::kDgcClip, "100").isOk());
   ASSERT_TRUE(config.set(option::kDgcWarmUp, "2").isOk());
   struct Case {
@@ -130,7 +130,7 @@ TEST(SparseServer, BspHasTheBitsOfTheAllgather) {
 }
 
 TEST(SparseServer, RanksStayEqualHoweverTensorsAreCut) {
-  Config config = dgcConfig("0.99", "130");
+  base::Config config = dgcConfig("0.99", "130");
   ASSERT_TRUE(config.set(option::kDgcClip, "100").isOk());
   SparseServerJob job("bsp", "all", 3, kWithMomentum, config);
   EXPECT_GT(job.plan().slicesOf(TensorId{0}).size(), 10U);
@@ -299,7 +299,7 @@ TEST(SparseServer, ResNet50TakesLessThanATwoHundredthOfDense) {
 }
 
 TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
-  const Config config = dgcConfig("0.99");
+  const base::Config config = dgcConfig("0.99");
   plan::PlanSpec spec;
   spec.model.tensors = longAndShort();
   spec.roles = plan::parseRoles("all", 1).value();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSetting = "staleness";
 
-Status chooseSsp(const Config& config, plan::PlanSpec& spec) {
+Status chooseSsp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t staleness = config.integer(option::kStaleness);
   // What an answer can say of how old it is.
   if (staleness < 0 || staleness > static_cast<int64_t>(kMostLag)) {

@@ -111,7 +111,7 @@ class Stale final : public Method {
 
 }  // namespace
 
-Status chooseStale(const Config& config, plan::PlanSpec& spec) {
+Status chooseStale(const base::Config& config, plan::PlanSpec& spec) {
   return config.isOn(option::kDgc) ? chooseSparseServer(config, spec) : chooseAsynchronous(config, spec);
 }
 

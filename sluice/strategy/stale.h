@@ -46,7 +46,7 @@ std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: che
 Result<std::unique_ptr<StaleForm>> makeSparseStale(const Rooms& rooms);
 
 // As the other servers cut, or, with --dgc, for compression.
-Status chooseStale(const Config& config, plan::PlanSpec& spec);
+Status chooseStale(const base::Config& config, plan::PlanSpec& spec);
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
 Result<std::unique_ptr<Strategy>> makeStale(const Rooms& rooms, uint64_t bound, Pulls pulls);

@@ -22,8 +22,8 @@ namespace sluice::strategy {
 class SteppedRank final : public fabric::Receiver {
  public:
   SteppedRank(const plan::Plan& plan, Rank rank, const shard::OptimizerSpec& update,
-              std::vector<std::vector<std::byte>> parameters, const Config& config, fabric::LoopbackHub& hub,
-              const Algorithm& algorithm, bool updatesWaitForWord = false)
+              std::vector<std::vector<std::byte>> parameters, const base::Config& config,
+              fabric::LoopbackHub& hub, const Algorithm& algorithm, bool updatesWaitForWord = false)
       : parameters_(std::move(parameters)), isWorker_(plan.roles().isWorker(rank)) {
     std::vector<std::string> names;
     std::vector<std::span<const std::byte>> first;
@@ -97,8 +97,8 @@ class SteppedWorld final {
  public:
   // `algorithmText` as a user writes it: "ssp:3".
   SteppedWorld(std::string_view algorithmText, std::string_view servers, uint32_t world,
-               std::vector<plan::Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
-               Config config = {}, std::vector<std::vector<std::byte>> parameters = {})
+               std::vector<Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
+               base::Config config = {}, std::vector<std::vector<std::byte>> parameters = {})
       : config_(std::move(config)), update_(shard::parseOptimizerSpec(update).value()), hub_(world) {
     if (config_.integer(option::kSliceElements) == 0)
       SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
@@ -123,7 +123,7 @@ class SteppedWorld final {
   std::vector<std::unique_ptr<SteppedRank>>& ranks() { return ranks_; }
 
  private:
-  Config config_;
+  base::Config config_;
   const shard::OptimizerSpec update_;
   std::unique_ptr<plan::Plan> plan_;
   fabric::LoopbackHub hub_;
@@ -132,7 +132,7 @@ class SteppedWorld final {
 
 // Why the algorithm is not made, in a job of one rank; empty: it is.
 inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec, std::string_view update,
-                             const Config& config) {
+                             const base::Config& config) {
   struct Nobody final : fabric::Receiver {
     Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
       return Status(Code::kRefused, "nobody");

@@ -21,8 +21,8 @@
 #include <sluice/base/status.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/gate/gates.h>
+#include <sluice/observer.h>
 #include <sluice/plan/plan.h>
-#include <sluice/plan/stage_observer.h>
 #include <sluice/shard/optimizer_spec.h>
 
 namespace sluice::collective {
@@ -30,16 +30,6 @@ class Collective;
 }  // namespace sluice::collective
 
 namespace sluice::strategy {
-
-// Where a tensor lies at a worker. The result of a step (new parameters or mean gradient) lands in `result`,
-// which may be the gradient itself. It may be elsewhere in every step, but stays where it is while the gate
-// is closed. After an error the network may still be at work on it: `owner` keeps it alive until then, and
-// without one it must outlive the session.
-struct TensorMemory {
-  std::span<const std::byte> gradient;
-  std::span<std::byte> result;
-  std::shared_ptr<const void> owner{};
-};
 
 // What a strategy stands on. All of it is used on the fabric's loop, and outlives the strategy; only the
 // fabric goes first, so that its last completions find the strategy alive.
@@ -52,8 +42,8 @@ struct Rooms {
   // By TensorId: what servers start from. Only looked at while the strategy is made, and only if the update
   // publishes parameters.
   std::span<const std::span<const std::byte>> parameters;
-  const Config& config;           // for what may differ between ranks: credit
-  plan::StageObserver* observer;  // may be null
+  const base::Config& config;  // for what may differ between ranks: credit
+  StageObserver* observer;     // may be null
   // True iff no update is made before the training thread has said so, by Strategy::decide().
   bool updatesWaitForWord = false;
   // Who reduces, for algorithms that all-reduce. Null: the strategy itself, on the fabric.
@@ -167,7 +157,7 @@ struct Algorithm {
   std::string_view name;
   std::string_view help;
   // Fills in how it slices, and what all ranks must agree on besides.
-  Status (*choose)(const Config& config, plan::PlanSpec& spec);
+  Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Rooms& rooms);
   std::string_view alias{};                // what else it is known by
   const base::Option* argument = nullptr;  // the option that "NAME:VALUE" sets

@@ -21,7 +21,7 @@ class Everybody final : public Strategy {
     const auto copy = std::make_shared<std::vector<std::byte>>(gradient.begin(), gradient.end());
     for (const Rank to : rooms_.plan.roles().workers) {
       const fabric::Message message{
-          .step = step, .tensor = tensor, .stage = plan::Stage::kPush, .dtype = DType::kF32};
+          .step = step, .tensor = tensor, .stage = Stage::kPush, .dtype = DType::kF32};
       rooms_.fabric.send(to, fabric::Lane::kBulk, message, {copy->data(), copy->size()},
                          [copy](const Status&) {});
     }
@@ -61,7 +61,7 @@ class Everybody final : public Strategy {
 };
 
 const Algorithm kEverybody{"everybody", "each sends to all",
-                           [](const Config&, plan::PlanSpec&) { return base::ok(); },
+                           [](const base::Config&, plan::PlanSpec&) { return base::ok(); },
                            [](const Rooms& rooms) -> Result<std::unique_ptr<Strategy>> {
                              return std::unique_ptr<Strategy>(std::make_unique<Everybody>(rooms));
                            }};
@@ -74,7 +74,7 @@ TEST(ToyAlgorithm, IsOneFileAndTrains) {
   const plan::Plan plan = plan::Plan::make(spec).value();
   const auto update = shard::parseOptimizerSpec("mean-gradient").value();
   fabric::LoopbackHub hub(4);
-  const Config config;
+  const base::Config config;
   std::vector<std::unique_ptr<SteppedRank>> ranks;
   for (uint32_t r = 0; r < 4; ++r) {
     ranks.push_back(std::make_unique<SteppedRank>(

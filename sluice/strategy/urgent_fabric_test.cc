@@ -24,7 +24,7 @@ class UrgentFabricTest : public testing::Test, protected fabric::Receiver {
     }
   }
 
-  void send(uint32_t tensor, plan::Stage stage = plan::Stage::kPush, uint64_t step = 0) {
+  void send(uint32_t tensor, Stage stage = Stage::kPush, uint64_t step = 0) {
     urgent_->send(Rank{1}, fabric::Lane::kBulk,
                   {.step = Step{step}, .tensor = TensorId{tensor}, .stage = stage},
                   {payload_.data(), payload_.size()},
@@ -57,10 +57,10 @@ TEST_F(UrgentFabricTest, WhatIsUrgentOvertakesAllThatWaits) {
   loops_[0].post([this] {
     send(9);  // goes at once, and is beyond recall
     send(7);
-    send(2, plan::Stage::kPublish);
+    send(2, Stage::kPublish);
     send(3);
     send(2);
-    send(1, plan::Stage::kPush, /*step=*/1);
+    send(1, Stage::kPush, /*step=*/1);
     EXPECT_EQ(urgent_->bytesWaiting(), 5 * kBytes);
   });
   run();

@@ -5,7 +5,7 @@
 namespace sluice::strategy {
 namespace {
 
-Status chooseWfbp(const Config& config, plan::PlanSpec& spec) {
+Status chooseWfbp(const base::Config& config, plan::PlanSpec& spec) {
   std::vector<plan::Group> each;
   for (size_t t = 0; t < spec.model.tensors.size(); ++t) each.push_back({t, t});
   return chooseReduction(config, each, spec);

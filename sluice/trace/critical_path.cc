@@ -7,8 +7,6 @@
 namespace sluice::trace {
 namespace {
 
-using plan::Stage;
-
 // The steps of one rank as its training thread saw them.
 struct Rhythm {
   struct Pass {
@@ -16,8 +14,8 @@ struct Rhythm {
     TimePoint end{};  // the last gradient was handed over
   };
   std::map<Step, Pass> passes;
-  std::map<std::pair<TensorId, Step>, const plan::StageEvent*> opened;  // the slice that came last
-  std::vector<plan::WaitEvent> waits;                                   // by their end
+  std::map<std::pair<TensorId, Step>, const StageEvent*> opened;  // the slice that came last
+  std::vector<WaitEvent> waits;                                   // by their end
 };
 
 Rhythm rhythmOf(const RankTrace& trace) {
@@ -33,7 +31,7 @@ Rhythm rhythmOf(const RankTrace& trace) {
     }
   }
   rhythm.waits = trace.waits;
-  std::ranges::sort(rhythm.waits, {}, &plan::WaitEvent::to);
+  std::ranges::sort(rhythm.waits, {}, &WaitEvent::to);
   // What is not there in full, because the job ended or the room did, is no measure.
   size_t most = 0;
   for (const auto& [step, pass] : rhythm.passes) most = std::max(most, pass.gradients);
@@ -68,21 +66,21 @@ class Walk final {
     const auto found = rhythms_.find(rank);
     if (found == rhythms_.end()) return std::nullopt;
     const Rhythm& rhythm = found->second;
-    const auto after = std::ranges::upper_bound(rhythm.waits, at_, {}, &plan::WaitEvent::to);
+    const auto after = std::ranges::upper_bound(rhythm.waits, at_, {}, &WaitEvent::to);
     if (after == rhythm.waits.begin()) {
       back(iteration_.begin, {.activity = Activity::kCompute, .rank = rank});
       return rank;
     }
-    const plan::WaitEvent& wait = *std::prev(after);
+    const WaitEvent& wait = *std::prev(after);
     back(wait.to, {.activity = Activity::kCompute, .rank = rank});
     if (at_ <= iteration_.begin) return rank;
     return backThroughGate(rank, rhythm, wait);
   }
 
-  std::optional<Rank> backThroughGate(Rank rank, const Rhythm& rhythm, const plan::WaitEvent& wait) {
+  std::optional<Rank> backThroughGate(Rank rank, const Rhythm& rhythm, const WaitEvent& wait) {
     const auto found = rhythm.opened.find({wait.tensor, wait.step});
     if (found == rhythm.opened.end()) return std::nullopt;
-    const plan::StageEvent& applied = *found->second;
+    const StageEvent& applied = *found->second;
     const PathPart gate{.activity = Activity::kGate,
                         .rank = rank,
                         .tensor = wait.tensor,
@@ -100,7 +98,7 @@ class Walk final {
   }
 
   // From the worker, where the result is, to the server, and on to the worker whose part was the last.
-  std::optional<Rank> backThroughStages(Rank worker, const plan::StageEvent& applied) {
+  std::optional<Rank> backThroughStages(Rank worker, const StageEvent& applied) {
     const SliceId slice = applied.slice;
     const Step step = applied.step;
     const Rank server = applied.peer;
@@ -163,7 +161,7 @@ class Walk final {
 std::string_view PathPart::name() const {
   switch (activity) {
     case Activity::kCompute: return "compute";
-    case Activity::kStage: return plan::name(stage);
+    case Activity::kStage: return sluice::name(stage);
     case Activity::kGate: return "gate";
     case Activity::kUnknown: return "unknown";
   }

@@ -25,8 +25,8 @@ enum class Activity : uint8_t {
 
 struct PathPart {
   Activity activity = Activity::kCompute;
-  Rank rank{};          // where
-  plan::Stage stage{};  // the rest: of kStage, and (but for the stage) of kGate
+  Rank rank{};    // where
+  Stage stage{};  // the rest: of kStage, and (but for the stage) of kGate
   TensorId tensor{};
   SliceId slice{};
   Rank peer{};

@@ -5,8 +5,6 @@
 namespace sluice::trace {
 namespace {
 
-using plan::Stage;
-
 // Steps of one trace are near each other: 32 bits tell them apart.
 uint64_t keyOf(SliceId slice, Step step) {
   return uint64_t{index(slice)} << 32 | (index(step) & 0xffffffffU);
@@ -63,7 +61,7 @@ std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank ra
   return found;
 }
 
-std::optional<TimePoint> Journeys::endOf(Rank rank, const plan::StageEvent& event) const {
+std::optional<TimePoint> Journeys::endOf(Rank rank, const StageEvent& event) const {
   const auto here = [&](Stage stage) { return timeOf(first(event.slice, event.step, rank, stage)); };
   const auto with = [&](Stage stage) { return at(event.slice, event.step, rank, stage, event.peer); };
   switch (event.stage) {

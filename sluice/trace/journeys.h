@@ -18,24 +18,24 @@ class Journeys final {
   explicit Journeys(std::span<const RankTrace> traces);
 
   // When the slice entered the stage at `rank`, with `peer` at the other end.
-  std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, plan::Stage stage, Rank peer) const;
+  std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const;
 
   // The same whoever the peer was: the first or the last of them, and who it was.
   struct Moment {
     Rank peer{};
     TimePoint at{};
   };
-  std::optional<Moment> first(SliceId slice, Step step, Rank rank, plan::Stage stage) const;
-  std::optional<Moment> last(SliceId slice, Step step, Rank rank, plan::Stage stage) const;
+  std::optional<Moment> first(SliceId slice, Step step, Rank rank, Stage stage) const;
+  std::optional<Moment> last(SliceId slice, Step step, Rank rank, Stage stage) const;
 
   // When the stage that this event began has ended, here or at another rank; empty if no trace knows, and for
   // kApplied, which is the end.
-  std::optional<TimePoint> endOf(Rank rank, const plan::StageEvent& event) const;
+  std::optional<TimePoint> endOf(Rank rank, const StageEvent& event) const;
 
  private:
   struct Entry {
     Rank rank;
-    const plan::StageEvent* event;
+    const StageEvent* event;
   };
   std::span<const Entry> of(SliceId slice, Step step) const;
 

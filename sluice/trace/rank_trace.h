@@ -8,7 +8,9 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/fabric/watch/clock_offset.h>
-#include <sluice/plan/stage_observer.h>
+#include <sluice/observer.h>
+
+#include <sluice/plan/ids.h>
 
 namespace sluice::trace {
 
@@ -16,8 +18,8 @@ struct RankTrace {
   std::string session{};
   Rank rank{};
   std::vector<std::string> tensors{};            // names, by TensorId
-  std::vector<plan::StageEvent> events{};        // in the order in which they happened
-  std::vector<plan::WaitEvent> waits{};          // in the order in which they ended
+  std::vector<StageEvent> events{};              // in the order in which they happened
+  std::vector<WaitEvent> waits{};                // in the order in which they ended
   uint64_t lost = 0;                             // earlier events and waits, for which there was no room
   std::map<Rank, fabric::ClockOffset> clocks{};  // how far the others' clocks are from this rank's
 

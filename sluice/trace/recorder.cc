@@ -29,11 +29,11 @@ Recorder::Recorder(size_t capacity) : capacity_(capacity) {
   kept_.with([&](Kept& kept) { kept.events.items.reserve(capacity); });
 }
 
-void Recorder::onStage(const plan::StageEvent& event) {
+void Recorder::onStage(const StageEvent& event) {
   kept_.with([&](Kept& kept) { kept.events.add(event, capacity_); });
 }
 
-void Recorder::onWait(const plan::WaitEvent& event) {
+void Recorder::onWait(const WaitEvent& event) {
   kept_.with([&](Kept& kept) { kept.waits.add(event, capacity_); });
 }
 

@@ -6,18 +6,18 @@
 #include <vector>
 
 #include <sluice/base/mutex.h>
-#include <sluice/plan/stage_observer.h>
+#include <sluice/observer.h>
 #include <sluice/trace/rank_trace.h>
 
 namespace sluice::trace {
 
-class Recorder final : public plan::StageObserver {
+class Recorder final : public StageObserver {
  public:
   // Keeps the latest `capacity` events, and as many waits. REQUIRES: capacity > 0.
   explicit Recorder(size_t capacity);
 
-  void onStage(const plan::StageEvent& event) override;
-  void onWait(const plan::WaitEvent& event) override;
+  void onStage(const StageEvent& event) override;
+  void onWait(const WaitEvent& event) override;
 
   // Adds what is kept to a trace, the oldest first.
   void addTo(RankTrace& trace) const;
@@ -33,8 +33,8 @@ class Recorder final : public plan::StageObserver {
     void addTo(std::vector<T>& list) const;
   };
   struct Kept {
-    Ring<plan::StageEvent> events;
-    Ring<plan::WaitEvent> waits;
+    Ring<StageEvent> events;
+    Ring<WaitEvent> waits;
   };
 
   const size_t capacity_;

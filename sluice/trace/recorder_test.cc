@@ -7,8 +7,8 @@
 namespace sluice::trace {
 namespace {
 
-plan::StageEvent eventOf(uint64_t step) {
-  return {plan::Stage::kReady, Step{step}, TensorId{0}, SliceId{0}, Rank{0}, TimePoint(Duration(step))};
+StageEvent eventOf(uint64_t step) {
+  return {Stage::kReady, Step{step}, TensorId{0}, SliceId{0}, Rank{0}, TimePoint(Duration(step))};
 }
 
 TEST(Recorder, KeepsTheLatestInOrderAndCountsTheRest) {

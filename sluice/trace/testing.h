@@ -18,7 +18,6 @@ inline TimePoint msAt(int64_t ms) {
 //   34, ready 50 rank 1   ready 10                      collects its own 10, rank 0's 20, reduces 20, updates
 //   22, publishes 24 (queued 23)
 inline std::vector<RankTrace> smallJob() {
-  using plan::Stage;
   const TensorId tensor{0};
   const SliceId slice{0};
   const Rank worker{0};

@@ -23,12 +23,11 @@ namespace sluice::trace {
 namespace {
 
 using nlohmann::json;
-using plan::Stage;
 
 constexpr int kVersion = 1;
 constexpr std::string_view kSliceCategory = "slice";
 constexpr std::string_view kWaitCategory = "wait";
-constexpr size_t kWaitTrack = plan::kPath.size();  // after the stages
+constexpr size_t kWaitTrack = kPath.size();  // after the stages
 
 // ---- To a file ----
 
@@ -106,7 +105,7 @@ void writeTracks(Writer& writer, Rank rank) {
   writer.metadata(rank, {}, "process_name", fmt::format(R"("name":"rank {}")", rank));
   writer.metadata(rank, {}, "process_sort_index", fmt::format(R"("sort_index":{})", rank));
   for (size_t track = 0; track <= kWaitTrack; ++track) {
-    const auto name = track < kWaitTrack ? plan::name(plan::kPath[track]) : kWaitCategory;
+    const auto name = track < kWaitTrack ? sluice::name(kPath[track]) : kWaitCategory;
     writer.metadata(rank, track, "thread_name", fmt::format(R"("name":"{}")", name));
     writer.metadata(rank, track, "thread_sort_index", fmt::format(R"("sort_index":{})", track));
   }
@@ -118,7 +117,7 @@ void writeEvents(Writer& writer, const RankTrace& trace, const Journeys& journey
     names.push_back(json(name).dump(-1, ' ', false, json::error_handler_t::replace));
   for (const auto& event : trace.events) {
     writer.span(
-        trace.rank, static_cast<size_t>(event.stage), kSliceCategory, plan::name(event.stage), event.at,
+        trace.rank, static_cast<size_t>(event.stage), kSliceCategory, sluice::name(event.stage), event.at,
         journeys.endOf(trace.rank, event),
         fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})", trace.rank,
                     names.at(index(event.tensor)), event.tensor, event.slice, event.step, event.peer));
@@ -150,8 +149,8 @@ RankTrace rankFrom(const json& described, const json& other) {
 }
 
 std::optional<Stage> stageNamed(std::string_view name) {
-  const auto found = std::ranges::find(plan::kPath, name, [](Stage stage) { return plan::name(stage); });
-  return found == plan::kPath.end() ? std::nullopt : std::optional(*found);
+  const auto found = std::ranges::find(kPath, name, [](Stage stage) { return sluice::name(stage); });
+  return found == kPath.end() ? std::nullopt : std::optional(*found);
 }
 
 // Puts the events back into the traces they came from.

@@ -42,7 +42,7 @@ static_assert(kStepAt == kSequenceAt + sizeof(uint64_t));
 static_assert(kTensorAt == kStepAt + sizeof(Step));
 static_assert(kSliceAt == kTensorAt + sizeof(TensorId));
 static_assert(kStageAt == kSliceAt + sizeof(SliceId));
-static_assert(kDTypeAt == kStageAt + sizeof(plan::Stage));
+static_assert(kDTypeAt == kStageAt + sizeof(Stage));
 static_assert(kLaneAt == kDTypeAt + sizeof(DType));
 static_assert(kReservedAt == kLaneAt + sizeof(Lane));
 static_assert(kDestinationAt == kReservedAt + 1);
@@ -91,7 +91,7 @@ std::string_view name(Lane lane) {
 std::string Header::toString() const {
   return fmt::format("epoch {}, {} -> {} {} #{}: step {} tensor {} slice {} {} {} {} B", index(epoch),
                      index(source), index(destination), wire::name(lane), sequence, index(step),
-                     index(tensor), index(slice), plan::name(stage), plan::name(dtype), length);
+                     index(tensor), index(slice), sluice::name(stage), sluice::name(dtype), length);
 }
 
 HeaderBytes seal(const Header& header, const secret::Key& key) {
@@ -141,10 +141,10 @@ std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, 
   if (has(header.flags, Flags::kGoodbye) && header.length > 0) return Drop::kTooLong;
   // A number becomes an enumerator only after it is known to be one.
   const auto stage = get<uint8_t>(bytes, kStageAt);
-  if (stage >= plan::kPath.size()) return Drop::kUnknownStage;
-  header.stage = static_cast<plan::Stage>(stage);
+  if (stage >= kPath.size()) return Drop::kUnknownStage;
+  header.stage = static_cast<Stage>(stage);
   const auto dtype = get<uint8_t>(bytes, kDTypeAt);
-  const size_t elementBytes = plan::sizeOf(static_cast<DType>(dtype));  // 0 for one that does not exist
+  const size_t elementBytes = sizeOf(static_cast<DType>(dtype));  // 0 for one that does not exist
   if (elementBytes == 0) return Drop::kUnknownDType;
   header.dtype = static_cast<DType>(dtype);
   if (!has(header.flags, Flags::kEncoded) && header.length % elementBytes != 0) return Drop::kRaggedLength;

@@ -11,9 +11,9 @@
 #include <string_view>
 #include <variant>
 
-#include <sluice/plan/dtype.h>
+#include <sluice/model.h>
+#include <sluice/observer.h>
 #include <sluice/plan/ids.h>
-#include <sluice/plan/stage.h>
 #include <sluice/secret/key.h>
 #include <sluice/wire/drop.h>
 
@@ -50,7 +50,7 @@ struct Header {
   Step step{};
   TensorId tensor{};
   SliceId slice{};
-  plan::Stage stage = plan::Stage::kReady;
+  Stage stage = Stage::kReady;
   Flags flags = Flags::kNone;
   DType dtype = DType::kBytes;
   uint64_t length = 0;  // bytes of payload that follow

@@ -29,7 +29,7 @@ Header someHeader() {
           .step = Step{100},
           .tensor = TensorId{5},
           .slice = SliceId{17},
-          .stage = plan::Stage::kPublish,
+          .stage = Stage::kPublish,
           .flags = Flags::kNone,
           .dtype = DType::kF32,
           .length = 4000};
@@ -60,7 +60,7 @@ Header anyHeader() {
           .step = *rc::gen::map<uint64_t>([](auto v) { return Step{v}; }),
           .tensor = *rc::gen::map<uint32_t>([](auto v) { return TensorId{v}; }),
           .slice = *rc::gen::map<uint32_t>([](auto v) { return SliceId{v}; }),
-          .stage = *rc::gen::elementOf(plan::kPath),
+          .stage = *rc::gen::elementOf(kPath),
           .flags = *rc::gen::element(Flags::kNone, Flags::kEncoded, Flags::kHeartbeat | Flags{0x4200}),
           .dtype = *rc::gen::element(DType::kBytes, DType::kF32, DType::kF64, DType::kBF16, DType::kF16),
           .length = *rc::gen::inRange<uint64_t>(0, kMaxLength / 8 + 1) * 8};
@@ -107,7 +107,7 @@ TEST(Header, EveryFieldIsCheckedEvenUnderAGoodSeal) {
       {Drop::kWrongSource, setByte(12, 3)},    {Drop::kWrongDestination, setByte(44, 2)},
       {Drop::kWrongLane, setByte(42, 2)},      {Drop::kWrongLane, setByte(42, 200)},
       {Drop::kWrongEpoch, setByte(8, 3)},      {Drop::kWrongEpoch, setByte(8, 5)},
-      {Drop::kUnknownFlags, setByte(6, 16)},   {Drop::kUnknownStage, setByte(40, plan::kPath.size())},
+      {Drop::kUnknownFlags, setByte(6, 16)},   {Drop::kUnknownStage, setByte(40, kPath.size())},
       {Drop::kUnknownStage, setByte(40, 255)}, {Drop::kUnknownDType, setByte(41, 5)},
       {Drop::kUnknownDType, setByte(41, 255)}, {Drop::kRaggedLength, setByte(48, 0xa1)},
       {Drop::kReserved, setByte(43, 1)},

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <thread>
 
-#include <sluice/pytorch/libtorch/distributed.h>
+#include <sluice/torch.h>
 
 namespace nn = torch::nn;
-using namespace sluice::pytorch;
+using namespace sluice;
 
 namespace {
 
@@ -119,14 +119,13 @@ struct Reference {
 };
 
 void run() {
-  const auto environment = sluice::base::processEnvironment();
   bool interrupts = false;
   const auto interruption = [&interrupts]() -> sluice::Status {
     return std::exchange(interrupts, false) ? sluice::Status(sluice::Code::kCancelled, "interrupted")
-                                            : sluice::base::ok();
+                                            : sluice::Status();
   };
-  const auto job = valueOrThrow(sluice::session::Job::join(
-      valueOrThrow(sluice::Config::read({}, environment)), environment, interruption));
+  const auto job = valueOrThrow(
+      Job::join(valueOrThrow(sluice::Config::fromEnvironment()), {.interruption = interruption}));
   const auto rank = static_cast<int64_t>(index(job->rank()));
   require(job->worldSize() == 2, "wants two ranks");
   torch::manual_seed(5 + rank);  // different on purpose: all begin with rank 0's

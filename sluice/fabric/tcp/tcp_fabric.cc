@@ -37,7 +37,7 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
   return std::unique_ptr<Fabric>(std::make_unique<NodeFabric<TcpNode>>(std::move(node)));
 }
 
-TcpOptions readTcpOptions(const Config& config) {
+TcpOptions readTcpOptions(const base::Config& config) {
   TcpOptions options;
   const std::string& encrypt = config.text(option::kEncrypt);
   options.encrypt = encrypt == "on"          ? Encrypt::kOn

@@ -33,6 +33,6 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
                                               TcpMembership membership, const TcpOptions& options,
                                               Receiver& receiver);
 
-TcpOptions readTcpOptions(const Config& config);
+TcpOptions readTcpOptions(const base::Config& config);
 
 }  // namespace sluice::fabric

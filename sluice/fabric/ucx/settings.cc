@@ -7,7 +7,7 @@
 
 namespace sluice::fabric {
 
-UcxOptions ucxOptions(const Config& config) {
+UcxOptions ucxOptions(const base::Config& config) {
   UcxOptions options;
   options.isNetworkTrusted = config.isOn(option::kTrustedNetwork);
   options.transports = config.text(option::kUcxTransports);

@@ -49,7 +49,7 @@ TEST(Settings, AnUntrustedNetworkIsRefusedInOneLineThatSaysWhatToType) {
 }
 
 TEST(Settings, ComeFromTheConfiguration) {
-  Config config;
+  base::Config config;
   EXPECT_FALSE(ucxOptions(config).isNetworkTrusted);
   ASSERT_TRUE(config.set(option::kTrustedNetwork, "on").isOk());
   ASSERT_TRUE(config.set(option::kUcxTransports, "sm,tcp").isOk());

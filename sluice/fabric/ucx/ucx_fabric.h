@@ -42,7 +42,7 @@ struct UcxOptions {
 };
 
 // The options that the configuration sets: trusted-network, ucx-transports, payload-check.
-UcxOptions ucxOptions(const Config& config);
+UcxOptions ucxOptions(const base::Config& config);
 
 // What another rank needs to reach this one. Opaque, some hundred bytes.
 using UcxAddress = std::vector<std::byte>;

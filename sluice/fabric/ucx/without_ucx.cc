@@ -11,7 +11,7 @@ namespace ucx {
 class Node final {};
 }  // namespace ucx
 
-UcxOptions ucxOptions(const Config&) {
+UcxOptions ucxOptions(const base::Config&) {
   return {};
 }
 

@@ -21,7 +21,7 @@ Status LivenessOptions::check() const {
                       base::formatDuration(silenceLimit), base::formatDuration(interval))};
 }
 
-Result<LivenessOptions> readLivenessOptions(const Config& config) {
+Result<LivenessOptions> readLivenessOptions(const base::Config& config) {
   LivenessOptions options{.interval = config.duration(option::kHeartbeatInterval),
                           .silenceLimit = config.duration(option::kSilenceLimit),
                           .busyLimit = config.duration(option::kBusyLimit)};

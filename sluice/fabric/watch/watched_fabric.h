@@ -34,7 +34,7 @@ struct LivenessOptions {
 
   Status check() const;  // a limit that one lost packet could reach is refused
 };
-Result<LivenessOptions> readLivenessOptions(const Config& config);
+Result<LivenessOptions> readLivenessOptions(const base::Config& config);
 
 class Watchman;
 

@@ -149,7 +149,7 @@ TEST_F(WatchedFabricTest, SilenceIsKnownInTimeAndNamed) {
   Message message;
   message.step = Step{4};
   message.slice = SliceId{17};
-  message.stage = plan::Stage::kPush;
+  message.stage = Stage::kPush;
   rank(2).send(Rank{0}, message);
   run({0, 2}, 5s);
   const TimePoint begin = rank(0).loop().now();
@@ -381,7 +381,7 @@ TEST(LivenessOptions, RefusesWhatOneLostPacketCouldReach) {
 }
 
 TEST(LivenessOptions, HasTheDefaultsThatTheConfigurationSays) {
-  const auto options = readLivenessOptions(Config());
+  const auto options = readLivenessOptions(base::Config());
   ASSERT_TRUE(options.isOk());
   EXPECT_EQ(options->interval, LivenessOptions{}.interval);
   EXPECT_EQ(options->silenceLimit, LivenessOptions{}.silenceLimit);

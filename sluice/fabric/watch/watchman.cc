@@ -166,7 +166,7 @@ std::optional<Duration> Watchman::busyFor(Rank rank) const {
 
 std::string Watchman::lastHeardOf(const Peer& peer) const {
   if (const auto& last = peer.lastMessage)
-    return fmt::format("{} of slice {} of step {}", plan::name(last->stage), last->slice, last->step);
+    return fmt::format("{} of slice {} of step {}", sluice::name(last->stage), last->slice, last->step);
   return peer.lastBeat ? "a heartbeat" : "nothing at all";
 }
 

@@ -38,7 +38,7 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
 
  private:
   struct LastMessage {
-    plan::Stage stage;
+    Stage stage;
     SliceId slice;
     Step step;
   };

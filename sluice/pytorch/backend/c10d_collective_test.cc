@@ -63,10 +63,10 @@ std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < world; ++r) {
     threads.emplace_back([&, r] {
-      const Config::Values environment{{"RANK", std::to_string(r)},
-                                       {"WORLD_SIZE", std::to_string(world)},
-                                       {"MASTER_ADDR", "127.0.0.1"},
-                                       {"MASTER_PORT", port}};
+      const base::Config::Values environment{{"RANK", std::to_string(r)},
+                                             {"WORLD_SIZE", std::to_string(world)},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", port}};
       auto member = pytorch::Member::join({{"log", "warn"}}, environment, 30s, {});
       ASSERT_TRUE(member.isOk()) << member.status().toString();
       seats[r] = std::make_unique<C10dSeat>(*std::move(member));

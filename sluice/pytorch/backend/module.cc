@@ -9,7 +9,7 @@
 namespace sluice::pytorch {
 namespace {
 
-using Values = Config::Values;
+using Values = base::Config::Values;
 
 Status checkSignals() {
   const py::gil_scoped_acquire gil;
@@ -31,7 +31,7 @@ void throwIfError(const Status& status) {
   TORCH_CHECK_WITH(DistBackendError, false, "sluice: ", status.message());
 }
 
-// `published` as with session::Job::join(); an exception there stays set, for throwIfError().
+// `published` as with session::JobParts::join(); an exception there stays set, for throwIfError().
 std::shared_ptr<Connection> connect(const Values& options, const Values& environment, double seconds,
                                     const py::object& published) {
   const auto publish = [&](uint16_t port) -> Status {

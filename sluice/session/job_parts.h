@@ -1,5 +1,5 @@
-// This process's place in the job: who it is, how the others are reached, and a loop for everything that
-// waits on the network. One per process; sessions (session.h) train models in it.
+// The parts behind a Job (sluice/job.h): who this process is, how the others are reached, and a loop for
+// everything that waits on the network.
 //
 // Thread safety: after join(), any thread but the loop's own.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace sluice::session {
 
-class Job final {
+class JobParts final {
  public:
   using Publish = std::function<Status(uint16_t port)>;
 
@@ -33,9 +33,10 @@ class Job final {
   // `interruption` is asked while a thread waits for other ranks, here and later, so that Ctrl-C ends the
   // wait. `published` is for a rank 0 whose MASTER_PORT is 0: it listens on a free port, and `published` is
   // told that port before anybody is waited for.
-  static Result<std::unique_ptr<Job>> join(Config config, const Config::Values& environment,
-                                           Interruption interruption = {}, const Publish& published = {});
-  ~Job();
+  static Result<std::unique_ptr<JobParts>> join(base::Config config, const base::Config::Values& environment,
+                                                Interruption interruption = {},
+                                                const Publish& published = {});
+  ~JobParts();
 
   // An error in a forked child of the process that has joined: that child is no rank, and its calls all end
   // with this error.
@@ -47,7 +48,7 @@ class Job final {
 
   Rank rank() const { return launch_.rank; }
   uint32_t worldSize() const { return launch_.worldSize; }
-  const Config& config() const { return config_; }
+  const base::Config& config() const { return config_; }
   base::EpollLoop& loop() { return thread_.loop(); }
   // Derived from the job key and from what tells this job from all others; see Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
@@ -89,9 +90,9 @@ class Job final {
   // `addresses` are of all ranks' listeners for pulses, by rank.
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
-  Job(Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption);
+  JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption);
 
-  const Config config_;
+  const base::Config config_;
   const rendezvous::Launch launch_;
   secret::JobKey key_;  // constant after join()
   const Interruption interruption_;

@@ -1,4 +1,5 @@
-#include <sluice/pytorch/libtorch/distributed.h>
+// Compiled in the project that uses it, so that it fits the Torch found there; public headers only.
+#include <sluice/torch.h>
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -9,9 +10,7 @@
 #include <functional>
 #include <span>
 
-#include <fmt/format.h>
-
-namespace sluice::pytorch {
+namespace sluice {
 namespace {
 
 DType dtypeOf(const torch::Tensor& tensor, const std::string& name) {
@@ -21,9 +20,9 @@ DType dtypeOf(const torch::Tensor& tensor, const std::string& name) {
     case torch::kBFloat16: return DType::kBF16;
     case torch::kFloat16: return DType::kF16;
     default:
-      throw Error({Code::kInvalidArgument,
-                   fmt::format("'{}' is {}: only float32, float64, bfloat16 and float16 are trained", name,
-                               c10::toString(tensor.scalar_type()))});
+      throw Error(
+          {Code::kInvalidArgument, c10::str("'", name, "' is ", c10::toString(tensor.scalar_type()),
+                                            ": only float32, float64, bfloat16 and float16 are trained")});
   }
 }
 
@@ -57,7 +56,7 @@ class Distributed::Hook final : public torch::autograd::PostAccumulateGradHook {
   const std::function<void()> then_;
 };
 
-Distributed::Distributed(session::Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
+Distributed::Distributed(Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                          const std::string& name)
     : model_(model), optimizer_(optimizer) {
   findGates();
@@ -87,9 +86,9 @@ void Distributed::findGates() {
   for (const auto& item : model_.named_parameters()) {
     if (!item.value().requires_grad()) continue;
     if (!item.value().device().is_cpu() || !item.value().is_contiguous()) {
-      throw Error({Code::kInvalidArgument,
-                   fmt::format("'{}' does not lie in one piece in host memory: use .cpu().contiguous()",
-                               item.key())});
+      throw Error(
+          {Code::kInvalidArgument,
+           c10::str("'", item.key(), "' does not lie in one piece in host memory: use .cpu().contiguous()")});
     }
     if (!known.emplace(item.value().unsafeGetTensorImpl(), parameters_.size()).second) continue;
     parameters_.push_back({item.key(), item.value()});
@@ -140,15 +139,14 @@ void Distributed::sortIntoGroups() {
   }
 }
 
-void Distributed::openSession(session::Job& job, const std::string& name) {
-  session::Request request;
-  request.name = name;
-  request.interruption = job.interruption();
+void Distributed::openSession(Job& job, const std::string& name) {
+  SessionOptions options;
+  options.name = name;
   for (const Parameter& parameter : parameters_) {
-    request.model.tensors.push_back({parameter.name, static_cast<uint64_t>(parameter.value.numel()),
+    options.model.tensors.push_back({parameter.name, static_cast<uint64_t>(parameter.value.numel()),
                                      dtypeOf(parameter.value, parameter.name)});
   }
-  session_ = valueOrThrow(session::Session::open(job, std::move(request)));
+  session_ = valueOrThrow(Session::open(job, std::move(options)));
 }
 
 void Distributed::broadcast(torch::Tensor tensor) {
@@ -176,7 +174,7 @@ void Distributed::check() {
 
 void Distributed::breakBy(const std::string& what) {
   if (broken_.empty())
-    broken_ = fmt::format("this model is no longer good: {}; start again from the last checkpoint", what);
+    broken_ = c10::str("this model is no longer good: ", what, "; start again from the last checkpoint");
 }
 
 // For work that an exception must not cut short.
@@ -185,7 +183,7 @@ void Distributed::whole(const std::string& doing, Work&& work) {
   try {
     work();
   } catch (const std::exception& error) {
-    breakBy(fmt::format("{} was cut short: {}", doing, error.what()));
+    breakBy(c10::str(doing, " was cut short: ", error.what()));
     throw;
   }
 }
@@ -203,16 +201,14 @@ void Distributed::gradientIsThere(size_t index) {
   if (holdingBack_ > 0) return;
   Parameter& parameter = parameters_[index];
   if (gates_[parameter.gate].isClosed) {
-    throw Error(
-        {Code::kInvalidArgument,
-         fmt::format(
-             "'{}' got a gradient, but its gate was still closed: the forward pass read its old value. "
-             "Read it inside its gated module, or call synchronize() after step()",
-             parameter.name)});
+    throw Error({Code::kInvalidArgument,
+                 c10::str("'", parameter.name,
+                          "' got a gradient, but its gate was still closed: the forward pass read its old "
+                          "value. Read it inside its gated module, or call synchronize() after step()")});
   }
   if (inBackward_ && parameter.round == round_) {
-    breakBy(fmt::format("'{}' got a second gradient in one backward(), after its first had been sent",
-                        parameter.name));
+    breakBy(c10::str("'", parameter.name,
+                     "' got a second gradient in one backward(), after its first had been sent"));
     check();
   }
   if (!inBackward_) {
@@ -256,16 +252,15 @@ void Distributed::finishRound() {
 void Distributed::handOver(Parameter& parameter) {
   const torch::Tensor& made = parameter.value.grad();
   if (made.layout() != torch::kStrided || made.scalar_type() != parameter.value.scalar_type()) {
-    throw Error({Code::kInvalidArgument,
-                 fmt::format("the gradient of '{}' is sparse or of another type than the parameter",
-                             parameter.name)});
+    throw Error({Code::kInvalidArgument, c10::str("the gradient of '", parameter.name,
+                                                  "' is sparse or of another type than the parameter")});
   }
   const bool isSecond = parameter.state == Gradient::kTravelling;  // backward: adds to the mean of the first
-  if (isSecond && session_->plan().spec().strategy == "pipe") {
-    throw Error({Code::kInvalidArgument,
-                 fmt::format("with algorithm pipe the gradient of '{}' is that of an earlier step, and a new "
-                             "one cannot be added: accumulate under NoSync",
-                             parameter.name)});
+  if (isSecond && session_->algorithm() == "pipe") {
+    throw Error(
+        {Code::kInvalidArgument,
+         c10::str("with algorithm pipe the gradient of '", parameter.name,
+                  "' is that of an earlier step, and a new one cannot be added: accumulate under NoSync")});
   }
   await(parameter);
   whole("backward()", [&] {
@@ -417,4 +412,4 @@ void Distributed::runOptimizer(const Gate& gate) {
   putBack();
 }
 
-}  // namespace sluice::pytorch
+}  // namespace sluice

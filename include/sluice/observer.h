@@ -1,0 +1,75 @@
+// A look at the path of every slice, for tools that trace or count. Training does not need it.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+#include <sluice/model.h>
+
+namespace sluice {
+
+// The path of one slice, in the order in which it is walked.
+enum class Stage : uint8_t {
+  kReady,    // Backward has made the gradient.
+  kQueued,   // The slice waits for its turn and for credit.
+  kPush,     // The slice is on its way to its server.
+  kCollect,  // The slice is at the server and waits for the other ranks' parts.
+  kReduce,   // The parts are being summed.
+  kUpdate,   // The optimizer makes its step.
+  kPublish,  // The result is on its way back to the workers.
+  kApplied,  // The result is here and the gate may open.
+};
+
+// Holds all stages in order.
+inline constexpr std::array kPath{Stage::kReady,  Stage::kQueued, Stage::kPush,    Stage::kCollect,
+                                  Stage::kReduce, Stage::kUpdate, Stage::kPublish, Stage::kApplied};
+
+// Returns the name of a stage as traces and metrics write it: "publish".
+constexpr std::string_view name(Stage stage) {
+  switch (stage) {
+    case Stage::kReady: return "ready";
+    case Stage::kQueued: return "queued";
+    case Stage::kPush: return "push";
+    case Stage::kCollect: return "collect";
+    case Stage::kReduce: return "reduce";
+    case Stage::kUpdate: return "update";
+    case Stage::kPublish: return "publish";
+    case Stage::kApplied: return "applied";
+  }
+  return "?";
+}
+
+// A moment, by the machine's steady clock.
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
+
+// One slice entered a stage. The stage before it, of the same slice, step and peer, ended at that moment.
+struct StageEvent {
+  Stage stage;      // Says which stage begins.
+  Step step;        // Says in which step of training.
+  TensorId tensor;  // Names the tensor that the slice is a part of.
+  SliceId slice;    // Names the slice.
+  Rank peer;        // Names the other end (queued, push, publish), whose part it was (collect), or this rank.
+  TimePoint at;     // Says when.
+};
+
+// The forward pass stood before a closed gate.
+struct WaitEvent {
+  TensorId tensor;  // Names the tensor that was waited for.
+  Step step;        // Says which step's result was waited for.
+  TimePoint from;   // Says when the wait began.
+  TimePoint to;     // Says when it ended.
+};
+
+// Is told what happens. Implementations are thread-safe and quick: they run in the middle of the path.
+class SLUICE_API StageObserver {
+ public:
+  virtual ~StageObserver() = default;
+  // Is called on the loop's thread when a slice enters a stage.
+  virtual void onStage(const StageEvent& event) = 0;
+  // Is called on the thread that waited, after its wait.
+  virtual void onWait(const WaitEvent& event) = 0;
+};
+
+}  // namespace sluice

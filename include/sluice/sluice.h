@@ -1,0 +1,9 @@
+// All of sluice but its part for LibTorch (torch.h). There are two classes to know: Job and Session.
+#pragma once
+
+#include <sluice/config.h>
+#include <sluice/job.h>
+#include <sluice/model.h>
+#include <sluice/observer.h>
+#include <sluice/session.h>
+#include <sluice/status.h>

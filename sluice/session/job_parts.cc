@@ -1,0 +1,203 @@
+#include <sluice/session/job_parts.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/fabric/common.h>
+#include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/secret/key_file.h>
+#include <sluice/session/await.h>
+#include <sluice/session/protection.h>
+
+namespace sluice::session {
+namespace {
+
+// How long rank 0 stays for the others' last words.
+constexpr auto kLastWords = std::chrono::seconds(5);
+
+// How long the goodbyes to the others' pulses may take: nobody waits for anything of them.
+constexpr auto kPulseGoodbye = std::chrono::milliseconds(500);
+
+bool wasLaunched(const base::Config::Values& environment) {
+  constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
+}
+
+// Ranks of one host listen side by side. Null if metrics are off.
+Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& config, uint32_t localRank) {
+  constexpr int64_t kLastPort = 65535;
+  const std::string& text = config.text(option::kMetricsPort);
+  if (text == "off") return std::unique_ptr<metrics::Endpoint>();
+  const auto first = base::parseInteger(text);
+  const int64_t port = !first.isOk() || *first == 0 ? 0 : *first + localRank;
+  if (!first.isOk() || *first < 0 || port > kLastPort) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("metrics-port '{}' for local rank {} is no port; give a number or off", text, localRank));
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto endpoint, metrics::Endpoint::open(config.text(option::kMetricsAddress),
+                                                                 static_cast<uint16_t>(port)));
+  log("session").info("metrics: {}", endpoint->url());
+  return endpoint;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config, const base::Config::Values& environment,
+                                                 Interruption interruption, const Publish& published) {
+  rendezvous::Launch launch;
+  if (wasLaunched(environment)) {
+    SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto key, secret::loadJobKey(config));
+  std::unique_ptr<JobParts> job(
+      new JobParts(std::move(config), std::move(launch), std::move(key), std::move(interruption)));
+  SLUICE_RETURN_IF_ERROR(job->thread_.status());
+  if (job->config_.isOn(option::kLeaveOnTerm)) {
+    job->term_.emplace();
+    if (!job->term_->hasSignal())
+      log("session").warn("leave-on-term does nothing: SIGTERM has a handler already, which stays");
+  }
+  SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
+  if (job->worldSize() == 1) return job;
+
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto master,
+      rendezvous::findMaster(job->launch_, job->loop().clock(),
+                             job->config_.duration(option::kRendezvousTimeout), job->interruption_));
+  Status started;
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
+    auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
+                                                 rendezvous::Agreement(job->config_, job->worldSize()));
+    if (meeting.isOk()) {
+      job->rendezvous_ = *std::move(meeting);
+    } else {
+      started = meeting.status();
+    }
+  }));
+  SLUICE_RETURN_IF_ERROR(started);
+  if (published && job->rank() == Rank{0}) SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
+  SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
+  const std::string note = listener.address().toString();
+  const auto everybody = await<std::vector<std::string>>(
+      job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); }, job->interruption_);
+  SLUICE_RETURN_IF_ERROR(everybody.status());
+  job->hasMet_ = true;
+  job->key_ = job->rendezvous_->jobKey();
+  SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
+  if (job->rank() == Rank{0}) {
+    const auto protection =
+        describeProtection(job->config_, job->address().isLoopback(), job->key_.isSecret());
+    log("session").info("payloads between ranks are {}", protection.words);
+    if (!protection.warning.empty()) log("session").warn("{}", protection.warning);
+  }
+  return job;
+}
+
+Status JobParts::startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses) {
+  SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
+  fabric::TcpMembership membership{
+      .rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_, .door = door()};
+  for (const auto& text : addresses) {
+    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(text));
+    membership.addresses.push_back(std::move(address));
+  }
+  fabric::TcpOptions options = fabric::readTcpOptions(config_);
+  options.closeDeadline = kPulseGoodbye;
+  SLUICE_ASSIGN_OR_RETURN(
+      pulse_, fabric::PulseThread::start(
+                  liveness, loop(), worldSize(), [&](base::EpollLoop& loop, fabric::Receiver& receiver) {
+                    return fabric::makeTcpFabric(loop, std::move(listener), std::move(membership), options,
+                                                 receiver);
+                  }));
+  return base::ok();
+}
+
+JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
+                   Interruption interruption)
+    : config_(std::move(config)),
+      launch_(std::move(launch)),
+      key_(std::move(key)),
+      interruption_(std::move(interruption)),
+      thread_("sluice") {}
+
+JobParts::~JobParts() {
+  if (process_.isInherited()) return;
+  pulse_.reset();
+  if (rendezvous_ == nullptr) return;
+  if (hasMet_) {
+    (void)await<bool>(
+        loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
+  }
+  fabric::runBeforeFreeing(loop(), [this] { rendezvous_.reset(); });
+}
+
+Status JobParts::checkProcess() const {
+  if (!process_.isInherited()) return base::ok();
+  return base::forkedStatus(fmt::format("rank {} of a sluice job", rank()));
+}
+
+Address JobParts::address() const {
+  return rendezvous_ == nullptr ? Address::loopback(0) : rendezvous_->interface().address;
+}
+
+std::string JobParts::interfaceName() const {
+  return rendezvous_ == nullptr ? "lo" : rendezvous_->interface().name;
+}
+
+Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value) {
+  return gather(key, value, config_.duration(option::kRendezvousTimeout));
+}
+
+Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value,
+                                                  Duration atMost, const Interruption& refusal) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
+  if (rendezvous_ == nullptr) return std::vector<std::string>{value};
+  const auto ask = [&]() -> Status {
+    if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
+    return refusal ? refusal() : base::ok();
+  };
+  return await<std::vector<std::string>>(
+      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
+      refusal ? Interruption(ask) : interruption_);
+}
+
+void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,
+                           std::function<void(Result<std::vector<std::string>>)> got) {
+  loop().post([this, key, value, atMost, got = std::move(got)] {
+    rendezvous_->store().gather(key, value, atMost, got);
+  });
+}
+
+Status JobParts::set(const std::string& key, const std::string& value) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
+  if (rendezvous_ == nullptr) return base::ok();
+  return awaitStatus(
+      loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); }, interruption_);
+}
+
+void JobParts::whenSet(const std::string& key, std::function<void(const std::string&)> then) {
+  if (rendezvous_ == nullptr) return;
+  loop().post([this, key, then = std::move(then)] {
+    rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
+      if (note.isOk()) then(*note);
+    });
+  });
+}
+
+Result<std::string> JobParts::get(const std::string& key) {
+  SLUICE_RETURN_IF_ERROR(checkProcess());
+  return await<std::string>(
+      loop(),
+      [&](auto got) {
+        rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout), std::move(got));
+      },
+      interruption_);
+}
+
+}  // namespace sluice::session
