@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -44,7 +45,10 @@ print("trains", *workers, flush=True)
 
 def descriptors(pid: int) -> set[str]:
     """The sockets, event and epoll descriptors of a process."""
-    links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
     return {link for link in links if link.startswith(("socket:", "anon_inode:[event"))}
 
 
