@@ -6,7 +6,7 @@
     python3 bench/before_after.py pair --encrypt on --before ... --after ...
     python3 bench/before_after.py replay --before ... --after ... --json replay.json
 
-cpu     two ranks on loopback, as fast as they can: CPU seconds of both per GB of payload
+cpu     two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of both per GB of payload
 pair    `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s
 replay  `bench replay --profile resnet50 --strategies sluice --credit 100000 --lab --encrypt off`: seconds and CPU seconds of an
         iteration; computing is replayed, all else is real
@@ -43,7 +43,8 @@ def cpu(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Fi
     port = free_port()
     launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLUICE_ENCRYPT": args.encrypt}
     ranks = [
-        subprocess.Popen([str(sluice), "bench", "fabric-rank", task], stdout=subprocess.PIPE, text=True,
+        subprocess.Popen(["taskset", "-c", str(rank), str(sluice), "bench", "fabric-rank", task],
+                         stdout=subprocess.PIPE, text=True,
                          env={**os.environ, **launch, "RANK": str(rank), "LOCAL_RANK": str(rank), **variables})
         for rank in range(2)
     ]  # fmt: skip

@@ -11,4 +11,7 @@ list(TRANSFORM public_headers PREPEND "${PROJECT_SOURCE_DIR}/include/sluice/")
 target_sources(sluice_library PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${public_headers})
 target_compile_features(sluice_library PUBLIC cxx_std_20)
 target_link_libraries(sluice_library PRIVATE sluice_options $<LINK_LIBRARY:WHOLE_ARCHIVE,sluice_session>)
-target_link_options(sluice_library PRIVATE "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exported.map" -Wl,--no-undefined)
+target_link_options(sluice_library PRIVATE "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exported.map")
+if(NOT SLUICE_SANITIZE)  # a sanitizer's own functions are in the program
+  target_link_options(sluice_library PRIVATE -Wl,--no-undefined)
+endif()

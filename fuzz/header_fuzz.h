@@ -33,7 +33,7 @@ inline void mustHold(const wire::HeaderBytes& bytes, const secret::Key& key) {
       header.sequence != kExpected.sequence || header.length > wire::kMaxLength) {
     std::abort();
   }
-  if (plan::name(header.stage) == "?" || plan::name(header.dtype) == "?") std::abort();
+  if (sluice::name(header.stage) == "?" || sluice::name(header.dtype) == "?") std::abort();
   if (wire::seal(header, key) != bytes) std::abort();
 }
 

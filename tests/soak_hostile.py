@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent / "hardening"))
 from peer import free_port, listening_ports  # noqa: E402
 
 TRAINING = r"""
+import multiprocessing.process
 import hashlib, os, random, signal, sys, threading, time
 import torch, sluice
 from torch.utils.data import DataLoader, TensorDataset
@@ -90,6 +91,8 @@ while go:
             if luck.random() < 0.3:
                 child = os.fork()
                 if child == 0:
+                    # Else Python's own end of this child would terminate its parent's DataLoader workers.
+                    multiprocessing.process._children.clear()
                     how = luck.randrange(3)
                     time.sleep(luck.random())
                     if how == 0:
