@@ -37,15 +37,15 @@ class TableTest : public testing::Test {
 
   // Adds small entries until the table is full; false if it never is.
   bool fills(const std::function<void(const std::string& key, Table::Got got)>& add) {
-    bool isFull = false;
-    for (size_t i = 0; !isFull && i < 20'000; ++i) {
+    const auto isFull = std::make_shared<bool>(false);  // answers may come later
+    for (size_t i = 0; !*isFull && i < 20'000; ++i) {
       onLoop([&] {
-        add(std::to_string(i), [&](const Result<std::shared_ptr<const std::string>>& got) {
-          isFull = isFull || got.status().code() == Code::kUnavailable;
+        add(std::to_string(i), [isFull](const Result<std::shared_ptr<const std::string>>& got) {
+          *isFull = *isFull || got.status().code() == Code::kUnavailable;
         });
       });
     }
-    return isFull;
+    return *isFull;
   }
 
   base::ManualLoop loop_;

@@ -12,10 +12,10 @@ namespace sluice::strategy {
 namespace {
 
 TEST(Pieces, OthersGetTheirTurnOnTheLoopInBetween) {
-  base::LoopThread thread("test");
   constexpr size_t kCount = 8;
   std::vector<size_t> order;
   size_t turns = 0;
+  base::LoopThread thread("test");  // ends first: its last tasks count, too
   const Status ran = inPieces(thread.loop(), kCount, [&](size_t i) {
     EXPECT_TRUE(thread.loop().inLoop());
     order.push_back(i);
