@@ -24,7 +24,7 @@ void closeWithReset(int fd) {
   // a forked process may hold another one.
   sockaddr nobody{};
   nobody.sa_family = AF_UNSPEC;
-  ::connect(fd, &nobody, sizeof nobody);
+  [[maybe_unused]] const int dissolved = ::connect(fd, &nobody, sizeof nobody);
 }
 
 PlainStream::PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)
