@@ -97,12 +97,13 @@ TEST(RunAndWait, ATaskThatHasBegunIsWaitedFor) {
 // The child waits for a loop that is busy until its standard input has a byte; exits with 0 if the task ran.
 [[noreturn]] void waitInChild(int in, int out, Duration atMost) {
   BusyLoop busy;
-  char byte = 'b';
   std::thread release([&] {
+    char byte = 0;
     (void)!::read(in, &byte, 1);
     busy.letGo();
   });
-  (void)!::write(out, &byte, 1);
+  const char ready = 'r';
+  (void)!::write(out, &ready, 1);
   const Status status = runAndWait(busy.loop(), [] {}, atMost);
   release.join();
   ::_exit(status.isOk() ? 0 : 1);
