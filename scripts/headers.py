@@ -34,14 +34,23 @@ def flagsOfHeaders(build):
             header = entry["file"].split("_verify_interface_header_sets/")[1].removesuffix(".cxx")
             following = [f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"]
             flags[header] = [f for f in command if f.startswith(("-I", "-D", "-std"))] + following
+    # A precompiled header fits only the macros that it was made with, and nearly all stand on public ones.
+    for header in flags:
+        if header.count("/") == 1:
+            flags[header] = flags["sluice/base/status.h"]
     return flags
+
+
+def pathOf(header):
+    """Public headers are in include/."""
+    return ROOT / "include" / header if header.count("/") == 1 else ROOT / header
 
 
 class Includes:
     """What each header includes, also by way of others."""
 
     def __init__(self, headers):
-        self._direct = {header: INCLUDE.findall((ROOT / header).read_text()) for header in headers}
+        self._direct = {header: INCLUDE.findall(pathOf(header).read_text()) for header in headers}
         self._all = {}
 
     def all(self, header):
@@ -82,7 +91,7 @@ def main():
         precompiled = running[bases[header]].result()[0] if header in bases else None
         standsOn = ["-include-pch", precompiled] if precompiled else []
         output = ["-o", kept] if header in stoodOn else ["-fsyntax-only"]
-        ran = subprocess.run([CLANG, *flags[header], *standsOn, "-x", "c++-header", str(ROOT / header), *output],
+        ran = subprocess.run([CLANG, *flags[header], *standsOn, "-x", "c++-header", str(pathOf(header)), *output],
                              capture_output=True, text=True)
         return (kept if header in stoodOn and ran.returncode == 0 else None), ran.returncode, ran.stderr
 
