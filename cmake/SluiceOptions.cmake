@@ -28,7 +28,7 @@ target_compile_options(sluice_options INTERFACE
   -ffp-contract=off
   # The static libraries also end up in the Python module; programs get it too, as one precompiled header fits one choice only.
   -fPIC
-  # What libsluice.so exports says so (SLUICE_API).
+  # libsluice.so exports only what is marked with SLUICE_API.
   -fvisibility=hidden -fvisibility-inlines-hidden
   # For ccache: it then sees what is in the precompiled header that a file was compiled with.
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
@@ -61,6 +61,6 @@ target_compile_options(sluice_test_options INTERFACE -O0)
 
 # For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, square roots only if nobody
 # reads errno after them, and choices between two sums only if nobody catches floating-point exceptions. None of
-# these changes a result. Debug builds have it too: nearly all time of their tests goes into these loops. What GCC 12 sees at
-# -O3 in std::vector::insert is not there (as above).
+# these changes a result. Debug builds have it too: nearly all time of their tests goes into these loops. GCC 12
+# warns at -O3 of a read in std::vector::insert that is not there (as above).
 set(SLUICE_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math -O3 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)

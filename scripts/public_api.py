@@ -41,8 +41,6 @@ def members(text):
                 continue
             isEnumerator = bool(scopes) and scopes[-1][0] == "enum"
             ends = code.endswith((";", "{", "}")) or (isEnumerator and code.endswith(",")) or code.startswith("#")
-            if pending.startswith("template") and not ends:
-                continue
             if not ends:
                 continue
             isPublic = all(public for _, public in scopes)

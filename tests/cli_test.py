@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -71,6 +72,23 @@ class Help(unittest.TestCase):
 
 
 class Errors(unittest.TestCase):
+    def testAnOpenSslWithoutCiphersIsNamed(self):
+        with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
+            Path(folder, "openssl.cnf").write_text("openssl_conf = a\n[a]\nproviders = b\n[b]\nbase = c\n[c]\nactivate = 1\n")
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            taken.close()
+            for encrypt in ("on", "integrity"):
+                launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLUICE_LOG": "error",
+                          "SLUICE_ENCRYPT": encrypt, "OPENSSL_CONF": str(Path(folder, "openssl.cnf"))}
+                ranks = [subprocess.Popen([PROGRAM, "bench", "fabric-rank", '{"case": "pair", "seconds": 1}'], text=True,
+                                          env=os.environ | launch | {"RANK": str(rank)}, stderr=subprocess.PIPE,
+                                          stdout=subprocess.DEVNULL) for rank in range(2)]
+                for rank in ranks:
+                    said = rank.communicate(timeout=60)[1]
+                    self.assertEqual((rank.returncode, said.count("\n")), (4, 1), said)
+                    self.assertIn("OPENSSL_CONF", said)
+
     def assertFails(self, ran, code, *said):
         self.assertEqual(ran.returncode, code, ran.stderr)
         self.assertEqual(ran.stderr.count("\n"), 1, f"one line, not: {ran.stderr}")

@@ -1,4 +1,4 @@
-// What is trained together: the tensors of a model, and where their bytes lie. Plain values; any thread.
+// The tensors that are trained together, and where their bytes lie. Plain values; any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // One model, trained together with the other ranks of the job.
 //
-//   auto session = sluice::Session::open(*job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"});
+//   auto session =
+//       sluice::Session::open(*job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"}).value();
 //   for (...) {
 //     for (TensorId t : forwardOrder) { session->wait(t); forward(t); }    // each layer waits for its own
 //     for (TensorId t : backwardOrder) { backward(t); session->gradientReady(t); }
@@ -33,7 +34,7 @@ namespace session {
 class SessionParts;
 }
 
-// What a session trains, and how.
+// The options of a session: its model, its memory, and how it trains.
 struct SessionOptions {
   Model model;  // Lists the tensors in the order of the forward pass; the same on every rank.
   // Says where each tensor lies. Empty at a rank that only serves, and where every gradient brings its own.

@@ -44,7 +44,7 @@
 
 namespace sluice {
 
-// Who opens gates.
+// Opens gates.
 class Gatekeeper {
  public:
   virtual ~Gatekeeper() = default;

@@ -38,6 +38,11 @@ Status checkValue(const Option& option, std::string_view text) {
   return ok();
 }
 
+// The key of an option among flags and in a file: its name.
+std::string asWritten(std::string_view name) {
+  return std::string(name);
+}
+
 // A file with a secret in it is its owner's alone.
 Status checkPrivate(const std::string& path, const Option& secret) {
   struct stat info{};
@@ -68,7 +73,7 @@ Config::Config() {
 
 Result<Config> Config::read(const Values& givenFlags, const Values& givenEnvironment) {
   Config config;
-  const Values flags = config.renamed(givenFlags, [](std::string_view name) { return std::string(name); });
+  const Values flags = config.renamed(givenFlags, asWritten);
   const Values environment = config.renamed(givenEnvironment, environmentName);
   std::vector<std::string> environmentNames;
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
@@ -126,7 +131,7 @@ Status Config::readFile(const std::string& path) {
   Values values;
   for (const auto& [key, entry] : json.items())
     values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
-  values = renamed(std::move(values), [](std::string_view name) { return std::string(name); });
+  values = renamed(std::move(values), asWritten);
   for (const auto& [key, text] : values) {
     const auto found = knownOption(key);
     if (!found.isOk()) return found.status().withContext(path);

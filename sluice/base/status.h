@@ -1,4 +1,5 @@
-// Errors as values, inside sluice: Status and Result (sluice/status.h) with what our own code makes them by.
+// Errors as values, inside sluice: Status and Result (sluice/status.h), and the functions and macros that
+// make and pass them on.
 // Broken promises between our own lines are SLUICE_CHECK (check.h) instead.
 #pragma once
 

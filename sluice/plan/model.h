@@ -1,4 +1,4 @@
-// What a model (sluice/model.h) may be. Any thread.
+// The limits of a model (sluice/model.h). Any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace sluice::plan {
 
-// What a model may be at most. The limits keep every sum of sizes inside 64 bits and a plan that came over
+// The limits keep every sum of sizes inside 64 bits and a plan that came over
 // the network from asking for absurd memory.
 inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxNameBytes = 4096;

@@ -27,40 +27,47 @@ inline bool hasEnded(Loop& loop) {
   return isHeld.expired() && !*ran;
 }
 
-// Waits for what a completion on the loop will set. An interruption ends the wait only, and it can be waited
-// for again.
-inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& result,
-                          const Interruption& interruption = {}) {
+// Refuses a wait for the loop from its own thread, where an observer of the user's runs, and from a forked
+// child.
+inline Status checkMayWait(const Loop& loop) {
+  if (loop.inLoop())
+    return {Code::kInvalidArgument, "a call from the loop's own thread would wait for itself"};
+  return loop.isInherited() ? base::forkedStatus() : base::ok();
+}
+
+// Waits for the outcome (a Status or a Result) that a completion on the loop will set. An interruption ends
+// the wait only, and the outcome can be waited for again.
+template <typename Outcome, typename Future>
+Outcome awaitOutcome(Loop& loop, Future& outcome, const Interruption& interruption) {
   constexpr auto kPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
   constexpr int kRoundsBetweenLooks = 10;
   const Status ended(Code::kCancelled, "the loop of this process has ended");
-  if (loop.inLoop())
-    return {Code::kInvalidArgument, "a call from the loop's own thread would wait for itself"};
-  if (loop.isInherited()) return base::forkedStatus();
-  for (int round = 1; result.wait_for(kPeriod) == std::future_status::timeout; ++round) {
+  for (int round = 1; outcome.wait_for(kPeriod) == std::future_status::timeout; ++round) {
     if (round % kRoundsBetweenLooks == 0 && hasEnded(loop)) return ended;
     if (interruption) SLUICE_RETURN_IF_ERROR(interruption());
   }
   try {
-    return result.get();
+    return outcome.get();
   } catch (const std::future_error&) {
     return ended;
   }
 }
 
+// The same for an outcome that somebody else has set going.
+inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& outcome,
+                          const Interruption& interruption = {}) {
+  SLUICE_RETURN_IF_ERROR(checkMayWait(loop));
+  return awaitOutcome<Status>(loop, outcome, interruption);
+}
+
 // Runs `start` on the loop with a completion, and waits until that has been called. The operation has an end
 // of its own (a timeout, a lost peer); so has the wait. An interruption ends the wait only: what the
-// operation holds must be its own. On the loop itself, where an observer of the user's runs, it is refused.
+// operation holds must be its own.
 template <typename T, typename Start>
 Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}) {
-  constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
-  constexpr int kRoundsBetweenLooks = 10;
-  const Status ended(Code::kCancelled, "the loop of this process has ended");
-  if (loop.inLoop())
-    return Status(Code::kInvalidArgument, "a call from the loop's own thread would wait for itself");
-  if (loop.isInherited()) return base::forkedStatus();
+  SLUICE_RETURN_IF_ERROR(checkMayWait(loop));
   auto promise = std::make_shared<std::promise<Result<T>>>();
-  auto result = promise->get_future();
+  auto outcome = promise->get_future();
   auto begun = std::make_shared<std::promise<void>>();
   const auto hasBegun = begun->get_future();
   loop.post([promise, begun, &start] {
@@ -68,19 +75,10 @@ Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}
     begun->set_value();
   });
   promise.reset();
-  for (int round = 1; result.wait_for(kInterruptionPeriod) == std::future_status::timeout; ++round) {
-    if (round % kRoundsBetweenLooks == 0 && hasEnded(loop)) return ended;
-    if (!interruption) continue;
-    if (Status status = interruption(); !status.isOk()) {
-      hasBegun.wait();  // `start` is the caller's
-      return status;
-    }
-  }
-  try {
-    return result.get();
-  } catch (const std::future_error&) {
-    return ended;
-  }
+  begun.reset();  // a loop that has ended destroys the task, and with it the promises
+  auto got = awaitOutcome<Result<T>>(loop, outcome, interruption);
+  hasBegun.wait();  // `start` is the caller's
+  return got;
 }
 
 // The same for an operation that gives nothing but a Status.

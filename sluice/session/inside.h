@@ -1,4 +1,4 @@
-// What sluice's own programs and Python need of a Config, Job or Session beyond the public API.
+// The way from a public Config, Job or Session to its parts, for sluice's own programs and Python.
 #pragma once
 
 #include <memory>

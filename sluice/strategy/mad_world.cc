@@ -39,7 +39,7 @@ const std::array kSettings{
 };
 
 // Small whole numbers, so that any order of adding gives the same bits.
-void fillGradient(std::span<std::byte> bytes, Rank rank, uint64_t step, uint32_t tensor) {
+void fillGradient(std::span<std::byte> bytes, Rank rank, uint64_t step, uint64_t tensor) {
   for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
     const auto value = static_cast<float>((index(rank) + 3 * step + 5 * tensor + i) % 8);
     std::memcpy(bytes.data() + i, &value, sizeof(value));
@@ -310,7 +310,7 @@ void MadWorld::play(size_t inputs) {
 void MadWorld::checkMemory() {
   for (const auto& rank : ranks_) {
     const uint64_t waiting = rank->strategy().statistics().bytesWaiting;
-    SLUICE_CHECK(waiting <= 8 * setting_.world * (plan_->model().bytes() + 1024), waiting);
+    SLUICE_CHECK(waiting <= 8 * uint64_t{setting_.world} * (plan_->model().bytes() + 1024), waiting);
   }
 }
 

@@ -53,8 +53,8 @@ void Outbox::handOver() {
                    if (done) {
                      done(status);
                    } else if (!status.isOk() && status.code() != Code::kUnavailable) {
-                     // A rank that has closed may have ended because another one is lost: who is told of its
-                     // goodbye waits a moment for that one's name.
+                     // A rank that has closed may have ended because another one is lost.
+                     // Trainer::onPeerLeft() waits a moment for that one's name.
                      gates_.fail(status);
                    }
                    // After an error nothing more is sent: the step is lost, or the fabric is closing. Only

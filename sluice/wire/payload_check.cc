@@ -35,6 +35,14 @@ void PayloadCheck::FreeCipher::operator()(EVP_CIPHER_CTX* cipher) const {
   EVP_CIPHER_CTX_free(cipher);
 }
 
+Status PayloadCheck::checkTags() {
+  const std::unique_ptr<EVP_CIPHER_CTX, FreeCipher> cipher(EVP_CIPHER_CTX_new());
+  if (cipher != nullptr &&
+      EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, nullptr, nullptr) == 1)
+    return base::ok();
+  return {Code::kUnavailable, "OpenSSL has no AES-256-GCM here: look at OPENSSL_CONF and openssl.cnf"};
+}
+
 PayloadCheck::PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey) : kind_(kind) {
   if (kind_ != PayloadCheckKind::kTag) return;
   secret::Key key;

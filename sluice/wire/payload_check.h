@@ -15,6 +15,7 @@
 #include <span>
 #include <string_view>
 
+#include <sluice/base/status.h>
 #include <sluice/secret/key.h>
 
 namespace sluice::wire {
@@ -30,6 +31,9 @@ class PayloadCheck final {
  public:
   static constexpr size_t kLargestTrailerBytes = 16;
   using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // of which trailerBytes() count
+
+  // An error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Ask before the first kTag.
+  static Status checkTags();
 
   PayloadCheck() = default;  // kNone
   // `sessionKey` is of the direction in which the payloads go. REQUIRES: no other PayloadCheck of this

@@ -160,35 +160,32 @@ class Trial:
         if self.how == "waits" and session is not None and not isinstance(session, Waits):
             self.engine._session = Waits(session, self.chance, self.counts)
 
-    def again(self, call: Callable[[], Any]) -> Any:
-        """As users do: makes the same call until it ends well."""
-        while True:
-            self.arm()
-            try:
-                self.armed = self.may_interrupt()
-                result = call()
-                self.armed = False
-                return result
-            except CAUGHT:
-                self.armed = False
-                self.counts["again"] += 1
-            except RuntimeError as error:
-                self.armed = False
-                self.end(error)
-
-    def backward(self, loss: Tensor) -> None:
-        """The same, but step() comes next: what backward() has begun is ended there."""
+    def attempt(self, call: Callable[[], Any]) -> tuple[bool, Any]:
+        """Makes the call once, with interruptions. The first value says whether it has ended well."""
         self.arm()
         try:
             self.armed = self.may_interrupt()
-            loss.backward()
+            result = call()
             self.armed = False
+            return True, result
         except CAUGHT:
             self.armed = False
             self.counts["again"] += 1
         except RuntimeError as error:
             self.armed = False
             self.end(error)
+        return False, None
+
+    def again(self, call: Callable[[], Any]) -> Any:
+        """As users do: makes the same call until it ends well."""
+        while True:
+            has_ended, result = self.attempt(call)
+            if has_ended:
+                return result
+
+    def backward(self, loss: Tensor) -> None:
+        """The same, but step() comes next: what backward() has begun is ended there."""
+        self.attempt(loss.backward)
 
     def end(self, error: RuntimeError) -> None:
         if "run this step again" in str(error):

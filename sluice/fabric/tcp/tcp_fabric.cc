@@ -11,6 +11,20 @@
 #include <sluice/fabric/tcp/tls_stream.h>
 
 namespace sluice::fabric {
+namespace {
+
+Status checkOpenSsl(Encrypt encrypt) {
+  switch (encrypt) {
+    case Encrypt::kAuto:
+    case Encrypt::kOn: return TlsContext::check();
+    case Encrypt::kIntegrity: return wire::PayloadCheck::checkTags();
+    case Encrypt::kOff: return base::ok();
+  }
+  return base::ok();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener listener,
                                               TcpMembership membership, const TcpOptions& options,
                                               Receiver& receiver) {
@@ -26,8 +40,7 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
                     "--insecure where no stranger can reach the ports",
                     address.toString()));
   }
-  if (options.encrypt == Encrypt::kAuto || options.encrypt == Encrypt::kOn)
-    SLUICE_RETURN_IF_ERROR(TlsContext::check());
+  SLUICE_RETURN_IF_ERROR(checkOpenSsl(options.encrypt));
   if (!membership.door) membership.door = door::makeDoorThread();
   SLUICE_RETURN_IF_ERROR(membership.door->status());
   auto node = std::make_shared<TcpNode>(loop, std::move(membership), options, receiver);
