@@ -10,7 +10,7 @@
 
 #include <sluice/codec/codec.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/shard/optimizer_spec.h>
+#include <sluice/optimizer/optimizer_spec.h>
 
 namespace {
 
@@ -82,13 +82,13 @@ void decode(benchmark::State& state, const sluice::codec::Codec& codec) {
 
 void step(benchmark::State& state, const std::string& text, DType dtype, Level level) {
   const auto count = static_cast<size_t>(state.range(0));
-  const auto spec = sluice::shard::parseOptimizerSpec(text).value();
-  sluice::shard::OptimizerState memory(spec.optimizer->name(), dtype, count);
+  const auto spec = sluice::optimizer::parseOptimizerSpec(text).value();
+  sluice::optimizer::OptimizerState memory(spec.optimizer->name(), dtype, count);
   Bytes parameters(count * sizeOf(dtype));
   const Bytes gradient(count * sizeOf(sluice::kernel::accumulatorOf(dtype)));
   for (auto _ : state) {
     const auto status =
-        sluice::shard::applyStep(*spec.optimizer, memory, parameters, gradient, spec.values, level);
+        sluice::optimizer::applyStep(*spec.optimizer, memory, parameters, gradient, spec.values, level);
     if (!status) state.SkipWithError(status.message().c_str());
     benchmark::ClobberMemory();
   }

@@ -1,18 +1,35 @@
-# One target per folder: sluice_folder(queue SOURCES ... TESTS ... USES base plan LINKS OpenSSL::SSL)
-#   SOURCES     the .cc files of the library sluice_<name>
-#   TESTS       the *_test.cc files, built into one program sluice_<name>_test
+# One target per folder: sluice_folder(queue USES base plan LINKS OpenSSL::SSL)
 #   USES        folders of ours it stands on
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
-#   TEST_LINKS  what only the tests need
-# A folder may lie inside another (fabric/tcp is named fabric_tcp).
-# Its headers are found by themselves. scripts/headers.py compiles each one alone, and, slower and with gcc, the target
-# all_verify_interface_header_sets.
+#   TEST_LINKS  libraries that only the tests need
+#   SOURCES     the .cc files of the library sluice_<name>, without tests; by default all in the folder
+#   WITHOUT     .cc files that belong to another target
+#   ROOMS       folders inside it whose files belong to the same target
+# Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another (fabric/tcp is named
+# fabric_tcp). Headers are found by themselves, also those in testing/, which hold fixtures for tests.
+# scripts/headers.py compiles each header alone; so does, slower and with gcc, the target all_verify_interface_header_sets.
 function(sluice_folder name)
-  cmake_parse_arguments(arg "" "" "SOURCES;TESTS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
   set(target sluice_${name})
   list(TRANSFORM arg_USES PREPEND sluice_)
+  set(rooms ${arg_ROOMS})
+  list(TRANSFORM rooms APPEND "/*.cc" OUTPUT_VARIABLE sources_of_rooms)
+  list(TRANSFORM rooms APPEND "/*.h" OUTPUT_VARIABLE headers_of_rooms)
+  file(GLOB all RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS *.cc ${sources_of_rooms})
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(sources ${all})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  if(arg_WITHOUT)
+    list(REMOVE_ITEM sources ${arg_WITHOUT})
+    list(REMOVE_ITEM tests ${arg_WITHOUT})
+  endif()
   if(arg_SOURCES)
-    add_library(${target} STATIC ${arg_SOURCES})
+    set(sources ${arg_SOURCES})
+    set(tests)
+  endif()
+  if(sources)
+    add_library(${target} STATIC ${sources})
     target_link_libraries(${target} PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} sluice_options)
     target_precompile_headers(${target} REUSE_FROM sluice_precompiled)
     set(scope PUBLIC)
@@ -22,13 +39,16 @@ function(sluice_folder name)
     set(scope INTERFACE)
   endif()
   target_compile_features(${target} ${scope} cxx_std_20)
-  file(GLOB headers CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.h")
-  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
+  file(GLOB headers CONFIGURE_DEPENDS *.h ${headers_of_rooms})
+  if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/testing/CMakeLists.txt")
+    file(GLOB fixtures CONFIGURE_DEPENDS testing/*.h)
+  endif()
+  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers} ${fixtures})
   target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
   # At the end of the folder's CMakeLists.txt, when the options of single files are known.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${arg_SOURCES} ${arg_TESTS})")
-  if(SLUICE_TESTS AND arg_TESTS)
-    add_executable(${target}_test ${arg_TESTS})
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${sources} ${tests})")
+  if(SLUICE_TESTS AND tests)
+    add_executable(${target}_test ${tests})
     target_link_libraries(${target}_test PRIVATE ${target} sluice_test_options GTest::gmock GTest::gtest_main ${arg_TEST_LINKS})
     target_precompile_headers(${target}_test REUSE_FROM sluice_precompiled_test)
     gtest_discover_tests(${target}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 60)

@@ -1,10 +1,10 @@
 // One member of a job sends what the bytes say: the first picks an algorithm or the process group, the others
-// make every choice of the mad rank, and the order of events (strategy/mad_world.h).
+// make every choice of the mad rank, and the order of events (strategy/testing/mad_world.h).
 #include <cstddef>
 #include <cstdint>
 
-#include <sluice/collective/mad_communicator.h>
-#include <sluice/strategy/mad_world.h>
+#include <sluice/collective/testing/mad_communicator.h>
+#include <sluice/strategy/testing/mad_world.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include <sluice/shard/optimizer_state.h>
+#include <sluice/optimizer/optimizer_state.h>
 #include <sluice/shard/served_state.h>
-#include <sluice/strategy/centre_state.h>
-#include <sluice/strategy/held_slice.h>
-#include <sluice/strategy/reduction_state.h>
+#include <sluice/strategy/server/centre_state.h>
+#include <sluice/strategy/server/held_slice.h>
+#include <sluice/strategy/reduction/reduction_state.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   if (const auto state = strategy::ReductionState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
   if (const auto state = strategy::CentreState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
-  if (const auto state = shard::OptimizerState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
+  if (const auto state = optimizer::OptimizerState::fromBytes(bytes); state.isOk()) mustBe(state->toBytes());
   if (const auto states = shard::servedStatesFromBytes(bytes); states.isOk()) mustBe(shard::toBytes(*states));
   if (const auto held = strategy::readHeldSlice(bytes); held.isOk())
     mustBe(strategy::packHeldSlice(held->parameters, held->optimizer ? &*held->optimizer : nullptr));

@@ -150,8 +150,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     bool isGood = true;    // its trailer fits
   };
 
-  static base::EpollLoop& loop() {
-    static base::EpollLoop loop;
+  static net::EpollLoop& loop() {
+    static net::EpollLoop loop;
     return loop;
   }
   // The payload of a whole message: another part of one pattern for each sequence.

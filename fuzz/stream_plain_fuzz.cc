@@ -47,7 +47,7 @@ class MemoryStream final : public fabric::Stream {
   fabric::Io flush() override { return fabric::Io::moved(0); }
   void endWrites() override {}
   int fd() const override {
-    static const base::Fd kNobody(::eventfd(0, EFD_CLOEXEC));
+    static const net::Fd kNobody(::eventfd(0, EFD_CLOEXEC));
     return kNobody.get();
   }
 

@@ -27,8 +27,8 @@ struct Pair {
         std::make_shared<const fabric::TlsContext>(fixedKey(), /*keyUpdateBytes=*/100'000);
     std::array<int, 2> ends{};
     must(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) == 0);
-    member = fabric::TlsStream::client(kContext, base::Fd(ends[0]), kClaim.toBytes());
-    receiver = fabric::TlsStream::server(kContext, base::Fd(ends[1]));
+    member = fabric::TlsStream::client(kContext, net::Fd(ends[0]), kClaim.toBytes());
+    receiver = fabric::TlsStream::server(kContext, net::Fd(ends[1]));
     Io one = Io::wait();
     Io two = Io::wait();
     while (one.outcome != Outcome::kMoved || two.outcome != Outcome::kMoved) {

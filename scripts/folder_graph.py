@@ -2,8 +2,8 @@
 """Prints the arrows between the folders of sluice/, from their includes, and fails on one that goes up.
 
 The order is the list of add_subdirectory(sluice/...) in the root CMakeLists.txt, from the bottom up. A folder
-inside another (fabric/tcp) that is not listed itself stands just above its parent. Foreign headers named in
-ROOMS may be included in one folder only. A public header (include/sluice) counts as one of the folder that implements it.
+inside another (cli/bench) that is not listed itself stands just above its parent. Tests (*_test.cc) count as part of the
+folder testing/ beside them, which holds their fixtures. Foreign headers named in ROOMS may be included in one folder only. A public header (include/sluice) counts as one of the folder that implements it.
 """
 import re
 import subprocess
@@ -16,7 +16,7 @@ ROOMS = {
     "CLI/": "cli",
 }
 # Public headers (include/sluice) stand where they are implemented.
-PUBLIC = {"status": "base", "model": "plan", "observer": "plan", "config": "session", "job": "session", "session": "session",
+PUBLIC = {"status": "base", "model": "types", "observer": "types", "config": "session", "job": "session", "session": "session",
           "sluice": "session", "torch": "pytorch"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -39,6 +39,8 @@ def main():
     arrows, faults = {}, []
     for path in filter(lambda p: (root / p).exists(), listed):
         folder = str(Path(path).parent.relative_to("sluice"))
+        if path.endswith("_test.cc") and not folder.endswith("testing"):
+            folder += "/testing"
         arrows.setdefault(folder, set())
         text = (root / path).read_text()
         for match in INCLUDE.finditer(text):

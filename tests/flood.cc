@@ -20,8 +20,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/address.h>
-#include <sluice/base/fd.h>
+#include <sluice/net/address.h>
+#include <sluice/net/fd.h>
 #include <sluice/secret/handshake.h>
 
 namespace sluice {
@@ -43,7 +43,7 @@ class Flood final {
   explicit Flood(const Address& source) : from_(source.withPort(0)), to_(Address::loopback(source.port())) {}
 
   void makeOne() {
-    base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket.valid()) return;
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
@@ -70,7 +70,7 @@ class Flood final {
   const Address from_;
   const Address to_;
   const secret::JobKey key_ = secret::JobKey::random();
-  std::deque<base::Fd> open_;
+  std::deque<net::Fd> open_;
   size_t made_ = 0;
 };
 

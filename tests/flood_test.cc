@@ -18,9 +18,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/contract_world.h>
+#include <sluice/fabric/testing/contract_world.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice {
 namespace {
@@ -37,8 +37,8 @@ constexpr Duration kAway = 50ms;  // in each direction
 // Passes bytes on in both directions, late. Only small things go through it, so no socket is ever full.
 class LongWay final {
  public:
-  LongWay(base::EpollLoop& loop, Address to) : loop_(loop), to_(std::move(to)) {
-    listener_ = base::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  LongWay(net::EpollLoop& loop, Address to) : loop_(loop), to_(std::move(to)) {
+    listener_ = net::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const Address any = Address::loopback(0);
     EXPECT_EQ(::bind(listener_.get(), any.raw(), any.rawSize()), 0);
     EXPECT_EQ(::listen(listener_.get(), 64), 0);
@@ -57,7 +57,7 @@ class LongWay final {
 
  private:
   struct Pipe : std::enable_shared_from_this<Pipe> {
-    Pipe(base::EpollLoop& aLoop, base::Fd near, base::Fd far)
+    Pipe(net::EpollLoop& aLoop, net::Fd near, net::Fd far)
         : loop(aLoop), ends{std::move(near), std::move(far)} {}
     void start() {
       for (size_t end = 0; end < ends.size(); ++end) {
@@ -93,22 +93,22 @@ class LongWay final {
         end.reset();
       }
     }
-    base::EpollLoop& loop;
-    std::array<base::Fd, 2> ends;
+    net::EpollLoop& loop;
+    std::array<net::Fd, 2> ends;
   };
 
   void accept() {
-    base::Fd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    net::Fd near(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!near.valid()) return;
-    base::Fd far(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    net::Fd far(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (::connect(far.get(), to_.raw(), to_.rawSize()) != 0 && errno != EINPROGRESS) return;
     pipes_.push_back(std::make_shared<Pipe>(loop_, std::move(near), std::move(far)));
     pipes_.back()->start();
   }
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const Address to_;
-  base::Fd listener_;
+  net::Fd listener_;
   Address address_;
   std::vector<std::shared_ptr<Pipe>> pipes_;
 };
@@ -123,8 +123,8 @@ class FloodProcess final {
     texts.push_back(nullptr);
     std::array<int, 2> pipe{};
     EXPECT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
-    output_ = base::Fd(pipe[0]);
-    const base::Fd toChild(pipe[1]);
+    output_ = net::Fd(pipe[0]);
+    const net::Fd toChild(pipe[1]);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, toChild.get(), STDOUT_FILENO);
@@ -153,15 +153,15 @@ class FloodProcess final {
 
  private:
   pid_t child_ = 0;
-  base::Fd output_;
+  net::Fd output_;
 };
 
 class Floods : public testing::TestWithParam<fabric::Encrypt> {};
 
 TEST_P(Floods, RanksThatAreFarApartStillMeet) {
   const secret::JobKey key = secret::JobKey::random();
-  base::LoopThread network("network");
-  base::LoopThread stores("ranks");
+  net::LoopThread network("network");
+  net::LoopThread stores("ranks");
   rendezvous::TestServer server({.listen = {}, .key = key, .worldSize = kRanks, .agreement = {}});
   LongWay toServer(network.loop(), server.address());
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/epoll_loop.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/lab/lab.h>
 #include <sluice/lab/namespaces.h>
 
@@ -27,7 +27,7 @@ class LabApi : public ::testing::Test {
 };
 
 TEST_F(LabApi, ATemporaryLabRunsProgramsAndIsGoneAfterwards) {
-  const base::LoopThread another("another");  // launching must not depend on being the only thread
+  const net::LoopThread another("another");  // launching must not depend on being the only thread
   std::string name;
   {
     auto lab = TemporaryLab::up(hosts(2));

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include <sluice/kernel/reduce.h>
-#include <sluice/shard/optimizer_spec.h>
+#include <sluice/optimizer/optimizer_spec.h>
 
 namespace {
 
@@ -46,19 +46,19 @@ Status run(std::span<char*> args) {
   if (args.size() != 5) {
     return {sluice::Code::kInvalidArgument, "usage: optimizer_steps SPEC DTYPE ELEMENTS STEPS < IN > OUT"};
   }
-  SLUICE_ASSIGN_OR_RETURN(auto spec, sluice::shard::parseOptimizerSpec(args[1]));
+  SLUICE_ASSIGN_OR_RETURN(auto spec, sluice::optimizer::parseOptimizerSpec(args[1]));
   SLUICE_ASSIGN_OR_RETURN(const DType dtype, parseDType(args[2]));
   SLUICE_ASSIGN_OR_RETURN(const size_t elements, parseCount(args[3]));
   SLUICE_ASSIGN_OR_RETURN(const size_t steps, parseCount(args[4]));
   std::vector<std::byte> published(elements * sizeOf(dtype));
   std::vector<std::byte> gradient(elements * sizeOf(sluice::kernel::accumulatorOf(dtype)));
-  sluice::shard::OptimizerState state(spec.optimizer->name(), dtype, elements);
+  sluice::optimizer::OptimizerState state(spec.optimizer->name(), dtype, elements);
   SLUICE_RETURN_IF_ERROR(readAll(published));
   for (size_t step = 0; step < steps; ++step) {
     SLUICE_RETURN_IF_ERROR(readAll(std::as_writable_bytes(std::span(spec.values))));
     SLUICE_RETURN_IF_ERROR(readAll(gradient));
     SLUICE_RETURN_IF_ERROR(
-        sluice::shard::applyStep(*spec.optimizer, state, published, gradient, spec.values));
+        sluice::optimizer::applyStep(*spec.optimizer, state, published, gradient, spec.values));
     SLUICE_RETURN_IF_ERROR(writeAll(published));
   }
   return sluice::base::ok();

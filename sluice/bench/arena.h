@@ -8,7 +8,7 @@
 #include <sluice/base/status.h>
 #include <sluice/base/units.h>
 #include <sluice/lab/lab.h>
-#include <sluice/plan/profile.h>
+#include <sluice/timing/profile.h>
 
 namespace sluice::bench {
 

@@ -8,7 +8,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/bench/marked_line.h>
-#include <sluice/plan/line_fit.h>
+#include <sluice/timing/line_fit.h>
 
 namespace sluice::bench {
 namespace {
@@ -56,9 +56,9 @@ std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_
 
 LineFit fitLine(const std::vector<CollectiveFigure>& figures) {
   SLUICE_CHECK(figures.size() >= 2, figures.size());
-  std::vector<plan::TimedMessage> messages;
+  std::vector<timing::TimedMessage> messages;
   for (const auto& figure : figures) messages.push_back({static_cast<double>(figure.bytes), figure.p50});
-  const plan::WireCost line = plan::fitLine(messages);
+  const timing::WireCost line = timing::fitLine(messages);
   LineFit fit{.start = line.start, .perByte = line.perByte};
   for (const auto& figure : figures) {
     const double guess = fit.start + fit.perByte * static_cast<double>(figure.bytes);

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <sluice/plan/bounds.h>
+#include <sluice/timing/bounds.h>
 
 namespace sluice::bench {
 namespace {
@@ -87,7 +87,7 @@ TEST(Figures, TheBusiestLinkFollowsFromWhoServes) {
 TEST(Figures, TheBusiestLinkAgreesWithTheBoundsOfPlan) {
   const Rate rate{8'000'000};
   for (const uint32_t ranks : {2U, 3U, 4U, 16U}) {
-    EXPECT_DOUBLE_EQ(plan::shardedWireSeconds(ranks, 1e6, rate),
+    EXPECT_DOUBLE_EQ(timing::shardedWireSeconds(ranks, 1e6, rate),
                      modelsOverBusiestLink(plan::parseRoles("all", ranks).value()));
   }
 }

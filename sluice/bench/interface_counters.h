@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/status.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::bench {
 
@@ -22,11 +22,11 @@ class InterfaceCounters final {
   InterfaceBytes read() const;
 
  private:
-  InterfaceCounters(base::Fd sent, base::Fd received)
+  InterfaceCounters(net::Fd sent, net::Fd received)
       : sent_(std::move(sent)), received_(std::move(received)) {}
 
-  base::Fd sent_;
-  base::Fd received_;
+  net::Fd sent_;
+  net::Fd received_;
 };
 
 }  // namespace sluice::bench

@@ -15,7 +15,7 @@ struct RankTask {
   double computeSeconds = 0;          // of one forward and backward pass
   int warmUp = 2;                     // iterations that are not counted: memory and links settle
   int iterations = 5;                 // that are
-  std::string update{};               // what servers do with the mean: shard/optimizer_spec.h
+  std::string update{};               // what servers do with the mean: optimizer/optimizer_spec.h
   bool watchNetwork = false;          // sample what passes the interface: utilisation.h
   bool compareWithReference = false;  // at the end, parameters with those of one process
 

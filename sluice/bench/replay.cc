@@ -9,9 +9,9 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/rank_task.h>
 #include <sluice/bench/rank_variables.h>
-#include <sluice/plan/bounds.h>
-#include <sluice/strategy/algorithms.h>
-#include <sluice/strategy/layer_times.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/reduction/layer_times.h>
+#include <sluice/timing/bounds.h>
 
 namespace sluice::bench {
 namespace {
@@ -130,7 +130,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     base::Config config = options.config;
     SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(strategy, config).status());
   }
-  SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(options.profile));
+  SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(options.profile));
   SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness, parseUnevenness(options.straggler, options.jitter));
   SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
                           plan::parseRoles(options.config.text(option::kServers), arena.hosts()));
@@ -139,22 +139,22 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   const double bytes = static_cast<double>(profile.toModel().bytes());
   RankTask task{.profile = options.profile,
                 // The definition of `ratio` is that of a server on every worker, wherever servers are here.
-                .computeSeconds = plan::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
+                .computeSeconds = timing::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
                 .warmUp = options.warmUp,
                 .iterations = options.iterations,
                 .update = options.update,
                 .watchNetwork = options.watchNetwork,
                 .compareWithReference = options.compareWithReference,
                 .unevenness = unevenness};
-  const auto layers = plan::layersOf(profile, task.computeSeconds);
-  const plan::WireCost wire{
+  const auto layers = timing::layersOf(profile, task.computeSeconds);
+  const timing::WireCost wire{
       .start = 0,
       .perByte = modelsOverBusiestLink(roles) * 8 / static_cast<double>(arena.goodput().bitsPerSecond)};
   Setting setting{.profile = options.profile,
                   .workers = workers,
                   .ratio = options.ratio,
                   .computeSeconds = task.computeSeconds,
-                  .boundSeconds = plan::p3Bound(layers, wire),
+                  .boundSeconds = timing::p3Bound(layers, wire),
                   .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
                   .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
                   .congestionControl = arena.congestionControl(),

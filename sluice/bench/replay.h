@@ -19,7 +19,7 @@ struct ReplayOptions {
   int runs = 3;
   int warmUp = 2;
   int iterations = 5;
-  std::string update{};               // on the servers: shard/optimizer_spec.h
+  std::string update{};               // on the servers: optimizer/optimizer_spec.h
   bool watchNetwork = false;          // sample the first host's link
   bool compareWithReference = false;  // parameters at the end with those of one process
   std::string straggler{};            // unevenness.h

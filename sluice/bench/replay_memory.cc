@@ -85,7 +85,7 @@ std::string ReplayMemory::parametersHash() const {
 }
 
 std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
-                          const shard::OptimizerSpec& update, int steps) {
+                          const optimizer::OptimizerSpec& update, int steps) {
   ParametersHash hash;
   Numbers parameterSource = parameterNumbers();
   std::vector<Numbers> gradientSources;
@@ -100,7 +100,7 @@ std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
       const auto add = w == 0 ? kernel::setScaled : kernel::addScaled;
       add(tensor.dtype, sum, std::as_bytes(std::span(gradient)), scale, kernel::bestLevel());
     }
-    shard::OptimizerState state(update.optimizer->name(), tensor.dtype, tensor.elements);
+    optimizer::OptimizerState state(update.optimizer->name(), tensor.dtype, tensor.elements);
     for (int step = 0; step < steps; ++step) {
       const Status applied = applyStep(*update.optimizer, state,
                                        std::as_writable_bytes(std::span(parameters)), sum, update.values);

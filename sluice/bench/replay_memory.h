@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/model.h>
-#include <sluice/shard/optimizer_spec.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::bench {
@@ -29,6 +29,6 @@ class ReplayMemory final {
 // What parametersHash() of every worker must be after so many steps: one process, no slices and no network,
 // which takes the mean over the workers in rank order and applies the update to whole tensors.
 std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
-                          const shard::OptimizerSpec& update, int steps);
+                          const optimizer::OptimizerSpec& update, int steps);
 
 }  // namespace sluice::bench

@@ -17,10 +17,10 @@
 #include <sluice/bench/replay_memory.h>
 #include <sluice/bench/timeline.h>
 #include <sluice/fabric/common.h>
-#include <sluice/plan/bounds.h>
+#include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/session/inside.h>
-#include <sluice/shard/optimizer_spec.h>
-#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/timing/bounds.h>
 
 namespace sluice::bench {
 namespace {
@@ -70,7 +70,7 @@ class Meters final {
 class Worker final {
  public:
   // `factor` says how many times longer the step of this number takes.
-  Worker(Session& session, std::vector<plan::Layer> layers, std::function<double(uint64_t)> factor)
+  Worker(Session& session, std::vector<timing::Layer> layers, std::function<double(uint64_t)> factor)
       : session_(session),
         layers_(std::move(layers)),
         factor_(std::move(factor)),
@@ -104,7 +104,7 @@ class Worker final {
   }
 
   Session& session_;
-  const std::vector<plan::Layer> layers_;
+  const std::vector<timing::Layer> layers_;
   const std::function<double(uint64_t)> factor_;
   Timeline timeline_;
   uint64_t steps_ = 0;
@@ -156,7 +156,7 @@ Status compareParameters(session::JobParts& job, const std::string& hash, const 
 
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                               const base::Config::Values& environment) {
-  SLUICE_ASSIGN_OR_RETURN(const Profile profile, plan::findProfile(task.profile));
+  SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(task.profile));
   base::Config ofAlgorithm = config;
   SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
                           strategy::readAlgorithm(config.text(option::kAlgorithm), ofAlgorithm));
@@ -180,7 +180,7 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
   Meters meters(*session, std::move(counters));
   if (memory) {
     const uint32_t position = roles.workerPosition(job->rank());
-    Worker worker(*session, plan::layersOf(profile, task.computeSeconds), [&](uint64_t step) {
+    Worker worker(*session, timing::layersOf(profile, task.computeSeconds), [&](uint64_t step) {
       return task.unevenness.factor(position, static_cast<uint32_t>(roles.workers.size()), step);
     });
     const Status trained = train(task, *session, worker, meters, interface, report);
@@ -202,7 +202,7 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
   std::string reference;
   const int steps = task.warmUp + task.iterations;
   if (task.compareWithReference && job->rank() == roles.workers.front()) {
-    SLUICE_ASSIGN_OR_RETURN(const auto update, shard::parseOptimizerSpec(task.update));
+    SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(task.update));
     reference = referenceHash(profile.toModel(), roles.workers, update, steps);
   }
   SLUICE_RETURN_IF_ERROR(compareParameters(*job, memory ? memory->parametersHash() : "", reference));

@@ -35,7 +35,7 @@ TEST(ReplayRank, EndsWithTheParametersOfOneProcess) {
 
 TEST(ReferenceHash, DependsOnEverythingThatCounts) {
   const Model model{{{"a", 1000, DType::kF32}, {"b", 7, DType::kF32}}};
-  const auto sgd = shard::parseOptimizerSpec("sgd:lr=0.1").value();
+  const auto sgd = optimizer::parseOptimizerSpec("sgd:lr=0.1").value();
   const std::vector<Rank> workers{Rank{0}, Rank{1}};
   const std::string hash = referenceHash(model, workers, sgd, 2);
   EXPECT_EQ(hash, referenceHash(model, workers, sgd, 2));
@@ -43,7 +43,7 @@ TEST(ReferenceHash, DependsOnEverythingThatCounts) {
   EXPECT_NE(hash, referenceHash(model, workers, sgd, 3));
   EXPECT_NE(hash, referenceHash(model, {Rank{0}, Rank{2}}, sgd, 2));
   EXPECT_NE(hash, referenceHash(model, {Rank{0}}, sgd, 2));
-  EXPECT_NE(hash, referenceHash(model, workers, shard::parseOptimizerSpec("sgd:lr=0.2").value(), 2));
+  EXPECT_NE(hash, referenceHash(model, workers, optimizer::parseOptimizerSpec("sgd:lr=0.2").value(), 2));
 }
 
 }  // namespace

@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/rendezvous.h>
 
 namespace sluice::cli {
@@ -46,7 +46,7 @@ void printRanks(const Notes& notes, bool asJson) {
 Result<int> check(const base::Config& config, bool asJson) {
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(base::processEnvironment()));
   base::setLogPrefix(fmt::format("rank {}", index(launch.rank)));
-  base::EpollLoop loop;
+  net::EpollLoop loop;
   const TimePoint begun = loop.now();
   SLUICE_RETURN_IF_ERROR(loop.status());
   SLUICE_ASSIGN_OR_RETURN(

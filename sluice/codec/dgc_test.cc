@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/short_tests.h>
+#include <sluice/base/testing/short_tests.h>
 #include <sluice/codec/sparse.h>
-#include <sluice/plan/profile.h>
+#include <sluice/timing/profile.h>
 
 namespace sluice::codec {
 namespace {
@@ -145,7 +145,7 @@ TEST(Dgc, TheWarmUpIsThePapers) {
 
 // Push and return, four workers whose largest elements are not the same, every tensor of ResNet-50.
 TEST(Dgc, ResNet50TakesLessThanATwoHundredthOfDense) {
-  const auto model = plan::findProfile("resnet50").value().toModel();
+  const auto model = timing::findProfile("resnet50").value().toModel();
   constexpr uint32_t kWorkers = 4;
   double dense = 0;
   double sparse = 0;

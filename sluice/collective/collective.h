@@ -15,7 +15,7 @@
 #include <sluice/codec/codec.h>
 #include <sluice/collective/method.h>
 #include <sluice/model.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::collective {
 

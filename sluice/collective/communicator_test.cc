@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <sluice/fabric/common.h>
-#include <sluice/fabric/contract_world.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/fabric/testing/contract_world.h>
 #include <sluice/kernel/element.h>
 
 namespace sluice::collective {
@@ -36,7 +36,7 @@ class Peer final {
 
  private:
   Completions ends_;
-  base::LoopThread thread_{"rank"};
+  net::LoopThread thread_{"rank"};
   std::unique_ptr<Communicator> communicator_;
 };
 

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/short_tests.h>
-#include <sluice/collective/contract_test.h>
+#include <sluice/base/testing/short_tests.h>
+#include <sluice/collective/testing/contract_suite.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
 
@@ -21,8 +21,7 @@ using fabric::contract::Engine;
 class LoopbackEngine final : public Engine {
  public:
   explicit LoopbackEngine(size_t world) : hub_(world) {}
-  std::unique_ptr<fabric::Fabric> make(Rank rank, base::EpollLoop& loop,
-                                       fabric::Receiver& receiver) override {
+  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop, fabric::Receiver& receiver) override {
     return hub_.join(rank, loop, receiver, {.closeDeadline = 1s});
   }
 
@@ -39,8 +38,7 @@ class TcpEngine final : public Engine {
     }
     membership_.key = secret::JobKey::random();
   }
-  std::unique_ptr<fabric::Fabric> make(Rank rank, base::EpollLoop& loop,
-                                       fabric::Receiver& receiver) override {
+  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop, fabric::Receiver& receiver) override {
     fabric::TcpMembership mine = membership_;
     mine.rank = rank;
     fabric::TcpOptions options;
@@ -76,7 +74,7 @@ class FabricSeat final : public Seat, public fabric::Receiver {
 
  private:
   const std::shared_ptr<Engine> engine_;
-  base::LoopThread thread_{"rank"};
+  net::LoopThread thread_{"rank"};
   std::unique_ptr<FabricCollective> collective_;
   std::unique_ptr<fabric::Fabric> fabric_;
 };

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/units.h>
-#include <sluice/collective/mad_communicator.h>
+#include <sluice/collective/testing/mad_communicator.h>
 
 namespace sluice::collective {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <sluice/collective/method.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::collective {
 

@@ -29,13 +29,13 @@ constexpr double kAcceptsAtOnce = 64;
 }  // namespace
 
 DoorThread makeDoorThread() {
-  return std::make_shared<base::LoopThread>("sluice-door");
+  return std::make_shared<net::LoopThread>("sluice-door");
 }
 
 // The part that the loop owns.
 class Doorman::Door final {
  public:
-  Door(base::EpollLoop& loop, base::Fd listener, const DoorOptions& options, Handlers handlers)
+  Door(net::EpollLoop& loop, net::Fd listener, const DoorOptions& options, Handlers handlers)
       : loop_(loop), listener_(std::move(listener)), options_(options), handlers_(std::move(handlers)) {}
 
   void open() { listen(); }
@@ -94,7 +94,7 @@ class Doorman::Door final {
   void acceptSome() {
     for (int i = 0; i < kAcceptsPerEvent; ++i) {
       if (!mayAccept()) return rest();
-      base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      net::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (socket.valid()) {
         admit(std::move(socket));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -107,7 +107,7 @@ class Doorman::Door final {
     }
   }
 
-  void admit(base::Fd socket) {
+  void admit(net::Fd socket) {
     const Address peer = Address::peerOf(socket.get());
     if (!peer.isSet()) return;  // it has gone already
     if (strangers_.size() >= options_.maxStrangers) {
@@ -152,8 +152,8 @@ class Doorman::Door final {
     return candidate;
   }
 
-  base::EpollLoop& loop_;
-  base::Fd listener_;
+  net::EpollLoop& loop_;
+  net::Fd listener_;
   DoorOptions options_;
   const Handlers handlers_;
   Visitors strangers_;
@@ -164,7 +164,7 @@ class Doorman::Door final {
   TimePoint refilledAt_{};
 };
 
-Doorman::Doorman(DoorThread thread, base::Fd listener, const DoorOptions& options, Handlers handlers)
+Doorman::Doorman(DoorThread thread, net::Fd listener, const DoorOptions& options, Handlers handlers)
     : thread_(std::move(thread)),
       door_(std::make_shared<Door>(thread_->loop(), std::move(listener), options, std::move(handlers))) {
   thread_->loop().post([door = door_] { door->open(); });

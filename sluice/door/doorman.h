@@ -12,15 +12,15 @@
 #include <functional>
 #include <memory>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
-#include <sluice/base/fd.h>
 #include <sluice/door/candidate.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::door {
 
 // A thread for the doormen of a process.
-using DoorThread = std::shared_ptr<base::LoopThread>;
+using DoorThread = std::shared_ptr<net::LoopThread>;
 DoorThread makeDoorThread();
 
 struct DoorOptions {
@@ -33,13 +33,13 @@ class Doorman final {
  public:
   // These run on the doorman's thread, one at a time, and never after the destructor has returned.
   struct Handlers {
-    std::function<std::unique_ptr<Candidate>(base::Fd socket, const Address& peer)> greet;
+    std::function<std::unique_ptr<Candidate>(net::Fd socket, const Address& peer)> greet;
     std::function<void(std::unique_ptr<Candidate>)> proved;
     // kTimeout: too slow, kUnavailable: crowded out, kPeerLost: it went; else the error of the handshake.
     std::function<void(const Address& peer, const Status& why)> turnedAway;
   };
 
-  Doorman(DoorThread thread, base::Fd listener, const DoorOptions& options, Handlers handlers);
+  Doorman(DoorThread thread, net::Fd listener, const DoorOptions& options, Handlers handlers);
   // Closes the listener and all connections that have not been handed over. REQUIRES: not on the doorman's
   // thread.
   ~Doorman();

@@ -29,13 +29,13 @@ class AtTheDoor : public testing::Test {
   };
 
   void open(const DoorOptions& options) {
-    base::Fd listener = listenOn(Address::loopback(0)).value();
+    net::Fd listener = listenOn(Address::loopback(0)).value();
     address_ = Address::localOf(listener.get());
     doorman_ = std::make_unique<Doorman>(
         makeDoorThread(), std::move(listener), options,
         Doorman::Handlers{
             .greet =
-                [this](base::Fd socket, const Address&) {
+                [this](net::Fd socket, const Address&) {
                   seen_.with([](Seen& seen) { ++seen.greeted; });
                   return std::make_unique<Greeting>(std::move(socket),
                                                     Handshake::server(key_, Purpose::kFabric));
@@ -47,24 +47,24 @@ class AtTheDoor : public testing::Test {
                 }});
   }
 
-  base::Fd knock() {
-    base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  net::Fd knock() {
+    net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval patience{.tv_sec = 10, .tv_usec = 0};
     ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     EXPECT_EQ(::connect(socket.get(), address_.raw(), address_.rawSize()), 0) << errno;
     return socket;
   }
-  static void say(const base::Fd& socket, std::span<const std::byte> bytes) {
+  static void say(const net::Fd& socket, std::span<const std::byte> bytes) {
     EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
   }
   // How many bytes came before the other end hung up, `most` at most.
-  static size_t hear(const base::Fd& socket, std::span<std::byte> into) {
+  static size_t hear(const net::Fd& socket, std::span<std::byte> into) {
     const ssize_t got = ::recv(socket.get(), into.data(), into.size(), MSG_WAITALL);
     return static_cast<size_t>(std::max<ssize_t>(got, 0));
   }
   // A stranger whom the doorman sees, since it has said something.
-  base::Fd stranger() {
-    base::Fd socket = knock();
+  net::Fd stranger() {
+    net::Fd socket = knock();
     say(socket, std::array{std::byte{'s'}});
     return socket;
   }
@@ -91,13 +91,13 @@ class AtTheDoor : public testing::Test {
 
 TEST_F(AtTheDoor, AConnectionThatShowedTheKeyIsNotDroppedForStrangers) {
   open({.deadline = 30s, .maxStrangers = 4});
-  const base::Fd member = knock();
+  const net::Fd member = knock();
   auto handshake = Handshake::client(key_, Purpose::kFabric, {});
   say(member, handshake.takeToSend());
   std::array<std::byte, Handshake::kAnswerBytes> answer{};
   ASSERT_EQ(hear(member, answer), answer.size());
   // The member's last message is on its way all the while.
-  std::vector<base::Fd> crowd;
+  std::vector<net::Fd> crowd;
   for (int i = 0; i < 200; ++i) crowd.push_back(stranger());
   const Seen crowded = waitUntil([](const Seen& seen) { return seen.turnedAway.size() >= 196; });
   EXPECT_TRUE(std::ranges::all_of(crowded.turnedAway, [](Code code) { return code == Code::kUnavailable; }));
@@ -111,8 +111,8 @@ TEST_F(AtTheDoor, AConnectionThatShowedTheKeyIsNotDroppedForStrangers) {
 
 TEST_F(AtTheDoor, AConnectionWithoutAByteIsNotAccepted) {
   open({});
-  const base::Fd silent = knock();
-  const base::Fd talking = stranger();
+  const net::Fd silent = knock();
+  const net::Fd talking = stranger();
   waitUntil([](const Seen& seen) { return seen.greeted == 1; });
   std::this_thread::sleep_for(200ms);
   EXPECT_EQ(seen_.with([](const Seen& seen) { return seen.greeted; }), 1U);
@@ -121,9 +121,9 @@ TEST_F(AtTheDoor, AConnectionWithoutAByteIsNotAccepted) {
 TEST_F(AtTheDoor, ANarrowDoorStillLetsAMemberIn) {
   open({.deadline = 30s, .maxStrangers = 256});
   doorman_->narrow();
-  std::vector<base::Fd> crowd;
+  std::vector<net::Fd> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(stranger());
-  const base::Fd member = knock();
+  const net::Fd member = knock();
   auto handshake = Handshake::client(key_, Purpose::kFabric, {});
   say(member, handshake.takeToSend());
   std::array<std::byte, Handshake::kAnswerBytes> answer{};
@@ -135,7 +135,7 @@ TEST_F(AtTheDoor, ANarrowDoorStillLetsAMemberIn) {
 
 TEST_F(AtTheDoor, AHelloOfAnotherKeyIsAnsweredAndTurnedAway) {
   open({});
-  const base::Fd socket = knock();
+  const net::Fd socket = knock();
   auto handshake = Handshake::client(secret::JobKey::random(), Purpose::kFabric, {});
   say(socket, handshake.takeToSend());
   std::array<std::byte, Handshake::kAnswerBytes> answer{};
@@ -147,14 +147,14 @@ TEST_F(AtTheDoor, AHelloOfAnotherKeyIsAnsweredAndTurnedAway) {
 
 TEST_F(AtTheDoor, TheDeadlineEndsAHandshakeThatStandsStill) {
   open({.deadline = 50ms});
-  const base::Fd socket = stranger();
+  const net::Fd socket = stranger();
   EXPECT_EQ(waitUntil([](const Seen& seen) { return seen.turnedAway.size() == 1; }).turnedAway[0],
             Code::kTimeout);
 }
 
 TEST_F(AtTheDoor, ThePortIsFreeWhenTheDoormanHasGone) {
   open({});
-  std::vector<base::Fd> crowd;
+  std::vector<net::Fd> crowd;
   for (int i = 0; i < 20; ++i) crowd.push_back(stranger());
   doorman_.reset();
   EXPECT_TRUE(listenOn(address_).isOk());

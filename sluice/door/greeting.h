@@ -4,15 +4,15 @@
 #include <array>
 #include <span>
 
-#include <sluice/base/fd.h>
 #include <sluice/door/candidate.h>
+#include <sluice/net/fd.h>
 #include <sluice/secret/handshake.h>
 
 namespace sluice::door {
 
 class Greeting final : public Candidate {
  public:
-  Greeting(base::Fd socket, secret::Handshake handshake)
+  Greeting(net::Fd socket, secret::Handshake handshake)
       : socket_(std::move(socket)), handshake_(std::move(handshake)) {}
 
   Progress advance() override;
@@ -21,11 +21,11 @@ class Greeting final : public Candidate {
   int fd() const override { return socket_.get(); }
 
   // REQUIRES: advance() has returned kProved.
-  base::Fd takeSocket() { return std::move(socket_); }
+  net::Fd takeSocket() { return std::move(socket_); }
   const secret::Handshake& handshake() const { return handshake_; }
 
  private:
-  base::Fd socket_;
+  net::Fd socket_;
   secret::Handshake handshake_;
   std::span<const std::byte> toSend_;
   std::array<std::byte, secret::Handshake::kLargestMessageBytes> received_{};

@@ -13,8 +13,8 @@ constexpr int kMostWaiting = 4096;
 
 }  // namespace
 
-Result<base::Fd> listenOn(const Address& at) {
-  base::Fd socket(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<net::Fd> listenOn(const Address& at) {
+  net::Fd socket(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return base::fromErrno("cannot open a socket");
   const auto set = [&](int level, int name, int value) {
     // The port works without any of these.
@@ -29,7 +29,7 @@ Result<base::Fd> listenOn(const Address& at) {
   return socket;
 }
 
-void limitWaiting(const base::Fd& listener, int connections) {
+void limitWaiting(const net::Fd& listener, int connections) {
   [[maybe_unused]] const int result = ::listen(listener.get(), connections);
 }
 

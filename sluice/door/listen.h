@@ -1,17 +1,17 @@
 // Opens a listening socket. Any thread.
 #pragma once
 
-#include <sluice/base/address.h>
-#include <sluice/base/fd.h>
 #include <sluice/base/status.h>
+#include <sluice/net/address.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::door {
 
 // `at` may have port 0: the system chooses one. A socket for all IPv6 addresses takes IPv4 as well. The
 // kernel hands out a connection only when its first bytes have come, or after about a second without any.
-Result<base::Fd> listenOn(const Address& at);
+Result<net::Fd> listenOn(const Address& at);
 
 // How many connections may wait in the kernel for being accepted.
-void limitWaiting(const base::Fd& listener, int connections);
+void limitWaiting(const net::Fd& listener, int connections);
 
 }  // namespace sluice::door

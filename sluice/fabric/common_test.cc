@@ -12,7 +12,7 @@
 
 #include <gmock/gmock.h>
 
-#include <sluice/base/epoll_loop.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric {
 namespace {
@@ -42,18 +42,18 @@ class BusyLoop final {
  private:
   std::promise<void> letGo_;
   bool isLetGo_ = false;
-  std::optional<base::LoopThread> thread_{std::in_place, "busy"};
+  std::optional<net::LoopThread> thread_{std::in_place, "busy"};
 };
 
 TEST(RunAndWait, RunsOnTheLoop) {
-  base::LoopThread thread("loop");
+  net::LoopThread thread("loop");
   bool wasInLoop = false;
   EXPECT_TRUE(runAndWait(thread.loop(), [&] { wasInLoop = thread.loop().inLoop(); }).isOk());
   EXPECT_TRUE(wasInLoop);
 }
 
 TEST(RunAndWait, NamesALoopThatHasEnded) {
-  base::EpollLoop loop;
+  net::EpollLoop loop;
   loop.stop();
   loop.run();
   bool ran = false;
@@ -64,7 +64,7 @@ TEST(RunAndWait, NamesALoopThatHasEnded) {
 }
 
 TEST(RunAndWait, NamesALoopThatEndsMeanwhile) {
-  base::EpollLoop loop;
+  net::EpollLoop loop;
   // The loop takes the task or destroys it, by which of the two threads is first: both end the wait.
   auto waiter = std::async(std::launch::async, [&] { return runAndWait(loop, [] {}); });
   loop.post([&] { loop.stop(); });
@@ -84,7 +84,7 @@ TEST(RunAndWait, ATaskThatWasGivenUpNeverRuns) {
 }
 
 TEST(RunAndWait, ATaskThatHasBegunIsWaitedFor) {
-  base::LoopThread thread("loop");
+  net::LoopThread thread("loop");
   bool hasEnded = false;
   const auto slow = [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));

@@ -29,7 +29,7 @@
 #include <sluice/base/status.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 #include <sluice/wire/drop.h>
 #include <sluice/wire/header.h>
 

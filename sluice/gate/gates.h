@@ -14,7 +14,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
 #include <sluice/observer.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::gate {
 

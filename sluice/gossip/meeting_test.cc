@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/short_tests.h>
+#include <sluice/base/testing/short_tests.h>
 #include <sluice/gossip/topology.h>
 #include <sluice/kernel/element.h>
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/kernel/test_numbers.h>
+#include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::kernel {
 namespace {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/kernel/test_numbers.h>
+#include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::kernel {
 namespace {

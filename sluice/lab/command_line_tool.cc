@@ -14,15 +14,15 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/lab/pidfd.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 namespace {
 
-using base::Fd;
+using net::Fd;
 
 std::string findProgram(const std::string& name) {
   const char* path = ::getenv("PATH");

@@ -16,17 +16,17 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/lab/command_line_tool.h>
 #include <sluice/lab/namespaces.h>
 #include <sluice/lab/removal.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 namespace {
 
-using base::Fd;
+using net::Fd;
 
 const std::filesystem::path kStateDirectory = "/run/sluice/labs";
 

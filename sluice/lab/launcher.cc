@@ -19,17 +19,17 @@
 #include <fmt/format.h>
 
 #include <sluice/base/config.h>
-#include <sluice/base/epoll_loop.h>
-#include <sluice/base/fd.h>
 #include <sluice/base/units.h>
 #include <sluice/lab/line_splitter.h>
 #include <sluice/lab/namespaces.h>
 #include <sluice/lab/pidfd.h>
+#include <sluice/net/epoll_loop.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 namespace {
 
-using base::Fd;
+using net::Fd;
 
 constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
@@ -297,7 +297,7 @@ class Run final {
   const std::vector<Seat>& seats_;
   const RunOptions& options_;
 
-  base::EpollLoop loop_;
+  net::EpollLoop loop_;
   Fd lifeline_;  // the keeper ends when this is closed, and all ranks with it
   pid_t keeper_ = -1;
   Fd keeperFd_;

@@ -35,9 +35,9 @@ std::optional<Identity> identityOf(const std::filesystem::path& namespaceFile) {
 
 }  // namespace
 
-Result<base::Fd> openNamespace(const std::string& name) {
+Result<net::Fd> openNamespace(const std::string& name) {
   const auto path = kNamespaceDirectory / name;
-  base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.valid()) return fd;
   if (errno == ENOENT) return Status(Code::kNotFound, fmt::format("the namespace {} is gone", name));
   return base::fromErrno("open " + path.string());

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/status.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 
-Result<base::Fd> openNamespace(const std::string& name);        // kNotFound if there is none
+Result<net::Fd> openNamespace(const std::string& name);         // kNotFound if there is none
 std::vector<std::string> namespacesOf(const std::string& lab);  // those that exist, whoever made them
 
 // The processes whose network is one of these namespaces, by namespace.

@@ -5,16 +5,16 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <sluice/base/fd.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 
 // By number: glibc 2.36 declares pidfd_open without C linkage.
-inline base::Fd openProcess(pid_t pid) {
-  return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+inline net::Fd openProcess(pid_t pid) {
+  return net::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
-inline bool signalProcess(const base::Fd& process, int signal) {
+inline bool signalProcess(const net::Fd& process, int signal) {
   return ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0;
 }
 

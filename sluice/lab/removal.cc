@@ -7,15 +7,15 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/fd.h>
 #include <sluice/lab/command_line_tool.h>
 #include <sluice/lab/namespaces.h>
 #include <sluice/lab/pidfd.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 namespace {
 
-using base::Fd;
+using net::Fd;
 using std::chrono::steady_clock;
 
 struct Inhabitant {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/metrics/counts.h>
-#include <sluice/metrics/scrape.h>
+#include <sluice/metrics/testing/scrape.h>
 
 namespace sluice::metrics {
 namespace {

@@ -11,7 +11,7 @@
 #include <sluice/base/histogram.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/observer.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::metrics {
 

@@ -10,7 +10,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <sluice/base/cpu_time.h>
-#include <sluice/plan/testing.h>
+#include <sluice/plan/testing/any_plan.h>
 
 namespace sluice::plan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <sluice/plan/byte_io.h>
+#include <sluice/base/byte_io.h>
 
 namespace sluice::plan {
 namespace {
@@ -13,7 +13,7 @@ static_assert(sizeof(Hash) == crypto_generichash_BYTES);
 
 // The slices are hashed too, although they follow from the spec: two versions of sluice may cut differently.
 Hash hashOf(const PlanSpec& spec, std::span<const Slice> slices) {
-  ByteWriter writer;
+  base::ByteWriter writer;
   for (const Slice& slice : slices) {
     writer.number(index(slice.tensor));
     writer.number(slice.chunk);

@@ -1,7 +1,7 @@
 // serialise and deserialise of a PlanSpec.
 #include <fmt/format.h>
 
-#include <sluice/plan/byte_io.h>
+#include <sluice/base/byte_io.h>
 #include <sluice/plan/plan.h>
 
 namespace sluice::plan {
@@ -11,18 +11,18 @@ constexpr uint32_t kVersion = 1;
 constexpr size_t kMaxSettings = 4096;
 constexpr size_t kMaxSettingBytes = 1 << 20;
 
-void write(ByteWriter& writer, const std::vector<Rank>& ranks) {
+void write(base::ByteWriter& writer, const std::vector<Rank>& ranks) {
   writer.number(static_cast<uint32_t>(ranks.size()));
   for (const Rank rank : ranks) writer.number(index(rank));
 }
 
-std::vector<Rank> readRanks(ByteReader& reader) {
+std::vector<Rank> readRanks(base::ByteReader& reader) {
   std::vector<Rank> ranks(reader.count(kMaxWorld, sizeof(uint32_t)));
   for (Rank& rank : ranks) rank = Rank{reader.number<uint32_t>()};
   return ranks;
 }
 
-Model readModel(ByteReader& reader) {
+Model readModel(base::ByteReader& reader) {
   constexpr size_t kTensorBytes = sizeof(uint32_t) + sizeof(uint64_t) + sizeof(uint8_t);
   Model model;
   model.tensors.resize(reader.count(kMaxTensors, kTensorBytes));
@@ -41,7 +41,7 @@ Status malformed(std::string_view why) {
 }  // namespace
 
 std::vector<std::byte> serialise(const PlanSpec& spec) {
-  ByteWriter writer;
+  base::ByteWriter writer;
   writer.number(kVersion);
   writer.number(index(spec.epoch));
   writer.number(static_cast<uint32_t>(spec.model.tensors.size()));
@@ -68,7 +68,7 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
 }
 
 Result<PlanSpec> deserialise(std::span<const std::byte> bytes) {
-  ByteReader reader(bytes);
+  base::ByteReader reader(bytes);
   if (const auto version = reader.number<uint32_t>(); version != kVersion && !reader.failed()) {
     return Status(Code::kRefused,
                   fmt::format("the plan has version {}, we speak {}: run the same sluice on all ranks",

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <sluice/plan/byte_io.h>
-#include <sluice/plan/testing.h>
+#include <sluice/base/byte_io.h>
+#include <sluice/plan/testing/any_plan.h>
 
 namespace sluice::plan {
 namespace {
@@ -93,7 +93,7 @@ RC_GTEST_PROP(Plan, ChangedBytesAreRefusedOrAreASpecThatCanBeWrittenBack, ()) {
 }
 
 TEST(Plan, ALyingCountReservesNothing) {
-  ByteWriter writer;
+  base::ByteWriter writer;
   writer.number(uint32_t{1});        // version
   writer.number(uint32_t{0});        // epoch
   writer.number(uint32_t{900'000});  // tensors, none of which follows

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <sluice/base/status.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::plan {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <sluice/base/status.h>
-#include <sluice/plan/ids.h>
 #include <sluice/plan/model.h>
 #include <sluice/plan/roles.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::plan {
 

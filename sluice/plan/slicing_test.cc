@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <sluice/plan/testing.h>
+#include <sluice/plan/testing/any_plan.h>
 
 namespace sluice::plan {
 namespace {

@@ -16,14 +16,14 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/kernel/reduce.h>
-#include <sluice/plan/bounds.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/rendezvous/rank_list.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 #include <sluice/shard/served_state.h>
-#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/timing/bounds.h>
 
 namespace py = pybind11;
 
@@ -202,7 +202,7 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
     for (const auto& buffer : buffers) {
       if (buffer) elements = bytesOf(*buffer).size() / bytesEach;
     }
-    shard::OptimizerState state(optimizer, parameters, elements);
+    optimizer::OptimizerState state(optimizer, parameters, elements);
     state.setSteps(steps);
     for (size_t b = 0; b < buffers.size(); ++b) {
       if (!buffers[b]) continue;
@@ -442,9 +442,9 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "p3_bound",
       [](const std::vector<std::tuple<double, double, double>>& layers, double secondsPerByte) {
-        std::vector<plan::Layer> described;
+        std::vector<timing::Layer> described;
         for (const auto& [forward, backward, bytes] : layers) described.push_back({forward, backward, bytes});
-        return plan::p3Bound(described, {.start = 0, .perByte = secondsPerByte});
+        return timing::p3Bound(described, {.start = 0, .perByte = secondsPerByte});
       },
       py::arg("layers"), py::arg("seconds_per_byte"));
 

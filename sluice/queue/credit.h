@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::queue {
 

@@ -7,8 +7,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <sluice/base/cpu_time.h>
-#include <sluice/base/short_tests.h>
-#include <sluice/queue/testing.h>
+#include <sluice/base/testing/short_tests.h>
+#include <sluice/queue/testing/any_send.h>
 
 namespace sluice::queue {
 namespace {

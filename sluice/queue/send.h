@@ -10,7 +10,7 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/observer.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::queue {
 

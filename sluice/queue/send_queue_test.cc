@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <sluice/queue/testing.h>
+#include <sluice/queue/testing/any_send.h>
 
 namespace sluice::queue {
 namespace {

@@ -1,8 +1,8 @@
 // What a rank claims in its handshake with rank 0: its rank, and nothing else.
 #pragma once
 
-#include <sluice/plan/ids.h>
 #include <sluice/secret/handshake.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 

@@ -45,7 +45,7 @@ Status broken(std::string_view what, int error) {
 
 }  // namespace
 
-std::shared_ptr<Connection> Connection::start(base::EpollLoop& loop, base::Fd socket,
+std::shared_ptr<Connection> Connection::start(net::EpollLoop& loop, net::Fd socket,
                                               secret::Handshake handshake, size_t largestMessage,
                                               Handlers handlers) {
   std::shared_ptr<Connection> connection(
@@ -56,7 +56,7 @@ std::shared_ptr<Connection> Connection::start(base::EpollLoop& loop, base::Fd so
   return connection;
 }
 
-Connection::Connection(base::EpollLoop& loop, base::Fd socket, secret::Handshake handshake,
+Connection::Connection(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake,
                        size_t largestMessage, Handlers handlers)
     : loop_(loop),
       socket_(std::move(socket)),

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/secret/handshake.h>
 #include <sluice/secret/seal.h>
 
@@ -33,9 +33,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   // `socket` does not block and may still be connecting; `handshake` may be done. `largestMessage` bounds
   // what the other end may send.
-  static std::shared_ptr<Connection> start(base::EpollLoop& loop, base::Fd socket,
-                                           secret::Handshake handshake, size_t largestMessage,
-                                           Handlers handlers);
+  static std::shared_ptr<Connection> start(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake,
+                                           size_t largestMessage, Handlers handlers);
   ~Connection();
 
   void send(std::string message);
@@ -52,7 +51,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   const Address& peer() const { return peer_; }
 
  private:
-  Connection(base::EpollLoop& loop, base::Fd socket, secret::Handshake handshake, size_t largestMessage,
+  Connection(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake, size_t largestMessage,
              Handlers handlers);
 
   void onEvents(uint32_t events);
@@ -67,8 +66,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void fail(Status why);
   Status ended(const char* how) const;  // why there is nothing more to read
 
-  base::EpollLoop& loop_;
-  base::Fd socket_;
+  net::EpollLoop& loop_;
+  net::Fd socket_;
   const Address peer_;
   secret::Handshake handshake_;
   const size_t largestMessage_;

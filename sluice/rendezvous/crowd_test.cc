@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/cpu_time.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -26,7 +26,7 @@ void meet(uint32_t worldSize) {
   const auto key = secret::JobKey::random();
   const Agreement agreement(base::Config(), worldSize);
   TestServer server({.listen = {}, .key = key, .worldSize = worldSize, .agreement = agreement});
-  base::LoopThread thread("ranks");
+  net::LoopThread thread("ranks");
   const auto addressOf = [](uint32_t rank) {
     return fmt::format("10.0.{}.{}:40000", rank / 256, rank % 256);
   };

@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
-#include <sluice/base/address.h>
 #include <sluice/base/clock.h>
 #include <sluice/base/status.h>
+#include <sluice/net/address.h>
 #include <sluice/rendezvous/launch.h>
 
 namespace sluice::rendezvous {

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/units.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -63,7 +63,7 @@ std::string listed(const std::vector<Interface>& interfaces) {
 
 // Connecting a datagram socket sends nothing but makes the kernel choose the way.
 Result<Address> routeTo(const Address& master) {
-  const base::Fd socket(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const net::Fd socket(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::connect(socket.get(), master.raw(), master.rawSize()) != 0) {
     return base::fromErrno(fmt::format("there is no way from here to rank 0 at {}", master.toString()));
   }

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/base/address.h>
 #include <sluice/base/status.h>
+#include <sluice/net/address.h>
 
 namespace sluice::rendezvous {
 

@@ -7,7 +7,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/status.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 

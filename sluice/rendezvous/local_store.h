@@ -4,9 +4,9 @@
 #include <memory>
 
 #include <sluice/base/loop.h>
-#include <sluice/plan/ids.h>
 #include <sluice/rendezvous/store.h>
 #include <sluice/rendezvous/table.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 

@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/mutex.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -55,7 +55,7 @@ class Relay final {
     while (order_ != Order::kNone) std::this_thread::sleep_for(1ms);
   }
 
-  static void reset(base::Fd& fd) {
+  static void reset(net::Fd& fd) {
     const linger now{.l_onoff = 1, .l_linger = 0};
     ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
     fd.reset();
@@ -72,7 +72,7 @@ class Relay final {
   }
 
   // True iff the connection goes on.
-  static bool pass(const base::Fd& from, const base::Fd& to) {
+  static bool pass(const net::Fd& from, const net::Fd& to) {
     std::array<char, 4096> bytes{};
     const ssize_t got = ::recv(from.get(), bytes.data(), bytes.size(), 0);
     return got > 0 && ::send(to.get(), bytes.data(), static_cast<size_t>(got), MSG_NOSIGNAL) == got;
@@ -85,8 +85,8 @@ class Relay final {
                                   pollfd{server_.get(), POLLIN, 0}};
       if (::poll(ready.data(), ready.size(), 5) <= 0) continue;
       if (ready[0].revents != 0) {
-        rank_ = base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-        server_ = base::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        rank_ = net::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        server_ = net::Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         const Address to = to_.with([](const Address& now) { return now; });
         if (::connect(server_.get(), to.raw(), to.rawSize()) == 0) ++connections_;
         continue;
@@ -100,10 +100,10 @@ class Relay final {
   }
 
   base::Guarded<Address> to_;
-  base::Fd listener_;
-  base::Fd rank_;
-  base::Fd server_;
-  std::vector<base::Fd> held_;
+  net::Fd listener_;
+  net::Fd rank_;
+  net::Fd server_;
+  std::vector<net::Fd> held_;
   std::atomic<Order> order_{Order::kNone};
   std::atomic<int> connections_{0};
   std::atomic<bool> isOver_{false};
@@ -150,7 +150,7 @@ class Reconnecting : public testing::Test {
   }
 
   const secret::JobKey key_ = secret::JobKey::random();
-  base::LoopThread ranks_{"ranks"};
+  net::LoopThread ranks_{"ranks"};
   TestServer server_{serverOptions(key_)};
   Relay relay_{server_.address()};
   TestRank rank_{ranks_.loop(),

@@ -29,7 +29,7 @@ constexpr int kMostRefusals = 4;
 
 }  // namespace
 
-RemoteStore::RemoteStore(base::EpollLoop& loop, RemoteOptions options)
+RemoteStore::RemoteStore(net::EpollLoop& loop, RemoteOptions options)
     : loop_(loop),
       options_(std::move(options)),
       key_(options_.key),
@@ -127,7 +127,7 @@ void RemoteStore::askForKey(const Address& whom) {
 
 void RemoteStore::connect() {
   const Address& master = options_.master[attempts_++ % options_.master.size()];
-  base::Fd socket(::socket(master.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  net::Fd socket(::socket(master.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return tryAgain(base::fromErrno("cannot open a socket"));
   if (::connect(socket.get(), master.raw(), master.rawSize()) != 0 && errno != EINPROGRESS) {
     return tryAgain(base::fromErrno("cannot connect"));

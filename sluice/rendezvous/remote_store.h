@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
-#include <sluice/plan/ids.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/connection.h>
 #include <sluice/rendezvous/message.h>
@@ -23,6 +22,7 @@
 #include <sluice/rendezvous/same_user.h>
 #include <sluice/rendezvous/store.h>
 #include <sluice/secret/job_key.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 
@@ -40,7 +40,7 @@ struct RemoteOptions {
 
 class RemoteStore final : public Store {
  public:
-  RemoteStore(base::EpollLoop& loop, RemoteOptions options);
+  RemoteStore(net::EpollLoop& loop, RemoteOptions options);
   ~RemoteStore() override;
   RemoteStore(const RemoteStore&) = delete;
   RemoteStore& operator=(const RemoteStore&) = delete;
@@ -84,7 +84,7 @@ class RemoteStore final : public Store {
   void complete(uint32_t id, Result<std::string> result);
   std::string masterName() const;
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const RemoteOptions options_;
   secret::JobKey key_;
   std::unique_ptr<KeyRequest> keyRequest_;

@@ -23,7 +23,7 @@ constexpr Duration kLeastTime = std::chrono::seconds(1);
 
 // With something to tell strangers by, rank 0 listens everywhere: the name by which others know it may mean
 // 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and nowhere else.
-Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions options,
+Result<std::unique_ptr<Server>> startServer(net::EpollLoop& loop, ServerOptions options,
                                             const Address& master, bool everywhere) {
   if (!everywhere) {
     options.listen = master;
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Server>> startServer(base::EpollLoop& loop, ServerOptions
 
 }  // namespace
 
-Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, const base::Config& config,
+Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop, const base::Config& config,
                                                       const Launch& launch, const FoundMaster& found,
                                                       Agreement agreement) {
   SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(base::EpollLoop& loop, con
   return meeting;
 }
 
-Rendezvous::Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface)
+Rendezvous::Rendezvous(net::EpollLoop& loop, Duration timeout, Interface interface)
     : loop_(loop), timeout_(timeout), interface_(std::move(interface)) {}
 
 Rendezvous::~Rendezvous() = default;

@@ -12,8 +12,8 @@
 #include <string>
 
 #include <sluice/base/config.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/door/doorman.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/find_master.h>
 #include <sluice/rendezvous/interface.h>
@@ -33,7 +33,7 @@ class Rendezvous final {
   // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user) and chooses
   // the network interface; rank 0 listens from here on. The time that finding the master has taken counts as
   // part of rendezvous-timeout. Before loop.run(), or on the loop.
-  static Result<std::unique_ptr<Rendezvous>> start(base::EpollLoop& loop, const base::Config& config,
+  static Result<std::unique_ptr<Rendezvous>> start(net::EpollLoop& loop, const base::Config& config,
                                                    const Launch& launch, const FoundMaster& master,
                                                    Agreement agreement);
   ~Rendezvous();  // on the loop, or after it has ended
@@ -63,9 +63,9 @@ class Rendezvous final {
   void leave(Duration timeout, std::function<void()> done);
 
  private:
-  Rendezvous(base::EpollLoop& loop, Duration timeout, Interface interface);
+  Rendezvous(net::EpollLoop& loop, Duration timeout, Interface interface);
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const Duration timeout_;
   const Interface interface_;
   const door::DoorThread door_ = door::makeDoorThread();

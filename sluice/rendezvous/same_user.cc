@@ -39,7 +39,7 @@ UnixName nameFor(const Address& master) {
 }
 
 // The process at the other end; user -1 if the kernel does not say.
-ucred peerOf(const base::Fd& socket) {
+ucred peerOf(const net::Fd& socket) {
   ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
   socklen_t size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
@@ -47,8 +47,8 @@ ucred peerOf(const base::Fd& socket) {
   return peer;
 }
 
-base::Fd unixSocket() {
-  return base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+net::Fd unixSocket() {
+  return net::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 constexpr std::string_view kOneUser =
@@ -64,14 +64,14 @@ Status takenBy(const ucred& holder, const Address& master) {
 
 }  // namespace
 
-Result<std::unique_ptr<KeyServer>> KeyServer::start(base::EpollLoop& loop, const Address& master,
+Result<std::unique_ptr<KeyServer>> KeyServer::start(net::EpollLoop& loop, const Address& master,
                                                     const secret::JobKey& key) {
-  base::Fd socket = unixSocket();
+  net::Fd socket = unixSocket();
   if (!socket.valid()) return base::fromErrno("cannot open a Unix socket");
   const UnixName name = nameFor(master);
   if (::bind(socket.get(), name.raw(), name.bytes) != 0) {
     const int error = errno;
-    const base::Fd other = unixSocket();
+    const net::Fd other = unixSocket();
     if (error == EADDRINUSE && ::connect(other.get(), name.raw(), name.bytes) == 0) {
       return takenBy(peerOf(other), master);
     }
@@ -84,7 +84,7 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start(base::EpollLoop& loop, const
   return std::unique_ptr<KeyServer>(new KeyServer(loop, std::move(socket), key));
 }
 
-KeyServer::KeyServer(base::EpollLoop& loop, base::Fd socket, secret::JobKey key)
+KeyServer::KeyServer(net::EpollLoop& loop, net::Fd socket, secret::JobKey key)
     : loop_(loop), socket_(std::move(socket)), key_(std::move(key)) {
   loop_.watch(socket_.get(), EPOLLIN, [this](uint32_t) { acceptSome(); });
 }
@@ -95,7 +95,7 @@ KeyServer::~KeyServer() {
 
 void KeyServer::acceptSome() {
   for (int i = 0; i < kKeysPerEvent; ++i) {
-    const base::Fd client(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const net::Fd client(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!client.valid()) return;
     const ucred peer = peerOf(client);
     if (peer.uid != ::geteuid()) {
@@ -130,7 +130,7 @@ Status KeyRequest::start(Got got) {
 }
 
 Status KeyRequest::connect() {
-  base::Fd socket = unixSocket();
+  net::Fd socket = unixSocket();
   if (!socket.valid()) return base::fromErrno("cannot open a Unix socket");
   const UnixName name = nameFor(master_);
   if (::connect(socket.get(), name.raw(), name.bytes) != 0) {

@@ -8,10 +8,10 @@
 #include <memory>
 #include <set>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
-#include <sluice/base/fd.h>
 #include <sluice/base/status.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
+#include <sluice/net/fd.h>
 #include <sluice/secret/job_key.h>
 
 namespace sluice::rendezvous {
@@ -20,18 +20,18 @@ namespace sluice::rendezvous {
 class KeyServer final {
  public:
   // `master` is the address on which rank 0 meets the others. Before loop.run(), or on the loop.
-  static Result<std::unique_ptr<KeyServer>> start(base::EpollLoop& loop, const Address& master,
+  static Result<std::unique_ptr<KeyServer>> start(net::EpollLoop& loop, const Address& master,
                                                   const secret::JobKey& key);
   ~KeyServer();
   KeyServer(const KeyServer&) = delete;
   KeyServer& operator=(const KeyServer&) = delete;
 
  private:
-  KeyServer(base::EpollLoop& loop, base::Fd socket, secret::JobKey key);
+  KeyServer(net::EpollLoop& loop, net::Fd socket, secret::JobKey key);
   void acceptSome();
 
-  base::EpollLoop& loop_;
-  const base::Fd socket_;
+  net::EpollLoop& loop_;
+  const net::Fd socket_;
   const secret::JobKey key_;
   std::set<uint32_t> refused_;  // users of whom the log speaks already
 };
@@ -42,7 +42,7 @@ class KeyRequest final {
  public:
   using Got = std::function<void(Result<secret::JobKey>)>;  // may destroy the request
 
-  KeyRequest(base::EpollLoop& loop, const Address& master) : loop_(loop), master_(master) {}
+  KeyRequest(net::EpollLoop& loop, const Address& master) : loop_(loop), master_(master) {}
   ~KeyRequest();
   KeyRequest(const KeyRequest&) = delete;
   KeyRequest& operator=(const KeyRequest&) = delete;
@@ -55,9 +55,9 @@ class KeyRequest final {
   Status connect();
   Result<secret::JobKey> read();
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const Address master_;
-  base::Fd socket_;
+  net::Fd socket_;
   Got got_;
 };
 

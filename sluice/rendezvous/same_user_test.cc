@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -27,7 +27,7 @@ class SameUser : public testing::Test {
     onLoop(loop(), [&] { server_.reset(); });
   }
 
-  base::EpollLoop& loop() { return thread_.loop(); }
+  net::EpollLoop& loop() { return thread_.loop(); }
 
   Status serve() {
     return onLoop(loop(), [&] {
@@ -73,14 +73,14 @@ class SameUser : public testing::Test {
   }
 
   // A port that is nobody else's while the test runs.
-  const base::Fd reserved_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  const net::Fd reserved_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   const Address master_ = [this] {
     const Address any = Address::loopback(0);
     EXPECT_EQ(::bind(reserved_.get(), any.raw(), any.rawSize()), 0);
     return Address::localOf(reserved_.get());
   }();
   const secret::JobKey key_ = secret::JobKey::random();
-  base::LoopThread thread_{"test"};
+  net::LoopThread thread_{"test"};
   std::unique_ptr<KeyServer> server_;
 };
 
@@ -143,7 +143,7 @@ TEST_F(SameUser, AnotherUserThatTookTheNameIsNamedAndNotAsked) {
 
 // Rank 1 comes before rank 0, and waits.
 TEST(SameUserJob, RanksMeetWithTheKeyOfRankZero) {
-  base::LoopThread ranks("ranks");
+  net::LoopThread ranks("ranks");
   const secret::JobKey key = secret::JobKey::random();
   TestServer server({.listen = {}, .key = key, .worldSize = 2, .agreement = {}});
   RemoteOptions options{.master = {server.address()}, .rank = Rank{1}, .agreement = {}};

@@ -34,7 +34,7 @@ uint64_t raiseFileLimit(uint64_t needed) {
   return limit.rlim_cur;
 }
 
-Result<std::unique_ptr<Server>> Server::start(base::EpollLoop& loop, ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::start(net::EpollLoop& loop, ServerOptions options) {
   auto listener = door::listenOn(options.listen);
   if (!listener.isOk()) {
     return Status(listener.status().code(),
@@ -53,7 +53,7 @@ Result<std::unique_ptr<Server>> Server::start(base::EpollLoop& loop, ServerOptio
   return std::unique_ptr<Server>(new Server(loop, std::move(options), *std::move(listener)));
 }
 
-Server::Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener)
+Server::Server(net::EpollLoop& loop, ServerOptions options, net::Fd listener)
     : loop_(loop),
       options_(std::move(options)),
       agreementHash_(options_.agreement.hash()),
@@ -82,7 +82,7 @@ Server::~Server() {
 // All of these run on the doorman's thread.
 door::Doorman::Handlers Server::doorHandlers() {
   door::Doorman::Handlers handlers;
-  handlers.greet = [this](base::Fd socket, const Address&) {
+  handlers.greet = [this](net::Fd socket, const Address&) {
     return std::make_unique<door::Greeting>(
         std::move(socket), secret::Handshake::server(options_.key, secret::Purpose::kRendezvous));
   };

@@ -21,18 +21,18 @@
 #include <memory>
 #include <string>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/door/doorman.h>
 #include <sluice/door/greeting.h>
-#include <sluice/plan/ids.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/agreement.h>
 #include <sluice/rendezvous/connection.h>
 #include <sluice/rendezvous/message.h>
 #include <sluice/rendezvous/newcomer.h>
 #include <sluice/rendezvous/table.h>
 #include <sluice/secret/job_key.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 
@@ -67,7 +67,7 @@ struct Strangers {
 
 class Server final {
  public:
-  static Result<std::unique_ptr<Server>> start(base::EpollLoop& loop, ServerOptions options);
+  static Result<std::unique_ptr<Server>> start(net::EpollLoop& loop, ServerOptions options);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -97,7 +97,7 @@ class Server final {
   };
   using PeerPtr = std::shared_ptr<Peer>;
 
-  Server(base::EpollLoop& loop, ServerOptions options, base::Fd listener);
+  Server(net::EpollLoop& loop, ServerOptions options, net::Fd listener);
 
   door::Doorman::Handlers doorHandlers();
   void addPeer(door::Greeting greeting);
@@ -121,7 +121,7 @@ class Server final {
   void keepTicking();
   void tellProgress();
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const ServerOptions options_;
   const std::string agreementHash_;
   const uint16_t port_;

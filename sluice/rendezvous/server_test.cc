@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/rendezvous/claim.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -48,7 +48,7 @@ class Joining : public testing::Test {
   };
 
   const secret::JobKey key_ = secret::JobKey::random();
-  base::LoopThread ranks_{"ranks"};
+  net::LoopThread ranks_{"ranks"};
 };
 
 TEST_F(Joining, ASecondOfTheSameRankIsRefusedAndTheFirstStays) {
@@ -113,11 +113,11 @@ TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
 }
 
 // Rank 0's answer to a process that says this about itself; the connection stays open until `keep` goes.
-Message answerTo(base::EpollLoop& loop, const Address& master, const secret::JobKey& key,
+Message answerTo(net::EpollLoop& loop, const Address& master, const secret::JobKey& key,
                  const Newcomer& newcomer, std::shared_ptr<Connection>& keep) {
   std::future<Message> answer;
   auto got = completion(answer);
-  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   EXPECT_TRUE(::connect(socket.get(), master.raw(), master.rawSize()) == 0 || errno == EINPROGRESS);
   onLoop(loop, [&] {
     keep = Connection::start(
@@ -260,7 +260,7 @@ TEST_F(Joining, RanksWaitForAMasterThatComesLater) {
   TestRank rank(ranks_.loop(), rankOptions(1, Address::loopback(port), 2));
   auto joined = rank.join();
   EXPECT_EQ(joined.wait_for(100ms), std::future_status::timeout);
-  base::LoopThread thread("rank 0");
+  net::LoopThread thread("rank 0");
   ServerOptions options = serverOptions(2);
   options.listen = Address::loopback(port);
   std::unique_ptr<Server> server;
@@ -288,7 +288,7 @@ TEST_F(Joining, APortThatIsTakenIsNamed) {
   TestServer server(serverOptions(2));
   ServerOptions options = serverOptions(2);
   options.listen = server.address();
-  base::EpollLoop loop;
+  net::EpollLoop loop;
   const auto second = Server::start(loop, options);
   EXPECT_THAT(second.status().message(), HasSubstr(server.address().toString()));
   EXPECT_THAT(second.status().message(), HasSubstr("MASTER_PORT"));
@@ -351,8 +351,8 @@ class NoFilesLeft final {
 };
 
 // Connects while the server can open no file; returns when the server has seen that.
-base::Fd knockWithoutFiles(TestServer& server) {
-  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+net::Fd knockWithoutFiles(TestServer& server) {
+  net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const NoFilesLeft noFiles;
   EXPECT_EQ(::connect(socket.get(), server.address().raw(), server.address().rawSize()), 0);
   for (int turn = 0; turn < 2; ++turn) onLoop(server.loop(), [] {});  // one look at the sockets in between

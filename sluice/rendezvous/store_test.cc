@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/rendezvous/message.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice::rendezvous {
 namespace {
@@ -20,7 +20,7 @@ constexpr uint32_t kWorld = 4;
 class World {
  public:
   virtual ~World() = default;
-  virtual base::EpollLoop& loop(uint32_t rank) = 0;
+  virtual net::EpollLoop& loop(uint32_t rank) = 0;
   virtual Store& store(uint32_t rank) = 0;
 };
 
@@ -33,11 +33,11 @@ class LocalWorld final : public World {
   ~LocalWorld() override {
     onLoop(thread_.loop(), [&] { table_.reset(); });
   }
-  base::EpollLoop& loop(uint32_t) override { return thread_.loop(); }
+  net::EpollLoop& loop(uint32_t) override { return thread_.loop(); }
   Store& store(uint32_t rank) override { return *stores_[rank]; }
 
  private:
-  base::LoopThread thread_{"ranks"};
+  net::LoopThread thread_{"ranks"};
   std::unique_ptr<Table> table_;
   std::vector<std::unique_ptr<LocalStore>> stores_;
 };
@@ -52,13 +52,13 @@ class RemoteWorld final : public World {
       EXPECT_EQ(ranks_.back()->join().get(), base::ok());
     }
   }
-  base::EpollLoop& loop(uint32_t rank) override { return rank == 0 ? server_.loop() : thread_.loop(); }
+  net::EpollLoop& loop(uint32_t rank) override { return rank == 0 ? server_.loop() : thread_.loop(); }
   Store& store(uint32_t rank) override { return rank == 0 ? server_.store() : ranks_[rank - 1]->store(); }
 
  private:
   const secret::JobKey key_ = secret::JobKey::random();
   TestServer server_;
-  base::LoopThread thread_{"ranks"};
+  net::LoopThread thread_{"ranks"};
   std::vector<std::unique_ptr<TestRank>> ranks_;
 };
 

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/rendezvous/claim.h>
-#include <sluice/rendezvous/test_world.h>
+#include <sluice/rendezvous/testing/test_world.h>
 #include <sluice/secret/seal.h>
 
 namespace sluice::rendezvous {
@@ -64,7 +64,7 @@ class RawSocket final {
   }
 
  private:
-  base::Fd socket_;
+  net::Fd socket_;
 };
 
 // Goes through the handshake as a member does; gives back what it sent.
@@ -159,7 +159,7 @@ class AtThePort : public testing::TestWithParam<size_t> {
   }
 
   const JobKey key_ = JobKey::random();
-  base::LoopThread thread_{"ranks"};
+  net::LoopThread thread_{"ranks"};
 };
 
 INSTANTIATE_TEST_SUITE_P(Strangers, AtThePort, testing::Range<size_t>(0, allKinds("").size()),
@@ -211,7 +211,7 @@ TEST_P(AtThePort, AThousandAtOnceAreKeptOutAndDisturbNobody) {
 TEST(Member, ThatSendsNonsenseIsDroppedAlone) {
   const JobKey key = JobKey::random();
   TestServer server({.listen = {}, .key = key, .worldSize = 3, .agreement = {}});
-  base::LoopThread thread("ranks");
+  net::LoopThread thread("ranks");
   TestRank good(thread.loop(), {.master = {server.address()}, .key = key, .rank = Rank{2}, .agreement = {}});
   ASSERT_EQ(good.join().get(), base::ok());
   for (const std::string& nonsense :

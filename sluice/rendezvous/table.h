@@ -15,7 +15,7 @@
 
 #include <sluice/base/loop.h>
 #include <sluice/base/status.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::rendezvous {
 

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/manual_loop.h>
+#include <sluice/base/testing/manual_loop.h>
 #include <sluice/rendezvous/message.h>
 
 namespace sluice::rendezvous {

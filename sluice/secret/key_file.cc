@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/base/fd.h>
 #include <sluice/base/options.h>
+#include <sluice/net/fd.h>
 #include <sluice/secret/sodium.h>
 
 namespace sluice::secret {
@@ -17,7 +17,7 @@ namespace sluice::secret {
 Result<JobKey> readKeyFile(const std::string& path) {
   // Without O_NONBLOCK a named pipe would wait for a writer. Symbolic links are followed, since Kubernetes
   // mounts secrets as links; all checks are of the file that was opened.
-  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  const net::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!file.valid()) return base::fromErrno(fmt::format("cannot read the job key file {}", path));
   struct stat info{};
   if (::fstat(file.get(), &info) != 0) return base::fromErrno(fmt::format("cannot look at {}", path));
@@ -47,7 +47,7 @@ Result<JobKey> readKeyFile(const std::string& path) {
 }
 
 Status writeKeyFile(const std::string& path, const JobKey& key) {
-  const base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const net::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) {
     if (errno == EEXIST) {
       return {Code::kAlreadyExists, fmt::format("{} exists already; name another file or remove it", path)};

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/manual_loop.h>
-#include <sluice/base/short_tests.h>
+#include <sluice/base/testing/manual_loop.h>
+#include <sluice/base/testing/short_tests.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 
 namespace sluice::session {

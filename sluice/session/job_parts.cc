@@ -111,7 +111,7 @@ Status JobParts::startPulse(fabric::TcpListener listener, const std::vector<std:
   options.closeDeadline = kPulseGoodbye;
   SLUICE_ASSIGN_OR_RETURN(
       pulse_, fabric::PulseThread::start(
-                  liveness, loop(), worldSize(), [&](base::EpollLoop& loop, fabric::Receiver& receiver) {
+                  liveness, loop(), worldSize(), [&](net::EpollLoop& loop, fabric::Receiver& receiver) {
                     return fabric::makeTcpFabric(loop, std::move(listener), std::move(membership), options,
                                                  receiver);
                   }));

@@ -11,16 +11,16 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/fork.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/fabric/watch/pulse_thread.h>
 #include <sluice/metrics/endpoint.h>
-#include <sluice/plan/ids.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/rendezvous.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/session/await.h>
 #include <sluice/session/term_request.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::session {
 
@@ -49,7 +49,7 @@ class JobParts final {
   Rank rank() const { return launch_.rank; }
   uint32_t worldSize() const { return launch_.worldSize; }
   const base::Config& config() const { return config_; }
-  base::EpollLoop& loop() { return thread_.loop(); }
+  net::EpollLoop& loop() { return thread_.loop(); }
   // Derived from the job key and from what tells this job from all others; see Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
 
@@ -100,7 +100,7 @@ class JobParts final {
   const base::ProcessMark process_;
   std::optional<TermRequest> term_;  // with leave-on-term only
   base::HomePtr<metrics::Endpoint> metrics_;
-  base::LoopThread thread_;
+  net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one
 };

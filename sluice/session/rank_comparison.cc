@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <sluice/base/byte_io.h>
 #include <sluice/base/options.h>
-#include <sluice/plan/byte_io.h>
 #include <sluice/secret/digest.h>
 
 namespace sluice::session {
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostHashes = 8000;  // what fits into a note in the store, which has 64 KiB
 
 std::string hashesToNote(std::span<const uint64_t> hashes) {
-  plan::ByteWriter writer;
+  base::ByteWriter writer;
   for (const uint64_t hash : hashes) writer.number(hash);
   return {reinterpret_cast<const char*>(writer.bytes().data()), writer.bytes().size()};
 }
@@ -42,7 +42,7 @@ Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std
   for (const std::string& note : notes) {
     if (note.size() != expected * sizeof(uint64_t))
       return Status(Code::kDataLoss, "ranks compare different numbers of tensors");
-    plan::ByteReader reader(std::as_bytes(std::span(note)));
+    base::ByteReader reader(std::as_bytes(std::span(note)));
     auto& own = hashes.emplace_back();
     for (size_t n = 0; n < expected; ++n) own.push_back(reader.number<uint64_t>());
   }
@@ -53,7 +53,7 @@ Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std
 
 uint64_t hashOf(std::span<const std::byte> bytes) {
   const std::string hash = secret::digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  return plan::ByteReader(std::as_bytes(std::span(hash))).number<uint64_t>();
+  return base::ByteReader(std::as_bytes(std::span(hash))).number<uint64_t>();
 }
 
 std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_t>> hashes) {

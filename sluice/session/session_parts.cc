@@ -13,7 +13,7 @@
 #include <sluice/session/agreement.h>
 #include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
-#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/algorithms/algorithms.h>
 
 namespace sluice::session {
 namespace {
@@ -58,7 +58,7 @@ Result<End> parseEnd(const std::string& note) {
   return end;
 }
 
-Result<plan::Plan> makePlan(const SessionOptions& options, const shard::OptimizerSpec& update,
+Result<plan::Plan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
                             const JobParts& job) {
   base::Config config = job.config();
   const std::string& wanted = options.algorithm;
@@ -69,17 +69,17 @@ Result<plan::Plan> makePlan(const SessionOptions& options, const shard::Optimize
   plan::PlanSpec spec;
   spec.model = options.model;
   spec.strategy = algorithm->name;
-  spec.settings["update"] = shard::canonicalText(update);
+  spec.settings["update"] = optimizer::canonicalText(update);
   SLUICE_ASSIGN_OR_RETURN(spec.roles, plan::parseRoles(config.text(option::kServers), job.worldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
   return plan::Plan::make(std::move(spec));
 }
 
-Status checkMemory(const SessionOptions& options, const plan::Plan& plan, shard::Publishes publishes,
+Status checkMemory(const SessionOptions& options, const plan::Plan& plan, optimizer::Publishes publishes,
                    Rank rank) {
   if (!plan.roles().isWorker(rank)) return base::ok();
-  if (options.memory.empty() && publishes == shard::Publishes::kMeanGradient) return base::ok();
+  if (options.memory.empty() && publishes == optimizer::Publishes::kMeanGradient) return base::ok();
   if (options.memory.size() != options.model.tensors.size()) {
     return {Code::kInvalidArgument, fmt::format("{} tensors, but memory for {}", options.model.tensors.size(),
                                                 options.memory.size())};
@@ -99,7 +99,7 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan, shard:
 
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
                                                          collective::Collective* collective) {
-  SLUICE_ASSIGN_OR_RETURN(auto update, shard::parseOptimizerSpec(options.update));
+  SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(options, update, job));
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
     return Status(

@@ -17,9 +17,9 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
-#include <sluice/base/short_tests.h>
+#include <sluice/base/testing/short_tests.h>
 #include <sluice/fabric/tcp/listener.h>
-#include <sluice/metrics/scrape.h>
+#include <sluice/metrics/testing/scrape.h>
 
 namespace sluice::session {
 namespace {

@@ -10,7 +10,7 @@
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
-#include <sluice/strategy/algorithms.h>
+#include <sluice/strategy/algorithms/algorithms.h>
 
 namespace sluice::session {
 namespace {
@@ -81,7 +81,7 @@ Status Trainer::begin() {
   // slices.
   std::vector<std::vector<std::byte>> own;
   std::vector<std::span<const std::byte>> firstParameters;
-  if (training_.update.optimizer->publishes() == shard::Publishes::kParameters) {
+  if (training_.update.optimizer->publishes() == optimizer::Publishes::kParameters) {
     const auto& tensors = training_.plan.model().tensors;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const auto place = training_.memory.empty() ? std::span(own.emplace_back(tensors[t].bytes()))

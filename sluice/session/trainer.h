@@ -27,7 +27,7 @@ namespace sluice::session {
 // What is trained, and what is to become of its gradients.
 struct Training {
   plan::Plan plan;
-  shard::OptimizerSpec update;
+  optimizer::OptimizerSpec update;
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
   std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions

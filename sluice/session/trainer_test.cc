@@ -8,10 +8,10 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/options.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/strategy/algorithms.h>
+#include <sluice/net/epoll_loop.h>
+#include <sluice/strategy/algorithms/algorithms.h>
 
 namespace sluice::session {
 namespace {
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 struct TestRank {
   std::vector<std::vector<float>> parameters{{1, 2, 3}, {4, 5}};
   std::vector<std::vector<float>> gradients{{0, 0, 0}, {0, 0}};
-  base::LoopThread thread{"rank"};
+  net::LoopThread thread{"rank"};
   fabric::Fabric* fabric = nullptr;  // the trainer's
   std::unique_ptr<Trainer> trainer;
 };
@@ -47,7 +47,7 @@ class TrainerTest : public testing::Test {
       spec.roles = plan::parseRoles(servers, world).value();
       spec.strategy = algorithmName;
       ASSERT_TRUE(strategy::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
-      Training training{plan::Plan::make(spec).value(), shard::parseOptimizerSpec(update).value(), {}};
+      Training training{plan::Plan::make(spec).value(), optimizer::parseOptimizerSpec(update).value(), {}};
       if (spec.roles.isWorker(Rank{r})) {
         for (size_t t = 0; t < 2; ++t) {
           training.memory.push_back({std::as_bytes(std::span(rank.gradients[t])),
@@ -149,7 +149,7 @@ TEST_F(TrainerTest, HyperparametersChangeFromStepToStep) {
   start(2, "sgd:lr=1");
   onEveryRank([&](uint32_t r) {
     for (const double rate : {1.0, 0.5, 0.25}) {
-      auto values = shard::parseOptimizerSpec("sgd").value().values;
+      auto values = optimizer::parseOptimizerSpec("sgd").value().values;
       values[0] = rate;
       EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
       for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
@@ -164,7 +164,7 @@ TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
   onEveryRank([&](uint32_t r) {
     for (const double rate : {1.0, 0.5, 0.25}) {
       if (r == 2) break;  // only serves
-      auto values = shard::parseOptimizerSpec("sgd").value().values;
+      auto values = optimizer::parseOptimizerSpec("sgd").value().values;
       values[0] = rate;
       EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
       for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);

@@ -9,7 +9,7 @@
 
 namespace sluice::shard {
 
-Centre::Centre(const plan::Plan& plan, Rank self, OptimizerSpec update)
+Centre::Centre(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update)
     : plan_(plan), update_(std::move(update)), served_(plan.slices().size()) {
   size_t largest = 0;
   for (const SliceId id : plan.slicesOn(self)) {
@@ -42,7 +42,7 @@ void Centre::step(SliceId slice, Rank worker, std::span<const double> values) {
   const auto gradient =
       std::span(accumulator_).first(here.state.elements() * sizeOf(kernel::accumulatorOf(dtype)));
   kernel::widen(dtype, gradient, desk(slice, worker));
-  const Status applied = applyStep(*update_.optimizer, here.state, here.home, gradient, values);
+  const Status applied = optimizer::applyStep(*update_.optimizer, here.state, here.home, gradient, values);
   SLUICE_CHECK(applied.isOk(), applied.toString());
 }
 

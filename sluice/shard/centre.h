@@ -16,15 +16,15 @@
 #include <span>
 #include <vector>
 
+#include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
-#include <sluice/shard/optimizer_spec.h>
 
 namespace sluice::shard {
 
 class Centre final {
  public:
   // REQUIRES: plan outlives the centre; every tensor's type is one to calculate with (kernel/reduce.h).
-  Centre(const plan::Plan& plan, Rank self, OptimizerSpec update);
+  Centre(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update);
 
   bool serves(SliceId slice) const { return served_[index(slice)] != nullptr; }
 
@@ -35,8 +35,10 @@ class Centre final {
   std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
 
   // What the optimizer remembers, for a checkpoint. REQUIRES: a state of such a slice.
-  const OptimizerState& state(SliceId slice) const { return served_[index(slice)]->state; }
-  void setState(SliceId slice, OptimizerState state) { served_[index(slice)]->state = std::move(state); }
+  const optimizer::OptimizerState& state(SliceId slice) const { return served_[index(slice)]->state; }
+  void setState(SliceId slice, optimizer::OptimizerState state) {
+    served_[index(slice)]->state = std::move(state);
+  }
 
   std::span<std::byte> desk(SliceId slice, Rank worker) const;
 
@@ -52,14 +54,14 @@ class Centre final {
  private:
   struct Served {
     std::vector<std::byte> home;
-    OptimizerState state;
+    optimizer::OptimizerState state;
     std::vector<std::unique_ptr<std::byte[]>> desks;  // by worker position
   };
 
   DType dtypeOf(SliceId slice) const { return plan_.model()[plan_.slice(slice).tensor].dtype; }
 
   const plan::Plan& plan_;
-  const OptimizerSpec update_;
+  const optimizer::OptimizerSpec update_;
   std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
   std::vector<std::byte> accumulator_;           // of the gradient that is being applied
 };

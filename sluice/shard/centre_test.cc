@@ -30,7 +30,7 @@ class CentreTest : public testing::Test {
 
   static constexpr SliceId kSlice{0};
   const plan::Plan plan_ = makePlan();
-  const OptimizerSpec update_ = parseOptimizerSpec("sgd:lr=0.5").value();
+  const optimizer::OptimizerSpec update_ = optimizer::parseOptimizerSpec("sgd:lr=0.5").value();
   Centre centre_{plan_, Rank{2}, update_};
 };
 

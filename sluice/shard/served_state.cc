@@ -1,11 +1,11 @@
 #include <sluice/shard/served_state.h>
 
-#include <sluice/plan/saved_bytes.h>
+#include <sluice/base/saved_bytes.h>
 
 namespace sluice::shard {
 namespace {
 
-constexpr plan::SavedFrame kServedFrame{
+constexpr base::SavedFrame kServedFrame{
     .magic = 0x56534c53, .version = 1, .what = "a saved state of servers"};  // "SLSV"
 constexpr uint32_t kMostSlices = 100'000'000;
 constexpr size_t kLongestTensorName = 10'000;
@@ -14,7 +14,7 @@ constexpr size_t kServedWords = 32;  // more than the counts and lengths of the 
 }  // namespace
 
 std::vector<std::byte> toBytes(std::span<const ServedState> states) {
-  plan::ByteWriter out;
+  base::ByteWriter out;
   size_t bytes = kServedWords;
   for (const ServedState& each : states) bytes += kServedWords + each.tensor.size() + each.state.savedBytes();
   out.reserve(bytes);
@@ -29,7 +29,7 @@ std::vector<std::byte> toBytes(std::span<const ServedState> states) {
 }
 
 Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte> bytes) {
-  plan::ByteReader in(bytes);
+  base::ByteReader in(bytes);
   SLUICE_RETURN_IF_ERROR(kServedFrame.readBegin(in));
   const uint32_t count = in.count(kMostSlices, /*bytesEach=*/20);
   std::vector<ServedState> states;
@@ -38,7 +38,7 @@ Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte
     const auto offset = in.number<uint64_t>();
     const auto content = in.block();
     if (in.failed()) break;
-    SLUICE_ASSIGN_OR_RETURN(auto state, OptimizerState::fromBytes(content));
+    SLUICE_ASSIGN_OR_RETURN(auto state, optimizer::OptimizerState::fromBytes(content));
     states.push_back({std::move(tensor), offset, std::move(state)});
   }
   SLUICE_RETURN_IF_ERROR(kServedFrame.readEnd(in));

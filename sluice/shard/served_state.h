@@ -9,14 +9,14 @@
 #include <vector>
 
 #include <sluice/base/status.h>
-#include <sluice/shard/optimizer_state.h>
+#include <sluice/optimizer/optimizer_state.h>
 
 namespace sluice::shard {
 
 struct ServedState final {
   std::string tensor;
   uint64_t offset;  // the slice's first element in its tensor
-  OptimizerState state;
+  optimizer::OptimizerState state;
 
   friend bool operator==(const ServedState&, const ServedState&) = default;
 };

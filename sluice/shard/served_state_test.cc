@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/kernel/test_numbers.h>
+#include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::shard {
 namespace {
@@ -13,7 +13,7 @@ std::vector<ServedState> someServedStates() {
   kernel::TestNumbers numbers(3);
   std::vector<ServedState> states;
   for (const size_t elements : {5U, 0U, 7U}) {
-    OptimizerState state("adam", DType::kF16, elements);
+    optimizer::OptimizerState state("adam", DType::kF16, elements);
     state.setSteps(elements);
     std::ranges::copy(numbers.elements(DType::kF32, elements), state.buffer(1).begin());
     states.push_back({"layer." + std::to_string(elements), 100 * elements, std::move(state)});

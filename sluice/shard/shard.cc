@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMostStepsAhead = 4;
 }  // namespace
 
-Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, OptimizerSpec update,
+Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
                                            const Clock& clock, StageObserver* observer) {
   for (const auto& tensor : plan.model().tensors) {
     if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk()) {
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, Op
   return std::unique_ptr<Shard>(new Shard(plan, self, std::move(update), clock, observer));
 }
 
-Shard::Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock,
+Shard::Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update, const Clock& clock,
              StageObserver* observer)
     : plan_(plan),
       self_(self),
@@ -66,7 +66,7 @@ void Shard::setParameters(SliceId slice, std::span<const std::byte> parameters) 
 }
 
 Status Shard::setHyperparameters(std::vector<double> values, Step from) {
-  SLUICE_RETURN_IF_ERROR(checkValues(*update_.optimizer, values));
+  SLUICE_RETURN_IF_ERROR(optimizer::checkValues(*update_.optimizer, values));
   // No slice goes back, so what only earlier steps used can go.
   Step earliest = from;
   for (const auto& each : served_) {
@@ -165,7 +165,8 @@ void Shard::update(const plan::Slice& slice, Served& here) {
   observe(Stage::kReduce, slice, here.step, self_);
   kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);
   observe(Stage::kUpdate, slice, here.step, self_);
-  const Status applied = applyStep(*update_.optimizer, here.state, here.home, sum, valuesFor(here.step));
+  const Status applied =
+      optimizer::applyStep(*update_.optimizer, here.state, here.home, sum, valuesFor(here.step));
   SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
 }
 
@@ -187,16 +188,16 @@ std::vector<ServedState> Shard::states() const {
 }
 
 Status Shard::restore(std::vector<ServedState> states) {
-  std::map<std::pair<std::string_view, uint64_t>, OptimizerState*> saved;
+  std::map<std::pair<std::string_view, uint64_t>, optimizer::OptimizerState*> saved;
   for (ServedState& each : states) saved[{each.tensor, each.offset}] = &each.state;
-  std::vector<std::pair<SliceId, OptimizerState*>> found;
+  std::vector<std::pair<SliceId, optimizer::OptimizerState*>> found;
   for (const SliceId id : plan_.slicesOn(self_)) {
     const plan::Slice& slice = plan_.slice(id);
     const auto node = saved.extract({plan_.model()[slice.tensor].name, slice.offset});
     found.emplace_back(id, node ? node.mapped() : nullptr);
     if (!node) continue;
-    const OptimizerState& mine = served(id).state;
-    const OptimizerState& theirs = *node.mapped();
+    const optimizer::OptimizerState& mine = served(id).state;
+    const optimizer::OptimizerState& theirs = *node.mapped();
     if (theirs.optimizer() == mine.optimizer() && theirs.dtype() == mine.dtype() &&
         theirs.elements() == mine.elements())
       continue;
@@ -210,9 +211,9 @@ Status Shard::restore(std::vector<ServedState> states) {
                     saved.begin()->first.first)};
   }
   for (const auto& [id, state] : found) {
-    OptimizerState& mine = served(id).state;
+    optimizer::OptimizerState& mine = served(id).state;
     mine = state != nullptr ? std::move(*state)
-                            : OptimizerState(mine.optimizer(), mine.dtype(), mine.elements());
+                            : optimizer::OptimizerState(mine.optimizer(), mine.dtype(), mine.elements());
   }
   return base::ok();
 }

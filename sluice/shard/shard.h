@@ -21,8 +21,8 @@
 #include <sluice/base/clock.h>
 #include <sluice/base/status.h>
 #include <sluice/observer.h>
+#include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
-#include <sluice/shard/optimizer_spec.h>
 #include <sluice/shard/served_state.h>
 
 namespace sluice::shard {
@@ -31,8 +31,9 @@ class Shard final {
  public:
   // `update` says what becomes of the mean gradient. Refuses a model with a type that cannot be summed.
   // REQUIRES: plan, clock and observer (which may be null) outlive the shard.
-  static Result<std::unique_ptr<Shard>> make(const plan::Plan& plan, Rank self, OptimizerSpec update,
-                                             const Clock& clock, StageObserver* observer);
+  static Result<std::unique_ptr<Shard>> make(const plan::Plan& plan, Rank self,
+                                             optimizer::OptimizerSpec update, const Clock& clock,
+                                             StageObserver* observer);
 
   // The slice's first parameters, as every rank begins with. Not needed where the update publishes gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
@@ -91,10 +92,11 @@ class Shard final {
     std::vector<std::span<const std::byte>> parts;
     std::vector<std::unique_ptr<std::byte[]>> buffers;  // null for this rank's own part
     std::vector<std::byte> home;                        // the result
-    OptimizerState state;
+    optimizer::OptimizerState state;
   };
 
-  Shard(const plan::Plan& plan, Rank self, OptimizerSpec update, const Clock& clock, StageObserver* observer);
+  Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update, const Clock& clock,
+        StageObserver* observer);
 
   Status check(SliceId slice, Rank from, Step step, uint64_t bytes) const;
   uint64_t bytesOf(SliceId slice) const;  // 0 if it is not served here
@@ -114,7 +116,7 @@ class Shard final {
 
   const std::vector<double>& valuesFor(Step step) const;
 
-  const OptimizerSpec update_;
+  const optimizer::OptimizerSpec update_;
   std::map<Step, std::vector<double>> values_;   // hyperparameters, by the first step they are for
   std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
   std::vector<std::byte> accumulator_;           // of the slice that is being reduced

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/kernel/reduce.h>
-#include <sluice/kernel/test_numbers.h>
+#include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::shard {
 namespace {
@@ -27,7 +27,7 @@ plan::Plan makePlan(uint32_t world, DType dtype, uint64_t elements, uint64_t sli
 std::unique_ptr<Shard> makeShard(const plan::Plan& plan, Rank self, std::string_view optimizer,
                                  StageObserver* observer = nullptr) {
   static const base::ManualClock kClock;
-  return Shard::make(plan, self, parseOptimizerSpec(optimizer).value(), kClock, observer).value();
+  return Shard::make(plan, self, optimizer::parseOptimizerSpec(optimizer).value(), kClock, observer).value();
 }
 
 // Brings one part, over landing() and arrived() or, for the shard's own rank, by contribute().
@@ -40,7 +40,7 @@ bool bring(Shard& shard, Rank self, SliceId slice, Rank from, Step step, std::sp
 TEST(Shard, HyperparametersOfAFinishedStepOrFarAheadAreRefused) {
   const plan::Plan plan = makePlan(1, DType::kF32, 2, 2);
   const auto shard = makeShard(plan, Rank{0}, "sgd:lr=1");
-  const std::vector<double> values = parseOptimizerSpec("sgd:lr=2").value().values;
+  const std::vector<double> values = optimizer::parseOptimizerSpec("sgd:lr=2").value().values;
   const std::vector<std::byte> part(2 * sizeof(float));
   for (uint64_t step = 0; step < 3; ++step) {
     EXPECT_TRUE(shard->setHyperparameters(values, Step{step}).isOk());
@@ -118,9 +118,11 @@ TEST(Shard, UpdatesTheParametersItWasGiven) {
     return result;
   };
   EXPECT_EQ(stepWith(0, {1, 2}, {3, 4}), (std::array<float, 2>{9, 18.5}));
-  ASSERT_TRUE(shard->setHyperparameters(parseOptimizerSpec("sgd:lr=1").value().values, Step{1}).isOk());
+  ASSERT_TRUE(
+      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=1").value().values, Step{1}).isOk());
   // Said early, for later: step 1 is not touched by it.
-  ASSERT_TRUE(shard->setHyperparameters(parseOptimizerSpec("sgd:lr=2").value().values, Step{2}).isOk());
+  ASSERT_TRUE(
+      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=2").value().values, Step{2}).isOk());
   EXPECT_EQ(stepWith(1, {1, 1}, {1, 1}), (std::array<float, 2>{8, 17.5}));
   EXPECT_EQ(stepWith(2, {1, 1}, {1, 1}), (std::array<float, 2>{6, 15.5}));
   EXPECT_EQ(stepWith(3, {1, 1}, {1, 1}), (std::array<float, 2>{4, 13.5}));
@@ -149,7 +151,7 @@ TEST(Shard, RefusesWhatDoesNotBelong) {
 TEST(Shard, RefusesATypeThatCannotBeSummed) {
   const plan::Plan plan = makePlan(2, DType::kBytes, 8, 8);
   static const base::ManualClock kClock;
-  const auto made = Shard::make(plan, Rank{0}, parseOptimizerSpec("sgd").value(), kClock, nullptr);
+  const auto made = Shard::make(plan, Rank{0}, optimizer::parseOptimizerSpec("sgd").value(), kClock, nullptr);
   EXPECT_NE(made.status().message().find("tensor 'w'"), std::string::npos) << made.status().message();
 }
 

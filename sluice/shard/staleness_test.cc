@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/short_tests.h>
+#include <sluice/base/testing/short_tests.h>
 
 namespace sluice::shard {
 namespace {

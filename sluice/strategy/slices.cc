@@ -4,9 +4,34 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
+#include <sluice/kernel/reduce.h>
 
 namespace sluice::strategy {
+
+Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
+                    plan::PlanSpec& spec) {
+  const auto wanted = static_cast<uint64_t>(config.integer(option::kSliceElements));
+  spec.slicing.placement = placement;
+  spec.slicing.sliceElements = wanted == 0 ? preferred : wanted;
+  return base::ok();
+}
+
+Status checkUpdate(const Rooms& rooms) {
+  if (rooms.update.optimizer->publishes() != optimizer::Publishes::kParameters) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} has no mean gradient for another optimizer: let sluice make the step, by SGD, Adam "
+                    "or AdamW (in PyTorch: server_optimizer=True)",
+                    rooms.plan.spec().strategy)};
+  }
+  for (const auto& tensor : rooms.plan.model().tensors) {
+    if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk())
+      return status.withContext(fmt::format("tensor '{}'", tensor.name));
+  }
+  return base::ok();
+}
 
 Status checkSlice(const plan::Plan& plan, const wire::Header& header) {
   if (index(header.slice) >= plan.slices().size()) return fabric::refusedStatus(header, "no such slice");

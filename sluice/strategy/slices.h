@@ -1,5 +1,5 @@
-// What strategies that move slices share: a slice's part of its tensor, and the checks of a message about
-// one.
+// Shared by strategies that move slices: how large they are, a slice's part of its tensor, and the checks of
+// a message about one.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,22 @@
 
 #include <sluice/base/status.h>
 #include <sluice/plan/plan.h>
+#include <sluice/strategy/strategy.h>
 #include <sluice/wire/header.h>
 
 namespace sluice::strategy {
+
+inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // what P3's authors found best
+// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+inline constexpr uint64_t kShardedSlice = 12'500;
+
+// Slices of `preferred` parameters, unless the user wants others.
+Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
+                    plan::PlanSpec& spec);
+
+// Refuses an update that leaves the step to the user's own optimizer, since there is no mean gradient to give
+// it, and a model with a type that cannot be calculated with.
+Status checkUpdate(const Rooms& rooms);
 
 template <typename Byte>
 std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const plan::Slice& slice) {

@@ -22,8 +22,8 @@
 #include <sluice/fabric/fabric.h>
 #include <sluice/gate/gates.h>
 #include <sluice/observer.h>
+#include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
-#include <sluice/shard/optimizer_spec.h>
 
 namespace sluice::collective {
 class Collective;
@@ -38,7 +38,7 @@ struct Rooms {
   fabric::Fabric& fabric;
   gate::Gates& gates;
   std::span<const TensorMemory> memory;  // by TensorId; empty at a rank that only serves
-  shard::OptimizerSpec update;
+  optimizer::OptimizerSpec update;
   // By TensorId: what servers start from. Only looked at while the strategy is made, and only if the update
   // publishes parameters.
   std::span<const std::span<const std::byte>> parameters;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::strategy {
 

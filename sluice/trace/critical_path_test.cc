@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/trace/testing.h>
+#include <sluice/trace/testing/small_job.h>
 
 namespace sluice::trace {
 namespace {

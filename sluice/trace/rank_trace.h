@@ -10,7 +10,7 @@
 #include <sluice/fabric/watch/clock_offset.h>
 #include <sluice/observer.h>
 
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::trace {
 

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/check.h>
-#include <sluice/base/fd.h>
+#include <sluice/net/fd.h>
 #include <sluice/trace/journeys.h>
 
 namespace sluice::trace {
@@ -214,7 +214,7 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   SLUICE_CHECK(!traces.empty());
   // A trace often goes to a shared directory such as /tmp. A link there, which another user may have made, is
   // not followed, and the file is for this user alone.
-  base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  net::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == ELOOP) {
     return {Code::kPermissionDenied,
             fmt::format("write {}: it is a link; remove it or choose another path", path)};

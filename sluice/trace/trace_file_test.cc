@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <sluice/trace/testing.h>
+#include <sluice/trace/testing/small_job.h>
 
 namespace sluice::trace {
 namespace {

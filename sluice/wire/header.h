@@ -13,8 +13,8 @@
 
 #include <sluice/model.h>
 #include <sluice/observer.h>
-#include <sluice/plan/ids.h>
 #include <sluice/secret/key.h>
+#include <sluice/types/ids.h>
 #include <sluice/wire/drop.h>
 
 namespace sluice::wire {

@@ -175,10 +175,12 @@ def main() -> None:
     parts = {"detection": detection, "exit": ordinary_exit, "port": port}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default="build/release/python")
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))
+    parser.add_argument("parts", nargs="*", metavar="PART", help="detection, exit or port")
     args = parser.parse_args()
+    if unknown := set(args.parts) - set(parts):
+        parser.error(f"no part '{unknown.pop()}'; there are {', '.join(parts)}")
     module = os.path.abspath(args.python)
-    results = [parts[name](module) for name in args.parts]
+    results = [parts[name](module) for name in args.parts or parts]
     sys.exit(0 if all(results) else 1)
 
 

@@ -1,7 +1,7 @@
 #include <sluice/fabric/loopback/loopback_fabric.h>
 
-#include <sluice/base/manual_loop.h>
-#include <sluice/fabric/contract_test.h>
+#include <sluice/base/testing/manual_loop.h>
+#include <sluice/fabric/testing/contract_suite.h>
 
 namespace sluice::fabric {
 namespace contract {
@@ -10,7 +10,7 @@ namespace {
 class LoopbackEngine final : public Engine {
  public:
   explicit LoopbackEngine(size_t worldSize) : hub_(worldSize) {}
-  std::unique_ptr<Fabric> make(Rank rank, base::EpollLoop& loop, Receiver& receiver) override {
+  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     return hub_.join(rank, loop, receiver, {.closeDeadline = 1s});
   }
 

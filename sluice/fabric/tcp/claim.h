@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include <sluice/plan/ids.h>
 #include <sluice/secret/handshake.h>
+#include <sluice/types/ids.h>
 #include <sluice/wire/header.h>
 
 namespace sluice::fabric {

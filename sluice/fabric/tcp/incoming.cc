@@ -27,7 +27,7 @@ static_assert(kBesideLargeBytes > wire::kHeaderBytes);
 
 }  // namespace
 
-Incoming::Incoming(base::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim,
+Incoming::Incoming(net::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim,
                    Receiver& receiver, base::Guarded<Counters>& counters, Owner& owner)
     : loop_(loop),
       stream_(std::move(stream)),

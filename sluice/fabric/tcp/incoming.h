@@ -8,12 +8,12 @@
 #include <string_view>
 #include <vector>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/tcp/claim.h>
 #include <sluice/fabric/tcp/read_ahead.h>
 #include <sluice/fabric/tcp/stream.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric {
 
@@ -30,8 +30,8 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   };
 
   // REQUIRES: the stream's handshake is done and its claim is `claim`.
-  Incoming(base::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim,
-           Receiver& receiver, base::Guarded<Counters>& counters, Owner& owner);
+  Incoming(net::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim, Receiver& receiver,
+           base::Guarded<Counters>& counters, Owner& owner);
   ~Incoming();
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
@@ -67,7 +67,7 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   bool flushReverse();
   void watchForWhatIsLeft();
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   std::unique_ptr<Stream> stream_;
   const StreamClaim claim_;
   Receiver& receiver_;

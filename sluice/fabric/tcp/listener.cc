@@ -5,7 +5,7 @@
 namespace sluice::fabric {
 
 Result<TcpListener> TcpListener::open(const Address& at) {
-  SLUICE_ASSIGN_OR_RETURN(base::Fd socket, door::listenOn(at));
+  SLUICE_ASSIGN_OR_RETURN(net::Fd socket, door::listenOn(at));
   Address address = Address::localOf(socket.get());
   return TcpListener(std::move(socket), std::move(address));
 }

@@ -1,9 +1,9 @@
 // The listening socket of a rank, opened before its fabric so that the port can be told to the others.
 #pragma once
 
-#include <sluice/base/address.h>
-#include <sluice/base/fd.h>
 #include <sluice/base/status.h>
+#include <sluice/net/address.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::fabric {
 
@@ -13,12 +13,12 @@ class TcpListener final {
   static Result<TcpListener> open(const Address& at);
 
   const Address& address() const { return address_; }  // with the real port
-  base::Fd takeSocket() && { return std::move(socket_); }
+  net::Fd takeSocket() && { return std::move(socket_); }
 
  private:
-  TcpListener(base::Fd socket, Address address) : socket_(std::move(socket)), address_(std::move(address)) {}
+  TcpListener(net::Fd socket, Address address) : socket_(std::move(socket)), address_(std::move(address)) {}
 
-  base::Fd socket_;
+  net::Fd socket_;
   Address address_;
 };
 

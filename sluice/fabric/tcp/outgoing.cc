@@ -29,7 +29,7 @@ iovec pieceOf(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-Outgoing::Outgoing(base::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
+Outgoing::Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
                    const TcpOptions& options, base::Guarded<Counters>& counters, Owner& owner)
     : loop_(loop),
       claim_(claim),
@@ -58,7 +58,7 @@ void Outgoing::connect() {
       });
   const int socket = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return retryOrFail(base::fromErrno("making a socket"));
-  connecting_ = base::Fd(socket);
+  connecting_ = net::Fd(socket);
   if (::connect(socket, address_.raw(), address_.rawSize()) != 0 && errno != EINPROGRESS) {
     return retryOrFail(base::fromErrno(fmt::format("connecting to {}", address_.toString())));
   }

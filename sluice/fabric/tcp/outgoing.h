@@ -8,14 +8,14 @@
 #include <memory>
 #include <optional>
 
-#include <sluice/base/address.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/tcp/claim.h>
 #include <sluice/fabric/tcp/stream.h>
 #include <sluice/fabric/tcp/stream_maker.h>
 #include <sluice/fabric/tcp/tcp_options.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric {
 
@@ -32,7 +32,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
     virtual void outgoingEnded(Rank peer, Lane lane) = 0;         // our goodbye was read to its end
   };
 
-  Outgoing(base::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
+  Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
            const TcpOptions& options, base::Guarded<Counters>& counters, Owner& owner);
   ~Outgoing();
   Outgoing(const Outgoing&) = delete;
@@ -80,7 +80,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   void watchFor(uint32_t events);
   void watchForWhatIsLeft();
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const StreamClaim claim_;
   const Address address_;
   const StreamMaker& maker_;
@@ -89,7 +89,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   Owner& owner_;
 
   State state_ = State::kResting;
-  base::Fd connecting_;
+  net::Fd connecting_;
   std::unique_ptr<Stream> stream_;
   uint32_t watched_ = 0;
   bool isWatching_ = false;

@@ -27,7 +27,7 @@ void closeWithReset(int fd) {
   [[maybe_unused]] const int dissolved = ::connect(fd, &nobody, sizeof nobody);
 }
 
-PlainStream::PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)
+PlainStream::PlainStream(net::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)
     : socket_(std::move(socket)), handshake_(std::move(handshake)), payloadCheck_(payloadCheck) {}
 
 Io PlainStream::handshake() {

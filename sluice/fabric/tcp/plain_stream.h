@@ -4,14 +4,14 @@
 
 #include <array>
 
-#include <sluice/base/fd.h>
 #include <sluice/fabric/tcp/stream.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::fabric {
 
 class PlainStream final : public Stream {
  public:
-  PlainStream(base::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck);
+  PlainStream(net::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck);
 
   Io handshake() override;
   uint32_t handshakeEvents() const override;
@@ -28,7 +28,7 @@ class PlainStream final : public Stream {
   int fd() const override { return socket_.get(); }
 
  private:
-  const base::Fd socket_;
+  const net::Fd socket_;
   secret::Handshake handshake_;
   const wire::PayloadCheckKind payloadCheck_;
   std::span<const std::byte> toSend_;

@@ -14,12 +14,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/contract_world.h>
 #include <sluice/fabric/tcp/claim.h>
 #include <sluice/fabric/tcp/plain_stream.h>
 #include <sluice/fabric/tcp/stream_maker.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/fabric/tcp/tls_stream.h>
+#include <sluice/fabric/testing/contract_world.h>
 
 namespace sluice::fabric {
 namespace {
@@ -58,20 +58,20 @@ class Strangers : public testing::TestWithParam<Encrypt> {
             .value();
   }
 
-  base::Fd knock() {
-    base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  net::Fd knock() {
+    net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const Address& to = membership_.addresses[0];
     EXPECT_EQ(::connect(socket.get(), to.raw(), to.rawSize()), 0);
     const timeval patience{.tv_sec = 10, .tv_usec = 0};
     EXPECT_EQ(::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     return socket;
   }
-  static void say(const base::Fd& socket, std::span<const std::byte> bytes) {
+  static void say(const net::Fd& socket, std::span<const std::byte> bytes) {
     // It may have hung up already; that is found out by reading.
     [[maybe_unused]] const auto sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   // Reads what still comes and returns how much it was; fails if the other end does not hang up.
-  static size_t bytesUntilHangUp(const base::Fd& socket) {
+  static size_t bytesUntilHangUp(const net::Fd& socket) {
     std::array<std::byte, 4096> bytes{};
     size_t total = 0;
     while (true) {
@@ -84,7 +84,7 @@ class Strangers : public testing::TestWithParam<Encrypt> {
       return total;
     }
   }
-  static std::vector<std::byte> hear(const base::Fd& socket, size_t bytes) {
+  static std::vector<std::byte> hear(const net::Fd& socket, size_t bytes) {
     std::vector<std::byte> heard(bytes);
     const auto got = ::recv(socket.get(), heard.data(), heard.size(), MSG_WAITALL);
     heard.resize(got > 0 ? static_cast<size_t>(got) : 0);
@@ -115,7 +115,7 @@ class Strangers : public testing::TestWithParam<Encrypt> {
 
 TEST_P(Strangers, GarbageIsCutOff) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
-    const base::Fd socket = knock();
+    const net::Fd socket = knock();
     say(socket, pattern(4096, seed));
     EXPECT_LT(bytesUntilHangUp(socket), 128U);
   }
@@ -124,7 +124,7 @@ TEST_P(Strangers, GarbageIsCutOff) {
 }
 
 TEST_P(Strangers, ALengthOfFourGibibytesIsNotBelieved) {
-  const base::Fd socket = knock();
+  const net::Fd socket = knock();
   std::vector<std::byte> bytes(72, std::byte{0xff});
   std::memcpy(bytes.data(), "SLUC", 4);
   say(socket, bytes);
@@ -134,8 +134,8 @@ TEST_P(Strangers, ALengthOfFourGibibytesIsNotBelieved) {
 }
 
 TEST_P(Strangers, SilenceIsCutOffAfterAWhile) {
-  const base::Fd silent = knock();
-  const base::Fd halfway = knock();
+  const net::Fd silent = knock();
+  const net::Fd halfway = knock();
   say(halfway, pattern(3));
   EXPECT_EQ(bytesUntilHangUp(silent), 0U);
   bytesUntilHangUp(halfway);
@@ -143,7 +143,7 @@ TEST_P(Strangers, SilenceIsCutOffAfterAWhile) {
 }
 
 TEST_P(Strangers, AThousandAtOnceDoNotLockOutAPeer) {
-  std::vector<base::Fd> crowd;
+  std::vector<net::Fd> crowd;
   for (int i = 0; i < 1000; ++i) crowd.push_back(knock());
   aPeerStillGetsThrough();
   crowd.clear();
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Tcp, Strangers, testing::Values(Encrypt::kOff, Encrypt:
 class MadMembers : public Strangers {
  protected:
   std::unique_ptr<Stream> connect(const StreamClaim& claim) {
-    base::Fd socket = knock();
+    net::Fd socket = knock();
     EXPECT_EQ(::fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
     auto stream = maker().client(std::move(socket), membership_.addresses[0], claim.toBytes());
     EXPECT_EQ(patiently(*stream, POLLIN, [&] { return stream->handshake(); }).outcome, Io::Outcome::kMoved);
@@ -221,23 +221,23 @@ class MadMembers : public Strangers {
   // A connection that is let in, and both ends of the path to the victim.
   struct Relayed {
     std::unique_ptr<Stream> client;
-    base::Fd ours;                // what the client sends comes out here
-    base::Fd victim;              // and should be put in here
+    net::Fd ours;                 // what the client sends comes out here
+    net::Fd victim;               // and should be put in here
     std::vector<std::byte> said;  // all of the handshake that the client sent
   };
   Relayed connectThroughOurHands() {
     std::array<int, 2> ends{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-    Relayed path{.client = nullptr, .ours = base::Fd(ends[1]), .victim = knock(), .said = {}};
+    Relayed path{.client = nullptr, .ours = net::Fd(ends[1]), .victim = knock(), .said = {}};
     if (GetParam() == Encrypt::kOn) {
       const auto key = membership_.key.derive(secret::Purpose::kTlsPsk);
       path.client =
-          TlsStream::client(std::make_shared<TlsContext>(key), base::Fd(ends[0]), freeLane().toBytes());
+          TlsStream::client(std::make_shared<TlsContext>(key), net::Fd(ends[0]), freeLane().toBytes());
     } else {
       auto handshake =
           secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes());
       path.client = std::make_unique<PlainStream>(
-          base::Fd(ends[0]), std::move(handshake),
+          net::Fd(ends[0]), std::move(handshake),
           GetParam() == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag : options_.payloadCheck);
     }
     std::array<std::byte, 4096> bytes{};
@@ -302,7 +302,7 @@ class MadMembers : public Strangers {
 TEST_P(MadMembers, AReplayedHandshakeIsRefused) {
   const Relayed first = connectThroughOurHands();
   ASSERT_EQ(hear(first.victim, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
-  const base::Fd replay = knock();
+  const net::Fd replay = knock();
   Strangers::say(replay, first.said);
   bytesUntilHangUp(replay);
   EXPECT_EQ(turnedAway(), 1U);
@@ -425,7 +425,7 @@ INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers, testing::Values(Encrypt::kOff, Encrypt
                          });
 
 TEST(TcpFabric, WithoutAKeyOnlyLoopbackAddressesAreTaken) {
-  base::LoopThread thread("test");
+  net::LoopThread thread("test");
   contract::Recorder receiver;
   TcpMembership membership;
   membership.addresses = {Address::loopback(1), Address::parse("10.1.2.3:4000").value()};

@@ -55,7 +55,7 @@ void StreamMaker::prepare(int socket) const {
     log("fabric").debug("no congestion control '{}' here: {}", control, std::strerror(errno));
 }
 
-std::unique_ptr<Stream> StreamMaker::client(base::Fd socket, const Address& peer,
+std::unique_ptr<Stream> StreamMaker::client(net::Fd socket, const Address& peer,
                                             const secret::Claim& claim) const {
   prepare(socket.get());
   if (encrypts(peer)) return TlsStream::client(tls_, std::move(socket), claim);
@@ -63,7 +63,7 @@ std::unique_ptr<Stream> StreamMaker::client(base::Fd socket, const Address& peer
                                        plainCheck());
 }
 
-std::unique_ptr<Stream> StreamMaker::server(base::Fd socket, const Address& peer) const {
+std::unique_ptr<Stream> StreamMaker::server(net::Fd socket, const Address& peer) const {
   prepare(socket.get());
   if (encrypts(peer)) return TlsStream::server(tls_, std::move(socket));
   return std::make_unique<PlainStream>(std::move(socket), Handshake::server(key_, Purpose::kFabric),

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include <sluice/base/address.h>
-#include <sluice/base/fd.h>
 #include <sluice/fabric/tcp/stream.h>
 #include <sluice/fabric/tcp/tcp_options.h>
+#include <sluice/net/address.h>
+#include <sluice/net/fd.h>
 #include <sluice/secret/job_key.h>
 
 namespace sluice::fabric {
@@ -19,8 +19,8 @@ class StreamMaker final {
   ~StreamMaker();
 
   // `peer` is the address of the other end.
-  std::unique_ptr<Stream> client(base::Fd socket, const Address& peer, const secret::Claim& claim) const;
-  std::unique_ptr<Stream> server(base::Fd socket, const Address& peer) const;
+  std::unique_ptr<Stream> client(net::Fd socket, const Address& peer, const secret::Claim& claim) const;
+  std::unique_ptr<Stream> server(net::Fd socket, const Address& peer) const;
 
   bool encrypts(const Address& peer) const;
 

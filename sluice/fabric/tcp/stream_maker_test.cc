@@ -33,7 +33,7 @@ TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
   for (const auto& [chosen, expected] :
        {std::pair<std::string, std::string>{"reno", "reno"}, {"", machines()}, {"nonesuch", machines()}}) {
     const StreamMaker maker(key, {.encrypt = Encrypt::kOff, .congestionControl = chosen});
-    base::Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
+    net::Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
     const int fd = socket.get();
     const auto stream = maker.server(std::move(socket), Address());
     EXPECT_EQ(controlOf(fd), expected) << chosen;
@@ -41,7 +41,7 @@ TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
 }
 
 TEST(CloseWithReset, IsSeenThoughAnotherProcessHasADescriptorToo) {
-  const base::Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
+  const net::Fd listener(::socket(AF_INET, SOCK_STREAM, 0));
   sockaddr_in address{};
   socklen_t size = sizeof address;
   address.sin_family = AF_INET;
@@ -50,10 +50,10 @@ TEST(CloseWithReset, IsSeenThoughAnotherProcessHasADescriptorToo) {
   ASSERT_EQ(::bind(listener.get(), any, size), 0);
   ASSERT_EQ(::listen(listener.get(), 1), 0);
   ASSERT_EQ(::getsockname(listener.get(), any, &size), 0);
-  base::Fd here(::socket(AF_INET, SOCK_STREAM, 0));
+  net::Fd here(::socket(AF_INET, SOCK_STREAM, 0));
   ASSERT_EQ(::connect(here.get(), any, size), 0);
-  const base::Fd there(::accept(listener.get(), nullptr, nullptr));
-  const base::Fd inAChild(::dup(here.get()));
+  const net::Fd there(::accept(listener.get(), nullptr, nullptr));
+  const net::Fd inAChild(::dup(here.get()));
   const timeval limit{.tv_sec = 10, .tv_usec = 0};  // without the reset nothing would ever come
   ASSERT_EQ(::setsockopt(there.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit), 0);
 

@@ -25,7 +25,7 @@ Status checkOpenSsl(Encrypt encrypt) {
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener listener,
+Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
                                               TcpMembership membership, const TcpOptions& options,
                                               Receiver& receiver) {
   if (index(membership.rank) >= membership.addresses.size()) {
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener
   SLUICE_RETURN_IF_ERROR(membership.door->status());
   auto node = std::make_shared<TcpNode>(loop, std::move(membership), options, receiver);
   // Shared, since a task must be copyable.
-  auto socket = std::make_shared<base::Fd>(std::move(listener).takeSocket());
+  auto socket = std::make_shared<net::Fd>(std::move(listener).takeSocket());
   loop.post([node, socket] { node->start(std::move(*socket)); });
   return std::unique_ptr<Fabric>(std::make_unique<NodeFabric<TcpNode>>(std::move(node)));
 }

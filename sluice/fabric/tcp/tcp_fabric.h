@@ -8,13 +8,13 @@
 #include <memory>
 #include <vector>
 
-#include <sluice/base/address.h>
 #include <sluice/base/config.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/door/doorman.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/fabric/tcp/tcp_options.h>
+#include <sluice/net/address.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/secret/job_key.h>
 
 namespace sluice::fabric {
@@ -29,7 +29,7 @@ struct TcpMembership {
 };
 
 // REQUIRES: `loop` and `receiver` outlive the fabric. Any thread.
-Result<std::unique_ptr<Fabric>> makeTcpFabric(base::EpollLoop& loop, TcpListener listener,
+Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
                                               TcpMembership membership, const TcpOptions& options,
                                               Receiver& receiver);
 

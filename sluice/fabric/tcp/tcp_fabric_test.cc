@@ -1,6 +1,6 @@
 #include <sluice/fabric/tcp/tcp_fabric.h>
 
-#include <sluice/fabric/contract_test.h>
+#include <sluice/fabric/testing/contract_suite.h>
 
 namespace sluice::fabric {
 namespace contract {
@@ -17,7 +17,7 @@ class TcpEngine final : public Engine {
     }
     membership_.key = secret::JobKey::random();
   }
-  std::unique_ptr<Fabric> make(Rank rank, base::EpollLoop& loop, Receiver& receiver) override {
+  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     TcpMembership mine = membership_;
     mine.rank = rank;
     return makeTcpFabric(loop, std::move(listeners_[index(rank)]), mine, options_, receiver).value();

@@ -45,7 +45,7 @@ class Knock final : public door::Candidate {
 
 }  // namespace
 
-TcpNode::TcpNode(base::EpollLoop& loop, TcpMembership membership, const TcpOptions& options,
+TcpNode::TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOptions& options,
                  Receiver& receiver)
     : loop_(loop),
       membership_(std::move(membership)),
@@ -59,10 +59,10 @@ Counters TcpNode::counters() const {
   return counters_.with([](const Counters& counters) { return counters; });
 }
 
-void TcpNode::start(base::Fd listener) {
+void TcpNode::start(net::Fd listener) {
   if (state_ != State::kOpen) return;
   door::Doorman::Handlers handlers;
-  handlers.greet = [this](base::Fd socket, const Address& peer) {
+  handlers.greet = [this](net::Fd socket, const Address& peer) {
     return std::make_unique<Knock>(maker_.server(std::move(socket), peer));
   };
   handlers.proved = [weak = weak_from_this(), &loop = loop_](std::unique_ptr<door::Candidate> candidate) {

@@ -8,7 +8,6 @@
 #include <optional>
 #include <vector>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/door/doorman.h>
 #include <sluice/fabric/close_watch.h>
@@ -18,6 +17,7 @@
 #include <sluice/fabric/tcp/outgoing.h>
 #include <sluice/fabric/tcp/stream_maker.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric {
 
@@ -25,16 +25,16 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
                       public Outgoing::Owner,
                       public Incoming::Owner {
  public:
-  TcpNode(base::EpollLoop& loop, TcpMembership membership, const TcpOptions& options, Receiver& receiver);
+  TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOptions& options, Receiver& receiver);
 
   // Any thread.
-  base::EpollLoop& loop() const { return loop_; }
+  net::EpollLoop& loop() const { return loop_; }
   Rank rank() const { return membership_.rank; }
   size_t worldSize() const { return membership_.addresses.size(); }
   Counters counters() const;
   bool hasEnded() const { return hasEnded_; }  // nothing of it runs any more
 
-  void start(base::Fd listener);
+  void start(net::Fd listener);
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done);
   void close(Done done);
   void abort();
@@ -77,7 +77,7 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   void endIfClosed();
   void end(const Status& result);
 
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   const TcpMembership membership_;
   const TcpOptions options_;
   Receiver& receiver_;

@@ -145,16 +145,16 @@ TlsContext::~TlsContext() {
   SSL_CTX_free(context_);
 }
 
-std::unique_ptr<Stream> TlsStream::client(std::shared_ptr<const TlsContext> context, base::Fd socket,
+std::unique_ptr<Stream> TlsStream::client(std::shared_ptr<const TlsContext> context, net::Fd socket,
                                           const secret::Claim& claim) {
   return std::unique_ptr<Stream>(new TlsStream(Role::kClient, std::move(context), std::move(socket), claim));
 }
 
-std::unique_ptr<Stream> TlsStream::server(std::shared_ptr<const TlsContext> context, base::Fd socket) {
+std::unique_ptr<Stream> TlsStream::server(std::shared_ptr<const TlsContext> context, net::Fd socket) {
   return std::unique_ptr<Stream>(new TlsStream(Role::kServer, std::move(context), std::move(socket), {}));
 }
 
-TlsStream::TlsStream(Role role, std::shared_ptr<const TlsContext> context, base::Fd socket,
+TlsStream::TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::Fd socket,
                      const secret::Claim& claim)
     : role_(role),
       context_(std::move(context)),

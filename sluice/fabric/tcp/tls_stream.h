@@ -10,8 +10,8 @@
 
 #include <memory>
 
-#include <sluice/base/fd.h>
 #include <sluice/fabric/tcp/stream.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::fabric {
 
@@ -50,9 +50,9 @@ struct TlsKeyUpdates {
 
 class TlsStream final : public Stream {
  public:
-  static std::unique_ptr<Stream> client(std::shared_ptr<const TlsContext> context, base::Fd socket,
+  static std::unique_ptr<Stream> client(std::shared_ptr<const TlsContext> context, net::Fd socket,
                                         const secret::Claim& claim);
-  static std::unique_ptr<Stream> server(std::shared_ptr<const TlsContext> context, base::Fd socket);
+  static std::unique_ptr<Stream> server(std::shared_ptr<const TlsContext> context, net::Fd socket);
   ~TlsStream() override;
   TlsStream(const TlsStream&) = delete;
   TlsStream& operator=(const TlsStream&) = delete;
@@ -76,15 +76,14 @@ class TlsStream final : public Stream {
 
  private:
   enum class Role { kClient, kServer };
-  TlsStream(Role role, std::shared_ptr<const TlsContext> context, base::Fd socket,
-            const secret::Claim& claim);
+  TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::Fd socket, const secret::Claim& claim);
 
   Io fromTls(int result, const char* what) const;
   void flushAnswers(Io& io);
 
   const Role role_;
   const std::shared_ptr<const TlsContext> context_;
-  const base::Fd socket_;
+  const net::Fd socket_;
   secret::Claim claim_;
   SSL* ssl_;
   BIO* sealed_;                // what TLS wants sent; belongs to ssl_

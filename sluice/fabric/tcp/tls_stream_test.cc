@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/contract_world.h>
+#include <sluice/fabric/testing/contract_world.h>
 
 namespace sluice::fabric {
 namespace {
@@ -25,8 +25,8 @@ class TlsPair : public testing::Test {
     const auto context = std::make_shared<const TlsContext>(secret::Key::random(), keyUpdateBytes);
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-    client_ = TlsStream::client(context, base::Fd(ends[0]), {});
-    server_ = TlsStream::server(context, base::Fd(ends[1]));
+    client_ = TlsStream::client(context, net::Fd(ends[0]), {});
+    server_ = TlsStream::server(context, net::Fd(ends[1]));
     Io client = Io::wait();
     Io server = Io::wait();
     for (int i = 0; i < 10 && (client.outcome == Outcome::kWait || server.outcome == Outcome::kWait); ++i) {
@@ -92,8 +92,8 @@ TEST_F(TlsPair, OlderVersionsAndExchangesWithoutFreshKeysAreRefused) {
     const auto context = std::make_shared<const TlsContext>(secret::Key::random());
     std::array<int, 2> ends{};
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
-    client_ = TlsStream::client(context, base::Fd(ends[0]), {});
-    server_ = TlsStream::server(context, base::Fd(ends[1]));
+    client_ = TlsStream::client(context, net::Fd(ends[0]), {});
+    server_ = TlsStream::server(context, net::Fd(ends[1]));
     if (isOlder) {
       ASSERT_EQ(SSL_set_min_proto_version(tls(client_).ssl(), TLS1_2_VERSION), 1);
       ASSERT_EQ(SSL_set_max_proto_version(tls(client_).ssl(), TLS1_2_VERSION), 1);

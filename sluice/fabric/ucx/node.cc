@@ -8,7 +8,7 @@
 
 namespace sluice::fabric::ucx {
 
-Node::Node(UcxOptions options, base::EpollLoop& loop, std::shared_ptr<Worker> worker, int eventFd)
+Node::Node(UcxOptions options, net::EpollLoop& loop, std::shared_ptr<Worker> worker, int eventFd)
     : options_(std::move(options)),
       headerKey_(options_.jobKey.derive(secret::Purpose::kWireHeader)),
       loop_(loop),

@@ -14,22 +14,22 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/fabric/close_watch.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/ucx/handles.h>
 #include <sluice/fabric/ucx/peer.h>
 #include <sluice/fabric/ucx/ucx_fabric.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric::ucx {
 
 class Node final : public std::enable_shared_from_this<Node> {
  public:
-  Node(UcxOptions options, base::EpollLoop& loop, std::shared_ptr<Worker> worker, int eventFd);
+  Node(UcxOptions options, net::EpollLoop& loop, std::shared_ptr<Worker> worker, int eventFd);
 
   // Any thread.
-  base::EpollLoop& loop() const { return loop_; }
+  net::EpollLoop& loop() const { return loop_; }
   Rank rank() const { return options_.rank; }
   size_t worldSize() const { return options_.worldSize; }
   Counters counters() const;
@@ -110,7 +110,7 @@ class Node final : public std::enable_shared_from_this<Node> {
 
   const UcxOptions options_;
   const secret::Key headerKey_;
-  base::EpollLoop& loop_;
+  net::EpollLoop& loop_;
   std::shared_ptr<Worker> worker_;
   const int eventFd_;
   Receiver* receiver_ = nullptr;

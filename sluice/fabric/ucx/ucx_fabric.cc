@@ -19,7 +19,7 @@ struct Opened {
   UcxAddress address;
 };
 
-Result<Opened> openFromLoop(const UcxOptions& options, base::EpollLoop& loop) {
+Result<Opened> openFromLoop(const UcxOptions& options, net::EpollLoop& loop) {
   SLUICE_ASSIGN_OR_RETURN(auto worker, ucx::Worker::open(options));
   SLUICE_ASSIGN_OR_RETURN(auto address, worker->address());
   SLUICE_ASSIGN_OR_RETURN(const int eventFd, worker->eventFd());
@@ -28,7 +28,7 @@ Result<Opened> openFromLoop(const UcxOptions& options, base::EpollLoop& loop) {
 
 }  // namespace
 
-Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions& options, base::EpollLoop& loop) {
+Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions& options, net::EpollLoop& loop) {
   SLUICE_CHECK(index(options.rank) < options.worldSize, index(options.rank), options.worldSize);
   SLUICE_RETURN_IF_ERROR(ucx::checkTrusted(options));
   // On the loop's thread: UCX wants one thread for all that it does.

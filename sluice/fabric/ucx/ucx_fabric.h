@@ -15,8 +15,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/base/epoll_loop.h>
 #include <sluice/fabric/fabric.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/secret/job_key.h>
 
 namespace sluice::fabric {
@@ -56,7 +56,7 @@ class Node;
 // An open port that does not take messages yet. Any thread; its loop must run until it has gone.
 class UcxPort final {
  public:
-  static Result<std::unique_ptr<UcxPort>> open(const UcxOptions& options, base::EpollLoop& loop);
+  static Result<std::unique_ptr<UcxPort>> open(const UcxOptions& options, net::EpollLoop& loop);
   ~UcxPort();
   UcxPort(const UcxPort&) = delete;
   UcxPort& operator=(const UcxPort&) = delete;

@@ -3,7 +3,7 @@
 #include <map>
 
 #include <sluice/base/mutex.h>
-#include <sluice/fabric/contract_test.h>
+#include <sluice/fabric/testing/contract_suite.h>
 
 namespace sluice::fabric {
 namespace {
@@ -38,7 +38,7 @@ UcxOptions testOptions(Rank rank, size_t worldSize) {
 }
 
 std::unique_ptr<Fabric> join(const UcxOptions& options, const std::shared_ptr<AddressBook>& book,
-                             base::EpollLoop& loop, Receiver& receiver) {
+                             net::EpollLoop& loop, Receiver& receiver) {
   auto port = UcxPort::open(options, loop);
   SLUICE_CHECK(port.isOk(), port.status().toString());
   book->put(options.rank, (*port)->address());
@@ -53,7 +53,7 @@ namespace {
 class UcxEngine final : public Engine {
  public:
   UcxEngine(size_t worldSize, void (*adjust)(UcxOptions&)) : worldSize_(worldSize), adjust_(adjust) {}
-  std::unique_ptr<Fabric> make(Rank rank, base::EpollLoop& loop, Receiver& receiver) override {
+  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     UcxOptions options = testOptions(rank, worldSize_);
     adjust_(options);
     return join(options, book_, loop, receiver);
@@ -87,7 +87,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 TEST(UcxFabric, DoesNotStartOnANetworkThatNobodyCalledTrusted) {
-  base::LoopThread thread("rank");
+  net::LoopThread thread("rank");
   UcxOptions options = testOptions(Rank{0}, 1);
   options.isNetworkTrusted = false;
   const auto port = UcxPort::open(options, thread.loop());
@@ -96,7 +96,7 @@ TEST(UcxFabric, DoesNotStartOnANetworkThatNobodyCalledTrusted) {
 }
 
 TEST(UcxFabric, ADeviceThatIsNotThereIsAnErrorThatNamesIt) {
-  base::LoopThread thread("rank");
+  net::LoopThread thread("rank");
   UcxOptions options = testOptions(Rank{0}, 1);
   options.device = "nosuch0";
   const auto port = UcxPort::open(options, thread.loop());
@@ -105,7 +105,7 @@ TEST(UcxFabric, ADeviceThatIsNotThereIsAnErrorThatNamesIt) {
 }
 
 TEST(UcxFabric, APortThatIsNeverStartedIsClosed) {
-  base::LoopThread thread("rank");
+  net::LoopThread thread("rank");
   const auto port = UcxPort::open(testOptions(Rank{0}, 1), thread.loop());
   ASSERT_TRUE(port.isOk()) << port.status().toString();
   EXPECT_FALSE((*port)->address().empty());

@@ -15,7 +15,7 @@ UcxOptions ucxOptions(const base::Config&) {
   return {};
 }
 
-Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions&, base::EpollLoop&) {
+Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions&, net::EpollLoop&) {
   return Status(Code::kUnavailable,
                 "this sluice was built without UCX: use --fabric tcp, or build with -DSLUICE_UCX=ON");
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include <sluice/base/byte_io.h>
 #include <sluice/base/text.h>
-#include <sluice/plan/byte_io.h>
 
 namespace sluice::fabric {
 namespace {
@@ -22,7 +22,7 @@ Duration toDuration(uint64_t number) {
   return std::clamp(Duration(static_cast<Duration::rep>(number)), -kFarthest, kFarthest);
 }
 
-void write(plan::ByteWriter& to, const Heartbeat& beat) {
+void write(base::ByteWriter& to, const Heartbeat& beat) {
   to.number(static_cast<uint8_t>(Kind::kHeartbeat));
   to.number(static_cast<uint8_t>(beat.echo ? 1 : 0));
   to.number(toNumber(beat.sent.time_since_epoch()));
@@ -30,19 +30,19 @@ void write(plan::ByteWriter& to, const Heartbeat& beat) {
   to.number(toNumber(beat.held));
 }
 
-void write(plan::ByteWriter& to, const LossNotice& notice) {
+void write(base::ByteWriter& to, const LossNotice& notice) {
   to.number(static_cast<uint8_t>(Kind::kLossNotice));
   to.number(index(notice.lost));
   to.number(index(notice.witness));
   to.text(std::string_view(notice.why).substr(0, kMaxWhyBytes));
 }
 
-void write(plan::ByteWriter& to, const PulseBeat& beat) {
+void write(base::ByteWriter& to, const PulseBeat& beat) {
   to.number(static_cast<uint8_t>(Kind::kPulseBeat));
   to.number(toNumber(beat.busy));
 }
 
-Heartbeat readHeartbeat(plan::ByteReader& from) {
+Heartbeat readHeartbeat(base::ByteReader& from) {
   const bool hasEcho = from.number<uint8_t>() != 0;
   Heartbeat beat;
   beat.sent = TimePoint(toDuration(from.number<uint64_t>()));
@@ -52,7 +52,7 @@ Heartbeat readHeartbeat(plan::ByteReader& from) {
   return beat;
 }
 
-LossNotice readNotice(plan::ByteReader& from) {
+LossNotice readNotice(base::ByteReader& from) {
   LossNotice notice;
   notice.lost = Rank{from.number<uint32_t>()};
   notice.witness = Rank{from.number<uint32_t>()};
@@ -60,20 +60,20 @@ LossNotice readNotice(plan::ByteReader& from) {
   return notice;
 }
 
-PulseBeat readPulseBeat(plan::ByteReader& from) {
+PulseBeat readPulseBeat(base::ByteReader& from) {
   return {std::max(Duration::zero(), toDuration(from.number<uint64_t>()))};
 }
 
 }  // namespace
 
 std::vector<std::byte> toBytes(const LifeSign& sign) {
-  plan::ByteWriter writer;
+  base::ByteWriter writer;
   std::visit([&](const auto& each) { write(writer, each); }, sign);
   return std::move(writer).take();
 }
 
 std::optional<LifeSign> parseLifeSign(std::span<const std::byte> bytes) {
-  plan::ByteReader reader(bytes);
+  base::ByteReader reader(bytes);
   std::optional<LifeSign> sign;
   switch (static_cast<Kind>(reader.number<uint8_t>())) {
     case Kind::kHeartbeat: sign = readHeartbeat(reader); break;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::fabric {
 

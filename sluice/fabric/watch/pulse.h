@@ -7,7 +7,7 @@
 #include <optional>
 
 #include <sluice/base/clock.h>
-#include <sluice/plan/ids.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::fabric {
 

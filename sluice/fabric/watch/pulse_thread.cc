@@ -11,7 +11,7 @@
 namespace sluice::fabric {
 
 Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& options,
-                                                        const base::EpollLoop& work, size_t worldSize,
+                                                        const net::EpollLoop& work, size_t worldSize,
                                                         const MakeEngine& makeEngine) {
   std::unique_ptr<PulseThread> pulse(new PulseThread(options, work, worldSize));
   SLUICE_RETURN_IF_ERROR(pulse->thread_.status());
@@ -20,7 +20,7 @@ Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& o
   return pulse;
 }
 
-PulseThread::PulseThread(const LivenessOptions& options, const base::EpollLoop& work, size_t worldSize)
+PulseThread::PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize)
     : options_(options), work_(work), peers_(worldSize) {
   words_.with([&](auto& words) { words.resize(worldSize); });
 }

@@ -9,22 +9,22 @@
 #include <memory>
 #include <vector>
 
-#include <sluice/base/epoll_loop.h>
 #include <sluice/base/mutex.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/watch/pulse.h>
 #include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric {
 
 class PulseThread final : public Pulse, private Receiver {
  public:
   // Makes the fabric that the pulses travel on, which belongs to the given loop.
-  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(base::EpollLoop&, Receiver&)>;
+  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(net::EpollLoop&, Receiver&)>;
 
   // REQUIRES: `work` outlives this.
   static Result<std::unique_ptr<PulseThread>> start(const LivenessOptions& options,
-                                                    const base::EpollLoop& work, size_t worldSize,
+                                                    const net::EpollLoop& work, size_t worldSize,
                                                     const MakeEngine& makeEngine);
   ~PulseThread() override;  // in good order: the others do not miss it
   PulseThread(const PulseThread&) = delete;
@@ -41,7 +41,7 @@ class PulseThread final : public Pulse, private Receiver {
     Duration reported{};          // how long its loop has been busy, once that was logged; zero: it was not
   };
 
-  PulseThread(const LivenessOptions& options, const base::EpollLoop& work, size_t worldSize);
+  PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize);
 
   void begin(Fabric& fabric);
   void addPeer(Rank rank);
@@ -56,7 +56,7 @@ class PulseThread final : public Pulse, private Receiver {
   void onPeerLeft(Rank from) override;
 
   const LivenessOptions options_;
-  const base::EpollLoop& work_;
+  const net::EpollLoop& work_;
   base::Guarded<std::vector<std::optional<Word>>> words_;  // by rank
 
   // The thread's loop only.
@@ -64,7 +64,7 @@ class PulseThread final : public Pulse, private Receiver {
   Fabric* engine_ = nullptr;  // between begin() and the end
 
   // Declared last: what the thread touches outlives it.
-  base::LoopThread thread_{"sluice-pulse"};
+  net::LoopThread thread_{"sluice-pulse"};
   std::unique_ptr<Fabric> fabric_;
 };
 

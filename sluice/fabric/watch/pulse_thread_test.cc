@@ -18,11 +18,11 @@ constexpr auto kPatience = 30s;
 // A process: its work loop, and the pulse that tells of it.
 struct PulsingProcess {
   PulsingProcess(LoopbackHub& hub, Rank rank)
-      : pulse(PulseThread::start(kQuick, work.loop(), 2, [&](base::EpollLoop& loop, Receiver& receiver) {
+      : pulse(PulseThread::start(kQuick, work.loop(), 2, [&](net::EpollLoop& loop, Receiver& receiver) {
                 return Result<std::unique_ptr<Fabric>>(hub.join(rank, loop, receiver));
               }).value()) {}
 
-  base::LoopThread work{"work"};
+  net::LoopThread work{"work"};
   std::unique_ptr<PulseThread> pulse;
 };
 

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/base/manual_loop.h>
-#include <sluice/fabric/contract_test.h>
+#include <sluice/base/testing/manual_loop.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/fabric/testing/contract_suite.h>
 
 namespace sluice::fabric {
 namespace {
@@ -361,7 +361,7 @@ TEST_F(WatchedFabricTest, KnowsHowFarTheOthersClockIs) {
 class WatchedLoopback final : public contract::Engine {
  public:
   explicit WatchedLoopback(size_t worldSize) : hub_(worldSize) {}
-  std::unique_ptr<Fabric> make(Rank rank, base::EpollLoop& loop, Receiver& receiver) override {
+  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     return WatchedFabric::make(loop, {.interval = 1h, .silenceLimit = 3h}, receiver,
                                [&](Receiver& watchman) {
                                  return Result<std::unique_ptr<Fabric>>(

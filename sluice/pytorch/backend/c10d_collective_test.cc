@@ -10,8 +10,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/epoll_loop.h>
-#include <sluice/collective/contract_test.h>
+#include <sluice/collective/testing/contract_suite.h>
+#include <sluice/net/epoll_loop.h>
 #include <sluice/pytorch/backend/backend.h>
 
 namespace sluice::collective::contract {
@@ -39,7 +39,7 @@ class C10dSeat final : public Seat {
   void die() override { connection_->close(); }
 
  private:
-  base::LoopThread thread_{"rank"};
+  net::LoopThread thread_{"rank"};
   const std::shared_ptr<Connection> connection_;
   std::unique_ptr<C10dCollective> engine_;
 };

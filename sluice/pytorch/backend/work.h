@@ -10,8 +10,8 @@
 
 #include <sluice/base/fork.h>
 #include <sluice/base/status.h>
-#include <sluice/plan/ids.h>
 #include <sluice/pytorch/messenger.h>
+#include <sluice/types/ids.h>
 
 namespace sluice::pytorch {
 

@@ -1,0 +1,40 @@
+// The frame of what sluice saves: what it is, in which version, and nothing after its end. Whoever reads one
+// believes nothing.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include <sluice/base/byte_io.h>
+#include <sluice/base/status.h>
+
+namespace sluice::base {
+
+struct SavedFrame {
+  uint32_t magic;
+  uint8_t version;
+  std::string_view what;  // for people: "a saved state of training"
+
+  void begin(ByteWriter& out) const {
+    out.number(magic);
+    out.number(version);
+  }
+  Status readBegin(ByteReader& in) const {
+    if (in.number<uint32_t>() != magic) return unreadable("these bytes are something else");
+    if (const auto found = in.number<uint8_t>(); found != version)
+      return unreadable(fmt::format("version {}, this sluice reads {}", found, version));
+    return base::ok();
+  }
+  // After the last field.
+  Status readEnd(const ByteReader& in) const {
+    if (in.failed()) return unreadable("too short");
+    return in.atEnd() ? base::ok() : unreadable("too long");
+  }
+  Status unreadable(std::string_view why) const {
+    return {Code::kDataLoss, fmt::format("not {}: {}", what, why)};
+  }
+};
+
+}  // namespace sluice::base

@@ -1,0 +1,53 @@
+// Measures a fabric in a lab, sample by sample, in turn with what other programs reach on the same links, and
+// holds the medians against each other.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <sluice/base/config.h>
+#include <sluice/bench/fabric/task.h>
+#include <sluice/lab/lab.h>
+
+namespace sluice::bench {
+
+struct FabricBenchOptions {
+  FabricCase which = FabricCase::kPair;
+  std::string fabric{};
+  std::string encrypt{};
+  Rate rate{};  // of the lab; 0: not shaped
+  int hosts = 2;
+  int samples = 5;
+  double seconds = 2;     // of each sample
+  int rounds = 20;        // of overtaking, in each sample
+  base::Config config{};  // of the ranks
+  std::vector<std::string>
+      rankCommand{};  // starts one rank, but for its task, which follows as the last word
+  std::function<void(std::string_view what)> onSample{};
+};
+
+// What was measured several times.
+struct Samples {
+  std::string name{};  // "sluice_gbit": as it is called in the JSON
+  std::vector<double> values{};
+};
+
+struct FabricFigures {
+  std::vector<Samples> samples{};
+  std::vector<std::pair<std::string, double>> derived{};  // ratios, percentiles; 0: not measured
+  std::string beside{};                                   // for people only
+  FabricBenchOptions options{};
+};
+
+Result<FabricFigures> benchFabric(const lab::Lab& lab, const FabricBenchOptions& options);
+
+// {"case": "pair", "fabric", "encrypt", "rate", ...}: medians, and what is derived from them.
+nlohmann::ordered_json toJson(const FabricFigures& figures);
+// For people: medians with their least and greatest value.
+std::string toText(const FabricFigures& figures);
+
+}  // namespace sluice::bench

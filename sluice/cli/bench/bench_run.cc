@@ -1,0 +1,254 @@
+#include <sluice/cli/bench/bench_run.h>
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/options.h>
+#include <sluice/base/text.h>
+#include <sluice/cli/interruption.h>
+#include <sluice/cli/json_output.h>
+#include <sluice/cli/program.h>
+#include <sluice/cli/table.h>
+
+namespace sluice::cli {
+namespace {
+
+// Says on stderr which run this is and how long the rest will take; on a terminal, on one line.
+class RunProgress final {
+ public:
+  explicit RunProgress(size_t total) : total_(total) {}
+  ~RunProgress() { clear(); }
+  RunProgress(const RunProgress&) = delete;
+  RunProgress& operator=(const RunProgress&) = delete;
+
+  void next(std::string_view what) {
+    const double elapsed = base::seconds(base::RealClock().now() - start_);
+    std::string text = fmt::format("run {} of {}: {}", done_ + 1, total_, what);
+    if (done_ > 0) {
+      text += fmt::format(", about {:.0f} s left",
+                          elapsed / static_cast<double>(done_) * static_cast<double>(total_ - done_));
+    }
+    ++done_;
+    clear();
+    fmt::print(stderr, "{}{}", text, isTerminal_ ? "" : "\n");
+    std::fflush(stderr);
+  }
+
+  // Before something else is printed.
+  void clear() const {
+    if (isTerminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  const bool isTerminal_ = ::isatty(STDERR_FILENO) != 0;
+  const TimePoint start_ = base::RealClock().now();
+  const size_t total_;
+  size_t done_ = 0;
+};
+
+std::string fixed(double value, int digits) {
+  return fmt::format("{:.{}f}", value, digits);
+}
+
+Table tableOf(const std::vector<bench::Figures>& rows) {
+  Table table({"profile", "workers", "ratio", "slice", "strategy", "iteration s", "spread", "bound s",
+               "over bound", "over kvstore", "cpu s", "wire MB", "inversion p99 ms"});
+  for (const auto& row : rows) {
+    table.addRow({row.setting.profile, std::to_string(row.setting.workers),
+                  fmt::format("{:g}", row.setting.ratio), std::to_string(row.setting.sliceElements),
+                  row.strategy, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
+                  fixed(row.setting.boundSeconds, 3), fixed(row.overBound, 3),
+                  row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-", fixed(row.cpuSeconds, 3),
+                  fixed(row.wireBytes / 1e6, 1), fixed(row.inversionMs, 2)});
+  }
+  return table;
+}
+
+// What a reader of the table must know of some of its rows.
+void printNotes(const std::vector<bench::Figures>& rows) {
+  std::set<std::string> throughputs;
+  std::set<std::string> uncompared;
+  for (const auto& row : rows) {
+    if (row.setting.measure == bench::Measure::kThroughput) throughputs.insert(row.strategy);
+    if (!bench::comparesRanks(row.strategy)) uncompared.insert(row.strategy);
+  }
+  if (!throughputs.empty()) {
+    fmt::print("{}: an iteration is {}; the bound is that of workers who keep step and are all as fast\n",
+               fmt::join(throughputs, ", "), bench::name(bench::Measure::kThroughput));
+  }
+  if (!uncompared.empty()) {
+    fmt::print("{}: ranks do not end with equal parameters, so these were not compared\n",
+               fmt::join(uncompared, ", "));
+  }
+}
+
+nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& row : rows) list.push_back(bench::toJson(row));
+  return list;
+}
+
+class Bench final {
+ public:
+  Bench(const BenchFlags& flags, const base::Config& config, size_t runs)
+      : flags_(flags), config_(config), progress_(runs) {
+    hooks_.rankCommand = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "rank"};
+    hooks_.onRankLine = [this](std::string_view line) {
+      progress_.clear();
+      fmt::print(stderr, "{}\n", line);
+    };
+    hooks_.isInterrupted = &Interruption::came;
+  }
+
+  Status run(const BenchCase& which) {
+    SLUICE_ASSIGN_OR_RETURN(const uint32_t world, bench::worldFor(which.workers, config_));
+    SLUICE_RETURN_IF_ERROR(enterArena(world));
+    bench::ReplayOptions options{.profile = flags_.profile,
+                                 .ratio = which.ratio,
+                                 .runs = flags_.runs,
+                                 .warmUp = flags_.warmUp,
+                                 .iterations = flags_.iterations,
+                                 .update = flags_.update,
+                                 .watchNetwork = flags_.watchNetwork,
+                                 .compareWithReference = flags_.compareWithReference,
+                                 .straggler = flags_.straggler,
+                                 .jitter = flags_.jitter,
+                                 .config = config_};
+    for (const auto name : base::split(flags_.strategies, ','))
+      options.strategies.emplace_back(base::trim(name));
+    if (which.sliceElements != 0) {
+      SLUICE_RETURN_IF_ERROR(options.config.set(option::kSliceElements, std::to_string(which.sliceElements)));
+    }
+    hooks_.onRun = [this, &which](std::string_view strategy) {
+      progress_.next(fmt::format("{} with {} workers, ratio {:g}", strategy, which.workers, which.ratio));
+    };
+    SLUICE_ASSIGN_OR_RETURN(auto rows, bench::replay(*arena_, options, hooks_));
+    std::ranges::move(rows, std::back_inserter(rows_));
+    return base::ok();
+  }
+
+  const std::vector<bench::Figures>& rows() const { return rows_; }
+
+ private:
+  // The arena stays while the number of hosts does.
+  Status enterArena(uint32_t world) {
+    if (arena_ != nullptr && arena_->hosts() == world) return base::ok();
+    SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(flags_.profile));
+    Rate rate = bench::defaultRate(profile, world);
+    if (!flags_.rate.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(rate, base::parseRate(flags_.rate));
+    }
+    arena_.reset();
+    SLUICE_ASSIGN_OR_RETURN(arena_, bench::Arena::up(world, rate, config_));
+    progress_.clear();
+    fmt::print("{}\nlab: {}\n", profile.toString(), arena_->toString());
+    std::fflush(stdout);
+    return base::ok();
+  }
+
+  const BenchFlags& flags_;
+  const base::Config& config_;
+  RunProgress progress_;
+  bench::ReplayHooks hooks_;
+  std::unique_ptr<bench::Arena> arena_;
+  std::vector<bench::Figures> rows_;
+};
+
+}  // namespace
+
+std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
+                                          const std::string& strategies) {
+  auto flags = std::make_shared<BenchFlags>();
+  flags->strategies = strategies;
+  command
+      ->add_option("--profile", flags->profile,
+                   "Which model: inceptionv3, resnet50, sockeye, vgg19, or a file")
+      ->capture_default_str();
+  command->add_option("--strategies", flags->strategies, "Which algorithms, one after the other in each run")
+      ->capture_default_str();
+  command->add_option("--runs", flags->runs, "Runs of each strategy; the median counts")
+      ->capture_default_str();
+  command->add_option("--iterations", flags->iterations, "Iterations that count in each run; the median does")
+      ->capture_default_str();
+  command->add_option("--warm-up", flags->warmUp, "Iterations before them that do not")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  command->add_option("--update", flags->update, "What servers do with the mean gradient")
+      ->capture_default_str();
+  command->add_option("--rate", flags->rate,
+                      "Speed of each host's link, as 1gbit; default: what two cores can carry");
+  command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
+  command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end (needs root)");
+  command->add_flag(
+      "--exact", flags->compareWithReference,
+      "Also compare the parameters at the end with those of one process that sums in rank order");
+  command->add_flag("--utilisation", flags->watchNetwork,
+                    "Add to the JSON how busy the first host's link was, by 10 ms");
+  for (const base::Option* option : {&option::kFabric,
+                                     &option::kEncrypt,
+                                     &option::kCongestionControl,
+                                     &option::kServers,
+                                     &option::kCredit,
+                                     &option::kCollective,
+                                     &option::kCodec,
+                                     &option::kReductions,
+                                     &option::kMerge,
+                                     &option::kReductionStart,
+                                     &option::kReductionRate,
+                                     &option::kReplanSteps,
+                                     &option::kPipeDepth,
+                                     &option::kPipeWarmUp,
+                                     &option::kNoOverlap,
+                                     &option::kStaleness,
+                                     &option::kTau,
+                                     &option::kAlpha,
+                                     &option::kGossipProbability,
+                                     &option::kTopology,
+                                     &option::kDgc,
+                                     &option::kDgcSparsity,
+                                     &option::kDgcWarmUp}) {
+    program.addOption(command, *option);
+  }
+  return flags;
+}
+
+Result<int> runBench(const BenchFlags& flags, const base::Config& config,
+                     const std::vector<BenchCase>& cases) {
+  if (!flags.inLab) {
+    return Status(Code::kInvalidArgument,
+                  "a replay makes a cluster of its own on this machine: say --lab (needs root)");
+  }
+  SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
+  const Interruption interruption;
+  const size_t strategies = base::split(flags.strategies, ',').size();
+  Bench bench(flags, config, cases.size() * strategies * static_cast<size_t>(flags.runs));
+  fmt::print(
+      "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and network "
+      "are real\n");
+  for (const BenchCase& which : cases) SLUICE_RETURN_IF_ERROR(bench.run(which));
+  if (flags.json != "-") {
+    fmt::print("{}", tableOf(bench.rows()).toText());
+    printNotes(bench.rows());
+  }
+  if (!flags.json.empty()) SLUICE_RETURN_IF_ERROR(writeJson(flags.json, jsonOf(bench.rows())));
+  return 0;
+}
+
+Result<std::vector<double>> parseNumbers(std::string_view text) {
+  std::vector<double> numbers;
+  for (const auto piece : base::split(text, ',')) {
+    SLUICE_ASSIGN_OR_RETURN(const double number, base::parseNumber(base::trim(piece)));
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace sluice::cli

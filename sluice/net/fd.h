@@ -1,0 +1,46 @@
+// Owns one file descriptor. A forked child (fork.h) has its copy closed before fork() returns there; get() is
+// -1 in that child, since the number may belong to something else by then.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+#include <sluice/base/fork.h>
+
+namespace sluice::net {
+
+class Fd final {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) { base::closeInForkedChildren(fd); }
+  ~Fd() { reset(); }
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), mark_(other.mark_) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+      mark_ = other.mark_;
+    }
+    return *this;
+  }
+
+  int get() const { return mark_.isInherited() ? -1 : fd_; }
+  bool valid() const { return get() >= 0; }
+  int release() {
+    const int fd = get();
+    fd_ = -1;
+    base::keepInForkedChildren(fd);
+    return fd;
+  }
+  void reset() {
+    const int fd = release();  // first: once it is closed, the number may be another thread's
+    if (fd >= 0) ::close(fd);
+  }
+
+ private:
+  int fd_ = -1;
+  base::ProcessMark mark_;
+};
+
+}  // namespace sluice::net

@@ -1,0 +1,22 @@
+// ASP: each worker's gradient is applied as it arrives, and the answer goes to that worker only. Nobody waits
+// for anybody; what a worker reads may be any number of others' steps old.
+#include <sluice/shard/staleness.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/stale_training.h>
+
+namespace sluice::strategy {
+namespace {
+
+Result<std::unique_ptr<Strategy>> makeAsp(const Rooms& rooms) {
+  return makeStale(rooms, shard::kUnbounded, Pulls::kAlways);
+}
+
+}  // namespace
+
+const Algorithm kAsp{.name = "asp",
+                     .help = "asynchronous: each gradient is applied as it comes, nobody waits",
+                     .choose = chooseStale,
+                     .make = makeAsp,
+                     .keepsRanksEqual = false};
+
+}  // namespace sluice::strategy

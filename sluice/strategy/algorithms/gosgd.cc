@@ -1,0 +1,138 @@
+// GoSGD (Blot et al. 2016): after its step, with probability p, a worker sends its model and half of its
+// weight to one other, drawn at random, and expects no answer; what others have sent is averaged in, by
+// weight, before the next step (gossip/share.h). Weights are kept slice by slice.
+#include <set>
+
+#include <fmt/format.h>
+
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/fabric/common.h>
+#include <sluice/gossip/share.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/gossip/gossip_engine.h>
+#include <sluice/strategy/server/local_optimizer.h>
+#include <sluice/strategy/slices.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr const char* kProbabilitySetting = "gossip-probability";
+constexpr uint64_t kWhether = 1;  // two draws for each step
+constexpr uint64_t kWhom = 2;
+
+class GoSgd final : public Talk {
+ public:
+  GoSgd(const Rooms& rooms, Outbox& outbox, double probability)
+      : rooms_(rooms),
+        outbox_(outbox),
+        optimizer_(rooms.plan, rooms.update),
+        probability_(probability),
+        others_(rooms.plan.roles().workers) {
+    std::erase(others_, rooms.fabric.rank());
+    const double weight = 1.0 / static_cast<double>(rooms.plan.roles().workers.size());
+    own_.reserve(rooms.plan.slices().size());
+    for (const plan::Slice& slice : rooms.plan.slices()) {
+      const size_t bytes = rooms.plan.bytesOf(slice);
+      own_.push_back({.share = {rooms.plan.model()[slice.tensor].dtype, bytes, weight},
+                      .landing = std::vector<std::byte>(gossip::Share::messageBytes(bytes))});
+    }
+  }
+
+  void finish(const WorkerSlice& worker) override {
+    gossip::Share& share = own_[index(worker.slice.id)].share;
+    if (!worker.gradient.empty())
+      optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);
+    if (isTimeToGive(worker.step) && share.mayGive()) give(worker);
+    share.settle(worker.parameters);
+  }
+
+  void forget(Rank lost) override { std::erase(others_, lost); }
+
+  Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
+    Own& here = own_[index(slice.id)];
+    if (header.stage != Stage::kPush || header.length != here.landing.size())
+      return fabric::refusedStatus(header, "not a share");
+    if (here.isLanding) {
+      putOff_.emplace(from, lane);
+      return fabric::Landing::later();
+    }
+    here.isLanding = true;
+    return fabric::Landing{{here.landing.data(), here.landing.size()},
+                           [this, from, &here](const Status& status) {
+                             here.isLanding = false;
+                             // What a lost rank had begun to say is lost with it.
+                             const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
+                             if (!taken.isOk()) rooms_.refuse(from, taken);
+                             if (status.code() == Code::kCancelled) return;  // the fabric is closing
+                             for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
+                               rooms_.fabric.resume(rank, waiting);
+                           }};
+  }
+
+ private:
+  struct Own {
+    gossip::Share share;
+    std::vector<std::byte> landing;
+    bool isLanding = false;
+  };
+
+  bool isTimeToGive(Step step) const {
+    if (others_.empty()) return false;
+    const uint64_t draw = drawAt(kWhether, rooms_.fabric.rank(), step);
+    return static_cast<double>(draw >> 11U) * 0x1p-53 < probability_;
+  }
+
+  void give(const WorkerSlice& worker) {
+    const uint64_t draw = drawAt(kWhom, rooms_.fabric.rank(), worker.step);
+    gossip::Share& share = own_[index(worker.slice.id)].share;
+    const auto message = share.give(worker.parameters);
+    outbox_.post(
+        {.slice = worker.slice,
+         .stage = Stage::kPush,
+         .step = worker.step,
+         .to = others_[draw % others_.size()],
+         .turn = index(worker.slice.id),
+         .payload = {message.data(), message.size()},
+         .dtype = DType::kBytes,
+         .done = [&share](const Status& status) { status.isOk() ? share.given() : share.refused(); }});
+  }
+
+  const Rooms rooms_;
+  Outbox& outbox_;
+  LocalOptimizer optimizer_;
+  const double probability_;
+  std::vector<Rank> others_;
+  std::vector<Own> own_;                            // by SliceId
+  std::set<std::pair<Rank, fabric::Lane>> putOff_;  // that wait for room to land
+};
+
+Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {
+  const double probability = config.number(option::kGossipProbability);
+  if (!(probability > 0 && probability <= 1)) {
+    return {Code::kInvalidArgument,
+            fmt::format("--gossip-probability is {}; give more than 0, at most 1", probability)};
+  }
+  spec.settings[kProbabilitySetting] = fmt::format("{}", probability);
+  return chooseGossip(config, spec);
+}
+
+Result<std::unique_ptr<Strategy>> makeGoSgd(const Rooms& rooms) {
+  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
+  SLUICE_ASSIGN_OR_RETURN(const double probability,
+                          base::parseNumber(rooms.plan.spec().settings.at(kProbabilitySetting)));
+  return makeGossip(rooms,
+                    [&](Outbox& outbox) { return std::make_unique<GoSgd>(rooms, outbox, probability); });
+}
+
+}  // namespace
+
+const Algorithm kGoSgd{.name = "gosgd",
+                       .help = "gossip: own models, sent to a random other with probability p, no answer",
+                       .choose = chooseGoSgd,
+                       .make = makeGoSgd,
+                       .argument = &option::kGossipProbability,
+                       .keepsRanksEqual = false};
+
+}  // namespace sluice::strategy

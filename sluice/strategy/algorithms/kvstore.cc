@@ -1,0 +1,29 @@
+// The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result travels only
+// after the server has told everybody and everybody has asked for it. Without overlap it is their PS-Sync.
+#include <sluice/base/options.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/server/collecting.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr const char* kOverlap = "overlap";
+
+Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
+  spec.slicing.placement = plan::Placement::kKvstore;
+  if (config.isOn(option::kNoOverlap)) spec.settings[kOverlap] = "no";
+  return base::ok();
+}
+
+Result<std::unique_ptr<Strategy>> makeKvstore(const Rooms& rooms) {
+  return makeParameterServer(rooms, {.answer = Answer::kNotifyAndPull,
+                                     .egress = {.order = queue::Order::kFifo},
+                                     .overlaps = !rooms.plan.spec().settings.contains(kOverlap)});
+}
+
+}  // namespace
+
+const Algorithm kKvstore{"kvstore", "whole layers, fifo, notify and pull (the papers' baseline)",
+                         chooseKvstore, makeKvstore};
+
+}  // namespace sluice::strategy

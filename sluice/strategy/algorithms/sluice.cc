@@ -1,0 +1,29 @@
+// Ours, the default: p3's priorities, with every chunk spread over all servers, destinations rotated by rank,
+// and credit per destination instead of one window. As published, all workers send to the same few servers at
+// the same time, so most of the network waits; rotated, every server hears from somebody all the time.
+#include <sluice/base/options.h>
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/dgc/summing_server.h>
+#include <sluice/strategy/outbox.h>
+#include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/slices.h>
+
+namespace sluice::strategy {
+namespace {
+
+Status chooseSluice(const base::Config& config, plan::PlanSpec& spec) {
+  if (config.isOn(option::kDgc)) return chooseSparseServer(config, spec);
+  return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
+}
+
+Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
+  if (isSparse(rooms.plan.spec())) return makeSparseServer(rooms);
+  return makeParameterServer(rooms, {.egress = byUrgency(rooms.config)});
+}
+
+}  // namespace
+
+const Algorithm kSluice{"sluice", "slices by priority, sharded and rotated, credit per destination (default)",
+                        chooseSluice, makeSluice, /*alias=*/"bsp"};
+
+}  // namespace sluice::strategy

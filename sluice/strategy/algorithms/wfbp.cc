@@ -1,0 +1,19 @@
+// Wait-free backpropagation: one reduction per tensor, as gradients appear.
+#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/reduction/reduction.h>
+
+namespace sluice::strategy {
+namespace {
+
+Status chooseWfbp(const base::Config& config, plan::PlanSpec& spec) {
+  std::vector<timing::Group> each;
+  for (size_t t = 0; t < spec.model.tensors.size(); ++t) each.push_back({t, t});
+  return chooseReduction(config, each, spec);
+}
+
+}  // namespace
+
+const Algorithm kWfbp{"wfbp", "one all-reduce per tensor, as gradients appear (wait-free backpropagation)",
+                      chooseWfbp, makeReduction};
+
+}  // namespace sluice::strategy

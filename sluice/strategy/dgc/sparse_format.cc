@@ -1,0 +1,38 @@
+#include <sluice/strategy/dgc/sparse_format.h>
+
+namespace sluice::strategy {
+
+SparseFreight::SparseFreight(const Rooms& rooms, const DgcSettings& settings)
+    : plan_(rooms.plan),
+      compressor_(rooms, settings, Compressor::slicesOf(rooms.plan)),
+      workerSide_(rooms.plan.slices().size()),
+      served_(rooms.plan.slices().size()) {
+  for (const SliceId id : plan_.slicesOn(rooms.fabric.rank()))
+    served_[index(id)].resize(plan_.roles().workers.size());
+}
+
+// Also without a gradient: what was kept back may have grown large by its momentum.
+std::optional<std::span<const std::byte>> SparseFreight::part(const WorkerSlice& worker) {
+  Bytes& sent = workerSide_[index(worker.slice.id)].sent;
+  sent = compressor_.compress(index(worker.slice.id), worker.step, !worker.gradient.empty(), worker.values);
+  return sent;
+}
+
+Freight::Place SparseFreight::placeForAnswer(const plan::Slice& slice, uint64_t bytes) {
+  if (!canBe(slice, bytes)) return std::nullopt;
+  Bytes& received = workerSide_[index(slice.id)].received;
+  received.resize(bytes);
+  return received;
+}
+
+Freight::Place SparseFreight::placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) {
+  if (!canBe(slice, bytes)) return std::nullopt;
+  desk(slice.id, worker).resize(bytes);
+  return desk(slice.id, worker);
+}
+
+std::span<const std::byte> SparseFreight::answer(const plan::Slice& slice, Rank worker) const {
+  return served_[index(slice.id)][plan_.roles().workerPosition(worker)];
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,43 @@
+// Training without servers: every worker has a model of its own, makes its own steps and never waits; what
+// they say to each other in between draws the models together. The engine behind gosgd and adpsgd. What tells
+// these apart is a Talk; the engine calls it at the end of every step, and with every message.
+//
+// All of it belongs to the fabric's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include <sluice/strategy/outbox.h>
+#include <sluice/strategy/strategy.h>
+#include <sluice/strategy/worker_slice.h>
+
+namespace sluice::strategy {
+
+class Talk {
+ public:
+  virtual ~Talk() = default;
+
+  // The end of a step. What is in worker.parameters when it returns is what the next forward pass reads, and
+  // does not change before the end of the next step.
+  virtual void finish(const WorkerSlice& worker) = 0;
+
+  // This worker is gone.
+  virtual void forget(Rank lost) = 0;
+
+  // About a slice that there is, from a worker.
+  virtual Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
+                                            const wire::Header& header) = 0;
+};
+
+// Slices by priority; refuses ranks that only serve.
+Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
+
+// REQUIRES: checkUpdate(rooms)
+using MakeTalk = std::function<std::unique_ptr<Talk>(Outbox&)>;
+std::unique_ptr<Strategy> makeGossip(const Rooms& rooms, const MakeTalk& makeTalk);
+
+// Something like chance, the same whenever it is asked for again.
+uint64_t drawAt(uint64_t seed, Rank rank, Step step);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,22 @@
+// What merging goes by: how long layers compute, and what an all-reduce costs. From the configuration. Pure
+// functions, any thread.
+#pragma once
+
+#include <optional>
+
+#include <sluice/base/config.h>
+#include <sluice/plan/plan.h>
+#include <sluice/timing/merging.h>
+
+namespace sluice::strategy {
+
+// By tensor, from --layer-times and --compute-time (without a profile a layer is taken to compute for as long
+// as it is large, two thirds of it in backward), and from --reduction-start and --reduction-rate.
+Result<timing::Costs> reductionCosts(const base::Config& config, const Model& model,
+                                     const plan::Roles& roles);
+
+// How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or by
+// priority; none for others.
+Result<std::optional<double>> plannedSeconds(const base::Config& config, const plan::PlanSpec& spec);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,39 @@
+// Slices as they are, to servers and back: a worker's gradient or parameters go to a desk of the centre
+// (shard/centre.h), and the answer from there to the worker's parameters. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <sluice/shard/centre.h>
+#include <sluice/strategy/server/answering.h>
+
+namespace sluice::strategy {
+
+class PlainFreight final : public Freight {
+ public:
+  enum class Part : uint8_t { kGradient, kParameters };
+
+  // REQUIRES: checkUpdate(rooms)
+  PlainFreight(const Rooms& rooms, Part part);
+
+  shard::Centre& centre() { return centre_; }
+  const shard::Centre& centre() const { return centre_; }
+
+  DType dtypeOf(const plan::Slice& slice) const override { return plan_.model()[slice.tensor].dtype; }
+  std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) override;
+  Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
+  Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
+  std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
+  std::optional<uint64_t> answerBytes(const plan::Slice& slice) const override {
+    return plan_.bytesOf(slice);
+  }
+
+ private:
+  const plan::Plan& plan_;
+  const std::span<const TensorMemory> memory_;
+  const Part part_;
+  shard::Centre centre_;
+};
+
+}  // namespace sluice::strategy

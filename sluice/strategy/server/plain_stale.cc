@@ -1,0 +1,69 @@
+// asp and ssp with gradients as they are: the server's optimizer makes the steps.
+#include <algorithm>
+
+#include <sluice/base/check.h>
+#include <sluice/kernel/reduce.h>
+#include <sluice/optimizer/plain_step.h>
+#include <sluice/strategy/server/plain_format.h>
+#include <sluice/strategy/server/stale.h>
+
+namespace sluice::strategy {
+namespace {
+
+class PlainStale final : public StaleForm {
+ public:
+  explicit PlainStale(const Rooms& rooms)
+      : plan_(rooms.plan), freight_(rooms, PlainFreight::Part::kGradient) {
+    const auto known = rooms.update.optimizer->hyperparameters();
+    const auto rate = std::ranges::find(known, "lr", &optimizer::Hyperparameter::name);
+    SLUICE_CHECK(rate != known.end(), rooms.update.optimizer->name());
+    rate_ = static_cast<size_t>(rate - known.begin());
+  }
+
+  Freight& freight() override { return freight_; }
+  Status checkValues(std::span<const double> /*values*/) const override { return base::ok(); }
+
+  Status step(const ServerSlice& part) override {
+    freight_.centre().step(part.slice.id, part.from, part.values);
+    return base::ok();
+  }
+  void prepareAnswer(SliceId slice, Rank worker) override { freight_.centre().copyToDesk(slice, worker); }
+
+  Status takeAnswer(const WorkerSlice& /*worker*/) override { return base::ok(); }  // it is in its place
+
+  Result<bool> ownStep(const WorkerSlice& worker) override {
+    if (worker.gradient.empty()) return false;
+    const DType dtype = plan_.model()[worker.slice.tensor].dtype;
+    wide_.resize(worker.slice.count * sizeOf(kernel::accumulatorOf(dtype)));
+    kernel::widen(dtype, wide_, worker.gradient);
+    optimizer::plainStep(dtype, worker.parameters, wide_, worker.values[rate_]);
+    return true;
+  }
+
+  Method::Held held(SliceId slice) const override {
+    return {freight_.centre().parameters(slice), &freight_.centre().state(slice)};
+  }
+  void hold(SliceId slice, const Method::Held& held) override {
+    freight_.centre().setParameters(slice, held.parameters);
+    const optimizer::OptimizerState& here = freight_.centre().state(slice);
+    freight_.centre().setState(
+        slice, held.optimizer != nullptr
+                   ? *held.optimizer
+                   : optimizer::OptimizerState(here.optimizer(), here.dtype(), here.elements()));
+  }
+  OwnState* own() override { return nullptr; }  // all is at the servers
+
+ private:
+  const plan::Plan& plan_;
+  PlainFreight freight_;
+  size_t rate_ = 0;              // where the learning rate is among the hyperparameters
+  std::vector<std::byte> wide_;  // a gradient, in its accumulator's type
+};
+
+}  // namespace
+
+std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms) {
+  return std::make_unique<PlainStale>(rooms);
+}
+
+}  // namespace sluice::strategy

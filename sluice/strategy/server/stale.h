@@ -1,0 +1,50 @@
+// Servers that apply every gradient as it arrives, and workers that may be some steps apart: the method
+// behind asp and ssp (asynchronous.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include <sluice/strategy/server/answering.h>
+
+namespace sluice::strategy {
+
+enum class Pulls : uint8_t {
+  kAlways,        // after every push
+  kWhenTooStale,  // only when the worker's copy is older than the bound allows; in between it makes its own
+                  // steps, x -= lr * g, which the next pull replaces
+};
+
+// What goes to servers and back, and becomes of it there: plain gradients and parameters (plain_stale.cc), or
+// compressed ones (dgc/stale_server.h).
+class StaleForm {
+ public:
+  virtual ~StaleForm() = default;
+
+  virtual Freight& freight() = 0;
+  virtual Status checkValues(std::span<const double> values) const = 0;
+
+  // At a server: the part that has landed becomes a step of the optimizer.
+  virtual Status step(const ServerSlice& part) = 0;
+  // At a server: the slice as it is now is the worker's answer.
+  virtual void prepareAnswer(SliceId slice, Rank worker) = 0;
+
+  // At a worker: the answer has landed.
+  virtual Status takeAnswer(const WorkerSlice& worker) = 0;
+  // At a worker, between answers: its own step. True iff it made one.
+  virtual Result<bool> ownStep(const WorkerSlice& worker) = 0;
+
+  // As Method's, for checkpoints.
+  virtual Method::Held held(SliceId slice) const = 0;
+  virtual void hold(SliceId slice, const Method::Held& held) = 0;
+  virtual OwnState* own() = 0;
+};
+
+std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: checkUpdate(rooms)
+
+// Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
+std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form, uint64_t bound,
+                                    Pulls pulls);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,73 @@
+#include <sluice/strategy/algorithms/algorithms.h>
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include <sluice/base/options.h>
+
+namespace sluice::strategy {
+namespace {
+
+TEST(Algorithms, HaveNamesAndAliasesOfTheirOwn) {
+  std::set<std::string_view> seen;
+  for (const Algorithm* algorithm : algorithms()) {
+    EXPECT_TRUE(seen.insert(algorithm->name).second) << algorithm->name;
+    EXPECT_EQ(findAlgorithm(algorithm->name).value(), algorithm);
+    if (algorithm->alias.empty()) continue;
+    EXPECT_TRUE(seen.insert(algorithm->alias).second) << algorithm->alias;
+    EXPECT_EQ(findAlgorithm(algorithm->alias).value(), algorithm);
+  }
+  EXPECT_EQ(findAlgorithm("bsp").value(), &kSluice);
+  EXPECT_EQ(findAlgorithm("arsgd").value(), &kAllreduce);
+}
+
+TEST(Algorithms, AreReadWithTheirOption) {
+  base::Config config;
+  EXPECT_EQ(readAlgorithm("ssp:10", config).value(), &kSsp);
+  EXPECT_EQ(config.integer(option::kStaleness), 10);
+  EXPECT_EQ(readAlgorithm("easgd:8", config).value(), &kEasgd);
+  EXPECT_EQ(config.integer(option::kTau), 8);
+  EXPECT_EQ(readAlgorithm("gosgd:.01", config).value(), &kGoSgd);
+  EXPECT_EQ(config.number(option::kGossipProbability), 0.01);
+  EXPECT_EQ(readAlgorithm("adpsgd:torus", config).value(), &kAdPsgd);
+  EXPECT_EQ(config.text(option::kTopology), "torus");
+  EXPECT_EQ(readAlgorithm("pipe:3", config).value(), &kPipe);
+  EXPECT_EQ(config.integer(option::kPipeDepth), 3);
+  EXPECT_EQ(readAlgorithm("ssp", config).value(), &kSsp);
+  EXPECT_EQ(config.integer(option::kStaleness), 10);  // as it was
+}
+
+TEST(Algorithms, NonsenseIsRefusedInOneLine) {
+  base::Config config;
+  for (const char* text :
+       {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "pipe:", "pipe:two", "bsp:1", "adpsgd:star"}) {
+    const Status status = readAlgorithm(text, config).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
+    EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+  }
+}
+
+TEST(Algorithms, SettingsOutOfRangeAreRefused) {
+  struct Case {
+    const Algorithm& algorithm;
+    const base::Option& option;
+    const char* value;
+  };
+  for (const Case& c : {Case{kSsp, option::kStaleness, "-1"}, Case{kSsp, option::kStaleness, "256"},
+                        Case{kEasgd, option::kTau, "0"}, Case{kEasgd, option::kAlpha, "1.5"},
+                        Case{kEasgd, option::kAlpha, "-0.1"}, Case{kGoSgd, option::kGossipProbability, "0"},
+                        Case{kGoSgd, option::kGossipProbability, "1.1"}}) {
+    base::Config config;
+    ASSERT_TRUE(config.set(c.option, c.value).isOk());
+    plan::PlanSpec spec;
+    spec.model.tensors = {{"w", 4, DType::kF32}};
+    spec.roles = plan::parseRoles("all", 4).value();
+    const Status status = c.algorithm.choose(config, spec);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << c.option.name << " " << c.value;
+    EXPECT_NE(status.message().find(c.option.name), std::string::npos) << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace sluice::strategy

@@ -1,0 +1,97 @@
+// What docs/add-an-algorithm.md promises: an algorithm is one file. This is one, of the other kind: not a
+// variation of the synchronous server but a Strategy of its own. Every worker sends its gradient to every
+// other, and each sums for itself.
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include <sluice/kernel/reduce.h>
+#include <sluice/strategy/testing/stepped_world.h>
+
+namespace sluice::strategy {
+namespace {
+
+class Everybody final : public Strategy {
+ public:
+  explicit Everybody(const Rooms& rooms) : rooms_(rooms) {}
+
+  void gradientReady(TensorId tensor, Step step) override {
+    // A copy, since the sum may take the gradient's place before the slowest rank has got it.
+    const auto gradient = rooms_.memory[index(tensor)].gradient;
+    const auto copy = std::make_shared<std::vector<std::byte>>(gradient.begin(), gradient.end());
+    for (const Rank to : rooms_.plan.roles().workers) {
+      const fabric::Message message{
+          .step = step, .tensor = tensor, .stage = Stage::kPush, .dtype = DType::kF32};
+      rooms_.fabric.send(to, fabric::Lane::kBulk, message, {copy->data(), copy->size()},
+                         [copy](const Status&) {});
+    }
+  }
+
+  void gradientAbsent(TensorId tensor, Step step) override {
+    std::ranges::fill(rooms_.memory[index(tensor)].result, std::byte{});
+    gradientReady(tensor, step);
+  }
+
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
+    auto& part = parts_[header.tensor][from];
+    part.resize(header.length);
+    return fabric::Landing{{part.data(), part.size()},
+                           [this, header](const Status&) { sumIfComplete(header); }};
+  }
+
+  Status setHyperparameters(const std::vector<double>&, Step) override { return base::ok(); }
+  std::string describeWait(TensorId) const override { return "somebody's gradient"; }
+  Statistics statistics() const override { return {}; }
+
+ private:
+  void sumIfComplete(const wire::Header& header) {
+    auto& parts = parts_[header.tensor];
+    if (++arrived_[header.tensor] < rooms_.plan.roles().workers.size()) return;
+    std::vector<std::span<const std::byte>> inRankOrder;
+    for (const auto& [rank, part] : parts) inRankOrder.emplace_back(part);
+    kernel::sumInRankOrder(DType::kF32, rooms_.memory[index(header.tensor)].result, inRankOrder,
+                           kernel::meanScale(parts.size()));
+    arrived_[header.tensor] = 0;
+    rooms_.gates.open(header.tensor, header.step);
+  }
+
+  const Rooms rooms_;
+  std::map<TensorId, std::map<Rank, std::vector<std::byte>>> parts_;
+  std::map<TensorId, size_t> arrived_;
+};
+
+const Algorithm kEverybody{"everybody", "each sends to all",
+                           [](const base::Config&, plan::PlanSpec&) { return base::ok(); },
+                           [](const Rooms& rooms) -> Result<std::unique_ptr<Strategy>> {
+                             return std::unique_ptr<Strategy>(std::make_unique<Everybody>(rooms));
+                           }};
+
+TEST(ToyAlgorithm, IsOneFileAndTrains) {
+  plan::PlanSpec spec;
+  spec.model.tensors = {{"w", 4, DType::kF32}};
+  spec.roles = plan::parseRoles("all", 4).value();
+  spec.strategy = kEverybody.name;
+  const plan::Plan plan = plan::Plan::make(spec).value();
+  const auto update = optimizer::parseOptimizerSpec("mean-gradient").value();
+  fabric::LoopbackHub hub(4);
+  const base::Config config;
+  std::vector<std::unique_ptr<SteppedRank>> ranks;
+  for (uint32_t r = 0; r < 4; ++r) {
+    ranks.push_back(std::make_unique<SteppedRank>(
+        plan, Rank{r}, update, std::vector<std::vector<std::byte>>(1), config, hub, kEverybody));
+  }
+  std::mt19937 random(1);
+  for (uint32_t r = 0; r < 4; ++r) {
+    const std::vector<float> gradient(4, static_cast<float>(2 * r));
+    ranks[r]->gradientReady(TensorId{0}, std::as_bytes(std::span(gradient)));
+  }
+  runShuffled(ranks, random);
+  const std::vector<float> mean(4, 3);  // of 0, 2, 4 and 6
+  for (const auto& rank : ranks) {
+    ASSERT_TRUE(rank->gates().isOpen(TensorId{0}));
+    EXPECT_TRUE(std::ranges::equal(rank->result(TensorId{0}), std::as_bytes(std::span(mean))));
+  }
+}
+
+}  // namespace
+}  // namespace sluice::strategy
