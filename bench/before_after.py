@@ -6,13 +6,14 @@
     python3 bench/before_after.py pair --encrypt on --before ... --after ...
     python3 bench/before_after.py replay --before ... --after ... --json replay.json
 
-cpu     two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of both per GB of payload
-pair    `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s
-replay  `bench replay --profile resnet50 --strategies sluice --credit 100000 --lab --encrypt off`: seconds and CPU seconds of an
+cpu two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of both per
+GB of payload pair `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s replay `bench replay --profile
+resnet50 --strategies sluice --credit 100000 --lab --encrypt off`: seconds and CPU seconds of an
         iteration; computing is replayed, all else is real
 
-Every pair runs one build right after the other, and the order changes from pair to pair. The figure is the median of the pairs'
-ratios, after over before, with the least and the greatest. `pair` and `replay` need root.
+Every pair runs one build right after the other, and the order changes from pair to pair. The figure
+is the median of the pairs' ratios, after over before, with the least and the greatest. `pair` and
+`replay` need root.
 """
 
 from __future__ import annotations
@@ -41,7 +42,12 @@ def free_port() -> int:
 def cpu(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Figures:
     task = json.dumps({"case": "pair", "seconds": args.seconds})
     port = free_port()
-    launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLUICE_ENCRYPT": args.encrypt}
+    launch = {
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "SLUICE_ENCRYPT": args.encrypt,
+    }
     ranks = [
         subprocess.Popen(["taskset", "-c", str(rank), str(sluice), "bench", "fabric-rank", task],
                          stdout=subprocess.PIPE, text=True,
@@ -54,7 +60,10 @@ def cpu(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Fi
     lines = [line for text in texts for line in text.splitlines() if MARK in line]
     reports = [json.loads(line[line.index("{") :]) for line in lines]
     gigabytes = sum(report["received_gbit"] for report in reports) * args.seconds / 8
-    return {"cpu_s_per_gb": sum(report["cpu_s"] for report in reports) / gigabytes, "gbit": 8 * gigabytes / args.seconds}
+    return {
+        "cpu_s_per_gb": sum(report["cpu_s"] for report in reports) / gigabytes,
+        "gbit": 8 * gigabytes / args.seconds,
+    }
 
 
 def bench(sluice: Path, variables: dict[str, str], words: list[str]) -> dict[str, object]:
@@ -62,14 +71,29 @@ def bench(sluice: Path, variables: dict[str, str], words: list[str]) -> dict[str
         out = Path(folder) / "out.json"
         command = [str(sluice), "bench", *words, "--json", str(out)]
         subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **variables}
+            command,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **variables},
         )
         rows: list[dict[str, object]] = json.loads(out.read_text())
         return rows[0]
 
 
 def pair(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Figures:
-    words = ["fabric", "pair", "--lab", "2", "--rate", "1gbit", "--samples", "1", "--encrypt", args.encrypt]
+    words = [
+        "fabric",
+        "pair",
+        "--lab",
+        "2",
+        "--rate",
+        "1gbit",
+        "--samples",
+        "1",
+        "--encrypt",
+        args.encrypt,
+    ]
     row = bench(sluice, variables, [*words, "--seconds", str(args.seconds)])
     return {"gbit": float(str(row["sluice_gbit"]))}
 
@@ -99,7 +123,9 @@ MEASURES: dict[str, Callable[[Path, dict[str, str], argparse.Namespace], Figures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=sorted(MEASURES))
     parser.add_argument("--before", type=Path, required=True, help="build directory")
     parser.add_argument("--after", type=Path, required=True, help="build directory")
@@ -107,7 +133,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4, help="of one sample of cpu and pair")
     parser.add_argument("--encrypt", default="off")
     parser.add_argument(
-        "--set-after", action="append", default=[], metavar="NAME=VALUE", help="a variable of the later build only"
+        "--set-after",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable of the later build only",
     )
     parser.add_argument("--json", type=Path, help="write every sample to this file")
     args = parser.parse_args()
@@ -120,7 +150,11 @@ def main() -> None:
         order = list(builds) if number % 2 == 0 else list(reversed(builds))
         for name in order:
             samples[name].append(MEASURES[args.what](*builds[name], args))
-            print(f"pair {number + 1} of {args.pairs}, {name}: {samples[name][-1]}", file=sys.stderr, flush=True)
+            print(
+                f"pair {number + 1} of {args.pairs}, {name}: {samples[name][-1]}",
+                file=sys.stderr,
+                flush=True,
+            )
     rows = []
     for figure in samples["before"][0]:
         before, after = ([one[figure] for one in samples[name]] for name in builds)
@@ -130,7 +164,9 @@ def main() -> None:
         print(f"{figure}: before {rows[-1]['before']:.4g}, after {rows[-1]['after']:.4g}; after over before "
               f"{rows[-1]['ratio']:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")  # fmt: skip
     if args.json:
-        args.json.write_text(json.dumps({"what": args.what, "rows": rows, "samples": samples}, indent=1) + "\n")
+        args.json.write_text(
+            json.dumps({"what": args.what, "rows": rows, "samples": samples}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

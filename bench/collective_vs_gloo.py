@@ -1,8 +1,10 @@
-"""All-reduce on the backend `sluice` beside Gloo's, in a lab: the same ranks and tensors, one call of each in turn.
+"""All-reduce on the backend `sluice` beside Gloo's, in a lab: the same ranks and tensors, one call
+of each in turn.
 
     sudo PYTHONPATH=build/release/python python3 bench/collective_vs_gloo.py --sluice build/release/bin/sluice --json out.json
 
-One lab for --rate, and for --unshaped one whose links are faster than any machine that they are emulated on.
+One lab for --rate, and for --unshaped one whose links are faster than any machine that they are
+emulated on.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def bytes_of(text: str) -> int:
 
 
 def in_turn(sizes: list[str], methods: list[str], seconds: float, out: Path) -> None:
-    """One rank. A call counts for as long as the slowest rank took, and all ranks make the same number of calls."""
+    """One rank. A call counts for as long as the slowest rank took, and all ranks make the same
+    number of calls."""
     import torch
     import torch.distributed as dist
 
@@ -75,7 +78,12 @@ def in_turn(sizes: list[str], methods: list[str], seconds: float, out: Path) -> 
 def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) -> list[Figures]:
     """In a lab of its own; a line for each size and method, with Gloo's median beside it."""
     with lab(args.sluice, LAB, args.hosts, rate) as run:
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", "SLUICE_ENCRYPT": "off"}
+        variables = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "SLUICE_LOG": "warn",
+            "SLUICE_ENCRYPT": "off",
+        }
         words = [sys.executable, __file__, "--rank-writes", str(out), "--sizes", *sizes, "--methods", *args.methods,
                  "--seconds", str(args.seconds)]  # fmt: skip
         subprocess.run([*run, "--timeout", "590s", "--", *words], env=variables, check=True)
@@ -93,7 +101,9 @@ def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) ->
 
 
 def table(lines: list[Figures]) -> str:
-    rows = [f"{'rate':>9}{'size':>8}  {'method':18}{'calls':>6}{'median ms':>11}{'quartiles':>18}{'Gbit/s':>8}{'x Gloo':>8}"]
+    rows = [
+        f"{'rate':>9}{'size':>8}  {'method':18}{'calls':>6}{'median ms':>11}{'quartiles':>18}{'Gbit/s':>8}{'x Gloo':>8}"
+    ]
     for line in lines:
         low, high = (1e3 * seconds for seconds in line["quartiles_s"])
         what = f"{line['rate']:>9}{line['size']:>8}  {line['method']:18}{line['calls']:6}"
@@ -103,12 +113,21 @@ def table(lines: list[Figures]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sluice", help="the program, for the lab")
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--rate", default="1gbit", help="of each host's link")
-    parser.add_argument("--sizes", nargs="+", default=["4KB", "1MB", "4MB", "25MB", "100MB"], help="bytes of f32 to reduce")
-    parser.add_argument("--unshaped", nargs="*", default=["4KB", "25MB"], help="sizes for the lab without limits")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=["4KB", "1MB", "4MB", "25MB", "100MB"],
+        help="bytes of f32 to reduce",
+    )
+    parser.add_argument(
+        "--unshaped", nargs="*", default=["4KB", "25MB"], help="sizes for the lab without limits"
+    )
     parser.add_argument("--methods", nargs="+", default=["direct", "ring", "halving-doubling"])
     parser.add_argument("--seconds", type=float, default=15, help="spent on each size, about")
     parser.add_argument("--json", type=Path)

@@ -1,6 +1,6 @@
-// How fast sums, codecs and optimizer steps go through memory, beside memcpy: bytes_per_second counts every
-// byte read and written. Sizes: one default slice (50,000 parameters, in the cache) and a large tensor (16
-// million, out of it).
+// How fast sums, codecs and optimizer steps go through memory, beside memcpy: bytes_per_second
+// counts every byte read and written. Sizes: one default slice (50,000 parameters, in the cache)
+// and a large tensor (16 million, out of it).
 #include <cstring>
 #include <string>
 #include <vector>
@@ -43,7 +43,8 @@ void sum(benchmark::State& state, DType dtype, Level level) {
     sluice::kernel::sumInRankOrder(dtype, out, spans, sluice::kernel::meanScale(kRanks), level);
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(kRanks * part.size() + out.size()));
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<int64_t>(kRanks * part.size() + out.size()));
 }
 
 void narrow(benchmark::State& state, DType dtype, Level level) {
@@ -66,7 +67,8 @@ void encode(benchmark::State& state, const sluice::codec::Codec& codec) {
     codec.encode(std::as_bytes(std::span(in)), out);
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(count * sizeof(float) + out.size()));
+  state.SetBytesProcessed(state.iterations() *
+                          static_cast<int64_t>(count * sizeof(float) + out.size()));
 }
 
 void decode(benchmark::State& state, const sluice::codec::Codec& codec) {
@@ -87,13 +89,14 @@ void step(benchmark::State& state, const std::string& text, DType dtype, Level l
   Bytes parameters(count * sizeOf(dtype));
   const Bytes gradient(count * sizeOf(sluice::kernel::accumulatorOf(dtype)));
   for (auto _ : state) {
-    const auto status =
-        sluice::optimizer::applyStep(*spec.optimizer, memory, parameters, gradient, spec.values, level);
+    const auto status = sluice::optimizer::applyStep(*spec.optimizer, memory, parameters, gradient,
+                                                     spec.values, level);
     if (!status) state.SkipWithError(status.message().c_str());
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(2 * parameters.size() + gradient.size() +
-                                                                    2 * memory.bufferBytes()));
+  state.SetBytesProcessed(
+      state.iterations() *
+      static_cast<int64_t>(2 * parameters.size() + gradient.size() + 2 * memory.bufferBytes()));
 }
 
 void addAll() {
@@ -117,7 +120,8 @@ void addAll() {
     }
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       add(at("sgd", dtype), [=](benchmark::State& s) { step(s, "sgd", dtype, level); });
-      add(at("sgd_momentum", dtype), [=](benchmark::State& s) { step(s, "sgd:momentum=0.9", dtype, level); });
+      add(at("sgd_momentum", dtype),
+          [=](benchmark::State& s) { step(s, "sgd:momentum=0.9", dtype, level); });
       add(at("adam", dtype), [=](benchmark::State& s) { step(s, "adam", dtype, level); });
       add(at("adamw", dtype), [=](benchmark::State& s) { step(s, "adamw", dtype, level); });
     }

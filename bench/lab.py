@@ -15,4 +15,6 @@ def lab(sluice: str, name: str, hosts: int, rate: str) -> Iterator[list[str]]:
     try:
         yield [sluice, "lab", "run", "--name", name]
     finally:
-        subprocess.run([sluice, "lab", "down", "--name", name], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sluice, "lab", "down", "--name", name], check=True, stdout=subprocess.DEVNULL
+        )

@@ -1,6 +1,7 @@
-"""Does training with delayed gradients, and with compressed ones, end as well as in step? The small network of
-examples/mnist_cnn.py on four real ranks, several seeds: accuracy on the test images. The learning rate falls to zero along a
-cosine, since with a constant one the last few batches decide; as in the paper, the first steps are in step (a tenth of all).
+"""Does training with delayed gradients, and with compressed ones, end as well as in step? The small
+network of examples/mnist_cnn.py on four real ranks, several seeds: accuracy on the test images. The
+learning rate falls to zero along a cosine, since with a constant one the last few batches decide;
+as in the paper, the first steps are in step (a tenth of all).
 
     PYTHONPATH=build/release/python python3 bench/pipe_accuracy.py --data DATA --json out.json
 """
@@ -52,13 +53,19 @@ def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with mnist/ and fashion-mnist/ in it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with mnist/ and fashion-mnist/ in it"
+    )
     parser.add_argument("--datasets", default="mnist,fashion-mnist")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch", type=int, default=16, help="samples a rank and step")
-    parser.add_argument("--steps", type=int, default=3750, help="as it comes, four epochs of four ranks")
+    parser.add_argument(
+        "--steps", type=int, default=3750, help="as it comes, four epochs of four ranks"
+    )
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one training")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -68,7 +75,11 @@ def main() -> None:
         for seed in range(1, args.seeds + 1):
             for way in WAYS:
                 found[way].append(accuracy(args, dataset, way, seed))
-                print(f"{dataset}, seed {seed}, {way}: {found[way][-1]:.2f} %", file=sys.stderr, flush=True)
+                print(
+                    f"{dataset}, seed {seed}, {way}: {found[way][-1]:.2f} %",
+                    file=sys.stderr,
+                    flush=True,
+                )
         in_step = statistics.mean(found["allreduce"])
         for way, percents in found.items():
             mean = statistics.mean(percents)
@@ -79,7 +90,9 @@ def main() -> None:
     print(f"{'':14}  {'':12}{'mean %':>8}{'spread':>16}{'over in step':>14}")
     for row in rows:
         spread = f"{min(row['percents']):.2f} to {max(row['percents']):.2f}"
-        print(f"{row['dataset']:14}  {row['way']:12}{row['mean']:8.2f}{spread:>16}{row['points_over_in_step']:+14.2f}")
+        print(
+            f"{row['dataset']:14}  {row['way']:12}{row['mean']:8.2f}{spread:>16}{row['points_over_in_step']:+14.2f}"
+        )
 
 
 if __name__ == "__main__":

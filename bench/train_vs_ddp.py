@@ -1,13 +1,16 @@
-"""Real training in a lab: sluice beside DDP on Gloo, runs interleaved, and the P3 bound of the measured profile beside both.
+"""Real training in a lab: sluice beside DDP on Gloo, runs interleaved, and the P3 bound of the
+measured profile beside both.
 
-A round is one run of each, and one of plain training without a network, which says how fast the machine computes just then:
-that gives the round's bound. Ratios are of runs of one round; the median over the rounds counts.
+A round is one run of each, and one of plain training without a network, which says how fast the
+machine computes just then: that gives the round's bound. Ratios are of runs of one round; the
+median over the rounds counts.
 
     sudo PYTHONPATH=build/release/python python3 bench/train_vs_ddp.py --sluice build/release/bin/sluice \\
       --example fashion_vgg --data DATA --json out.json --plot out.png
 
-Each rank has a core of its own while there are enough. `--rate auto` makes the time on the wire `--ratio` times the compute.
-`sluice plot A.json B.json -o X.png` draws several of its files side by side.
+Each rank has a core of its own while there are enough. `--rate auto` makes the time on the wire
+`--ratio` times the compute. `sluice plot A.json B.json -o X.png` draws several of its files side by
+side.
 """
 
 from __future__ import annotations
@@ -45,7 +48,14 @@ class Setting:
 
     @staticmethod
     def ddp(bucket_mb: float) -> Setting:
-        return Setting(f"ddp {bucket_mb:g} MB", "--how", "ddp", "--bucket-mb", str(bucket_mb), bucket_mb=bucket_mb)
+        return Setting(
+            f"ddp {bucket_mb:g} MB",
+            "--how",
+            "ddp",
+            "--bucket-mb",
+            str(bucket_mb),
+            bucket_mb=bucket_mb,
+        )
 
     def seconds(self, skip: int) -> list[float]:
         """The median iteration of each run."""
@@ -59,24 +69,47 @@ class Bench:
         self.program = HERE.parent / "examples" / f"{args.example}.py"
         self.batch = args.batch or BATCHES[args.example]
         self.run: list[str] = []  # how commands run in the lab, while there is one
-        self.variables = {**os.environ, "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", "SLUICE_ENCRYPT": args.encrypt}
+        self.variables = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "SLUICE_LOG": "warn",
+            "SLUICE_ENCRYPT": args.encrypt,
+        }
 
     def words(self, out: Path, *more: str) -> list[str]:
-        data = ["--data", str(self.args.data), "--batch", str(self.batch), "--steps", str(self.args.steps), "--no-test"]
+        data = [
+            "--data",
+            str(self.args.data),
+            "--batch",
+            str(self.batch),
+            "--steps",
+            str(self.args.steps),
+            "--no-test",
+        ]
         return [sys.executable, str(self.program), *data, "--json", str(out), *more]
 
     def alone(self, *more: str) -> Trained:
-        """Plain training on as many ranks as in the real job: they share memory, and maybe cores. Each iteration is as long
-        as its slowest rank's, for which the others would wait."""
+        """Plain training on as many ranks as in the real job: they share memory, and maybe cores.
+        Each iteration is as long as its slowest rank's, for which the others would wait."""
         ranks = []
         for rank in range(self.args.workers):
             words = self.words(self.folder / f"plain-{rank}.json", "--how", "plain")
             words += [word.replace("RANK", str(rank)) for word in more]
             command = ["taskset", "-c", str(rank % (os.cpu_count() or 1)), *words]
-            ranks.append(subprocess.Popen(command, env=self.variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            ranks.append(
+                subprocess.Popen(
+                    command,
+                    env=self.variables,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
         if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (all of them are to be waited for)
             sys.exit(f"{self.program} has failed; run it by hand to see why")
-        trained = [json.loads((self.folder / f"plain-{rank}.json").read_text())["seconds"] for rank in range(self.args.workers)]
+        trained = [
+            json.loads((self.folder / f"plain-{rank}.json").read_text())["seconds"]
+            for rank in range(self.args.workers)
+        ]
         return {"seconds": [max(iteration) for iteration in zip(*trained, strict=True)]}
 
     def profile(self) -> dict[str, Any]:
@@ -100,21 +133,26 @@ class Bench:
 
 
 def scaled(profile: dict[str, Any], iteration: float) -> dict[str, Any]:
-    """The profile of an iteration of this length: watching every read costs time, which is taken out again, and the machine's
-    speed changes."""
+    """The profile of an iteration of this length: watching every read costs time, which is taken
+    out again, and the machine's speed changes."""
     factor = iteration / (profile["compute_s"] + profile["other_s"])
     return profile | {key: profile[key] * factor for key in ("compute_s", "other_s")}
 
 
 def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
-    """The shortest iteration that any schedule on one link can have, and what the loop does besides: the optimizer."""
+    """The shortest iteration that any schedule on one link can have, and what the loop does
+    besides: the optimizer."""
     compute = profile["compute_s"]
-    layers = [(t["forward"] * compute, t["backward"] * compute, 4.0 * t["parameters"]) for t in profile["tensors"]]
+    layers = [
+        (t["forward"] * compute, t["backward"] * compute, 4.0 * t["parameters"])
+        for t in profile["tensors"]
+    ]
     return float(p3_bound(layers, seconds_per_byte) + profile["other_s"])
 
 
 def interleave(bench: Bench, settings: list[Setting]) -> None:
-    """Run by run, so that a machine that changes changes for all; each begins another one, so that none is always first."""
+    """Run by run, so that a machine that changes changes for all; each begins another one, so that
+    none is always first."""
     args, begun = bench.args, time.monotonic()
     for run in range(args.runs):
         first = run % len(settings)
@@ -124,7 +162,10 @@ def interleave(bench: Bench, settings: list[Setting]) -> None:
                   file=sys.stderr, flush=True)  # fmt: skip
         spent = time.monotonic() - begun
         if run + 1 < args.runs and spent * (run + 2) / (run + 1) > args.at_most:
-            print(f"no further run: {run + 1} took {spent:.0f} s, and --at-most is {args.at_most:.0f}", file=sys.stderr)
+            print(
+                f"no further run: {run + 1} took {spent:.0f} s, and --at-most is {args.at_most:.0f}",
+                file=sys.stderr,
+            )
             return
 
 
@@ -132,8 +173,14 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     bench = Bench(args, folder)
     profile = bench.profile()
     size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
-    sent = 2 * (args.workers - 1) / args.workers * size  # by each rank: its gradients out, its sums back
-    rate = sent * 8 / GOODPUT / profile["compute_s"] / args.ratio if args.rate is None else args.rate * 1e6
+    sent = (
+        2 * (args.workers - 1) / args.workers * size
+    )  # by each rank: its gradients out, its sums back
+    rate = (
+        sent * 8 / GOODPUT / profile["compute_s"] / args.ratio
+        if args.rate is None
+        else args.rate * 1e6
+    )
     seconds_per_byte = sent / size * 8 / GOODPUT / rate
     print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, {1e3 * profile['other_s']:.0f} ms besides, "
           f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
@@ -148,7 +195,10 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     run_s = {setting.name: setting.seconds(args.skip) for setting in (plain, ours, *theirs)}
     best = min(theirs, key=lambda setting: statistics.median(run_s[setting.name]))
     as_it_comes = run_s.get("ddp 25 MB", [float("nan")] * len(bounds))
-    gap = max(abs(a - b) / abs(b) for a, b in zip(ours.runs[0]["losses"], best.runs[0]["losses"], strict=True))
+    gap = max(
+        abs(a - b) / abs(b)
+        for a, b in zip(ours.runs[0]["losses"], best.runs[0]["losses"], strict=True)
+    )
 
     def over_ours(others: list[float]) -> list[float]:
         return [other / one for other, one in zip(others, run_s["sluice"], strict=True)]
@@ -180,7 +230,9 @@ def table(figures: dict[str, Any]) -> str:
     ]
     for name, runs in {**figures["run_s"], "bound": figures["bounds_s"]}.items():
         median = statistics.median(runs)
-        lines.append(f"{name:12}{1e3 * median:8.0f}{samples / median:11.1f}   {' '.join(f'{1e3 * one:.0f}' for one in runs)}")
+        lines.append(
+            f"{name:12}{1e3 * median:8.0f}{samples / median:11.1f}   {' '.join(f'{1e3 * one:.0f}' for one in runs)}"
+        )
     best = f"DDP with its best bucket, {figures['ddp_best_bucket_mb']:g} MB"
     for key, what in {
         "over_bound": "over the bound",
@@ -198,21 +250,39 @@ def megabits(text: str) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sluice", required=True, help="the program, for the lab")
     parser.add_argument("--example", choices=sorted(BATCHES), default="fashion_vgg")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rate", type=megabits, default="auto", help="of each host's link in Mbit/s, or auto")
-    parser.add_argument("--ratio", type=float, default=1.0, help="with --rate auto: time on the wire over compute")
+    parser.add_argument(
+        "--rate", type=megabits, default="auto", help="of each host's link in Mbit/s, or auto"
+    )
+    parser.add_argument(
+        "--ratio", type=float, default=1.0, help="with --rate auto: time on the wire over compute"
+    )
     parser.add_argument("--batch", type=int, help="samples per rank and iteration")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--skip", type=int, default=5, help="iterations at the start that do not count")
+    parser.add_argument(
+        "--skip", type=int, default=5, help="iterations at the start that do not count"
+    )
     parser.add_argument("--runs", type=int, default=5, help="rounds")
-    parser.add_argument("--buckets", type=float, nargs="+", default=[25.0, 5.0, 1.0], help="DDP's bucket sizes in MB")
-    parser.add_argument("--encrypt", choices=["on", "off"], default="off", help="sluice's; DDP on Gloo never does")
+    parser.add_argument(
+        "--buckets",
+        type=float,
+        nargs="+",
+        default=[25.0, 5.0, 1.0],
+        help="DDP's bucket sizes in MB",
+    )
+    parser.add_argument(
+        "--encrypt", choices=["on", "off"], default="off", help="sluice's; DDP on Gloo never does"
+    )
     parser.add_argument("--timeout", type=int, default=170, help="seconds that one job may take")
-    parser.add_argument("--at-most", type=float, default=500, help="seconds after which no further run is begun")
+    parser.add_argument(
+        "--at-most", type=float, default=500, help="seconds after which no further run is begun"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="a picture, as `sluice plot` draws it")
     args = parser.parse_args()

@@ -1,5 +1,6 @@
 # Everything comes from the system's packages (scripts/install_deps.sh); nothing is downloaded here.
-# docs/dependencies.md says why each one is here. Installed too: find_package(sluice) looks for the same.
+# docs/dependencies.md says why each one is here. Installed too: find_package(sluice) looks for the
+# same.
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(spdlog 1.10 REQUIRED)

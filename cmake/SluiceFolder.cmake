@@ -5,9 +5,10 @@
 #   SOURCES     the .cc files of the library sluice_<name>, without tests; by default all in the folder
 #   WITHOUT     .cc files that belong to another target
 #   ROOMS       folders inside it whose files belong to the same target
-# Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another (fabric/tcp is named
-# fabric_tcp). Headers are found by themselves, also those in testing/, which hold fixtures for tests.
-# scripts/headers.py compiles each header alone; so does, slower and with gcc, the target all_verify_interface_header_sets.
+# Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another
+# (fabric/tcp is named fabric_tcp). Headers are found by themselves, also those in testing/, which
+# hold fixtures for tests. scripts/headers.py compiles each header alone; so does, slower and with
+# gcc, the target all_verify_interface_header_sets.
 function(sluice_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
   set(target sluice_${name})

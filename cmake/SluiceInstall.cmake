@@ -1,5 +1,5 @@
-# `cmake --install` gives a tree that another project uses with find_package(sluice) or pkg-config: the public headers,
-# libsluice.so and the programs.
+# `cmake --install` gives a tree that another project uses with find_package(sluice) or pkg-config:
+# the public headers, libsluice.so and the programs.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 install(TARGETS sluice_library EXPORT sluice LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -26,7 +26,8 @@ target_compile_options(sluice_options INTERFACE
   # Bit-exactness: a fused multiply-add rounds once where two operations round twice, so it must
   # never depend on the CPU or the build type.
   -ffp-contract=off
-  # The static libraries also end up in the Python module; programs get it too, as one precompiled header fits one choice only.
+  # The static libraries also end up in the Python module; programs get it too, as one precompiled
+  # header fits one choice only.
   -fPIC
   # libsluice.so exports only what is marked with SLUICE_API.
   -fvisibility=hidden -fvisibility-inlines-hidden
@@ -34,7 +35,8 @@ target_compile_options(sluice_options INTERFACE
   $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
   "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>"
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
-  # GCC 12 sees these in its own std::string as soon as it optimises "text" + string (GCC bug 105651).
+  # GCC 12 sees these in its own std::string as soon as it optimises "text" + string (GCC bug
+  # 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow;-Wno-array-bounds>
   # To gcc, a folder compiled as one file is a main file with headers that have unnamed namespaces.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${CMAKE_UNITY_BUILD}>>:-Wno-subobject-linkage>
@@ -48,19 +50,22 @@ if(SLUICE_SANITIZE)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(sluice_options INTERFACE -fsanitize=${SLUICE_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL Clang AND NOT SLUICE_FUZZ)
-    # UCX redirects mmap and its like while it is loaded, and misses the way out of a sanitizer linked into the program.
+    # UCX redirects mmap and its like while it is loaded, and misses the way out of a sanitizer
+    # linked into the program.
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-resource-dir OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
     target_link_options(sluice_options INTERFACE -shared-libsan "-Wl,-rpath,${runtime}/lib/linux")
   endif()
 endif()
 
-# Tests run once in a build: not optimised, they compile in two thirds of the time. What they test is as the build type has it.
+# Tests run once in a build: not optimised, they compile in two thirds of the time. What they test
+# is as the build type has it.
 add_library(sluice_test_options INTERFACE)
 target_link_libraries(sluice_test_options INTERFACE sluice_options)
 target_compile_options(sluice_test_options INTERFACE -O0)
 
-# For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, square roots only if nobody
-# reads errno after them, and choices between two sums only if nobody catches floating-point exceptions. None of
-# these changes a result. Debug builds have it too: nearly all time of their tests goes into these loops. GCC 12
-# warns at -O3 of a read in std::vector::insert that is not there (as above).
+# For the files that hold vectorised loops. GCC 12 vectorises such loops only from -O3 on, square
+# roots only if nobody reads errno after them, and choices between two sums only if nobody catches
+# floating-point exceptions. None of these changes a result. Debug builds have it too: nearly all
+# time of their tests goes into these loops. GCC 12 warns at -O3 of a read in std::vector::insert
+# that is not there (as above).
 set(SLUICE_KERNEL_OPTIONS -fno-math-errno -fno-trapping-math -O3 $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overread>)

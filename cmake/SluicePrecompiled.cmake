@@ -1,6 +1,7 @@
-# Headers that nearly every file includes, parsed once per build instead of once per file: a cold dev build took 300 s of
-# CPU instead of 417. One set for the libraries, one for the tests. The targets that compile each header alone do not
-# see these; a .cc file that forgets an include is not noticed.
+# Headers that nearly every file includes, parsed once per build instead of once per file: a cold
+# dev build took 300 s of CPU instead of 417. One set for the libraries, one for the tests. The
+# targets that compile each header alone do not see these; a .cc file that forgets an include is not
+# noticed.
 set(headers <algorithm> <array> <chrono> <cmath> <cstdint> <cstring> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional>
   <set> <span> <string> <string_view> <thread> <utility> <variant> <vector> <fmt/format.h>)
 
@@ -17,7 +18,8 @@ if(SLUICE_TESTS)
   sluice_precompile(sluice_precompiled_test HEADERS ${headers} <gmock/gmock.h> <gtest/gtest.h> LINKS sluice_test_options fmt::fmt GTest::gmock)
 endif()
 
-# A precompiled header fits only files compiled with the same options, so files with options of their own do without.
+# A precompiled header fits only files compiled with the same options, so files with options of
+# their own do without.
 function(sluice_leave_out_of_precompiling)
   foreach(file IN LISTS ARGN)
     get_source_file_property(options ${file} COMPILE_OPTIONS)

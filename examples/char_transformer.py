@@ -1,4 +1,5 @@
-"""A character-level transformer on tinyshakespeare: 12.7 million parameters, spread evenly over its layers.
+"""A character-level transformer on tinyshakespeare: 12.7 million parameters, spread evenly over its
+layers.
 
 torchrun --nproc-per-node 2 examples/char_transformer.py --data DATA
 """
@@ -21,10 +22,16 @@ class CharTransformer(nn.Module):
         super().__init__()
         self.characters = nn.Embedding(vocabulary, WIDTH)
         self.places = nn.Embedding(CONTEXT, WIDTH)
-        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
-        self.body = nn.TransformerEncoder(layer, LAYERS, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, HEADS, 4 * WIDTH, dropout=0.0, batch_first=True, norm_first=True
+        )
+        self.body = nn.TransformerEncoder(
+            layer, LAYERS, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False
+        )
         self.head = nn.Linear(WIDTH, vocabulary)
-        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False)
+        self.register_buffer(
+            "mask", nn.Transformer.generate_square_subsequent_mask(CONTEXT), persistent=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.characters(x) + self.places(torch.arange(x.shape[1]))

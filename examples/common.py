@@ -1,6 +1,8 @@
-"""What the examples share: the flag that chooses how to train, data from files, and the loop with its progress bar.
+"""What the examples share: the flag that chooses how to train, data from files, and the loop with
+its progress bar.
 
-Nothing here is sluice's own but `distribute` below: it shows all that changes between plain PyTorch, DDP and sluice.
+Nothing here is sluice's own but `distribute` below: it shows all that changes between plain
+PyTorch, DDP and sluice.
 """
 
 from __future__ import annotations
@@ -24,22 +26,53 @@ Batches = Iterator[tuple[Tensor, Tensor]]
 
 
 def argument_parser(description: str, dataset: str, **defaults: float) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--how", choices=["plain", "ddp", "sluice"], default="sluice", help="how ranks are kept in step")
-    parser.add_argument("--backend", choices=["gloo", "sluice"], default="gloo", help="of torch.distributed, with --how ddp")
-    parser.add_argument("--data", type=Path, default=Path("data"), help=f"folder with {dataset}/ in it")
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument(
+        "--how",
+        choices=["plain", "ddp", "sluice"],
+        default="sluice",
+        help="how ranks are kept in step",
+    )
+    parser.add_argument(
+        "--backend",
+        choices=["gloo", "sluice"],
+        default="gloo",
+        help="of torch.distributed, with --how ddp",
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path("data"), help=f"folder with {dataset}/ in it"
+    )
     parser.add_argument("--steps", type=int, default=int(defaults["steps"]), help="iterations")
-    parser.add_argument("--batch", type=int, default=int(defaults["batch"]), help="samples per rank and iteration")
+    parser.add_argument(
+        "--batch", type=int, default=int(defaults["batch"]), help="samples per rank and iteration"
+    )
     parser.add_argument("--lr", type=float, default=defaults["lr"], help="learning rate")
-    parser.add_argument("--decay", action="store_true", help="let the learning rate fall to zero along a cosine")
+    parser.add_argument(
+        "--decay", action="store_true", help="let the learning rate fall to zero along a cosine"
+    )
     parser.add_argument("--bucket-mb", type=float, default=25, help="DDP's bucket_cap_mb")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of Torch, on each rank")
-    parser.add_argument("--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain")
-    parser.add_argument("--report", action="store_true", help="with --how sluice: print where the time went")
-    parser.add_argument("--test", action=argparse.BooleanOptionalAction, default=True, help="look at the test data at the end")
-    parser.add_argument("--json", type=Path, help="rank 0 writes the times and losses of all iterations here")
-    parser.add_argument("--save", type=Path, help="every rank writes its parameters here, as torch.save does")
+    parser.add_argument(
+        "--profile", type=Path, help="measure where time goes, tensor by tensor; with --how plain"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="with --how sluice: print where the time went"
+    )
+    parser.add_argument(
+        "--test",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="look at the test data at the end",
+    )
+    parser.add_argument(
+        "--json", type=Path, help="rank 0 writes the times and losses of all iterations here"
+    )
+    parser.add_argument(
+        "--save", type=Path, help="every rank writes its parameters here, as torch.save does"
+    )
     return parser
 
 
@@ -71,7 +104,9 @@ def images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
 
     def read(name: str, header: int) -> Tensor:
         if not (folder / name).is_file():
-            sys.exit(f"there is no {folder / name}; give the folder that {folder.name}/ is in as --data")
+            sys.exit(
+                f"there is no {folder / name}; give the folder that {folder.name}/ is in as --data"
+            )
         with gzip.open(folder / name) as file:
             return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
 
@@ -100,7 +135,9 @@ def train(
     """The loop. The same for all three ways of training."""
     rank, world = rank_and_world(args)
     trained, optimizer = distribute(args, model, make_optimizer(model.parameters()))
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps) if args.decay else None
+    scheduler = (
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps) if args.decay else None
+    )
     profile = sluice.Profile(model) if args.profile is not None else None
     times, losses = [time.perf_counter()], []
     for step in range(args.steps):
@@ -127,11 +164,15 @@ def train(
         torch.save(model.state_dict(), args.save)
     if rank == 0 and args.json is not None:
         seconds = [after - before for before, after in itertools.pairwise(times)]
-        args.json.write_text(json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]}))
+        args.json.write_text(
+            json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]})
+        )
     return trained
 
 
-def show(step: int, args: argparse.Namespace, losses: list[Tensor], times: list[float], world: int) -> None:
+def show(
+    step: int, args: argparse.Namespace, losses: list[Tensor], times: list[float], world: int
+) -> None:
     """A bar on a terminal, a line now and then elsewhere."""
     recent = times[-min(len(times), 21) :]
     rate = args.batch * world * (len(recent) - 1) / (recent[-1] - recent[0])

@@ -1,5 +1,5 @@
-"""A VGG-style network on Fashion-MNIST: few parameters in its convolutions, most of 10.6 million in the first of its wide
-fully connected layers, which backward makes first and forward needs last.
+"""A VGG-style network on Fashion-MNIST: few parameters in its convolutions, most of 10.6 million in
+the first of its wide fully connected layers, which backward makes first and forward needs last.
 
     torchrun --nproc-per-node 2 examples/fashion_vgg.py --data DATA
 """
@@ -26,11 +26,17 @@ def main() -> None:
     torch.manual_seed(args.seed)
     batches = shuffled(*images(args.data / "fashion-mnist", "train"), args)
     model = train(
-        args, make_model(), lambda ps: torch.optim.SGD(ps, lr=args.lr, momentum=0.9), batches, nn.functional.cross_entropy
+        args,
+        make_model(),
+        lambda ps: torch.optim.SGD(ps, lr=args.lr, momentum=0.9),
+        batches,
+        nn.functional.cross_entropy,
     )
     if not args.test:
         return
-    found = accuracy(model, *(tensor[:2000] for tensor in images(args.data / "fashion-mnist", "t10k")))
+    found = accuracy(
+        model, *(tensor[:2000] for tensor in images(args.data / "fashion-mnist", "t10k"))
+    )
     if rank_and_world(args)[0] == 0:
         print(f"accuracy on 2000 test images: {100 * found:.2f} %")
 

@@ -19,12 +19,23 @@ def make_model() -> nn.Module:
 
 def main() -> None:
     parser = argument_parser(__doc__ or "", "mnist", steps=400, batch=64, lr=1e-3)
-    parser.add_argument("--dataset", choices=["mnist", "fashion-mnist"], default="mnist", help="folder in that of --data")
+    parser.add_argument(
+        "--dataset",
+        choices=["mnist", "fashion-mnist"],
+        default="mnist",
+        help="folder in that of --data",
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     batches = shuffled(*images(args.data / args.dataset, "train"), args)
-    model = train(args, make_model(), lambda ps: torch.optim.AdamW(ps, lr=args.lr), batches, nn.functional.cross_entropy)
+    model = train(
+        args,
+        make_model(),
+        lambda ps: torch.optim.AdamW(ps, lr=args.lr),
+        batches,
+        nn.functional.cross_entropy,
+    )
     if not args.test:
         return
     found = accuracy(model, *images(args.data / args.dataset, "t10k"))

@@ -17,10 +17,14 @@ inline secret::Key fixedKey() {
 }
 
 // The stream that the committed corpus belongs to.
-inline constexpr wire::Expectations kExpected{
-    .epoch = Epoch{4}, .source = Rank{2}, .destination = Rank{3}, .lane = wire::Lane::kUrgent, .sequence = 9};
+inline constexpr wire::Expectations kExpected{.epoch = Epoch{4},
+                                              .source = Rank{2},
+                                              .destination = Rank{3},
+                                              .lane = wire::Lane::kUrgent,
+                                              .sequence = 9};
 
-// Opens `bytes`; what is let in must be all that was expected, and must come out the same when sealed again.
+// Opens `bytes`; what is let in must be all that was expected, and must come out the same when
+// sealed again.
 inline void mustHold(const wire::HeaderBytes& bytes, const secret::Key& key) {
   const auto opened = wire::open(bytes, key, kExpected);
   if (const auto* drop = std::get_if<wire::Drop>(&opened)) {

@@ -1,5 +1,5 @@
-// Headers as a broken or hostile member of the job can make them: any fields under a good check, so that what
-// lies behind the check is reached.
+// Headers as a broken or hostile member of the job can make them: any fields under a good check, so
+// that what lies behind the check is reached.
 #include <sodium.h>
 
 #include <cstring>
@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::memcpy(bytes.data(), data, std::min(size, kCheckAt));
   auto* raw = reinterpret_cast<unsigned char*>(bytes.data());
   crypto_generichash(raw + kCheckAt, kCheckBytes, raw, kCheckAt,
-                     reinterpret_cast<const unsigned char*>(kKey.bytes().data()), kKey.bytes().size());
+                     reinterpret_cast<const unsigned char*>(kKey.bytes().data()),
+                     kKey.bytes().size());
   sluice::fuzz::mustHold(bytes, kKey);
   return 0;
 }

@@ -1,5 +1,6 @@
-// One member of a job sends what the bytes say: the first picks an algorithm or the process group, the others
-// make every choice of the mad rank, and the order of events (strategy/testing/mad_world.h).
+// One member of a job sends what the bytes say: the first picks an algorithm or the process group,
+// the others make every choice of the mad rank, and the order of events
+// (strategy/testing/mad_world.h).
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (which < settings.size()) {
     sluice::strategy::playMad(settings[which], choices, kInputs);
   } else {
-    sluice::collective::MadGroup group(3, sluice::Rank{static_cast<uint32_t>(choices.below(3))}, choices);
+    sluice::collective::MadGroup group(3, sluice::Rank{static_cast<uint32_t>(choices.below(3))},
+                                       choices);
     group.play(kInputs);
   }
   return 0;

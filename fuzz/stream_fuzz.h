@@ -1,7 +1,7 @@
-// Shared by the two stream targets: a script, read from the fuzzer's input, of what a member of the job
-// sends on one connection (whole messages, headers with changed fields under a good seal, goodbyes, any
-// bytes) and of what its receiver does meanwhile (refuses, has no room, says later, closes), played against
-// fabric::Incoming. One thread; no loop runs.
+// Shared by the two stream targets: a script, read from the fuzzer's input, of what a member of the
+// job sends on one connection (whole messages, headers with changed fields under a good seal,
+// goodbyes, any bytes) and of what its receiver does meanwhile (refuses, has no room, says later,
+// closes), played against fabric::Incoming. One thread; no loop runs.
 //
 // Holds for every input: each landing ends once, and well only if every byte and its trailer were
 // right; nothing is asked after the end; the number of reads is bounded by the number of bytes.
@@ -89,8 +89,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
 
   void play(Input input) {
     const auto check = static_cast<wire::PayloadCheckKind>(input.byte() % 3);
-    incoming_ =
-        std::make_shared<fabric::Incoming>(loop(), channel_.open(check), kClaim, *this, counters_, *this);
+    incoming_ = std::make_shared<fabric::Incoming>(loop(), channel_.open(check), kClaim, *this,
+                                                   counters_, *this);
     check_ = wire::PayloadCheck(channel_.payloadCheck(), channel_.key());
     incoming_->start();
     while (!input.isEmpty() && total_ < kMostBytes && !hasEnded_) step(input);
@@ -101,8 +101,10 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     must(channel_.reads() <= total_ + 1000);
   }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
-    must(!hasEnded_ && from == kClaim.source && lane == kClaim.lane && header.sequence >= nextSequence_);
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
+    must(!hasEnded_ && from == kClaim.source && lane == kClaim.lane &&
+         header.sequence >= nextSequence_);
     Sent* sent = header.sequence < sent_.size() ? &sent_[header.sequence] : nullptr;
     const Answer answer = sent != nullptr ? sent->answer : Answer::kTake;
     if (answer == Answer::kLater) {
@@ -110,7 +112,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
       return fabric::Landing::later();
     }
     nextSequence_ = header.sequence + 1;
-    if (answer == Answer::kRefuse || header.length > kLargestLanding) return Status(Code::kRefused, "no");
+    if (answer == Answer::kRefuse || header.length > kLargestLanding)
+      return Status(Code::kRefused, "no");
     const bool hasRoom = answer == Answer::kTake;
     // Exactly as large as it says, so that the sanitizer sees a byte too many.
     const size_t bytes = hasRoom ? header.length : header.length / 2;
@@ -118,16 +121,17 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     const bool isKnown = sent != nullptr && sent->isWhole;
     const bool isGood = sent == nullptr || sent->isGood;
     ++open_;
-    return fabric::Landing{.buffer = {place.get(), bytes},
-                           .done = [this, place, header, isKnown, isGood, hasRoom,
-                                    isEnded = false](const Status& status) mutable {
-                             must(!std::exchange(isEnded, true));
-                             --open_;
-                             if (!status.isOk()) return;
-                             must(isGood && (hasRoom || header.length == 0));
-                             if (!isKnown) return;
-                             must(std::memcmp(place.get(), payloadOf(header).data(), header.length) == 0);
-                           }};
+    return fabric::Landing{
+        .buffer = {place.get(), bytes},
+        .done = [this, place, header, isKnown, isGood, hasRoom,
+                 isEnded = false](const Status& status) mutable {
+          must(!std::exchange(isEnded, true));
+          --open_;
+          if (!status.isOk()) return;
+          must(isGood && (hasRoom || header.length == 0));
+          if (!isKnown) return;
+          must(std::memcmp(place.get(), payloadOf(header).data(), header.length) == 0);
+        }};
   }
   void onPeerLost(Rank, const Status&) override { std::abort(); }  // the owner's affair
   void onPeerLeft(Rank) override { std::abort(); }
@@ -158,7 +162,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
   static std::span<const std::byte> payloadOf(const wire::Header& header) {
     static const auto kPattern = [] {
       std::vector<std::byte> pattern(kMostBytes + 256);
-      for (size_t i = 0; i < pattern.size(); ++i) pattern[i] = static_cast<std::byte>(i * 7 + i / 256);
+      for (size_t i = 0; i < pattern.size(); ++i)
+        pattern[i] = static_cast<std::byte>(i * 7 + i / 256);
       return pattern;
     }();
     return std::span(kPattern).subspan(header.sequence * 31 % 256, header.length);
@@ -221,8 +226,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     append(payload);
     append(std::span(trailer).first(trailerBytes));
   }
-  // A good header in which some bytes are changed before it is sealed; what follows may be its payload or
-  // not.
+  // A good header in which some bytes are changed before it is sealed; what follows may be its
+  // payload or not.
   void sendChangedHeader(Input& input) {
     constexpr size_t kCheckAt = wire::kHeaderBytes - 16;
     wire::HeaderBytes bytes = seal(header(0, wire::Flags::kNone));
@@ -232,7 +237,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     }
     uint64_t length = 0;
     std::memcpy(&length, bytes.data() + 48, sizeof length);
-    // Nothing that follows ends in the right tag. It may have the right checksum: that is only 32 bits.
+    // Nothing that follows ends in the right tag. It may have the right checksum: that is only 32
+    // bits.
     sent_.back().isGood = length == 0 || check_.kind() != wire::PayloadCheckKind::kTag;
     auto* raw = reinterpret_cast<unsigned char*>(bytes.data());
     crypto_generichash(raw + kCheckAt, wire::kHeaderBytes - kCheckAt, raw, kCheckAt,

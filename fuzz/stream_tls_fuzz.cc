@@ -1,6 +1,7 @@
-// A member's bytes through a real TlsStream over a socket pair, in records of any size, with key updates and
-// broken records between them, into fabric::Incoming. A connection serves many inputs, since its handshake
-// takes longer than all the rest; an input that breaks it makes the next one shake hands anew.
+// A member's bytes through a real TlsStream over a socket pair, in records of any size, with key
+// updates and broken records between them, into fabric::Incoming. A connection serves many inputs,
+// since its handshake takes longer than all the rest; an input that breaks it makes the next one
+// shake hands anew.
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
@@ -123,13 +124,14 @@ class TlsChannel final : public Channel {
     const uint8_t how = input.byte();
     if (how % 16 == 0) {  // rarely: each costs a handshake
       const auto raw = input.bytes(how / 16 + 1);
-      [[maybe_unused]] const auto sent = ::send(pair_->member->fd(), raw.data(), raw.size(), MSG_NOSIGNAL);
+      [[maybe_unused]] const auto sent =
+          ::send(pair_->member->fd(), raw.data(), raw.size(), MSG_NOSIGNAL);
       pair_->isBroken |= !raw.empty();
       return;
     }
     SSL* ssl = dynamic_cast<fabric::TlsStream&>(*pair_->member).ssl();
-    if (pair_->isBroken ||
-        SSL_key_update(ssl, how % 2 == 0 ? SSL_KEY_UPDATE_REQUESTED : SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
+    if (pair_->isBroken || SSL_key_update(ssl, how % 2 == 0 ? SSL_KEY_UPDATE_REQUESTED
+                                                            : SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
       return;
     [[maybe_unused]] const int done = SSL_do_handshake(ssl);
     pair_->note(pair_->member->flush());

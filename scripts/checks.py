@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Fails if a SLUICE_CHECK or SLUICE_DCHECK of sluice/ is not in docs/checks.md, or if the document lists one that is gone.
+"""Fails if a SLUICE_CHECK or SLUICE_DCHECK of sluice/ is not in docs/checks.md, or if the document
+lists one that is gone.
 
-A failed check ends the process, so the document gives for each the reason why it cannot be reached by another rank's
-bytes, the environment, time or user code. A check is known by its file and its condition, so that the list survives
-edits. Tests, and the worlds in which tests and fuzzers play, are left out. Missing rows are printed as the document wants them; the reason is for a person to find.
+A failed check ends the process, so the document gives for each the reason why it cannot be reached
+by another rank's bytes, the environment, time or user code. A check is known by its file and its
+condition, so that the list survives edits. Tests, and the worlds in which tests and fuzzers play,
+are left out. Missing rows are printed as the document wants them; the reason is for a person to
+find.
 """
+
 import re
 import sys
 from pathlib import Path
@@ -25,7 +29,9 @@ def firstArgument(text, start):
     depth, at = 0, start
     while at < len(text):
         character = text[at]
-        if character == '"' or (character == "'" and not text[at - 1].isalnum()):  # 200'000 is a number
+        if character == '"' or (
+            character == "'" and not text[at - 1].isalnum()
+        ):  # 200'000 is a number
             at += 1
             while text[at] != character:
                 at += 2 if text[at] == "\\" else 1
@@ -69,7 +75,9 @@ def main():
     for file, condition in stale:
         print(f"{file}: {condition}: docs/checks.md lists a check that is no longer there")
     if missing:
-        print(f"{len(missing)} checks are not in docs/checks.md: say there why each cannot be reached, or return a Status")
+        print(
+            f"{len(missing)} checks are not in docs/checks.md: say there why each cannot be reached, or return a Status"
+        )
     if not missing and not stale:
         print(f"{len(present)} checks, each with its reason in docs/checks.md")
     return 1 if missing or stale else 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Proves the gate: plants one fault after another in a copy of the tree and checks that the step of .ci/run
-# that is there for it fails and says why in its last lines. Ends with the count of faults caught.
+# Proves the gate: plants one fault after another in a copy of the tree and checks that the step of
+# .ci/run that is there for it fails and says why in its last lines. Ends with the count of faults
+# caught.
 #   scripts/ci_selftest.sh [FAULT...]     e.g. scripts/ci_selftest.sh leak race
 # Only base/ is built in the copy, so it takes minutes and not the gate's whole time.
 set -euo pipefail
@@ -15,7 +16,8 @@ git init -q . && git add -A
 git -c user.name=selftest -c user.email=selftest@localhost commit -qm copy
 export ONLY=base SLUICE_TIDY_CACHE=${SLUICE_TIDY_CACHE:-$root/build/tidy}
 
-# Each fault: the step that must catch it, what that step's last lines must say, and how it is planted.
+# Each fault: the step that must catch it, what that step's last lines must say, and how it is
+# planted.
 declare -A stepOf saysOf
 faults=()
 fault() {
@@ -76,7 +78,8 @@ useAfterFree() { inTest '  auto owner = std::make_unique<int>(7);\n  const int* 
 fault dataRace tsan 'ThreadSanitizer: data race'
 dataRace() { inTest '  int shared = 0;\n  std::thread other([&] { ++shared; });\n  ++shared;\n  other.join();\n  EXPECT_GT(shared, 0);'; }
 
-# The copy must be clean before anything is planted, or a fault would be "caught" that was there before.
+# The copy must be clean before anything is planted, or a fault would be "caught" that was there
+# before.
 chosen=("$@")
 ((${#chosen[@]})) || chosen=("${faults[@]}")
 mapfile -t steps < <(for name in "${chosen[@]}"; do echo "${stepOf[$name]:?no such fault: $name}"; done | awk '!seen[$0]++')

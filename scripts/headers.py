@@ -3,10 +3,12 @@
 
   scripts/headers.py [--build build/lint] [FOLDER...]      e.g. scripts/headers.py sluice/base
 
-Most of the time on a header goes into what it includes. So a header is read on top of the largest precompiled one of those that
-it includes anyway: it sees nothing there that it would not see alone. Precompiled is what several others can stand on. (Not on each
-other: clang 19 then loses macros whose name is also used as another name.)
+Most of the time on a header goes into what it includes. So a header is read on top of the largest
+precompiled one of those that it includes anyway: it sees nothing there that it would not see alone.
+Precompiled is what several others can stand on. (Not on each other: clang 19 then loses macros
+whose name is also used as another name.)
 """
+
 import argparse
 import json
 import os
@@ -26,15 +28,19 @@ INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"]([^>\"]+)[>\"]", re.MULTILINE)
 
 
 def flagsOfHeaders(build):
-    """{header: flags}, of the files that CMake makes to verify header sets: each includes one header."""
+    """{header: flags}, of the files that CMake makes to verify header sets: each includes one
+    header."""
     flags = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if "_verify_interface_header_sets/" in entry["file"]:
             command = shlex.split(entry["command"])
             header = entry["file"].split("_verify_interface_header_sets/")[1].removesuffix(".cxx")
-            following = [f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"]
+            following = [
+                f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"
+            ]
             flags[header] = [f for f in command if f.startswith(("-I", "-D", "-std"))] + following
-    # A precompiled header fits only the macros that it was made with, and nearly all stand on public ones.
+    # A precompiled header fits only the macros that it was made with, and nearly all stand on
+    # public ones.
     for header in flags:
         if header.count("/") == 1:
             flags[header] = flags["sluice/base/status.h"]
@@ -61,20 +67,32 @@ class Includes:
         return self._all[header]
 
     def bases(self):
-        """{header: the one to stand on}, without those that stand alone, which are all of the ones stood on."""
+        """{header: the one to stand on}, without those that stand alone, which are all of the ones
+        stood on."""
         kept = set(self._direct)
         while True:
-            bases = {header: max(kept & self.all(header), key=lambda name: len(self.all(name)), default=None) for header in self._direct}
+            bases = {
+                header: max(
+                    kept & self.all(header), key=lambda name: len(self.all(name)), default=None
+                )
+                for header in self._direct
+            }
             users = Counter(bases.values())
             fewest = min((users[name] for name in kept), default=LEAST)
             if fewest >= LEAST:
-                return {header: base for header, base in bases.items() if base and header not in kept}
+                return {
+                    header: base for header, base in bases.items() if base and header not in kept
+                }
             kept = {name for name in kept if users[name] > fewest}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/lint", help="build directory with compile_commands.json")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--build", default="build/lint", help="build directory with compile_commands.json"
+    )
     parser.add_argument("folders", nargs="*", help="only headers below these")
     args = parser.parse_args()
     build = (ROOT / args.build).resolve()
@@ -91,12 +109,21 @@ def main():
         precompiled = running[bases[header]].result()[0] if header in bases else None
         standsOn = ["-include-pch", precompiled] if precompiled else []
         output = ["-o", kept] if header in stoodOn else ["-fsyntax-only"]
-        ran = subprocess.run([CLANG, *flags[header], *standsOn, "-x", "c++-header", str(pathOf(header)), *output],
-                             capture_output=True, text=True)
-        return (kept if header in stoodOn and ran.returncode == 0 else None), ran.returncode, ran.stderr
+        ran = subprocess.run(
+            [CLANG, *flags[header], *standsOn, "-x", "c++-header", str(pathOf(header)), *output],
+            capture_output=True,
+            text=True,
+        )
+        return (
+            (kept if header in stoodOn and ran.returncode == 0 else None),
+            ran.returncode,
+            ran.stderr,
+        )
 
     with tempfile.TemporaryDirectory(dir=build) as room, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, header in enumerate(headers):  # what another waits for is always begun before it
+        for number, header in enumerate(
+            headers
+        ):  # what another waits for is always begun before it
             running[header] = pool.submit(compileAlone, header, f"{room}/{number}.pch")
         for header in headers:
             _, code, said = running[header].result()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what sluice needs to build, test and be measured, by package name from Debian and PyPI.
-# Run it as often as you like: what is there already is skipped. docs/dependencies.md says what each is for.
+# Run it as often as you like: what is there already is skipped. docs/dependencies.md says what each
+# is for.
 #
 #   scripts/install_deps.sh               everything but Torch
 #   scripts/install_deps.sh --with-torch  also PyTorch, for pytorch/ and the tests that compare with it

@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
-"""Counts the public headers, their lines and their public members, and names each member without a comment.
+"""Counts the public headers, their lines and their public members, and names each member without a
+comment.
 
   scripts/public_api.py [FOLDER]       include/ unless another is named, such as that of an installed tree
 
-A member is a declaration in a namespace, a class or an enumeration that is not private. It is documented if a comment
-stands on its line or ends on the line before. Members that are deleted, destructors, forward declarations and friends
-need none. Fails if a member has none, or if there are more than 12 headers or 1,200 lines.
+A member is a declaration in a namespace, a class or an enumeration that is not private. It is
+documented if a comment stands on its line or ends on the line before. Members that are deleted,
+destructors, forward declarations and friends need none. Fails if a member has none, or if there are
+more than 12 headers or 1,200 lines.
 """
+
 import re
 import sys
 from pathlib import Path
 
 MOST_HEADERS, MOST_LINES = 12, 1200
-NEEDS_NONE = re.compile(r"= delete;|~\w+\(|^friend (class|struct) |^(class|struct) \w+;|^(namespace|using namespace)\b|^#|^(public|private|protected):|^static_assert|^template\b")
+NEEDS_NONE = re.compile(
+    r"= delete;|~\w+\(|^friend (class|struct) |^(class|struct) \w+;|^(namespace|using namespace)\b|^#|^(public|private|protected):|^static_assert|^template\b"
+)
 SCOPE = re.compile(r"^(?:template <.*> )?(namespace|class|struct|enum)\b")
 
 
 def members(text):
-    """(line, declaration, documented) for each public member, from the layout that clang-format gives."""
+    """(line, declaration, documented) for each public member, from the layout that clang-format
+    gives."""
     lines = text.splitlines()
     scopes = []  # (kind, is it public now?) of what is open
     depth = 0  # of braces inside functions and initialisers
@@ -40,7 +46,11 @@ def members(text):
                 pending = ""
                 continue
             isEnumerator = bool(scopes) and scopes[-1][0] == "enum"
-            ends = code.endswith((";", "{", "}")) or (isEnumerator and code.endswith(",")) or code.startswith("#")
+            ends = (
+                code.endswith((";", "{", "}"))
+                or (isEnumerator and code.endswith(","))
+                or code.startswith("#")
+            )
             if not ends:
                 continue
             isPublic = all(public for _, public in scopes)
@@ -50,7 +60,11 @@ def members(text):
                 while before.startswith("template") or before.startswith("[["):
                     pendingLine -= 1
                     before = lines[pendingLine - 2].strip()
-                yield number, pending, "//" in raw or before.startswith("//") or "//" in lines[pendingLine - 1]
+                yield (
+                    number,
+                    pending,
+                    "//" in raw or before.startswith("//") or "//" in lines[pendingLine - 1],
+                )
             if scope and code.endswith("{"):
                 scopes.append([scope[1], scope[1] != "class"])
             else:
@@ -61,7 +75,11 @@ def members(text):
 
 
 def main():
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "include"
+    folder = (
+        Path(sys.argv[1])
+        if len(sys.argv) > 1
+        else Path(__file__).resolve().parent.parent / "include"
+    )
     headers = sorted(folder.rglob("*.h"))
     lines = sum(len(header.read_text().splitlines()) for header in headers)
     total, bare = 0, []
@@ -70,7 +88,9 @@ def main():
             total += 1
             if not documented:
                 bare.append(f"{header.name}:{number}: {declaration[:90]}")
-    print(f"{len(headers)} public headers, {lines} lines, {total} public members, {len(bare)} without a comment")
+    print(
+        f"{len(headers)} public headers, {lines} lines, {total} public members, {len(bare)} without a comment"
+    )
     print("\n".join(bare), end="\n" if bare else "")
     return 1 if bare or len(headers) > MOST_HEADERS or lines > MOST_LINES else 0
 

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy-19 (.clang-tidy, with clang's own warnings and -Wthread-safety) on our source files.
+"""Runs clang-tidy-19 (.clang-tidy, with clang's own warnings and -Wthread-safety) on our source
+files.
 
   scripts/tidy.py [--build build/dev] [--tests] [FOLDER...]      e.g. scripts/tidy.py sluice/base
 
 Tests, which take as long as all the rest, only with --tests.
 
-Most of the time on one file goes into the headers it includes. So neighbouring files are looked at together,
-as one file that includes them all, but for those that use a name which another has taken. Only "no findings" is believed of
-such a group: otherwise its halves are looked at, down to single files.
+Most of the time on one file goes into the headers it includes. So neighbouring files are looked at
+together, as one file that includes them all, but for those that use a name which another has taken.
+Only "no findings" is believed of such a group: otherwise its halves are looked at, down to single
+files.
 
-What passed is not looked at again until one of its files, a header of ours that they include, their compile command or
-.clang-tidy changes: the proof is a file in build/tidy (or $SLUICE_TIDY_CACHE), named by a hash of all these.
+What passed is not looked at again until one of its files, a header of ours that they include, their
+compile command or .clang-tidy changes: the proof is a file in build/tidy (or $SLUICE_TIDY_CACHE),
+named by a hash of all these.
 """
+
 import argparse
 import hashlib
 import json
@@ -26,16 +30,31 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
-MOST = 75  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
-# Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands are gcc's.
-EXTRA = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Xclang", "-analyzer-config", "-Xclang", "mode=shallow"]
+MOST = (
+    75  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
+)
+# Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands
+# are gcc's.
+EXTRA = [
+    "-Wthread-safety",
+    "-Wno-unknown-warning-option",
+    "-Xclang",
+    "-analyzer-config",
+    "-Xclang",
+    "mode=shallow",
+]
 
 
 def flagsOf(entry):
-    """What clang needs to know of a compile command of gcc's: not the precompiled header, nor how to generate code."""
+    """What clang needs to know of a compile command of gcc's: not the precompiled header, nor how
+    to generate code."""
     command = shlex.split(entry["command"])
-    following = [f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"]
-    return tuple(f for f in command if f.startswith(("-I", "-D", "-std", "-W")) and f != "-Winvalid-pch") + tuple(following)
+    following = [
+        f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"
+    ]
+    return tuple(
+        f for f in command if f.startswith(("-I", "-D", "-std", "-W")) and f != "-Winvalid-pch"
+    ) + tuple(following)
 
 
 def isTest(file):
@@ -51,10 +70,24 @@ class Checker:
     def read(self, flags, files, unit):
         """(the hash of all that the verdict depends on, the files with errors when read together)."""
         with tempfile.NamedTemporaryFile("r") as includes:
-            ran = subprocess.run([CLANG, *flags, "-Wno-unknown-warning-option", "-fsyntax-only", "-MMD", "-MF", includes.name, unit],
-                                 capture_output=True, text=True)
+            ran = subprocess.run(
+                [
+                    CLANG,
+                    *flags,
+                    "-Wno-unknown-warning-option",
+                    "-fsyntax-only",
+                    "-MMD",
+                    "-MF",
+                    includes.name,
+                    unit,
+                ],
+                capture_output=True,
+                text=True,
+            )
             if ran.returncode != 0:
-                named = set(re.findall(r"^(.+?):\d+:\d+: (?:fatal )?error: ", ran.stderr, re.MULTILINE))
+                named = set(
+                    re.findall(r"^(.+?):\d+:\d+: (?:fatal )?error: ", ran.stderr, re.MULTILINE)
+                )
                 return None, [file for file in files if file in named]
             listed = includes.read().split(":", 1)[1].replace("\\\n", " ").split()
         digest = hashlib.sha256(self.common + " ".join(flags).replace(str(ROOT), "").encode())
@@ -71,11 +104,26 @@ class Checker:
             key, apart = self.read(flags, files, unit.name)
             if key and (self.cache / key).exists():
                 return {}
-            if apart and len(apart) < len(files):  # two files use a name of their own: not in one unit
-                return self.findings(flags, [file for file in files if file not in apart]) | self.findings(flags, apart)
+            if apart and len(apart) < len(
+                files
+            ):  # two files use a name of their own: not in one unit
+                return self.findings(
+                    flags, [file for file in files if file not in apart]
+                ) | self.findings(flags, apart)
             looked_at = files[0] if len(files) == 1 else unit.name
-            ran = subprocess.run([TIDY, f"--config-file={ROOT}/.clang-tidy", "--quiet", looked_at, "--", *flags, *EXTRA],
-                                 capture_output=True, text=True)
+            ran = subprocess.run(
+                [
+                    TIDY,
+                    f"--config-file={ROOT}/.clang-tidy",
+                    "--quiet",
+                    looked_at,
+                    "--",
+                    *flags,
+                    *EXTRA,
+                ],
+                capture_output=True,
+                text=True,
+            )
         if ran.returncode == 0:
             if key:
                 (self.cache / key).touch()
@@ -87,23 +135,33 @@ class Checker:
 
 
 def groups(entries):
-    """[(flags, files)]: neighbouring files with the flags of them all, apart from tests and from what has foreign headers of its own."""
+    """[(flags, files)]: neighbouring files with the flags of them all, apart from tests and from
+    what has foreign headers of its own."""
     together = {}
     for entry in entries:
         foreign = tuple(flag for flag in flagsOf(entry) if flag.startswith("-isystem"))
         together.setdefault((isTest(entry["file"]), foreign), []).append(entry)
     for found in together.values():
         flags = tuple(dict.fromkeys(flag for entry in found for flag in flagsOf(entry)))
-        files = sorted((entry["file"] for entry in found), key=lambda file: (not file.startswith(f"{ROOT}/sluice/"), file))
+        files = sorted(
+            (entry["file"] for entry in found),
+            key=lambda file: (not file.startswith(f"{ROOT}/sluice/"), file),
+        )
         size = -(-len(files) // -(-len(files) // MOST))
         for first in range(0, len(files), size):
-            yield flags, files[first:first + size]
+            yield flags, files[first : first + size]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/dev", help="build directory with compile_commands.json")
-    parser.add_argument("--tests", action="store_true", help="also *_test.cc and what else is in tests/")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--build", default="build/dev", help="build directory with compile_commands.json"
+    )
+    parser.add_argument(
+        "--tests", action="store_true", help="also *_test.cc and what else is in tests/"
+    )
     parser.add_argument("folders", nargs="*", help="only files below these")
     args = parser.parse_args()
     build = (ROOT / args.build).resolve()
@@ -111,17 +169,23 @@ def main():
     cache.mkdir(parents=True, exist_ok=True)
     checker = Checker(cache)
     only = tuple(str((ROOT / f).resolve()) + "/" for f in args.folders) or (str(ROOT) + "/",)
-    entries = {e["file"]: e for e in json.loads((build / "compile_commands.json").read_text())
-               if e["file"].startswith(only) and not e["file"].startswith(str(build))
-               and (args.tests or not isTest(e["file"]))}
+    entries = {
+        e["file"]: e
+        for e in json.loads((build / "compile_commands.json").read_text())
+        if e["file"].startswith(only)
+        and not e["file"].startswith(str(build))
+        and (args.tests or not isTest(e["file"]))
+    }
     faulty = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for found in pool.map(lambda group: checker.findings(*group), groups(entries.values())):
             faulty |= found
             for said in found.values():
                 print(said, flush=True)
-    print(f"tidy: {len(entries)} files, {len(faulty)} with findings" +
-          "".join(f"\n  {os.path.relpath(file, ROOT)}" for file in faulty))
+    print(
+        f"tidy: {len(entries)} files, {len(faulty)} with findings"
+        + "".join(f"\n  {os.path.relpath(file, ROOT)}" for file in faulty)
+    )
     return 1 if faulty else 0
 
 

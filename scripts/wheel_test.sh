@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this Python, and trains with it as the README
-# says: one process, torchrun, mpirun, and four hosts of a lab. With SLUICE_DATA=DIR on real images, else on noise in their
-# format. What cannot run here (no mpirun, not root) is said, and skipped.
+# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this Python,
+# and trains with it as the README says: one process, torchrun, mpirun, and four hosts of a lab.
+# With SLUICE_DATA=DIR on real images, else on noise in their format. What cannot run here (no
+# mpirun, not root) is said, and skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD

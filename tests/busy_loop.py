@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""A rank whose loop is busy for longer than silence-limit is waited for; a rank that is stopped is lost in time.
+"""A rank whose loop is busy for longer than silence-limit is waited for; a rank that is stopped is
+lost in time.
 
   busy_loop.py SLUICE [--seconds 3] [--fabric tcp]
 
-Two real processes on this machine with default limits. The loop of rank 1 works on one task for SECONDS. Rank 0 must say that
-rank 1 is busy, lose nobody, and say when it is over. Then rank 1 is stopped, and rank 0 must lose it after silence-limit.
-Prints one line of JSON; exit code 1 if a rank was lost that should not be, or the other way round.
+Two real processes on this machine with default limits. The loop of rank 1 works on one task for
+SECONDS. Rank 0 must say that rank 1 is busy, lose nobody, and say when it is over. Then rank 1 is
+stopped, and rank 0 must lose it after silence-limit. Prints one line of JSON; exit code 1 if a rank
+was lost that should not be, or the other way round.
 """
+
 import argparse
 import json
 import os
@@ -28,10 +31,23 @@ class Rank:
     """One process; `lines` is what it prints."""
 
     def __init__(self, program, rank, port, task, variables):
-        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT=str(port), SLUICE_LOG="info", **variables)
-        self.process = subprocess.Popen([program, "bench", "fabric-rank", json.dumps(task)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env=environment)
+        environment = dict(
+            os.environ,
+            RANK=str(rank),
+            WORLD_SIZE="2",
+            LOCAL_RANK=str(rank),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+            SLUICE_LOG="info",
+            **variables,
+        )
+        self.process = subprocess.Popen(
+            [program, "bench", "fabric-rank", json.dumps(task)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
         self.lines = queue.Queue()
         self.said = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -42,13 +58,16 @@ class Rank:
             self.lines.put(line.rstrip())
 
     def wait_for(self, pattern, patience):
-        """The first new line that matches; an error, if another rank is lost before or nothing comes."""
+        """The first new line that matches; an error, if another rank is lost before or nothing
+        comes."""
         end = time.monotonic() + patience
         while True:
             try:
                 line = self.lines.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
-                raise RuntimeError(f"'{pattern}' was not said within {patience} s:\n" + "\n".join(self.said)) from None
+                raise RuntimeError(
+                    f"'{pattern}' was not said within {patience} s:\n" + "\n".join(self.said)
+                ) from None
             if re.search(pattern, line):
                 return line
             if line.startswith("lost "):
@@ -62,9 +81,19 @@ def free_port():
 
 
 def run(options):
-    task = {"case": "idle", "seconds": options.seconds + 60, "warm_up": 0.5, "busy": options.seconds, "outlives_loss": True}
+    task = {
+        "case": "idle",
+        "seconds": options.seconds + 60,
+        "warm_up": 0.5,
+        "busy": options.seconds,
+        "outlives_loss": True,
+    }
     port = free_port()
-    variables = {"SLUICE_FABRIC": options.fabric, "SLUICE_JOB_KEY": secrets.token_hex(32), "SLUICE_TRUSTED_NETWORK": "on"}
+    variables = {
+        "SLUICE_FABRIC": options.fabric,
+        "SLUICE_JOB_KEY": secrets.token_hex(32),
+        "SLUICE_TRUSTED_NETWORK": "on",
+    }
     ranks = [Rank(options.sluice, rank, port, task, variables) for rank in range(2)]
     try:
         ranks[1].wait_for("^ready", 30)
@@ -80,8 +109,13 @@ def run(options):
         stopped = time.monotonic()
         lost = ranks[0].wait_for(r"^lost 1 ", SILENCE_LIMIT + SLACK)
         noticed = time.monotonic() - stopped
-        return {"busy_s": round(busy, 2), "lost_while_busy": 0, "stopped_noticed_s": round(noticed, 2), "said": lost,
-                "ok": busy > SILENCE_LIMIT and noticed > 1.0}
+        return {
+            "busy_s": round(busy, 2),
+            "lost_while_busy": 0,
+            "stopped_noticed_s": round(noticed, 2),
+            "said": lost,
+            "ok": busy > SILENCE_LIMIT and noticed > 1.0,
+        }
     finally:
         for rank in ranks:
             rank.process.kill()

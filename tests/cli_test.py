@@ -1,7 +1,9 @@
-"""The `sluice` program as a shell sees it: help, exit codes, errors, and that the documents about it are true.
+"""The `sluice` program as a shell sees it: help, exit codes, errors, and that the documents about
+it are true.
 
   cli_test.py PATH_OF_SLUICE PATH_OF_SOURCE
 """
+
 import json
 import os
 import re
@@ -17,14 +19,18 @@ PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
 
 def sluice(*args, **variables):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}
-    return subprocess.run([PROGRAM, *args], env=clean | variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [PROGRAM, *args], env=clean | variables, capture_output=True, text=True, timeout=60
+    )
 
 
 def allCommands(path=()):
     """Every command of the tree as a tuple of words, the program itself first."""
     yield path
     help_ = sluice(*path, "--help").stdout
-    listed = help_.split("Subcommands:\n", 1)[1].split("\n\n")[0] if "Subcommands:\n" in help_ else ""
+    listed = (
+        help_.split("Subcommands:\n", 1)[1].split("\n\n")[0] if "Subcommands:\n" in help_ else ""
+    )
     for name in re.findall(r"^  (\S+)", listed, re.MULTILINE):
         yield from allCommands((*path, name))
 
@@ -51,12 +57,15 @@ class Help(unittest.TestCase):
 
     def testProgramsOfTheirOwnAreListedWithTheFirstLineOfTheirDescription(self):
         with tempfile.TemporaryDirectory() as folder:
+
             def write(name, text, mode=0o755):
                 path = Path(folder, name)
                 path.write_text(text)
                 path.chmod(mode)
 
-            write("sluice-greet", "#!/usr/bin/env bash\n# Greets every rank.\n# Twice.\necho hello\n")
+            write(
+                "sluice-greet", "#!/usr/bin/env bash\n# Greets every rank.\n# Twice.\necho hello\n"
+            )
             write("sluice-count", '#!/usr/bin/env python3\n"""Counts the ranks."""\nprint(3)\n')
             write("sluice-binary", "\x7fELF")
             write("sluice-notes", "# Not a program.\n", mode=0o644)
@@ -74,16 +83,31 @@ class Help(unittest.TestCase):
 class Errors(unittest.TestCase):
     def testAnOpenSslWithoutCiphersIsNamed(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
-            Path(folder, "openssl.cnf").write_text("openssl_conf = a\n[a]\nproviders = b\n[b]\nbase = c\n[c]\nactivate = 1\n")
+            Path(folder, "openssl.cnf").write_text(
+                "openssl_conf = a\n[a]\nproviders = b\n[b]\nbase = c\n[c]\nactivate = 1\n"
+            )
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
             taken.close()
             for encrypt in ("on", "integrity"):
-                launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SLUICE_LOG": "error",
-                          "SLUICE_ENCRYPT": encrypt, "OPENSSL_CONF": str(Path(folder, "openssl.cnf"))}
-                ranks = [subprocess.Popen([PROGRAM, "bench", "fabric-rank", '{"case": "pair", "seconds": 1}'], text=True,
-                                          env=os.environ | launch | {"RANK": str(rank)}, stderr=subprocess.PIPE,
-                                          stdout=subprocess.DEVNULL) for rank in range(2)]
+                launch = {
+                    "WORLD_SIZE": "2",
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                    "SLUICE_LOG": "error",
+                    "SLUICE_ENCRYPT": encrypt,
+                    "OPENSSL_CONF": str(Path(folder, "openssl.cnf")),
+                }
+                ranks = [
+                    subprocess.Popen(
+                        [PROGRAM, "bench", "fabric-rank", '{"case": "pair", "seconds": 1}'],
+                        text=True,
+                        env=os.environ | launch | {"RANK": str(rank)},
+                        stderr=subprocess.PIPE,
+                        stdout=subprocess.DEVNULL,
+                    )
+                    for rank in range(2)
+                ]
                 for rank in ranks:
                     said = rank.communicate(timeout=60)[1]
                     self.assertEqual((rank.returncode, said.count("\n")), (4, 1), said)
@@ -96,13 +120,19 @@ class Errors(unittest.TestCase):
             self.assertIn(text, ran.stderr)
 
     def testAWrongFlagIsAUsageErrorThatNamesTheHelp(self):
-        self.assertFails(sluice("config", "show", "--jsn"), 2, "--jsn", "see 'sluice config show --help'")
+        self.assertFails(
+            sluice("config", "show", "--jsn"), 2, "--jsn", "see 'sluice config show --help'"
+        )
 
     def testAWrongValueIsAUsageErrorThatNamesTheVariable(self):
-        self.assertFails(sluice("config", "show", SLUICE_LOG="loud"), 2, "'loud' is not a log level")
+        self.assertFails(
+            sluice("config", "show", SLUICE_LOG="loud"), 2, "'loud' is not a log level"
+        )
 
     def testAMissingConfigurationFileIsNamed(self):
-        self.assertFails(sluice("--config", "/nowhere/x.json", "config", "show"), 1, "/nowhere/x.json")
+        self.assertFails(
+            sluice("--config", "/nowhere/x.json", "config", "show"), 1, "/nowhere/x.json"
+        )
 
     def testAnUnknownCommandIsAnsweredWithTheNearest(self):
         self.assertFails(sluice("confg"), 127, "no program sluice-confg", "did you mean 'config'?")
@@ -139,7 +169,10 @@ class ConfigShow(unittest.TestCase):
     def testASecretIsNotShown(self):
         key = "17" * 32
         rows, said = self.rows(SLUICE_JOB_KEY=key)
-        self.assertEqual((rows["job-key"]["value"], rows["job-key"]["from"]), ("(set)", "environment SLUICE_JOB_KEY"))
+        self.assertEqual(
+            (rows["job-key"]["value"], rows["job-key"]["from"]),
+            ("(set)", "environment SLUICE_JOB_KEY"),
+        )
         table = sluice("config", "show", SLUICE_JOB_KEY=key)
         self.assertNotIn(key, json.dumps(rows) + said + table.stdout + table.stderr)
         with tempfile.TemporaryDirectory() as folder:
@@ -160,8 +193,11 @@ class ConfigShow(unittest.TestCase):
 
     def testAnUnknownVariableIsAnsweredWithTheNearest(self):
         _, said = self.rows(SLUICE_LGO="debug")
-        self.assertRegex(said, r"^\d\d:\d\d:\d\d\.\d{3} warning config: unknown variable 'SLUICE_LGO'; "
-                               r"did you mean 'SLUICE_LOG'\?\n$")
+        self.assertRegex(
+            said,
+            r"^\d\d:\d\d:\d\d\.\d{3} warning config: unknown variable 'SLUICE_LGO'; "
+            r"did you mean 'SLUICE_LOG'\?\n$",
+        )
 
 
 class Documents(unittest.TestCase):
@@ -169,13 +205,18 @@ class Documents(unittest.TestCase):
         header = (SOURCE / "sluice/cli/exit_codes.h").read_text()
         codes = {int(code) for code in re.findall(r"^  k\w+ = (\d+),", header, re.MULTILINE)}
         document = (SOURCE / "docs/command-line.md").read_text()
-        self.assertEqual({int(code) for code in re.findall(r"^\| (\d+) \|", document, re.MULTILINE)}, codes)
+        self.assertEqual(
+            {int(code) for code in re.findall(r"^\| (\d+) \|", document, re.MULTILINE)}, codes
+        )
         summary = re.search(r"Exit codes: (.*)\.", sluice("--help").stdout)[1]
         self.assertEqual({int(code) for code in re.findall(r"\d+", summary)}, codes)
 
     def testTheListOfOptionsIsUpToDate(self):
-        self.assertEqual((SOURCE / "docs/configuration.md").read_text(), sluice("config", "docs").stdout,
-                         "run: build/dev/bin/sluice config docs > docs/configuration.md")
+        self.assertEqual(
+            (SOURCE / "docs/configuration.md").read_text(),
+            sluice("config", "docs").stdout,
+            "run: build/dev/bin/sluice config docs > docs/configuration.md",
+        )
 
     def testTheGlossaryHasEveryStage(self):
         header = (SOURCE / "include/sluice/observer.h").read_text()

@@ -1,7 +1,9 @@
-"""`sluice bench collective` in a real lab, and a replay that merges by what it has measured. Needs root.
+"""`sluice bench collective` in a real lab, and a replay that merges by what it has measured. Needs
+root.
 
   collective_test.py PATH_OF_SLUICE
 """
+
 import json
 import os
 import subprocess
@@ -15,9 +17,15 @@ from root import skip_without_root
 PROGRAM = sys.argv[1]
 BURST = 128_000  # bytes that a link of the lab lets pass at once
 STRATEGIES = ["allreduce", "wfbp", "mgwfbp", "mgp3", "pipe"]
-PROFILE = {"model": "tiny", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": [
-    {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
-    {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25}]}
+PROFILE = {
+    "model": "tiny",
+    "note": "for a test",
+    "unit": "fraction of one forward+backward",
+    "tensors": [
+        {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
+        {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25},
+    ],
+}
 
 
 class Collective(unittest.TestCase):
@@ -27,17 +35,44 @@ class Collective(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def run_bench(self, *words, **variables):
-        ran = subprocess.run([PROGRAM, "bench", *words], env={**os.environ, **variables}, capture_output=True, text=True, timeout=100)
+        ran = subprocess.run(
+            [PROGRAM, "bench", *words],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         return ran.stdout
 
     def testMeasuresEveryMethodAndPlansWithIt(self):
         network = self.folder / "network.json"
-        out = self.run_bench("collective", "--lab", "3", "--rate", "200mbit", "--encrypt", "off", "--seconds", "0.1", "--sizes",
-                             "4KB,400KB,1MB", "--json", self.folder / "out.json", "--network", network)
+        out = self.run_bench(
+            "collective",
+            "--lab",
+            "3",
+            "--rate",
+            "200mbit",
+            "--encrypt",
+            "off",
+            "--seconds",
+            "0.1",
+            "--sizes",
+            "4KB,400KB,1MB",
+            "--json",
+            self.folder / "out.json",
+            "--network",
+            network,
+        )
         rows = json.loads((self.folder / "out.json").read_text())
-        self.assertEqual([(row["method"], row["bytes"]) for row in rows],
-                         [(method, size) for size in (4000, 400000, 1000000) for method in ("direct", "ring", "halving-doubling")])
+        self.assertEqual(
+            [(row["method"], row["bytes"]) for row in rows],
+            [
+                (method, size)
+                for size in (4000, 400000, 1000000)
+                for method in ("direct", "ring", "halving-doubling")
+            ],
+        )
         for row in rows:
             with self.subTest(row=row):
                 if row["bytes"] > BURST:
@@ -46,28 +81,78 @@ class Collective(unittest.TestCase):
                 self.assertLessEqual(row["p50_ms"], row["p99_ms"])
                 self.assertGreater(row["ms_per_byte"], 0)
         self.assertIn("ns a byte", out)
-        self.assertEqual(set(json.loads(network.read_text())), {"collective", "reduction-start", "reduction-rate"})
+        self.assertEqual(
+            set(json.loads(network.read_text())),
+            {"collective", "reduction-start", "reduction-rate"},
+        )
 
         profile = self.folder / "tiny.json"
         profile.write_text(json.dumps(PROFILE))
-        self.run_bench("replay", "--profile", profile, "--workers", "3", "--rate", "200mbit", "--runs", "1", "--iterations", "2",
-                       "--strategies", ",".join(STRATEGIES), "--exact", "--lab", "--json", self.folder / "replay.json",
-                       SLUICE_CONFIG=str(network))
+        self.run_bench(
+            "replay",
+            "--profile",
+            profile,
+            "--workers",
+            "3",
+            "--rate",
+            "200mbit",
+            "--runs",
+            "1",
+            "--iterations",
+            "2",
+            "--strategies",
+            ",".join(STRATEGIES),
+            "--exact",
+            "--lab",
+            "--json",
+            self.folder / "replay.json",
+            SLUICE_CONFIG=str(network),
+        )
         rows = json.loads((self.folder / "replay.json").read_text())
         self.assertEqual([row["strategy"] for row in rows], STRATEGIES)
 
     def testChoosesByMeasuredCosts(self):
         network = self.folder / "network.json"
-        self.run_bench("collective", "--lab", "2", "--rate", "200mbit", "--encrypt", "off", "--seconds", "0.1", "--sizes", "4KB,400KB",
-                       "--collective", "auto", "--network", network)
+        self.run_bench(
+            "collective",
+            "--lab",
+            "2",
+            "--rate",
+            "200mbit",
+            "--encrypt",
+            "off",
+            "--seconds",
+            "0.1",
+            "--sizes",
+            "4KB,400KB",
+            "--collective",
+            "auto",
+            "--network",
+            network,
+        )
         costs = json.loads(network.read_text())
         self.assertEqual(costs["collective"], "auto")
         for method in ("direct", "ring", "halving-doubling"):
             self.assertIn(f"{method}=", costs["collective-costs"])
         profile = self.folder / "tiny.json"
         profile.write_text(json.dumps(PROFILE))
-        self.run_bench("replay", "--profile", profile, "--workers", "2", "--rate", "200mbit", "--runs", "1", "--iterations", "2",
-                       "--strategies", "wfbp", "--lab", SLUICE_CONFIG=str(network))
+        self.run_bench(
+            "replay",
+            "--profile",
+            profile,
+            "--workers",
+            "2",
+            "--rate",
+            "200mbit",
+            "--runs",
+            "1",
+            "--iterations",
+            "2",
+            "--strategies",
+            "wfbp",
+            "--lab",
+            SLUICE_CONFIG=str(network),
+        )
 
 
 if __name__ == "__main__":

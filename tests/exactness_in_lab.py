@@ -1,9 +1,12 @@
-"""Exactness over a bad network: links change their speed and lose 1 % of the packets while a job trains. Needs root.
+"""Exactness over a bad network: links change their speed and lose 1 % of the packets while a job
+trains. Needs root.
 
   exactness_in_lab.py PATH_OF_SLUICE tcp|ucx
 
-Every rank must end with the parameters, bit for bit, that one process gets by summing in rank order.
+Every rank must end with the parameters, bit for bit, that one process gets by summing in rank
+order.
 """
+
 import sys
 import tempfile
 import time
@@ -22,13 +25,21 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Lab(PROGRAM, RANKS, "100mbit") as lab:
         profile = writeProfile(Path(folder) / "model.json", [7, 60_000, 1_000, 150_001, 40_000])
         wanted = task(profile, iterations=STEPS, computeSeconds=0.05)
-        with Job(lab, wanted, SLUICE_FABRIC=FABRIC, SLUICE_SLICE_ELEMENTS="9000", SLUICE_SILENCE_LIMIT="20s") as job:
+        with Job(
+            lab,
+            wanted,
+            SLUICE_FABRIC=FABRIC,
+            SLUICE_SLICE_ELEMENTS="9000",
+            SLUICE_SILENCE_LIMIT="20s",
+        ) as job:
             job.waitUntilBegun()
             lab.call("drop", "--host", f"0-{RANKS - 1}", "--percent", "1")
             changes = 0
             end = time.monotonic() + 60
             while any(rank.poll() is None for rank in job.ranks) and time.monotonic() < end:
-                lab.call("set", "--host", str(changes % RANKS), "--rate", RATES[changes % len(RATES)])
+                lab.call(
+                    "set", "--host", str(changes % RANKS), "--rate", RATES[changes % len(RATES)]
+                )
                 changes += 1
                 time.sleep(0.15)
             job.expectExactEnd(STEPS, patience=1)

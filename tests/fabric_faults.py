@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Faults against a live job of four hosts: what the fabric notices, how soon, and what must not disturb it.
+"""Faults against a live job of four hosts: what the fabric notices, how soon, and what must not
+disturb it.
 
   fabric_faults.py SLUICE idle [--seconds 60]       CPU of a job that has nothing to do
   fabric_faults.py SLUICE kill [--times 50]         kill -9 of a rank, until all others know
@@ -7,8 +8,10 @@
   fabric_faults.py SLUICE soak [--seconds 600]      saturated all-to-all with 1 s SIGSTOPs: no alarm may come
   fabric_faults.py SLUICE strangers [--seconds 20]  every kind of stranger at every port, during an all-to-all
 
-Needs root (it makes a lab) and prints one line of JSON; exit code 1 if a limit is missed, 77 if it cannot run.
+Needs root (it makes a lab) and prints one line of JSON; exit code 1 if a limit is missed, 77 if it
+cannot run.
 """
+
 import argparse
 import ctypes
 import json
@@ -46,7 +49,11 @@ class Lab:
         self.call("up", "--hosts", str(HOSTS), "--rate", rate)
 
     def call(self, command, *arguments):
-        done = subprocess.run([self.sluice, "lab", command, "--name", self.name, *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            [self.sluice, "lab", command, "--name", self.name, *arguments],
+            capture_output=True,
+            text=True,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"sluice lab {command}: {done.stderr.strip()}")
         return done.stdout
@@ -71,8 +78,23 @@ class Job:
         environment = dict(os.environ, SLUICE_LOG="warn", **(variables or {}))
         self.lab = lab
         self.process = subprocess.Popen(
-            [lab.sluice, "lab", "run", "--name", lab.name, "--", lab.sluice, "bench", "fabric-rank", json.dumps(task)],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+            [
+                lab.sluice,
+                "lab",
+                "run",
+                "--name",
+                lab.name,
+                "--",
+                lab.sluice,
+                "bench",
+                "fabric-rank",
+                json.dumps(task),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
         self.lines = queue.Queue()
         self.log = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -103,7 +125,10 @@ class Job:
         while not wanted <= seen.keys():
             left = end - time.monotonic()
             if left <= 0:
-                raise RuntimeError(f"not known after {patience} s: {sorted(wanted - seen.keys())}\n" + "".join(self.log))
+                raise RuntimeError(
+                    f"not known after {patience} s: {sorted(wanted - seen.keys())}\n"
+                    + "".join(self.log)
+                )
             try:
                 rank, text = self.next(left)
             except queue.Empty:
@@ -142,13 +167,23 @@ def idle(lab, options):
     found, lost = reports(job, options.seconds + 60)
     percent = [100 * report["cpu_s"] / options.seconds for report in found.values()]
     worst = max(percent)
-    return {"case": "idle", "seconds": options.seconds, "cpu_percent_worst": round(worst, 3), "cpu_percent": [round(p, 3) for p in percent],
-            "ok": len(found) == HOSTS and not lost and worst <= LIMITS["idle"]}
+    return {
+        "case": "idle",
+        "seconds": options.seconds,
+        "cpu_percent_worst": round(worst, 3),
+        "cpu_percent": [round(p, 3) for p in percent],
+        "ok": len(found) == HOSTS and not lost and worst <= LIMITS["idle"],
+    }
 
 
 def fault_task(i):
     # In turn with nothing to do and with all links busy.
-    return {"case": "idle" if i % 2 == 0 else "alltoall", "seconds": 60, "warm_up": 0.6, "outlives_loss": True}
+    return {
+        "case": "idle" if i % 2 == 0 else "alltoall",
+        "seconds": 60,
+        "warm_up": 0.6,
+        "outlives_loss": True,
+    }
 
 
 def kill(lab, options):
@@ -182,8 +217,13 @@ def cut(lab, options):
 
 
 def figures(name, seconds):
-    return {"case": name, "times": len(seconds), "p50_s": round(percentile(seconds, 0.5), 4), "p99_s": round(percentile(seconds, 0.99), 4),
-            "ok": percentile(seconds, 0.99) <= LIMITS[name]}
+    return {
+        "case": name,
+        "times": len(seconds),
+        "p50_s": round(percentile(seconds, 0.5), 4),
+        "p99_s": round(percentile(seconds, 0.99), 4),
+        "ok": percentile(seconds, 0.99) <= LIMITS[name],
+    }
 
 
 def soak(lab, options):
@@ -198,18 +238,35 @@ def soak(lab, options):
         stops += 1
         time.sleep(random.uniform(1, 3))
     found, lost = reports(job, 60)
-    return {"case": "soak", "seconds": options.seconds, "stops": stops, "alarms": len(lost), "first": lost[:1],
-            "received_gbit": round(sum(r["received_gbit"] for r in found.values()), 2), "ok": len(found) == HOSTS and not lost}
+    return {
+        "case": "soak",
+        "seconds": options.seconds,
+        "stops": stops,
+        "alarms": len(lost),
+        "first": lost[:1],
+        "received_gbit": round(sum(r["received_gbit"] for r in found.values()), 2),
+        "ok": len(found) == HOSTS and not lost,
+    }
 
 
 # ---- Strangers ----
 # They sit on a host of the lab, so that they reach every port as a real peer does.
 
-KINDS = ["no key", "wrong key", "garbage", "4 GiB length", "replayed handshake", "half-open", "silent", "1000 at once"]
+KINDS = [
+    "no key",
+    "wrong key",
+    "garbage",
+    "4 GiB length",
+    "replayed handshake",
+    "half-open",
+    "silent",
+    "1000 at once",
+]
 
 
 def in_host(lab, host, task, *arguments):
-    """Runs a function in the network of a host, in a process of its own, and returns what it returns."""
+    """Runs a function in the network of a host, in a process of its own, and returns what it
+    returns."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -251,15 +308,16 @@ def record_handshakes(seconds):
             continue
         tcp = 14 + 4 * (frame[14] & 15)
         length = 14 + int.from_bytes(frame[16:18], "big")
-        payload = frame[tcp + 4 * (frame[tcp + 12] >> 4):length]
-        flow = (frame[26:34], frame[tcp:tcp + 4])
+        payload = frame[tcp + 4 * (frame[tcp + 12] >> 4) : length]
+        flow = (frame[26:34], frame[tcp : tcp + 4])
         if payload and len(flows.setdefault(flow, b"")) < 2000:
             flows[flow] += payload
     return [payload[:2000].hex() for payload in flows.values() if len(payload) >= 16]
 
 
 def visit(address, said, patience):
-    """Connects, says it, and listens until the other end hangs up or patience ends. Returns bytes heard, or -1."""
+    """Connects, says it, and listens until the other end hangs up or patience ends. Returns bytes
+    heard, or -1."""
     try:
         with socket.create_connection(address, timeout=patience) as visitor:
             visitor.settimeout(patience)
@@ -280,14 +338,18 @@ def visit_without_key(address, patience):
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
-        with socket.create_connection(address, timeout=patience) as visitor, context.wrap_socket(visitor) as inside:
+        with (
+            socket.create_connection(address, timeout=patience) as visitor,
+            context.wrap_socket(visitor) as inside,
+        ):
             return 1 if inside.version() else 0  # TLS has let it in
     except OSError:
         return 0
 
 
 def attack(addresses, seconds, other_key, replayed):
-    """Visits every address as every kind of stranger until time is up; returns how often each kind came."""
+    """Visits every address as every kind of stranger until time is up; returns how often each kind
+    came."""
     other_key = [bytes.fromhex(each) for each in other_key]
     replayed = [bytes.fromhex(each) for each in replayed]
     came = dict.fromkeys(KINDS, 0)
@@ -297,9 +359,14 @@ def attack(addresses, seconds, other_key, replayed):
         for address in map(tuple, addresses):
             let_in += visit_without_key(address, 0.5)
             came["no key"] += 1
-            for kind, said in [("wrong key", random.choice(other_key)), ("garbage", random.randbytes(4096)),
-                               ("4 GiB length", b"\x16\x03\x01\xff\xff" + b"\xff" * 4096),
-                               ("replayed handshake", random.choice(replayed)), ("half-open", random.choice(replayed)[:10]), ("silent", b"")]:
+            for kind, said in [
+                ("wrong key", random.choice(other_key)),
+                ("garbage", random.randbytes(4096)),
+                ("4 GiB length", b"\x16\x03\x01\xff\xff" + b"\xff" * 4096),
+                ("replayed handshake", random.choice(replayed)),
+                ("half-open", random.choice(replayed)[:10]),
+                ("silent", b""),
+            ]:
                 visit(address, said, 0.3)
                 came[kind] += 1
             crowd = []
@@ -311,7 +378,9 @@ def attack(addresses, seconds, other_key, replayed):
             time.sleep(0.2)
             for visitor in crowd:
                 try:
-                    visitor.send(random.choice([b"", random.randbytes(100), random.choice(replayed)]))
+                    visitor.send(
+                        random.choice([b"", random.randbytes(100), random.choice(replayed)])
+                    )
                 except OSError:
                     pass
             time.sleep(0.2)
@@ -328,22 +397,41 @@ def strangers(lab, options):
         task = {"case": "alltoall", "seconds": options.seconds, "warm_up": 4}
         other_key = record_job(lab, dict(task, seconds=1, warm_up=1), variables)[0]
         replayed, job = record_job(lab, task, variables, keep=True)
-        addresses = [(f"10.77.0.{host + 1}", port) for host in range(HOSTS) for port in in_host(lab, host, listening_ports)]
+        addresses = [
+            (f"10.77.0.{host + 1}", port)
+            for host in range(HOSTS)
+            for port in in_host(lab, host, listening_ports)
+        ]
         attacked = in_host(lab, 3, attack, addresses, options.seconds - 2, other_key, replayed)
         found, lost = reports(job, options.seconds + 60)
-        # Two lanes (bulk, control) to and from each of the three others; whatever is more has come uninvited.
+        # Two lanes (bulk, control) to and from each of the three others; whatever is more has come
+        # uninvited.
         extra = sum(report["connections"] - 4 * (HOSTS - 1) for report in found.values())
         turned_away = sum(report["strangers"] for report in found.values())
         result[f"encrypt_{encrypt}"] = {
-            "ports": len(addresses), "came": attacked["came"], "turned_away": turned_away, "let_in": extra + attacked["let_in"],
-            "alarms": len(lost), "received_gbit": round(sum(r["received_gbit"] for r in found.values()), 2)}
-        result["ok"] = result["ok"] and len(found) == HOSTS and not lost and extra == 0 and attacked["let_in"] == 0 and turned_away > 0
+            "ports": len(addresses),
+            "came": attacked["came"],
+            "turned_away": turned_away,
+            "let_in": extra + attacked["let_in"],
+            "alarms": len(lost),
+            "received_gbit": round(sum(r["received_gbit"] for r in found.values()), 2),
+        }
+        result["ok"] = (
+            result["ok"]
+            and len(found) == HOSTS
+            and not lost
+            and extra == 0
+            and attacked["let_in"] == 0
+            and turned_away > 0
+        )
     return result
 
 
 def record_job(lab, task, variables, keep=False):
     recorded = []
-    listener = threading.Thread(target=lambda: recorded.extend(in_host(lab, 1, record_handshakes, 3)))
+    listener = threading.Thread(
+        target=lambda: recorded.extend(in_host(lab, 1, record_handshakes, 3))
+    )
     listener.start()
     time.sleep(0.3)
     job = Job(lab, task, variables)
@@ -358,7 +446,9 @@ def record_job(lab, task, variables, keep=False):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sluice")
     parser.add_argument("case", choices=["idle", "kill", "cut", "soak", "strangers"])
     parser.add_argument("--times", type=int)
@@ -367,7 +457,9 @@ def main():
     options = parser.parse_args()
     options.sluice = os.path.abspath(options.sluice)
     options.times = options.times or {"kill": 50, "cut": 20}.get(options.case)
-    options.seconds = options.seconds or {"idle": 60, "soak": 600, "strangers": 20}.get(options.case)
+    options.seconds = options.seconds or {"idle": 60, "soak": 600, "strangers": 20}.get(
+        options.case
+    )
     skip_without_root()
     with Lab(options.sluice, options.rate) as lab:
         result = globals()[options.case](lab, options)

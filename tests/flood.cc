@@ -2,9 +2,10 @@
 //
 //   flood SECONDS RATE FROM:PORT [FROM:PORT ...]
 //
-// For SECONDS (30 at most) it makes RATE connections a second (5,000 at most) from each loopback address FROM
-// to that port of 127.0.0.1: silent ones, ones that say one byte, and ones that say a first message with a
-// wrong proof. It keeps the last few hundred of them open. Prints how many it made a second.
+// For SECONDS (30 at most) it makes RATE connections a second (5,000 at most) from each loopback
+// address FROM to that port of 127.0.0.1: silent ones, ones that say one byte, and ones that say a
+// first message with a wrong proof. It keeps the last few hundred of them open. Prints how many it
+// made a second.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -40,7 +41,8 @@ void endWithReset(int socket) {
 
 class Flood final {
  public:
-  explicit Flood(const Address& source) : from_(source.withPort(0)), to_(Address::loopback(source.port())) {}
+  explicit Flood(const Address& source)
+      : from_(source.withPort(0)), to_(Address::loopback(source.port())) {}
 
   void makeOne() {
     net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -50,7 +52,8 @@ class Flood final {
     endWithReset(socket.get());
     if (::bind(socket.get(), from_.raw(), from_.rawSize()) != 0) return;
     // On loopback it connects at once, or the port does not take it now.
-    const bool isDone = ::connect(socket.get(), to_.raw(), to_.rawSize()) == 0 || errno == EINPROGRESS;
+    const bool isDone =
+        ::connect(socket.get(), to_.raw(), to_.rawSize()) == 0 || errno == EINPROGRESS;
     if (!isDone) return;
     ++made_;
     if (made_ % 3 == 1) {
@@ -81,16 +84,17 @@ int run(const std::vector<std::string>& arguments) {
   const auto number = [](const std::string& text, double& value) {
     return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
   };
-  bool isGood = arguments.size() >= 3 && number(arguments[0], seconds) && number(arguments[1], rate) &&
-                seconds <= 30 && rate <= 5000;
+  bool isGood = arguments.size() >= 3 && number(arguments[0], seconds) &&
+                number(arguments[1], rate) && seconds <= 30 && rate <= 5000;
   for (size_t i = 2; isGood && i < arguments.size(); ++i) {
     const auto source = Address::parse(arguments[i]);
     isGood = source.isOk() && source->isLoopback();
     if (isGood) floods.emplace_back(*source);
   }
   if (!isGood) {
-    fmt::print(stderr,
-               "flood SECONDS RATE FROM:PORT [FROM:PORT ...], at most 30 s, 5000 a second, on loopback\n");
+    fmt::print(
+        stderr,
+        "flood SECONDS RATE FROM:PORT [FROM:PORT ...], at most 30 s, 5000 a second, on loopback\n");
     return 2;
   }
   const auto begun = Clock::now();

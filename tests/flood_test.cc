@@ -1,5 +1,6 @@
-// Four ranks with 50 ms between them meet while strangers flood rank 0's rendezvous port and a fabric port:
-// from another address and from the ranks' own, thousands of connections a second each.
+// Four ranks with 50 ms between them meet while strangers flood rank 0's rendezvous port and a
+// fabric port: from another address and from the ranks' own, thousands of connections a second
+// each.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -18,8 +19,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/testing/contract_world.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
+#include <sluice/fabric/testing/contract_world.h>
 #include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice {
@@ -34,7 +35,8 @@ constexpr uint32_t kRanks = 4;
 constexpr std::chrono::seconds kFloodTime{5};
 constexpr Duration kAway = 50ms;  // in each direction
 
-// Passes bytes on in both directions, late. Only small things go through it, so no socket is ever full.
+// Passes bytes on in both directions, late. Only small things go through it, so no socket is ever
+// full.
 class LongWay final {
  public:
   LongWay(net::EpollLoop& loop, Address to) : loop_(loop), to_(std::move(to)) {
@@ -178,15 +180,19 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
   const std::string meeting = port(server.address());
   const std::string fabricPort = port(listeners[0].address());
   FloodProcess flood({std::to_string(kFloodTime.count()), "2500", "127.0.0.2:" + meeting,
-                      "127.0.0.1:" + meeting, "127.0.0.2:" + fabricPort, "127.0.0.1:" + fabricPort});
+                      "127.0.0.1:" + meeting, "127.0.0.2:" + fabricPort,
+                      "127.0.0.1:" + fabricPort});
   std::this_thread::sleep_for(1s);  // so that all queues are full of strangers
   const auto begun = std::chrono::steady_clock::now();
 
   std::vector<std::unique_ptr<rendezvous::TestRank>> ranks;
   std::vector<std::future<Status>> joined;
   for (uint32_t rank = 1; rank < kRanks; ++rank) {
-    rendezvous::RemoteOptions options{
-        .master = {toServer.address()}, .key = key, .rank = Rank{rank}, .agreement = {}, .timeout = 30s};
+    rendezvous::RemoteOptions options{.master = {toServer.address()},
+                                      .key = key,
+                                      .rank = Rank{rank},
+                                      .agreement = {},
+                                      .timeout = 30s};
     ranks.push_back(std::make_unique<rendezvous::TestRank>(stores.loop(), options));
     joined.push_back(ranks.back()->join());
   }
@@ -203,16 +209,18 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
     fabric::TcpMembership mine = membership;
     mine.rank = Rank{rank};
     nodes[rank].receiver.loop = &nodes[rank].thread.loop();
-    nodes[rank].fabric = fabric::makeTcpFabric(nodes[rank].thread.loop(), std::move(listeners[rank]), mine,
-                                               options, nodes[rank].receiver)
-                             .value();
+    nodes[rank].fabric =
+        fabric::makeTcpFabric(nodes[rank].thread.loop(), std::move(listeners[rank]), mine, options,
+                              nodes[rank].receiver)
+            .value();
   }
   const auto payload = fabric::contract::pattern(1000);
   for (uint32_t from = 0; from < kRanks; ++from) {
     for (uint32_t to = 0; to < kRanks; ++to) {
       if (from == to) continue;
       for (const auto lane : {fabric::Lane::kControl, fabric::Lane::kUrgent, fabric::Lane::kBulk}) {
-        nodes[from].fabric->send(Rank{to}, lane, {}, fabric::contract::view(payload), sends.expect());
+        nodes[from].fabric->send(Rank{to}, lane, {}, fabric::contract::view(payload),
+                                 sends.expect());
       }
     }
   }
@@ -221,7 +229,8 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
   EXPECT_EQ(sends.countOf(Code::kOk), 3 * kRanks * (kRanks - 1));
   const Duration all = std::chrono::steady_clock::now() - begun;
   fmt::print(
-      "in the flood four ranks met in {:.2f} s and had all 36 connections after {:.2f} s; {} and {} "
+      "in the flood four ranks met in {:.2f} s and had all 36 connections after {:.2f} s; {} and "
+      "{} "
       "strangers\n",
       base::seconds(met), base::seconds(all), server.strangers().total(),
       nodes[0].fabric->counters().strangers);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs a build into a fresh tree, and builds and runs a program against that tree alone: once with find_package(sluice),
-# once with pkg-config. Compares what the library exports with cmake/exported_symbols.txt.
+# Installs a build into a fresh tree, and builds and runs a program against that tree alone: once
+# with find_package(sluice), once with pkg-config. Compares what the library exports with
+# cmake/exported_symbols.txt.
 #   install_test.sh BUILD_DIRECTORY             the test
 #   install_test.sh BUILD_DIRECTORY --accept    writes the list of exported symbols anew
 set -euo pipefail

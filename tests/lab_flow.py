@@ -1,8 +1,9 @@
 """One TCP flow for lab_test.py. Prints what each end sees, so that a reset cannot go unnoticed.
 
-  lab_flow.py receive PORT        prints JSON {"time", "bytes"} ten times a second, at the end {"total"} or {"error"}
-  lab_flow.py send ADDRESS PORT   sends until its standard input ends, then prints {"total"} or {"error"}
+lab_flow.py receive PORT        prints JSON {"time", "bytes"} ten times a second, at the end {"total"} or {"error"}
+lab_flow.py send ADDRESS PORT   sends until its standard input ends, then prints {"total"} or {"error"}
 """
+
 import json
 import selectors
 import socket
@@ -48,7 +49,11 @@ def send(address, port):
 
 if __name__ == "__main__":
     try:
-        say(total=receive(int(sys.argv[2])) if sys.argv[1] == "receive" else send(sys.argv[2], int(sys.argv[3])))
+        say(
+            total=receive(int(sys.argv[2]))
+            if sys.argv[1] == "receive"
+            else send(sys.argv[2], int(sys.argv[3]))
+        )
     except OSError as error:
         say(error=str(error))
         sys.exit(1)

@@ -1,7 +1,9 @@
-"""A lab and a job in it whose ranks are processes of their own, for tests that do things to single ranks.
+"""A lab and a job in it whose ranks are processes of their own, for tests that do things to single
+ranks.
 
 `sluice lab run` ends all ranks when one fails; here every rank goes on until it ends by itself.
 """
+
 import json
 import os
 import queue
@@ -27,7 +29,12 @@ class Lab:
         self.addresses = {int(row["host"]): row["address"] for row in rows}
 
     def call(self, command, *arguments):
-        done = subprocess.run([self.sluice, "lab", command, "--name", self.name, *arguments], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [self.sluice, "lab", command, "--name", self.name, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"sluice lab {command}: {done.stderr.strip()}")
         return done.stdout
@@ -40,14 +47,24 @@ class Lab:
 
 
 class Job:
-    """One `sluice bench rank` on every host of a lab. `said[rank]` is what it printed, with the time."""
+    """One `sluice bench rank` on every host of a lab. `said[rank]` is what it printed, with the
+    time."""
 
     BEGUN = re.compile(r"session '.*' has begun")
 
     def __init__(self, lab, task, port=29500, **variables):
-        environment = dict(os.environ, SLUICE_LOG="warn,session=debug", SLUICE_JOB_KEY=secrets.token_hex(32),
-                           SLUICE_TRUSTED_NETWORK="on", WORLD_SIZE=str(lab.hosts), LOCAL_RANK="0", MASTER_ADDR=lab.addresses[0],
-                           MASTER_PORT=str(port), SLUICE_IFACE="eth0", UCX_NET_DEVICES="eth0")
+        environment = dict(
+            os.environ,
+            SLUICE_LOG="warn,session=debug",
+            SLUICE_JOB_KEY=secrets.token_hex(32),
+            SLUICE_TRUSTED_NETWORK="on",
+            WORLD_SIZE=str(lab.hosts),
+            LOCAL_RANK="0",
+            MASTER_ADDR=lab.addresses[0],
+            MASTER_PORT=str(port),
+            SLUICE_IFACE="eth0",
+            UCX_NET_DEVICES="eth0",
+        )
         environment.update(variables)
         self.said = {rank: [] for rank in range(lab.hosts)}
         self.news = queue.Queue()
@@ -55,11 +72,29 @@ class Job:
         self.readers = []
         for rank in range(lab.hosts):
             process = subprocess.Popen(
-                [lab.sluice, "lab", "exec", "--name", lab.name, "--host", str(rank), "--", lab.sluice, "bench", "rank",
-                 json.dumps(task)],
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment | {"RANK": str(rank)})
+                [
+                    lab.sluice,
+                    "lab",
+                    "exec",
+                    "--name",
+                    lab.name,
+                    "--host",
+                    str(rank),
+                    "--",
+                    lab.sluice,
+                    "bench",
+                    "rank",
+                    json.dumps(task),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=environment | {"RANK": str(rank)},
+            )
             self.ranks.append(process)
-            self.readers.append(threading.Thread(target=self._read, args=(rank, process.stdout), daemon=True))
+            self.readers.append(
+                threading.Thread(target=self._read, args=(rank, process.stdout), daemon=True)
+            )
             self.readers[-1].start()
 
     def _read(self, rank, lines):
@@ -91,6 +126,7 @@ class Job:
                 if process.poll() is not None and not self.BEGUN.search(self.text(rank)):
                     raise AssertionError(f"rank {rank} has ended before it began\n{self.allText()}")
             return all(self.BEGUN.search(self.text(rank)) for rank in self.said)
+
         self.waitUntil(begun, patience, "training has begun on all ranks")
 
     def waitForEnd(self, ranks, patience):
@@ -128,15 +164,33 @@ class Job:
 
 
 def task(profile, **changes):
-    return {"profile": str(profile), "computeSeconds": 0.2, "warmUp": 0, "iterations": 1000000, "update": "sgd:lr=0.01,momentum=0.9",
-            "watchNetwork": False, "compareWithReference": True,
-            "unevenness": {"stragglers": 0, "stragglerFactor": 1, "jitterPeriod": 0, "jitterFactor": 1}} | changes
+    return {
+        "profile": str(profile),
+        "computeSeconds": 0.2,
+        "warmUp": 0,
+        "iterations": 1000000,
+        "update": "sgd:lr=0.01,momentum=0.9",
+        "watchNetwork": False,
+        "compareWithReference": True,
+        "unevenness": {"stragglers": 0, "stragglerFactor": 1, "jitterPeriod": 0, "jitterFactor": 1},
+    } | changes
 
 
 def writeProfile(path, sizes):
     """A model of these many parameters per layer, computing equally long for each."""
     share = 1 / len(sizes)
-    tensors = [{"name": f"layer{i}", "parameters": size, "forward": share / 3, "backward": share * 2 / 3}
-               for i, size in enumerate(sizes)]
-    path.write_text(json.dumps({"model": "test", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": tensors}))
+    tensors = [
+        {"name": f"layer{i}", "parameters": size, "forward": share / 3, "backward": share * 2 / 3}
+        for i, size in enumerate(sizes)
+    ]
+    path.write_text(
+        json.dumps(
+            {
+                "model": "test",
+                "note": "for a test",
+                "unit": "fraction of one forward+backward",
+                "tensors": tensors,
+            }
+        )
+    )
     return path

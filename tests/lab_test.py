@@ -1,7 +1,8 @@
 """A lab from outside: what docs/lab.md promises, measured. Needs root; skips (77) without.
 
-  lab_test.py PATH_OF_SLUICE [Class ...]
+lab_test.py PATH_OF_SLUICE [Class ...]
 """
+
 import contextlib
 import json
 import os
@@ -24,7 +25,9 @@ NAME = f"test{os.getpid()}"  # so that nobody's own lab is in the way
 
 
 def run(*command, **options):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, timeout=60, **options
+    )
 
 
 def lab(command, *args, name=NAME, **options):
@@ -74,7 +77,9 @@ class LabCase(unittest.TestCase):
         server = self.start(onHost(receiver, "iperf3", "-s", "-1", "--forceflush", "-p", port))
         while "listening" not in server.stdout.readline():
             self.assertIsNone(server.poll())
-        client = run(*onHost(sender, "iperf3", "-c", f"10.77.0.{receiver + 1}", "-p", port, "-J", *args))
+        client = run(
+            *onHost(sender, "iperf3", "-c", f"10.77.0.{receiver + 1}", "-p", port, "-J", *args)
+        )
         self.assertEqual(client.returncode, 0, client.stdout)
         return json.loads(client.stdout)["end"]
 
@@ -104,15 +109,18 @@ class Rates(LabCase):
     """Item 3: links have the rate they are given."""
 
     def share(self, rate, measure, least):
-        """The best share of `rate` in up to ten measurements: a machine that is held up for a moment loses tokens of
-        the shaper, it never gains any. A machine too noisy for that is a visible skip, a wrong rate is a failure."""
+        """The best share of `rate` in up to ten measurements: a machine that is held up for a
+        moment loses tokens of the shaper, it never gains any. A machine too noisy for that is a
+        visible skip, a wrong rate is a failure."""
         shares = []
         while len(shares) < 3 or (max(shares) < least and len(shares) < 10):
             shares.append(measure() / bits(rate))
         print(f"  {rate}: {', '.join(f'{s:.3f}' for s in shares)} of the rate")
         self.assertGreaterEqual(max(shares), 0.6)
         if max(shares) < least:
-            self.skipTest(f"this machine gives a flow at {rate} at most {max(shares):.3f} of it; {least} is expected")
+            self.skipTest(
+                f"this machine gives a flow at {rate} at most {max(shares):.3f} of it; {least} is expected"
+            )
         return shares
 
     def testOneFlowGets93To100PercentOfTheRate(self):
@@ -121,7 +129,11 @@ class Rates(LabCase):
             mustLab("set", "--host", "0-1", "--rate", rate)
             with self.subTest(rate=rate):
                 shares = self.share(
-                    rate, lambda: self.iperf(0, 1, "-t", "2", "-O", "1")["sum_received"]["bits_per_second"], 0.93
+                    rate,
+                    lambda: self.iperf(0, 1, "-t", "2", "-O", "1")["sum_received"][
+                        "bits_per_second"
+                    ],
+                    0.93,
                 )
                 self.assertLessEqual(max(shares), 1.00)
 
@@ -153,7 +165,9 @@ class Flow:
         self.samples = []  # (time, bytes so far)
         self.receiver = case.start(onHost(1, sys.executable, FLOW, "receive", port))
         case.assertIn("listening", self.receiver.stdout.readline())
-        self.sender = case.start(onHost(0, sys.executable, FLOW, "send", "10.77.0.2", port), stdin=subprocess.PIPE)
+        self.sender = case.start(
+            onHost(0, sys.executable, FLOW, "send", "10.77.0.2", port), stdin=subprocess.PIPE
+        )
         case.addCleanup(self.sender.stdin.close)
         self.lastWord = None
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -169,7 +183,11 @@ class Flow:
 
     def bitsPerSecond(self, start, seconds):
         """The mean rate from `start`; waits until that time is over."""
-        waitFor(lambda: self.samples and self.samples[-1][0] >= start + seconds, seconds + 5, "samples of the flow")
+        waitFor(
+            lambda: self.samples and self.samples[-1][0] >= start + seconds,
+            seconds + 5,
+            "samples of the flow",
+        )
         inside = [s for s in self.samples if start <= s[0] <= start + seconds]
         return 8 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
@@ -184,7 +202,9 @@ class Flow:
 def resets(host):
     """How many connections the host's TCP has reset or seen reset."""
     names, values = [
-        line.split() for line in run(*onHost(host, "cat", "/proc/net/snmp")).stdout.splitlines() if line.startswith("Tcp:")
+        line.split()
+        for line in run(*onHost(host, "cat", "/proc/net/snmp")).stdout.splitlines()
+        if line.startswith("Tcp:")
     ]
     counters = dict(zip(names, values))
     return int(counters["OutRsts"]) + int(counters["EstabResets"])
@@ -234,11 +254,17 @@ class Faults(LabCase):
         self.up("--hosts", "2")
         mustLab("drop", "--host", "1", "--percent", "2")
         for direction in ([], ["-R"]):
-            # Small packets: the receiver's buffer then lasts 50 ms, so that a busy machine adds no losses of its own.
-            # iperf3's own greeting may be among what is lost: then it has measured nothing, and is asked again.
-            asked = (self.iperf(0, 1, "-u", "-b", "8M", "-l", "200", "-t", "3", *direction) for _ in range(4))
+            # Small packets: the receiver's buffer then lasts 50 ms, so that a busy machine adds no
+            # losses of its own. iperf3's own greeting may be among what is lost: then it has
+            # measured nothing, and is asked again.
+            asked = (
+                self.iperf(0, 1, "-u", "-b", "8M", "-l", "200", "-t", "3", *direction)
+                for _ in range(4)
+            )
             udp = next(answer["sum"] for answer in asked if "sum" in answer)
-            print(f"  lost {udp['lost_percent']:.2f} % of {udp['packets']} packets {' '.join(direction)}")
+            print(
+                f"  lost {udp['lost_percent']:.2f} % of {udp['packets']} packets {' '.join(direction)}"
+            )
             self.assertGreater(udp["packets"], 10000)
             self.assertGreater(udp["lost_percent"], 1)
             self.assertLess(udp["lost_percent"], 3)
@@ -246,7 +272,13 @@ class Faults(LabCase):
 
 def machine():
     """What a lab must not change."""
-    watched = (("ip", "netns"), ("ip", "link"), ("ip", "route"), ("nft", "list", "ruleset"), ("sysctl", "net.ipv4.ip_forward"))
+    watched = (
+        ("ip", "netns"),
+        ("ip", "link"),
+        ("ip", "route"),
+        ("nft", "list", "ruleset"),
+        ("sysctl", "net.ipv4.ip_forward"),
+    )
     return {" ".join(command): sorted(run(*command).stdout.splitlines()) for command in watched}
 
 
@@ -271,7 +303,9 @@ class Isolation(LabCase):
 
     def testDownEndsWhatRunsInTheLab(self):
         self.up("--hosts", "2")
-        stubborn = self.start(onHost(1, "bash", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"))
+        stubborn = self.start(
+            onHost(1, "bash", "-c", "trap '' TERM; echo ready; while :; do sleep 1000; done")
+        )
         stubborn.stdout.readline()
         mustLab("down")
         self.assertEqual(stubborn.wait(timeout=2), -signal.SIGKILL)
@@ -292,7 +326,9 @@ class Kills(LabCase):
         self.up("--hosts", "3")
         # A child, a child in a session of its own, and a grandchild whose parent has ended.
         marker = f"9{os.getpid()}.5"
-        script = f"sleep {marker} & setsid sleep {marker} & setsid -f sleep {marker}; echo ready; wait"
+        script = (
+            f"sleep {marker} & setsid sleep {marker} & setsid -f sleep {marker}; echo ready; wait"
+        )
         running = self.start([PROGRAM, "lab", "run", "--name", NAME, "--", "bash", "-c", script])
         for _ in range(3):
             self.assertIn("ready", running.stdout.readline())
@@ -301,14 +337,18 @@ class Kills(LabCase):
         killed = time.monotonic()
         waitFor(lambda: not self.processesWith(marker), 2, "all processes of the run are gone")
         print(f"  all gone {time.monotonic() - killed:.2f} s after kill -9")
-        self.assertEqual({h["processes"] for h in json.loads(mustLab("status", "--json").stdout)}, {""})
+        self.assertEqual(
+            {h["processes"] for h in json.loads(mustLab("status", "--json").stdout)}, {""}
+        )
 
     def testAKilledUpIsRepairedByTheNextUpOrDown(self):
         self.addCleanup(lab, "down")
         before = machine()
         halfMade = 0
         for attempt in range(12):
-            making = subprocess.Popen([PROGRAM, "lab", "up", "--name", NAME, "--hosts", "16"], stdout=subprocess.DEVNULL)
+            making = subprocess.Popen(
+                [PROGRAM, "lab", "up", "--name", NAME, "--hosts", "16"], stdout=subprocess.DEVNULL
+            )
             time.sleep(random.uniform(0.01, 0.2))
             making.kill()
             if making.wait() == -signal.SIGKILL and NAME in run("ip", "netns").stdout:
@@ -329,9 +369,18 @@ class Rights(LabCase):
         with tempfile.TemporaryDirectory() as place:
             os.chmod(place, 0o755)
             program = shutil.copy(PROGRAM, place)
-            for command in (("up",), ("status",), ("down",), ("heal",), ("run", "--", "true"), ("exec", "--host", "0", "--", "true")):
+            for command in (
+                ("up",),
+                ("status",),
+                ("down",),
+                ("heal",),
+                ("run", "--", "true"),
+                ("exec", "--host", "0", "--", "true"),
+            ):
                 with self.subTest(command=command):
-                    ran = run(program, "lab", *command, user=65534, group=65534, extra_groups=[], cwd="/")
+                    ran = run(
+                        program, "lab", *command, user=65534, group=65534, extra_groups=[], cwd="/"
+                    )
                     self.assertEqual(ran.returncode, 3)
                     self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
                     self.assertIn("root", ran.stderr)
@@ -340,8 +389,15 @@ class Rights(LabCase):
         self.addCleanup(lab, "down")
         ran = lab("up", "--hosts", "2", "--delay", "10ms")
         if ran.returncode == 0:
-            server = self.start(onHost(1, sys.executable, "-c", "import socket; s = socket.create_server(('', 7)); "
-                                       "print('listening', flush=True); s.accept()"))
+            server = self.start(
+                onHost(
+                    1,
+                    sys.executable,
+                    "-c",
+                    "import socket; s = socket.create_server(('', 7)); "
+                    "print('listening', flush=True); s.accept()",
+                )
+            )
             server.stdout.readline()
             connect = "import socket, time; t = time.monotonic(); socket.create_connection(('10.77.0.2', 7)); print(time.monotonic() - t)"
             seconds = float(run(*onHost(0, sys.executable, "-c", connect)).stdout)
@@ -362,20 +418,34 @@ class Run(LabCase):
 
     def testRanksKnowTheirPlace(self):
         self.up("--hosts", "4")
-        ran = self.ranks("--hosts", "1-2", "--per-host", "2", script="echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
-                         "$MASTER_ADDR $GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE $(stat -c %a $SLUICE_JOB_KEY_FILE) ${#SLUICE_JOB_KEY} "
-                         "$(cd /sys/class/net; echo *) $(ip -4 -o addr show eth0 | grep -o '10[0-9.]*' | head -1)")
-        self.assertEqual(sorted(ran.stdout.splitlines()), [
-            f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 600 0 eth0 lo 10.77.0.{2 + rank // 2}" for rank in range(4)
-        ])
+        ran = self.ranks(
+            "--hosts",
+            "1-2",
+            "--per-host",
+            "2",
+            script="echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
+            "$MASTER_ADDR $GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE $(stat -c %a $SLUICE_JOB_KEY_FILE) ${#SLUICE_JOB_KEY} "
+            "$(cd /sys/class/net; echo *) $(ip -4 -o addr show eth0 | grep -o '10[0-9.]*' | head -1)",
+        )
+        self.assertEqual(
+            sorted(ran.stdout.splitlines()),
+            [
+                f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 600 0 eth0 lo 10.77.0.{2 + rank // 2}"
+                for rank in range(4)
+            ],
+        )
         self.assertEqual(ran.returncode, 0)
 
     def testLinesStayWholeAndOnTheirStream(self):
         self.up("--hosts", "2")
-        ran = self.ranks(script="for i in {1..500}; do echo out$i; echo err$i >&2; done; printf unfinished")
+        ran = self.ranks(
+            script="for i in {1..500}; do echo out$i; echo err$i >&2; done; printf unfinished"
+        )
         for rank in range(2):
             for stream, word in ((ran.stdout, "out"), (ran.stderr, "err")):
-                lines = [line for line in stream.splitlines() if line.startswith(f"[{rank}] {word}")]
+                lines = [
+                    line for line in stream.splitlines() if line.startswith(f"[{rank}] {word}")
+                ]
                 self.assertEqual(lines, [f"[{rank}] {word}{i}" for i in range(1, 501)])
             self.assertIn(f"[{rank}] unfinished\n", ran.stdout)
 
@@ -384,7 +454,9 @@ class Run(LabCase):
         for ending, code in (("exit 7", 7), ("kill -KILL $$", 137)):
             with self.subTest(ending=ending):
                 start = time.monotonic()
-                self.assertEqual(self.ranks(script=f"[ $RANK = 1 ] && {ending}; sleep 50").returncode, code)
+                self.assertEqual(
+                    self.ranks(script=f"[ $RANK = 1 ] && {ending}; sleep 50").returncode, code
+                )
                 self.assertLess(time.monotonic() - start, 3)
         self.assertEqual(lab("run", "--", "no-such-program").returncode, 127)
 
@@ -395,13 +467,36 @@ class Run(LabCase):
     def testSignalsReachTheRanks(self):
         self.up("--hosts", "2")
         for sent, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-            running = self.start([PROGRAM, "lab", "run", "--name", NAME, "--", "bash", "-c", "echo ready; exec sleep 50"])
+            running = self.start(
+                [
+                    PROGRAM,
+                    "lab",
+                    "run",
+                    "--name",
+                    NAME,
+                    "--",
+                    "bash",
+                    "-c",
+                    "echo ready; exec sleep 50",
+                ]
+            )
             for _ in range(2):
                 running.stdout.readline()
             running.send_signal(sent)
             self.assertEqual(running.wait(timeout=3), code)
-        handled = self.start([PROGRAM, "lab", "run", "--name", NAME, "--", "bash", "-c",
-                              "trap 'echo saved; exit 0' USR1; echo ready; while :; do sleep 0.05; done"])
+        handled = self.start(
+            [
+                PROGRAM,
+                "lab",
+                "run",
+                "--name",
+                NAME,
+                "--",
+                "bash",
+                "-c",
+                "trap 'echo saved; exit 0' USR1; echo ready; while :; do sleep 0.05; done",
+            ]
+        )
         for _ in range(2):
             handled.stdout.readline()
         handled.send_signal(signal.SIGUSR1)

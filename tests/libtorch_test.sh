@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs a build into a fresh tree, builds examples/cpp and tests/libtorch against it, and runs both with two ranks.
+# Installs a build into a fresh tree, builds examples/cpp and tests/libtorch against it, and runs
+# both with two ranks.
 #   libtorch_test.sh BUILD_DIRECTORY [DATA]    DATA: the folder with mnist/ in it; without it the example is only built
 set -euo pipefail
 build=$1

@@ -2,9 +2,11 @@
 
   lost_workers.py PATH_OF_SLUICE
 
-Real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd, the others make all their steps, end well and say
-who was lost, also if that was rank 0, at which the ranks meet; else they end with its name, soon. Nothing may hang.
+Real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd, the others
+make all their steps, end well and say who was lost, also if that was rank 0, at which the ranks
+meet; else they end with its name, soon. Nothing may hang.
 """
+
 import random
 import sys
 import tempfile
@@ -29,7 +31,9 @@ class LostWorkers(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        cls.profile = writeProfile(Path(folder.name) / "model.json", [20_000, 100_000, 1_000, 7, 60_000])
+        cls.profile = writeProfile(
+            Path(folder.name) / "model.json", [20_000, 100_000, 1_000, 7, 60_000]
+        )
         cls.lab = Lab(PROGRAM, RANKS, "300mbit")
         cls.addClassCleanup(cls.lab.__exit__)
         cls.port = 29500
@@ -37,7 +41,9 @@ class LostWorkers(unittest.TestCase):
     def killOne(self, algorithm, victim, variables):
         """A job in which this rank was killed, when it began and when that was."""
         type(self).port += 1
-        wanted = task(self.profile, iterations=STEPS, computeSeconds=COMPUTE, compareWithReference=False)
+        wanted = task(
+            self.profile, iterations=STEPS, computeSeconds=COMPUTE, compareWithReference=False
+        )
         job = Job(self.lab, wanted, port=self.port, SLUICE_ALGORITHM=algorithm, **variables)
         self.addCleanup(job.__exit__)
         job.waitUntilBegun(30)
@@ -58,7 +64,9 @@ class LostWorkers(unittest.TestCase):
         for rank in others:
             self.assertEqual(self.errorsOf(job, rank), [], job.allText())  # all steps were made
             self.assertEqual(codes[rank], 0, job.allText())
-            self.assertRegex(job.text(rank), rf"without a rank that was lost: .*rank {victim}\b", job.allText())
+            self.assertRegex(
+                job.text(rank), rf"without a rank that was lost: .*rank {victim}\b", job.allText()
+            )
         job.__exit__()
 
     def end(self, algorithm, victim, variables):

@@ -1,9 +1,12 @@
-"""32 ranks on links of 100 Mbit/s train a model of two million parameters, exactly, with bounded resources. Needs root.
+"""32 ranks on links of 100 Mbit/s train a model of two million parameters, exactly, with bounded
+resources. Needs root.
 
   many_ranks.py PATH_OF_SLUICE [--ranks 32] [--steps 20] [--rate 100mbit]
 
-Prints what the hungriest rank used, from /proc of every rank: threads, open files and memory. Exit code 1 if a limit is missed.
+Prints what the hungriest rank used, from /proc of every rank: threads, open files and memory. Exit
+code 1 if a limit is missed.
 """
+
 import argparse
 import json
 import os
@@ -17,17 +20,23 @@ from root import skip_without_root
 
 MODEL = [300_000, 9_408, 64, 700_000, 2_048, 500_000, 1_000, 487_480]  # two million
 THREADS = 4
-FILES_BESIDE_PEERS = 40   # its own, the libraries', and the rendezvous' at rank 0
-FILES_PER_PEER = 9        # three lanes and the pulse each way, and one at the rendezvous
-CONSTANT_MIB = 48         # the program and its libraries, buffers of connections
-TIMES_MODEL = 4           # of which two, gradients and parameters, are the user's own
+FILES_BESIDE_PEERS = 40  # its own, the libraries', and the rendezvous' at rank 0
+FILES_PER_PEER = 9  # three lanes and the pulse each way, and one at the rendezvous
+CONSTANT_MIB = 48  # the program and its libraries, buffers of connections
+TIMES_MODEL = 4  # of which two, gradients and parameters, are the user's own
 
 
 def usage(pid):
     """Threads, open files and the largest resident memory so far in MiB; None if it has ended."""
     try:
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        return int(fields["Threads"]), len(os.listdir(f"/proc/{pid}/fd")), int(fields["VmHWM"].split()[0]) / 1024
+        fields = dict(
+            line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        )
+        return (
+            int(fields["Threads"]),
+            len(os.listdir(f"/proc/{pid}/fd")),
+            int(fields["VmHWM"].split()[0]) / 1024,
+        )
     except (FileNotFoundError, ProcessLookupError, KeyError):
         return None
 
@@ -41,7 +50,10 @@ def main():
     options = parser.parse_args()
     begin = time.monotonic()
     most = [0, 0, 0.0]
-    with tempfile.TemporaryDirectory() as folder, Lab(options.sluice, options.ranks, options.rate) as lab:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Lab(options.sluice, options.ranks, options.rate) as lab,
+    ):
         profile = writeProfile(Path(folder) / "model.json", MODEL)
         wanted = task(profile, iterations=options.steps, computeSeconds=0.05, update="sgd:lr=0.01")
         with Job(lab, wanted, SLUICE_ENCRYPT="off", SLUICE_SILENCE_LIMIT="30s") as job:
@@ -55,15 +67,30 @@ def main():
             codes = job.waitForEnd(range(options.ranks), 1)
             if set(codes.values()) != {0}:
                 sys.exit(f"exit codes {codes}\n{job.allText()[-4000:]}")
-            exact = sum(f'"exactSteps":{options.steps},' in job.text(rank) for rank in range(options.ranks))
+            exact = sum(
+                f'"exactSteps":{options.steps},' in job.text(rank) for rank in range(options.ranks)
+            )
     threads, files, memory = most
     model = 4 * sum(MODEL) / 2**20
-    limits = {"threads": THREADS, "files": FILES_BESIDE_PEERS + FILES_PER_PEER * (options.ranks - 1),
-              "memory_mib": round(TIMES_MODEL * model + CONSTANT_MIB, 1)}
+    limits = {
+        "threads": THREADS,
+        "files": FILES_BESIDE_PEERS + FILES_PER_PEER * (options.ranks - 1),
+        "memory_mib": round(TIMES_MODEL * model + CONSTANT_MIB, 1),
+    }
     used = {"threads": threads, "files": files, "memory_mib": round(memory, 1)}
     over = [name for name in used if used[name] > limits[name]]
-    print(json.dumps({"ranks": options.ranks, "steps": options.steps, "exact_ranks": exact, "used": used, "limits": limits,
-                      "seconds": round(time.monotonic() - begin, 1)}))
+    print(
+        json.dumps(
+            {
+                "ranks": options.ranks,
+                "steps": options.steps,
+                "exact_ranks": exact,
+                "used": used,
+                "limits": limits,
+                "seconds": round(time.monotonic() - begin, 1),
+            }
+        )
+    )
     if over or exact != options.ranks:
         sys.exit(f"over the limit: {over}" if over else f"only {exact} ranks are exact")
 

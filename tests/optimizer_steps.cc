@@ -1,7 +1,7 @@
 // Runs a server-side optimizer over raw bytes, for tests/optimizer_vs_torch.py:
 //   optimizer_steps SPEC DTYPE ELEMENTS STEPS < IN > OUT
-// IN: the parameters; then for every step its hyperparameters (f64, in the optimizer's order) and its mean
-// gradient (f32, or f64 for f64). OUT: what is published after every step.
+// IN: the parameters; then for every step its hyperparameters (f64, in the optimizer's order) and
+// its mean gradient (f32, or f64 for f64). OUT: what is published after every step.
 #include <charconv>
 #include <cstdio>
 #include <span>
@@ -22,7 +22,8 @@ sluice::Result<DType> parseDType(std::string_view text) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     if (sluice::name(dtype) == text) return dtype;
   }
-  return Status(sluice::Code::kInvalidArgument, fmt::format("no type '{}'; use f32, f64, bf16 or f16", text));
+  return Status(sluice::Code::kInvalidArgument,
+                fmt::format("no type '{}'; use f32, f64, bf16 or f16", text));
 }
 
 sluice::Result<size_t> parseCount(std::string_view text) {
@@ -44,7 +45,8 @@ Status writeAll(std::span<const std::byte> bytes) {
 
 Status run(std::span<char*> args) {
   if (args.size() != 5) {
-    return {sluice::Code::kInvalidArgument, "usage: optimizer_steps SPEC DTYPE ELEMENTS STEPS < IN > OUT"};
+    return {sluice::Code::kInvalidArgument,
+            "usage: optimizer_steps SPEC DTYPE ELEMENTS STEPS < IN > OUT"};
   }
   SLUICE_ASSIGN_OR_RETURN(auto spec, sluice::optimizer::parseOptimizerSpec(args[1]));
   SLUICE_ASSIGN_OR_RETURN(const DType dtype, parseDType(args[2]));

@@ -5,6 +5,7 @@ usage: optimizer_vs_torch.py OPTIMIZER_STEPS      (the program built from optimi
 
 Ends with 77, which CTest shows as skipped, where PyTorch is not installed.
 """
+
 import array
 import ctypes
 import subprocess
@@ -20,8 +21,9 @@ ELEMENTS = 10_007
 STEPS = 100
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}
-# norm(ours - torch) / norm(torch), after every step. f32 is the promise. The 16-bit bounds are a fraction of
-# one rounding: PyTorch fuses multiply and add, so now and then a number falls to the other side.
+# norm(ours - torch) / norm(torch), after every step. f32 is the promise. The 16-bit bounds are a
+# fraction of one rounding: PyTorch fuses multiply and add, so now and then a number falls to the
+# other side.
 BOUNDS = {"f32": 1e-6, "f64": 1e-14, "bf16": 1e-4, "f16": 5e-5}
 
 SGD = {"lr": 1e-3, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
@@ -58,7 +60,9 @@ def ours(program, name, hyperparameters, dtype, initial, rates, gradients):
             pieces.append(array.array("d", [rate, *list(hyperparameters.values())[1:]]).tobytes())
         pieces.append(raw(gradient))
     command = [program, name, dtype, str(initial.numel()), str(len(gradients))]
-    output = subprocess.run(command, input=b"".join(pieces), stdout=subprocess.PIPE, check=True).stdout
+    output = subprocess.run(
+        command, input=b"".join(pieces), stdout=subprocess.PIPE, check=True
+    ).stdout
     return torch.frombuffer(bytearray(output), dtype=DTYPES[dtype]).reshape(len(gradients), -1)
 
 
@@ -71,7 +75,8 @@ def torch_optimizer(name, hyperparameters, parameter):
 
 
 def theirs(name, hyperparameters, dtype, initial, rates, gradients):
-    """The same by PyTorch. 16-bit parameters are stepped in f32 and rounded after every step, as optimizer.h says."""
+    """The same by PyTorch. 16-bit parameters are stepped in f32 and rounded after every step, as
+    optimizer.h says."""
     parameter = initial.to(gradients[0].dtype, copy=True).requires_grad_()
     optimizer = torch_optimizer(name, hyperparameters, parameter)
     after = []
@@ -88,9 +93,12 @@ def theirs(name, hyperparameters, dtype, initial, rates, gradients):
 def numbers(dtype, generator):
     accumulator = torch.float64 if dtype == "f64" else torch.float32
     initial = torch.randn(ELEMENTS, generator=generator, dtype=torch.float64).to(DTYPES[dtype])
-    sizes = 10.0 ** torch.linspace(-6, 0, ELEMENTS, dtype=torch.float64)  # some gradients near Adam's eps
+    sizes = 10.0 ** torch.linspace(
+        -6, 0, ELEMENTS, dtype=torch.float64
+    )  # some gradients near Adam's eps
     gradients = [
-        (torch.randn(ELEMENTS, generator=generator, dtype=torch.float64) * sizes).to(accumulator) for _ in range(STEPS)
+        (torch.randn(ELEMENTS, generator=generator, dtype=torch.float64) * sizes).to(accumulator)
+        for _ in range(STEPS)
     ]
     return initial, gradients
 
@@ -111,7 +119,9 @@ def compare_optimizers(program):
             ok = worst <= bound and moved > 10 * bound
             failures += not ok
             text = ",".join(f"{key}={value:g}" for key, value in changes.items())
-            print(f"{'ok  ' if ok else 'FAIL'} {dtype:4} {name:5} worst {worst:.1e} moved {moved:.1e}  {text}")
+            print(
+                f"{'ok  ' if ok else 'FAIL'} {dtype:4} {name:5} worst {worst:.1e} moved {moved:.1e}  {text}"
+            )
     return failures
 
 
@@ -119,16 +129,28 @@ def compare_rounding(program):
     """The mean gradient is rounded to 16 bits exactly as PyTorch rounds."""
     failures = 0
     generator = torch.Generator().manual_seed(6)
-    bits = torch.randint(-(2**31), 2**31, (200_000,), generator=generator, dtype=torch.int64).to(torch.int32)
+    bits = torch.randint(-(2**31), 2**31, (200_000,), generator=generator, dtype=torch.int64).to(
+        torch.int32
+    )
     wide = bits.view(torch.float32)
-    wide = torch.cat([wide, torch.randn(200_000, generator=generator), torch.randn(200_000, generator=generator) * 1e-6])
+    wide = torch.cat(
+        [
+            wide,
+            torch.randn(200_000, generator=generator),
+            torch.randn(200_000, generator=generator) * 1e-6,
+        ]
+    )
     wide = wide[~wide.isnan()].contiguous()
     for dtype in ("bf16", "f16"):
         expected = wide.to(DTYPES[dtype])
-        mine = ours(program, "mean-gradient", {}, dtype, torch.zeros_like(expected), [0.0], [wide])[0]
+        mine = ours(program, "mean-gradient", {}, dtype, torch.zeros_like(expected), [0.0], [wide])[
+            0
+        ]
         different = (mine.view(torch.int16) != expected.view(torch.int16)).sum().item()
         failures += different != 0
-        print(f"{'ok  ' if different == 0 else 'FAIL'} {dtype:4} {different} of {wide.numel()} rounded otherwise")
+        print(
+            f"{'ok  ' if different == 0 else 'FAIL'} {dtype:4} {different} of {wide.numel()} rounded otherwise"
+        )
     return failures
 
 

@@ -1,7 +1,9 @@
-"""`sluice plot`: every kind of figure becomes a picture, and what is no measurement is refused in one line.
+"""`sluice plot`: every kind of figure becomes a picture, and what is no measurement is refused in
+one line.
 
   plot_test.py PATH_OF_SLUICE
 """
+
 import json
 import struct
 import subprocess
@@ -14,29 +16,77 @@ PROGRAM = sys.argv[1]
 
 
 def row(strategy="p3", **changed):
-    return {"profile": "resnet50", "strategy": strategy, "workers": 4, "ratio": 1, "iteration_s": 1.1, "spread_s": 0.02,
-            "bound_s": 1.05, "over_bound": 1.048, "speedup_over_kvstore": 1.3, "compute_s": 1.0, "fabric": "tcp",
-            "rate_bits_per_s": 1.2e9, "slice_elements": 50000} | changed
+    return {
+        "profile": "resnet50",
+        "strategy": strategy,
+        "workers": 4,
+        "ratio": 1,
+        "iteration_s": 1.1,
+        "spread_s": 0.02,
+        "bound_s": 1.05,
+        "over_bound": 1.048,
+        "speedup_over_kvstore": 1.3,
+        "compute_s": 1.0,
+        "fabric": "tcp",
+        "rate_bits_per_s": 1.2e9,
+        "slice_elements": 50000,
+    } | changed
 
 
 def allReduce(method, size, **changed):
-    return {"engine": "fabric", "method": method, "workers": 4, "rate": "1gbit", "codec": "none", "bytes": size,
-            "p50_ms": 0.2 + 1.3e-5 * size, "p99_ms": 0.3 + 1.5e-5 * size, "link_gbit": 0.9, "start_ms": 0.2,
-            "ms_per_byte": 1.3e-5} | changed
+    return {
+        "engine": "fabric",
+        "method": method,
+        "workers": 4,
+        "rate": "1gbit",
+        "codec": "none",
+        "bytes": size,
+        "p50_ms": 0.2 + 1.3e-5 * size,
+        "p99_ms": 0.3 + 1.5e-5 * size,
+        "link_gbit": 0.9,
+        "start_ms": 0.2,
+        "ms_per_byte": 1.3e-5,
+    } | changed
 
 
 SAMPLES = {"step_s": 0.01, "sent_bits_per_s": [0, 1e9, 5e8], "received_bits_per_s": [1e9, 0, 5e8]}
 KINDS = {
     "comparison": [row("kvstore"), row(), row("a-new-one", speedup_over_kvstore=None)],
-    "sweep": [row(s, ratio=r, profile=p) for s in ("kvstore", "p3") for r in (0.5, 1) for p in ("vgg19", "mine.json")],
+    "sweep": [
+        row(s, ratio=r, profile=p)
+        for s in ("kvstore", "p3")
+        for r in (0.5, 1)
+        for p in ("vgg19", "mine.json")
+    ],
     "slices": [row(slice_elements=s) for s in (5000, 50000)],
     "scale": [row(s, workers=w, profile="vgg19") for s in ("kvstore", "sluice") for w in (2, 8)],
-    "training": {"example": "mine", "workers": 2, "rate": 1e9, "ratio": 1, "bound_s": 0.36, "over_bound": 1.03, "speedup": 1.4,
-                 "speedup_over_best": 1.3, "run_s": {"sluice": [0.37, 0.38, 0.4], "ddp 25 MB": [0.5]}},
-    "pipe": [row("allreduce"), row("allreduce", codec="int8"), row("pipe"), row("pipe", codec="int8", ratio=3),
-             row("allreduce", ratio=3), row("kvstore", overlap=False), row("kvstore")],
+    "training": {
+        "example": "mine",
+        "workers": 2,
+        "rate": 1e9,
+        "ratio": 1,
+        "bound_s": 0.36,
+        "over_bound": 1.03,
+        "speedup": 1.4,
+        "speedup_over_best": 1.3,
+        "run_s": {"sluice": [0.37, 0.38, 0.4], "ddp 25 MB": [0.5]},
+    },
+    "pipe": [
+        row("allreduce"),
+        row("allreduce", codec="int8"),
+        row("pipe"),
+        row("pipe", codec="int8", ratio=3),
+        row("allreduce", ratio=3),
+        row("kvstore", overlap=False),
+        row("kvstore"),
+    ],
     "collective": [allReduce(m, s) for m in ("direct", "ring") for s in (4096, 10**6, 25 * 10**6)],
-    "collectives": [allReduce("ring", s, engine=e, workers=w, rate="") for e in ("fabric", "gloo") for w in (2, 4) for s in (10, 20)],
+    "collectives": [
+        allReduce("ring", s, engine=e, workers=w, rate="")
+        for e in ("fabric", "gloo")
+        for w in (2, 4)
+        for s in (10, 20)
+    ],
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
 
@@ -49,8 +99,12 @@ class Plot(unittest.TestCase):
 
     def plot(self, text):
         (self.folder / "in.json").write_text(text)
-        return subprocess.run([PROGRAM, "plot", self.folder / "in.json", "-o", self.folder / "out.png"],
-                              capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            [PROGRAM, "plot", self.folder / "in.json", "-o", self.folder / "out.png"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     def testEveryKindBecomesAPicture(self):
         for kind, rows in KINDS.items():
@@ -65,12 +119,21 @@ class Plot(unittest.TestCase):
 
     def testStrategiesWithSliceSizesOfTheirOwnAreNoSeries(self):
         rows = [row("kvstore"), row("sluice", slice_elements=12500)]
-        look = ("import json, sys; from importlib.machinery import SourceFileLoader as Loader; "
-                "plot = Loader('plot', sys.argv[1]).load_module(); "
-                "print(plot.drawingFor(json.loads(sys.argv[2])).__name__)")
+        look = (
+            "import json, sys; from importlib.machinery import SourceFileLoader as Loader; "
+            "plot = Loader('plot', sys.argv[1]).load_module(); "
+            "print(plot.drawingFor(json.loads(sys.argv[2])).__name__)"
+        )
         script = Path(PROGRAM).parent / "sluice-plot"
-        drawn = [subprocess.run(["/usr/bin/python3", "-Bc", look, script, json.dumps(which)], capture_output=True, text=True,
-                                timeout=60).stdout.strip() for which in (rows, rows + [row("kvstore", ratio=2)], KINDS["slices"])]
+        drawn = [
+            subprocess.run(
+                ["/usr/bin/python3", "-Bc", look, script, json.dumps(which)],
+                capture_output=True,
+                text=True,
+                timeout=60,
+            ).stdout.strip()
+            for which in (rows, rows + [row("kvstore", ratio=2)], KINDS["slices"])
+        ]
         self.assertEqual(drawn, ["drawComparison", "drawSweep", "drawSlices"])
 
     def testWhatIsNoMeasurementIsRefusedInOneLine(self):
@@ -82,7 +145,12 @@ class Plot(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            ["/usr/bin/python3", "-c", "import matplotlib"], capture_output=True
+        ).returncode
+        != 0
+    ):
         print("skipped: python3-matplotlib is not installed")
         sys.exit(77)
     unittest.main(argv=sys.argv[:1])

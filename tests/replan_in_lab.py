@@ -1,11 +1,13 @@
-"""A job that was told to merge everything, in a network that becomes slow while it trains. Needs root.
+"""A job that was told to merge everything, in a network that becomes slow while it trains. Needs
+root.
 
   replan_in_lab.py PATH_OF_SLUICE
 
-Computing takes far longer than it was told, but with fast links that hardly matters. With slow ones it pays to send what is
-ready: every rank must change to the same plan after the same step, and end with the parameters, bit for bit, that one process
-gets.
+Computing takes far longer than it was told, but with fast links that hardly matters. With slow ones
+it pays to send what is ready: every rank must change to the same plan after the same step, and end
+with the parameters, bit for bit, that one process gets.
 """
+
 import re
 import sys
 import tempfile
@@ -24,15 +26,24 @@ CHANGE = re.compile(r"plan ([0-9a-f]{8}) after step (\d+): (\d+) groups of tenso
 def changes(job, rank):
     """[(plan, step, groups)], and when the first was said."""
     found = [(when, CHANGE.search(line)) for when, line in job.said[rank]]
-    return [match.groups() for _, match in found if match], min((when for when, match in found if match), default=None)
+    return [match.groups() for _, match in found if match], min(
+        (when for when, match in found if match), default=None
+    )
 
 
 def main():
     with tempfile.TemporaryDirectory() as folder, Lab(PROGRAM, RANKS, "1gbit") as lab:
         profile = writeProfile(Path(folder) / "model.json", [22_000] * 4)
         wanted = task(profile, iterations=STEPS, computeSeconds=0.2)
-        with Job(lab, wanted, SLUICE_ALGORITHM="mgwfbp", SLUICE_REPLAN_STEPS="5", SLUICE_COMPUTE_TIME="1ms",
-                 SLUICE_REDUCTION_START="1ms", SLUICE_LOG="warn,session=debug,strategy=debug") as job:
+        with Job(
+            lab,
+            wanted,
+            SLUICE_ALGORITHM="mgwfbp",
+            SLUICE_REPLAN_STEPS="5",
+            SLUICE_COMPUTE_TIME="1ms",
+            SLUICE_REDUCTION_START="1ms",
+            SLUICE_LOG="warn,session=debug,strategy=debug",
+        ) as job:
             job.waitUntilBegun()
             time.sleep(1.5)  # a boundary at least, without a change
             slowed = time.monotonic()
@@ -40,10 +51,14 @@ def main():
             job.expectExactEnd(STEPS, patience=60)
             first, when = changes(job, 0)
             if not first or when < slowed:
-                sys.exit(f"rank 0 changed its plan {first}, which was to be after the network became slow\n{job.allText()}")
+                sys.exit(
+                    f"rank 0 changed its plan {first}, which was to be after the network became slow\n{job.allText()}"
+                )
             for rank in range(RANKS):
                 if changes(job, rank)[0] != first:
-                    sys.exit(f"rank {rank} changed its plan {changes(job, rank)[0]}, rank 0 {first}\n{job.allText()}")
+                    sys.exit(
+                        f"rank {rank} changed its plan {changes(job, rank)[0]}, rank 0 {first}\n{job.allText()}"
+                    )
     print(f"{STEPS} exact steps on {RANKS} ranks; (plan, after step, groups): {first}")
 
 

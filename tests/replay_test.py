@@ -1,7 +1,8 @@
 """`sluice bench` in a real lab: two workers, a tiny model, all strategies. Needs root.
 
-  replay_test.py PATH_OF_SLUICE
+replay_test.py PATH_OF_SLUICE
 """
+
 import json
 import signal
 import subprocess
@@ -15,14 +16,22 @@ from root import skip_without_root
 
 PROGRAM = sys.argv[1]
 STRATEGIES = ["kvstore", "slicing", "p3", "sluice"]
-PROFILE = {"model": "tiny", "note": "for a test", "unit": "fraction of one forward+backward", "tensors": [
-    {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
-    {"name": "none", "parameters": 7, "forward": 0.0, "backward": 0.0},
-    {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25}]}
+PROFILE = {
+    "model": "tiny",
+    "note": "for a test",
+    "unit": "fraction of one forward+backward",
+    "tensors": [
+        {"name": "first", "parameters": 1000, "forward": 0.2, "backward": 0.4},
+        {"name": "none", "parameters": 7, "forward": 0.0, "backward": 0.0},
+        {"name": "last", "parameters": 300000, "forward": 0.15, "backward": 0.25},
+    ],
+}
 
 
 def namespaces():
-    return subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
 
 
 class Replay(unittest.TestCase):
@@ -34,12 +43,29 @@ class Replay(unittest.TestCase):
         self.profile.write_text(json.dumps(PROFILE))
 
     def command(self, *more):
-        return [PROGRAM, "bench", "replay", "--profile", self.profile, "--workers", "2", "--rate", "200mbit", "--runs", "1",
-                "--lab", *more]
+        return [
+            PROGRAM,
+            "bench",
+            "replay",
+            "--profile",
+            self.profile,
+            "--workers",
+            "2",
+            "--rate",
+            "200mbit",
+            "--runs",
+            "1",
+            "--lab",
+            *more,
+        ]
 
     def testEveryStrategyIsMeasured(self):
-        ran = subprocess.run(self.command("--iterations", "2", "--utilisation", "--json", self.folder / "out.json"),
-                             capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(
+            self.command("--iterations", "2", "--utilisation", "--json", self.folder / "out.json"),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertIn("computing is precise sleeping", ran.stdout)
         self.assertRegex(ran.stdout, r"iperf3 reaches 0\.1\d+ Gbit/s")
@@ -62,38 +88,80 @@ class Replay(unittest.TestCase):
         self.assertEqual(rows[0]["speedup_over_kvstore"], 1)
 
     def testWithoutOverlap(self):
-        ran = subprocess.run(self.command("--strategies", "kvstore", "--no-overlap", "--servers", "dedicated:1", "--iterations", "4",
-                                          "--ratio", "0.25", "--exact", "--json", self.folder / "out.json"),
-                             capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(
+            self.command(
+                "--strategies",
+                "kvstore",
+                "--no-overlap",
+                "--servers",
+                "dedicated:1",
+                "--iterations",
+                "4",
+                "--ratio",
+                "0.25",
+                "--exact",
+                "--json",
+                self.folder / "out.json",
+            ),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         (row,) = json.loads((self.folder / "out.json").read_text())
-        # Nothing travels while anything is computed: both workers push to one server, which answers both. Its first answers
-        # leave while the last slices still come, and a token bucket lets some pass at once: 0.86 of the sum was measured, with
-        # overlap 0.55.
+        # Nothing travels while anything is computed: both workers push to one server, which answers
+        # both. Its first answers leave while the last slices still come, and a token bucket lets
+        # some pass at once: 0.86 of the sum was measured, with overlap 0.55.
         model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
         self.assertGreater(row["iteration_s"], row["compute_s"] + 2 * 2 * model * 8 / 200e6 * 0.7)
 
     def testThoseWhoDoNotKeepStepAreFasterThanAStraggler(self):
         strategies = ["bsp", "asp", "ssp:3", "easgd:4", "gosgd:1", "adpsgd"]
-        ran = subprocess.run(self.command("--iterations", "30", "--strategies", ",".join(strategies), "--straggler", "1:4x",
-                                          "--json", self.folder / "out.json"), capture_output=True, text=True, timeout=120)
+        ran = subprocess.run(
+            self.command(
+                "--iterations",
+                "30",
+                "--strategies",
+                ",".join(strategies),
+                "--straggler",
+                "1:4x",
+                "--json",
+                self.folder / "out.json",
+            ),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.assertIn("ranks do not end with equal parameters, so these were not compared", ran.stderr + ran.stdout)
+        self.assertIn(
+            "ranks do not end with equal parameters, so these were not compared",
+            ran.stderr + ran.stdout,
+        )
         rows = {row["strategy"]: row for row in json.loads((self.folder / "out.json").read_text())}
         self.assertEqual(list(rows), strategies)
         for row in rows.values():
-            self.assertEqual((row["straggler"], row["iteration_s_is"]), ("1:4x", "elapsed x workers / steps of all"))
-        # Of two workers one makes four steps while the other makes one: 5/2 of what keeping step allows.
+            self.assertEqual(
+                (row["straggler"], row["iteration_s_is"]),
+                ("1:4x", "elapsed x workers / steps of all"),
+            )
+        # Of two workers one makes four steps while the other makes one: 5/2 of what keeping step
+        # allows.
         for strategy in ["asp", "easgd:4", "gosgd:1", "adpsgd"]:
             with self.subTest(strategy=strategy):
                 self.assertGreater(rows["bsp"]["iteration_s"] / rows[strategy]["iteration_s"], 1.7)
         # As far ahead as it may be, the fast one waits for the slow one.
-        self.assertAlmostEqual(rows["bsp"]["iteration_s"] / rows["ssp:3"]["iteration_s"], 1, delta=0.35)
+        self.assertAlmostEqual(
+            rows["bsp"]["iteration_s"] / rows["ssp:3"]["iteration_s"], 1, delta=0.35
+        )
 
     def testCtrlCRemovesTheLab(self):
         before = namespaces()
-        running = subprocess.Popen(self.command("--iterations", "1000000"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+        running = subprocess.Popen(
+            self.command("--iterations", "1000000"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         said = running.stderr.readline()  # the first run begins
         self.assertIn("run 1 of", said)
         self.assertNotEqual(namespaces(), before)

@@ -1,4 +1,5 @@
 """For tests that make a lab: without root they are skipped, and say so."""
+
 import os
 import sys
 

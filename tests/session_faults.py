@@ -2,9 +2,11 @@
 
   session_faults.py PATH_OF_SLUICE [TIMES]
 
-Real processes in a lab, TIMES per case. Every other rank's wait must end with an error that names the rank, soon; nothing may
-hang. A rank that only pauses must not end anything: the others say what they wait for, and all go on.
+Real processes in a lab, TIMES per case. Every other rank's wait must end with an error that names
+the rank, soon; nothing may hang. A rank that only pauses must not end anything: the others say what
+they wait for, and all go on.
 """
+
 import json
 import random
 import re
@@ -31,7 +33,9 @@ class Faults(unittest.TestCase):
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
-        cls.profile = writeProfile(Path(folder.name) / "model.json", [20_000, 500_000, 1_000, 300_000, 7, 400_000])
+        cls.profile = writeProfile(
+            Path(folder.name) / "model.json", [20_000, 500_000, 1_000, 300_000, 7, 400_000]
+        )
         cls.lab = Lab(PROGRAM, RANKS, "300mbit")
         cls.addClassCleanup(cls.lab.__exit__)
         cls.noticed = {kind: [] for kind in NOTICED}
@@ -40,8 +44,10 @@ class Faults(unittest.TestCase):
     def tearDownClass(cls):
         for kind, seconds in cls.noticed.items():
             if seconds:
-                print(f"{kind}: the others' waits ended after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s "
-                      f"({len(seconds)} waits)")
+                print(
+                    f"{kind}: the others' waits ended after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s "
+                    f"({len(seconds)} waits)"
+                )
 
     def begin(self, number, **variables):
         job = Job(self.lab, task(self.profile), port=29500 + number, **variables)
@@ -51,19 +57,26 @@ class Faults(unittest.TestCase):
         return job
 
     def assertNamed(self, job, observer, victim, since, within):
-        # Said when the wait has returned; the process itself ends later, after it has tried to leave the job.
+        # Said when the wait has returned; the process itself ends later, after it has tried to
+        # leave the job.
         errors = [(at, line) for at, line in job.said[observer] if " error bench: " in line]
         self.assertEqual(len(errors), 1, job.allText())
         at, line = errors[0]
-        self.assertRegex(line, rf"waiting for 'layer\d' of step \d+: .*rank {victim}\b", job.allText())
+        self.assertRegex(
+            line, rf"waiting for 'layer\d' of step \d+: .*rank {victim}\b", job.allText()
+        )
         self.assertLess(at - since, within, job.allText())
         return at - since
 
     def expectEnd(self, job, victim, since, kind):
         others = [rank for rank in range(RANKS) if rank != victim]
         codes = job.waitForEnd(others, 30)
-        self.assertTrue(all(code in (1, 4) for code in codes.values()), f"{codes}\n{job.allText()}")  # an error, not a crash
-        self.noticed[kind] += [self.assertNamed(job, rank, victim, since, NOTICED[kind]) for rank in others]
+        self.assertTrue(
+            all(code in (1, 4) for code in codes.values()), f"{codes}\n{job.allText()}"
+        )  # an error, not a crash
+        self.noticed[kind] += [
+            self.assertNamed(job, rank, victim, since, NOTICED[kind]) for rank in others
+        ]
 
     def testARankThatIsKilled(self):
         for number in range(TIMES):
@@ -104,23 +117,40 @@ class Faults(unittest.TestCase):
 
     def testARankThatOnlyPausesIsReportedAndWaitedFor(self):
         steps = 8
-        job = Job(self.lab, task(self.profile, iterations=steps), SLUICE_STALL_AFTER="400ms", SLUICE_SILENCE_LIMIT="60s")
+        job = Job(
+            self.lab,
+            task(self.profile, iterations=steps),
+            SLUICE_STALL_AFTER="400ms",
+            SLUICE_SILENCE_LIMIT="60s",
+        )
         self.addCleanup(job.__exit__)
         job.waitUntilBegun()
         time.sleep(0.4)
         victim = 2
         job.ranks[victim].send_signal(signal.SIGSTOP)
-        stall = re.compile(r"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.* rank \d")
+        stall = re.compile(
+            r"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.* rank \d"
+        )
         others = [rank for rank in range(RANKS) if rank != victim]
-        # A rank names the servers that it waits for, and such a server names the workers that it lacks.
+        # A rank names the servers that it waits for, and such a server names the workers that it
+        # lacks.
         named = re.compile(rf"rank {victim}\b")
 
         def allSaySo():
-            said = [[line for line in job.text(rank).splitlines() if stall.search(line)] for rank in others]
-            return all(said) and any(named.search(line.split("slices missing")[1]) for lines in said for line in lines)
+            said = [
+                [line for line in job.text(rank).splitlines() if stall.search(line)]
+                for rank in others
+            ]
+            return all(said) and any(
+                named.search(line.split("slices missing")[1]) for lines in said for line in lines
+            )
 
         try:
-            job.waitUntil(allSaySo, 20, "all others say whom they wait for, and one of them that it is the paused rank")
+            job.waitUntil(
+                allSaySo,
+                20,
+                "all others say whom they wait for, and one of them that it is the paused rank",
+            )
         finally:
             job.ranks[victim].send_signal(signal.SIGCONT)
         for rank in others:

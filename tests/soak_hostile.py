@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Trains under everything that a hostile or careless surrounding does, all at the same time, job after job.
+"""Trains under everything that a hostile or careless surrounding does, all at the same time, job
+after job.
 
     python3 tests/soak_hostile.py --build build/release --seconds 3600
 
-Every round is a job of three ranks on the same port, each with two DataLoader workers. While it trains
+Every round is a job of three ranks on the same port, each with two DataLoader workers. While it
+trains
 - strangers connect to every port of the job: silent ones, ones that send garbage, ones that hang up;
 - ranks are stopped for up to a second, and go on;
 - ranks are interrupted in the middle of their steps, catch it, and try the step's wait again;
 - ranks fork children that end by themselves, exit or are killed.
-All ranks must then end with code 0 and the same parameters. In every third round a fourth member holds the job's key, speaks the
-protocol by hand and sends nonsense that is well sealed: then each honest rank must end by an error that names it. No process may
-die by a signal that this program has not sent, and none may be left. Loopback only; it ends only what it has started.
-The last line is the summary; the exit code is 0 iff every round went as it must.
+All ranks must then end with code 0 and the same parameters. In every third round a fourth member
+holds the job's key, speaks the protocol by hand and sends nonsense that is well sealed: then each
+honest rank must end by an error that names it. No process may die by a signal that this program has
+not sent, and none may be left. Loopback only; it ends only what it has started. The last line is
+the summary; the exit code is 0 iff every round went as it must.
 """
 
 from __future__ import annotations
@@ -91,7 +94,8 @@ while go:
             if luck.random() < 0.3:
                 child = os.fork()
                 if child == 0:
-                    # Else Python's own end of this child would terminate its parent's DataLoader workers.
+                    # Else Python's own end of this child would terminate its parent's DataLoader
+                    # workers.
                     multiprocessing.process._children.clear()
                     how = luck.randrange(3)
                     time.sleep(luck.random())
@@ -180,11 +184,15 @@ class Soak:
         self.luck = random.Random(seed)
         self.mark = f"SOAK_HOSTILE={os.getpid()}"
         self.port = free_port()
-        self.counts = dict.fromkeys(("rounds", "mad", "strangers", "stops", "interrupts", "caught", "children", "steps"), 0)
+        self.counts = dict.fromkeys(
+            ("rounds", "mad", "strangers", "stops", "interrupts", "caught", "children", "steps"), 0
+        )
         self.faults: list[str] = []
 
     def start(self, rank: int, world: int, key: Path, seconds: float) -> subprocess.Popen[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")
+        }
         variables = {
             "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.port), "OMP_NUM_THREADS": "1", "SLUICE_JOB_KEY_FILE": str(key), "SLUICE_ENCRYPT": "on",
@@ -245,21 +253,30 @@ class Soak:
         self.counts["interrupts"] += trouble.interrupts
 
     def mad_round(self) -> None:
-        """One honest rank and one that speaks well-sealed nonsense: the honest one ends by an error that names it."""
+        """One honest rank and one that speaks well-sealed nonsense: the honest one ends by an error
+        that names it."""
         program = Path(__file__).parent / "hardening" / "02_check_by_message.py"
-        variables = {**os.environ, "SLUICE": str(self.build / "bin/sluice"), **dict([self.mark.split("=")])}
+        variables = {
+            **os.environ,
+            "SLUICE": str(self.build / "bin/sluice"),
+            **dict([self.mark.split("=")]),
+        }
         seed = str(self.luck.randrange(1 << 30))
         ended = subprocess.run([sys.executable, str(program), "--nonsense", seed], capture_output=True, text=True, env=variables,
                                timeout=120)  # fmt: skip
         self.counts["mad"] += 1
         if ended.returncode != 0:
-            self.faults.append(f"mad member with seed {seed}: {(ended.stdout + ended.stderr).strip().splitlines()[-1:]}")
+            self.faults.append(
+                f"mad member with seed {seed}: {(ended.stdout + ended.stderr).strip().splitlines()[-1:]}"
+            )
 
     def end(self, ranks: list[subprocess.Popen[str]]) -> None:
         for rank in ranks:
             rank.kill()
             rank.communicate()
-        patience = time.monotonic() + 10  # DataLoader's workers look for their parent every five seconds
+        patience = (
+            time.monotonic() + 10
+        )  # DataLoader's workers look for their parent every five seconds
         while self.strays() and time.monotonic() < patience:
             time.sleep(0.2)
         for pid in self.strays():
@@ -269,7 +286,9 @@ class Soak:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--build", type=Path, default=Path("build/release"))
     parser.add_argument("--seconds", type=float, default=3600, help="of all rounds")
     parser.add_argument("--round", type=float, default=20, help="seconds that a job trains")

@@ -1,10 +1,13 @@
-"""Traces of a real job: four ranks train ResNet-50's profile in a lab, and what they wrote is looked at. Needs root.
+"""Traces of a real job: four ranks train ResNet-50's profile in a lab, and what they wrote is
+looked at. Needs root.
 
   trace_test.py PATH_OF_SLUICE
 
-The files must be in Chrome's trace event format, as Perfetto reads it, and the critical path must add up to the
-iterations that the ranks themselves have measured on another clock: that of the replay's timeline.
+The files must be in Chrome's trace event format, as Perfetto reads it, and the critical path must
+add up to the iterations that the ranks themselves have measured on another clock: that of the
+replay's timeline.
 """
+
 import json
 import statistics
 import subprocess
@@ -29,7 +32,8 @@ def sluice(*words):
 
 
 def breaches(document):
-    """What the trace event format asks for, for the phases that are used: M, b, e and i. Yields what is wrong."""
+    """What the trace event format asks for, for the phases that are used: M, b, e and i. Yields
+    what is wrong."""
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         yield "no list traceEvents"
         return
@@ -37,8 +41,10 @@ def breaches(document):
         yield "displayTimeUnit"
     open_ = {}
     for number, event in enumerate(document["traceEvents"]):
+
         def wrong(what):
             return f"event {number} {event}: {what}"
+
         phase = event.get("ph")
         if phase not in ("M", "b", "e", "i"):
             yield wrong("phase")
@@ -48,8 +54,12 @@ def breaches(document):
         if not all(type(event.get(key)) is int and event[key] >= 0 for key in ("pid", "tid")):
             yield wrong("pid or tid")
         if phase == "M":
-            wanted = {"process_name": ("name", str), "thread_name": ("name", str), "process_sort_index": ("sort_index", int),
-                      "thread_sort_index": ("sort_index", int)}.get(event["name"])
+            wanted = {
+                "process_name": ("name", str),
+                "thread_name": ("name", str),
+                "process_sort_index": ("sort_index", int),
+                "thread_sort_index": ("sort_index", int),
+            }.get(event["name"])
             if wanted is None or not isinstance(event.get("args", {}).get(wanted[0]), wanted[1]):
                 yield wrong("metadata")
             continue
@@ -73,7 +83,10 @@ def breaches(document):
             begun = open_.pop(key, None)
             if begun is None:
                 yield wrong("ends without having begun")
-            elif any(begun[k] != event.get(k) for k in ("name", "pid", "tid")) or event["ts"] < begun["ts"]:
+            elif (
+                any(begun[k] != event.get(k) for k in ("name", "pid", "tid"))
+                or event["ts"] < begun["ts"]
+            ):
                 yield wrong(f"does not fit its beginning {begun}")
     for event in open_.values():
         yield f"{event} never ends"
@@ -85,9 +98,29 @@ class Trace(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
-        sluice("bench", "replay", "--profile", "resnet50", "--workers", str(RANKS), "--strategies", "sluice", "--runs", "1",
-               "--iterations", "3", "--rate", "800mbit", "--encrypt", "off", "--lab", "--trace", cls.folder / "traces",
-               "--json", cls.folder / "figures.json")
+        sluice(
+            "bench",
+            "replay",
+            "--profile",
+            "resnet50",
+            "--workers",
+            str(RANKS),
+            "--strategies",
+            "sluice",
+            "--runs",
+            "1",
+            "--iterations",
+            "3",
+            "--rate",
+            "800mbit",
+            "--encrypt",
+            "off",
+            "--lab",
+            "--trace",
+            cls.folder / "traces",
+            "--json",
+            cls.folder / "figures.json",
+        )
         cls.traces = cls.folder / "traces" / "sluice-1"
         cls.merged = cls.folder / "merged.json"
         cls.path = json.loads(sluice("trace", "merge", cls.traces, "-o", cls.merged, "--json"))
@@ -97,14 +130,25 @@ class Trace(unittest.TestCase):
         names = [f"model.rank-{rank}.json" for rank in range(RANKS)]
         self.assertEqual(sorted(path.name for path in self.traces.iterdir()), names)
         for name in names:
-            self.assertEqual(list(breaches(json.loads((self.traces / name).read_text())))[:3], [], name)
+            self.assertEqual(
+                list(breaches(json.loads((self.traces / name).read_text())))[:3], [], name
+            )
 
     def testTheMergedTraceIsValidAndHasATrackPerStageAndRank(self):
         self.assertEqual(list(breaches(self.document))[:3], [])
-        tracks = {(event["pid"], event["args"]["name"]) for event in self.document["traceEvents"]
-                  if event["ph"] == "M" and event["name"] == "thread_name"}
-        self.assertEqual(tracks, {(rank, stage) for rank in range(RANKS) for stage in [*STAGES, "wait"]})
-        seen = {(event["pid"], event["name"]) for event in self.document["traceEvents"] if event["ph"] in "bi"}
+        tracks = {
+            (event["pid"], event["args"]["name"])
+            for event in self.document["traceEvents"]
+            if event["ph"] == "M" and event["name"] == "thread_name"
+        }
+        self.assertEqual(
+            tracks, {(rank, stage) for rank in range(RANKS) for stage in [*STAGES, "wait"]}
+        )
+        seen = {
+            (event["pid"], event["name"])
+            for event in self.document["traceEvents"]
+            if event["ph"] in "bi"
+        }
         self.assertEqual(seen & tracks, tracks)
         for event in self.document["traceEvents"]:
             if event["ph"] in "bi":
@@ -126,21 +170,30 @@ class Trace(unittest.TestCase):
         (figures,) = json.loads((self.folder / "figures.json").read_text())
         counted = self.path["iterations"][-3:]  # the warm-up is not
         for iteration in counted:
-            self.assertAlmostEqual(iteration["parts_s"] / iteration["length_s"], 1, delta=0.03, msg=iteration["step"])
+            self.assertAlmostEqual(
+                iteration["parts_s"] / iteration["length_s"], 1, delta=0.03, msg=iteration["step"]
+            )
             lengths = sum(part["length_s"] for part in iteration["parts"])
             self.assertAlmostEqual(lengths / iteration["length_s"], 1, delta=0.03)
             waited = [part for part in iteration["parts"] if part["what"] in STAGES]
             self.assertTrue(waited, "at this ratio the network is waited for")
             for part in waited:
                 self.assertTrue(part["tensor"])
-        # The same as the ranks have measured without any trace. They count from one forward pass to the next, the path from
-        # one last gradient to the next: on a quiet machine within 3 %, on a busy one three iterations differ by more.
-        self.assertAlmostEqual(statistics.median(each["parts_s"] for each in counted) / figures["iteration_s"], 1, delta=0.15)
+        # The same as the ranks have measured without any trace. They count from one forward pass to
+        # the next, the path from one last gradient to the next: on a quiet machine within 3 %, on a
+        # busy one three iterations differ by more.
+        self.assertAlmostEqual(
+            statistics.median(each["parts_s"] for each in counted) / figures["iteration_s"],
+            1,
+            delta=0.15,
+        )
 
     def testPeopleGetATable(self):
         said = sluice("trace", "merge", self.traces)
         self.assertRegex(said, r"4 ranks on rank 0's clock, to within \d+\.\d\d ms")
-        self.assertRegex(said, r"the forward pass of step \d+ waited longest for '.+': \w+ at rank \d")
+        self.assertRegex(
+            said, r"the forward pass of step \d+ waited longest for '.+': \w+ at rank \d"
+        )
 
 
 class TheCheckOfTheFormat(unittest.TestCase):
@@ -150,13 +203,26 @@ class TheCheckOfTheFormat(unittest.TestCase):
         begin = {"ph": "b", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 2}
         end = {"ph": "e", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 3}
         good = [[begin, end], [], [{**begin, "ph": "i", "s": "t"}]]
-        bad = [[begin], [end], [end, begin], [begin, {**end, "ts": 1}], [begin, {**end, "name": "m"}], [{**begin, "ph": "Z"}],
-               [{**begin, "ph": "i"}], [{**begin, "pid": "0"}, end], [{**begin, "ts": None}, end],
-               [{"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {}}]]
+        bad = [
+            [begin],
+            [end],
+            [end, begin],
+            [begin, {**end, "ts": 1}],
+            [begin, {**end, "name": "m"}],
+            [{**begin, "ph": "Z"}],
+            [{**begin, "ph": "i"}],
+            [{**begin, "pid": "0"}, end],
+            [{**begin, "ts": None}, end],
+            [{"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {}}],
+        ]
         for events in good:
-            self.assertEqual(list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events)
+            self.assertEqual(
+                list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events
+            )
         for events in bad:
-            self.assertNotEqual(list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events)
+            self.assertNotEqual(
+                list(breaches({"traceEvents": events, "displayTimeUnit": "ms"})), [], events
+            )
         self.assertNotEqual(list(breaches([])), [])
 
 

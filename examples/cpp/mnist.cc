@@ -1,7 +1,7 @@
 // A small convolutional network on MNIST, with LibTorch. Each rank is one process:
 //   torchrun --no-python --nproc-per-node 2 build/mnist --data DATA
-// --data is the folder with mnist/ in it. --steps, --batch, --rate and --seed change the training; every
-// SLUICE_* variable changes how ranks are kept in step.
+// --data is the folder with mnist/ in it. --steps, --batch, --rate and --seed change the training;
+// every SLUICE_* variable changes how ranks are kept in step.
 #include <zlib.h>
 
 #include <cstdio>
@@ -32,7 +32,8 @@ torch::Tensor readBytes(const std::string& path, size_t header, size_t each) {
   gzclose(file);
   if (bytes.size() <= header || (bytes.size() - header) % each != 0)
     throw std::runtime_error(path + " is cut short");
-  return torch::from_blob(bytes.data() + header, {static_cast<int64_t>(bytes.size() - header)}, torch::kUInt8)
+  return torch::from_blob(bytes.data() + header, {static_cast<int64_t>(bytes.size() - header)},
+                          torch::kUInt8)
       .clone();
 }
 
@@ -46,8 +47,8 @@ Images read(const std::string& folder, const std::string& part) {
 
 GatedSequential makeNet() {
   return GatedSequential(nn::Conv2d(1, 16, 3), nn::ReLU(), nn::MaxPool2d(2), nn::Conv2d(16, 32, 3),
-                         nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(32 * 5 * 5, 128), nn::ReLU(),
-                         nn::Linear(128, 10));
+                         nn::ReLU(), nn::MaxPool2d(2), nn::Flatten(), nn::Linear(32 * 5 * 5, 128),
+                         nn::ReLU(), nn::Linear(128, 10));
 }
 
 void run(std::map<std::string, std::string> options) {
@@ -59,7 +60,8 @@ void run(std::map<std::string, std::string> options) {
   torch::set_num_threads(1);
   torch::manual_seed(std::stoull(options["seed"]));
   GatedSequential net = makeNet();
-  torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(std::stod(options["rate"])));
+  torch::optim::AdamW optimizer(net->parameters(),
+                                torch::optim::AdamWOptions(std::stod(options["rate"])));
   Distributed distributed(*job, *net, optimizer);
 
   const Images train = read(options["data"], "train");
@@ -73,8 +75,8 @@ void run(std::map<std::string, std::string> options) {
     const auto chosen = order.slice(0, next, next + batch);
     next += batch;
     optimizer.zero_grad();
-    const auto loss = nn::functional::cross_entropy(net->forward(train.pixels.index_select(0, chosen)),
-                                                    train.labels.index_select(0, chosen));
+    const auto loss = nn::functional::cross_entropy(
+        net->forward(train.pixels.index_select(0, chosen)), train.labels.index_select(0, chosen));
     loss.backward();
     distributed.step();
     if (rank == 0 && step % 50 == 0)
@@ -91,7 +93,8 @@ void run(std::map<std::string, std::string> options) {
   }
   distributed.leave();
   double sum = 0;  // tells whether all ranks have the same parameters
-  for (const auto& parameter : net->parameters()) sum += parameter.to(torch::kFloat64).sum().item<double>();
+  for (const auto& parameter : net->parameters())
+    sum += parameter.to(torch::kFloat64).sum().item<double>();
   std::printf("rank %ld of %ld: accuracy %.2f %% on the test images, parameters sum up to %.17g\n",
               static_cast<long>(rank), static_cast<long>(world),
               100.0 * static_cast<double>(right) / static_cast<double>(test.labels.size(0)), sum);
@@ -105,7 +108,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name.rfind("--", 0) != 0 || !options.contains(name.substr(2))) {
-      std::fprintf(stderr, "mnist: no option %s; there are --data, --steps, --batch, --rate and --seed\n",
+      std::fprintf(stderr,
+                   "mnist: no option %s; there are --data, --steps, --batch, --rate and --seed\n",
                    argv[i]);
       return 2;
     }

@@ -1,8 +1,9 @@
-// The values of all options. docs/configuration.md lists them; `sluice config show` prints this machine's.
+// The values of all options. docs/configuration.md lists them; `sluice config show` prints this
+// machine's.
 //
-// An option `stall-after` is also the variable SLUICE_STALL_AFTER and the key "stall-after" of a JSON file,
-// which the option `config` names. The program's own words win over a variable, a variable over the file, and
-// the file over the default.
+// An option `stall-after` is also the variable SLUICE_STALL_AFTER and the key "stall-after" of a
+// JSON file, which the option `config` names. The program's own words win over a variable, a
+// variable over the file, and the file over the default.
 #pragma once
 
 #include <map>
@@ -25,7 +26,8 @@ struct Inside;
 // A value, copied like one. Values are checked when they are read or set.
 class SLUICE_API Config final {
  public:
-  // Names and values: of options ("algorithm" -> "ssp") or of variables ("SLUICE_ALGORITHM" -> "ssp").
+  // Names and values: of options ("algorithm" -> "ssp") or of variables ("SLUICE_ALGORITHM" ->
+  // "ssp").
   using Values = std::map<std::string, std::string, std::less<>>;
 
   // Sets every option to its default.
@@ -45,11 +47,13 @@ class SLUICE_API Config final {
   Config& operator=(Config&& other) noexcept;
   ~Config();
 
-  // Sets one option as the program's own word. An unknown name or a bad value is an error that says so.
+  // Sets one option as the program's own word. An unknown name or a bad value is an error that says
+  // so.
   Status set(std::string_view option, std::string_view value);
   // Returns the value of one option as a user would write it. A secret is not told.
   Result<std::string> get(std::string_view option) const;
-  // Returns one line for each variable that no option has and each option that has another name now.
+  // Returns one line for each variable that no option has and each option that has another name
+  // now.
   const std::vector<std::string>& warnings() const;
 
  private:

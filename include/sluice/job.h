@@ -1,5 +1,5 @@
-// This process's place in the job: which rank it is and how the others are reached. One per process;
-// sessions (session.h) train models in it.
+// This process's place in the job: which rank it is and how the others are reached. One per
+// process; sessions (session.h) train models in it.
 //
 //   auto job = sluice::Job::join();      // under torchrun, mpirun or srun; alone, a job of one
 //   if (!job.isOk()) ...
@@ -22,8 +22,8 @@ namespace session {
 class JobParts;
 }
 
-// Is asked again and again while a thread waits for other ranks; its first error ends the wait. A program
-// that catches Ctrl-C says so here.
+// Is asked again and again while a thread waits for other ranks; its first error ends the wait. A
+// program that catches Ctrl-C says so here.
 using Interruption = std::function<Status()>;
 
 // How to join; every field has a default.
@@ -39,7 +39,8 @@ class SLUICE_API Job final {
  public:
   // Joins with the options of the environment (Config::fromEnvironment).
   static Result<std::unique_ptr<Job>> join();
-  // Meets the other ranks that the launcher has started. Returns when all are here, or why they are not.
+  // Meets the other ranks that the launcher has started. Returns when all are here, or why they are
+  // not.
   static Result<std::unique_ptr<Job>> join(const Config& config, JoinOptions options = {});
 
   // Leaves the job. REQUIRES: its sessions are gone.
@@ -54,7 +55,8 @@ class SLUICE_API Job final {
   // Returns true iff SIGTERM has come and the option leave-on-term is on: leave after this step.
   bool isAskedToLeave() const;
 
-  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank calls it.
+  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank
+  // calls it.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
  private:

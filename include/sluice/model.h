@@ -14,11 +14,13 @@
 namespace sluice {
 
 // Ids are types of their own, so that a rank cannot be passed where a tensor is meant.
-enum class Rank : uint32_t {};      // A process of the job: 0 .. world size - 1.
-enum class Epoch : uint32_t {};     // The membership of the job: counts up whenever ranks come or go.
-enum class Step : uint64_t {};      // One training iteration.
-enum class TensorId : uint32_t {};  // A tensor of the model, numbered in the order of the forward pass.
-enum class SliceId : uint32_t {};   // A part of a tensor that travels by itself, numbered over all tensors.
+enum class Rank : uint32_t {};   // A process of the job: 0 .. world size - 1.
+enum class Epoch : uint32_t {};  // The membership of the job: counts up whenever ranks come or go.
+enum class Step : uint64_t {};   // One training iteration.
+enum class TensorId : uint32_t {
+};  // A tensor of the model, numbered in the order of the forward pass.
+enum class SliceId : uint32_t {
+};  // A part of a tensor that travels by itself, numbered over all tensors.
 
 // Returns the plain number behind an id, for arithmetic, indexing and printing.
 constexpr uint32_t index(Rank rank) {
@@ -88,7 +90,8 @@ struct SLUICE_API Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// The tensors that are trained, in the order in which the forward pass uses them. The same on every rank.
+// The tensors that are trained, in the order in which the forward pass uses them. The same on every
+// rank.
 struct SLUICE_API Model {
   std::vector<Tensor> tensors{};  // Holds tensor `id` at index(id).
 
@@ -112,9 +115,9 @@ enum class MemoryKind : uint8_t {
 // Where a worker's part of a tensor lies.
 struct TensorMemory {
   std::span<const std::byte> gradient{};  // Holds the gradient that this rank contributes.
-  std::span<std::byte> result{};          // Receives the mean or the new parameters; may be the same.
-  std::shared_ptr<const void> owner{};    // Keeps the memory alive until no byte can come any more.
-  MemoryKind kind = MemoryKind::kHost;    // Says which memory both are in.
+  std::span<std::byte> result{};        // Receives the mean or the new parameters; may be the same.
+  std::shared_ptr<const void> owner{};  // Keeps the memory alive until no byte can come any more.
+  MemoryKind kind = MemoryKind::kHost;  // Says which memory both are in.
 };
 
 }  // namespace sluice

@@ -44,14 +44,15 @@ constexpr std::string_view name(Stage stage) {
 // A moment, by the machine's steady clock.
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono::nanoseconds>;
 
-// One slice entered a stage. The stage before it, of the same slice, step and peer, ended at that moment.
+// One slice entered a stage. The stage before it, of the same slice, step and peer, ended at that
+// moment.
 struct StageEvent {
   Stage stage;      // Says which stage begins.
   Step step;        // Says in which step of training.
   TensorId tensor;  // Names the tensor that the slice is a part of.
   SliceId slice;    // Names the slice.
-  Rank peer;        // Names the other end (queued, push, publish), whose part it was (collect), or this rank.
-  TimePoint at;     // Says when.
+  Rank peer;     // Names the other end (queued, push, publish), the worker (collect), or this rank.
+  TimePoint at;  // Says when.
 };
 
 // The forward pass stood before a closed gate.
@@ -62,7 +63,8 @@ struct WaitEvent {
   TimePoint to;     // Says when it ended.
 };
 
-// Is told what happens. Implementations are thread-safe and quick: they run in the middle of the path.
+// Is told what happens. Implementations are thread-safe and quick: they run in the middle of the
+// path.
 class SLUICE_API StageObserver {
  public:
   virtual ~StageObserver() = default;

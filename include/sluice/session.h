@@ -1,20 +1,23 @@
 // One model, trained together with the other ranks of the job.
 //
-//   auto session =
-//       sluice::Session::open(*job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"}).value();
+//   auto session = sluice::Session::open(
+//       *job, {.model = model, .memory = memory, .update = "sgd:lr=0.1"}).value();
 //   for (...) {
-//     for (TensorId t : forwardOrder) { session->wait(t); forward(t); }    // each layer waits for its own
+//     for (TensorId t : forwardOrder) { session->wait(t); forward(t); }  // waits for layer t
 //     for (TensorId t : backwardOrder) { backward(t); session->gradientReady(t); }
 //   }
 //   session->leave();
 //
-// gradientReady() returns at once. wait(t) returns when the next forward pass can use tensor t: with an
-// optimizer on the servers the new parameters are there, with "mean-gradient" the mean over all workers.
+// gradientReady() returns at once. wait(t) returns when the next forward pass can use tensor t:
+// with an optimizer on the servers the new parameters are there, with "mean-gradient" the mean over
+// all workers.
 //
-// Memory: a wait() that ends with an error says nothing about the tensors' memory, since other ranks may
-// still be sending into it. Give memory an owner (TensorMemory::owner), or keep it until the session is gone.
+// Memory: a wait() that ends with an error says nothing about the tensors' memory, since other
+// ranks may still be sending into it. Give memory an owner (TensorMemory::owner), or keep it until
+// the session is gone.
 //
-// Threads: calls may come from any thread. In a child that was forked from a rank every call is an error.
+// Threads: calls may come from any thread. In a child that was forked from a rank every call is an
+// error.
 #pragma once
 
 #include <cstddef>
@@ -37,16 +40,18 @@ class SessionParts;
 // The options of a session: its model, its memory, and how it trains.
 struct SessionOptions {
   Model model;  // Lists the tensors in the order of the forward pass; the same on every rank.
-  // Says where each tensor lies. Empty at a rank that only serves, and where every gradient brings its own.
+  // Says where each tensor lies. Empty at a rank that only serves, and where every gradient brings
+  // its own.
   std::vector<TensorMemory> memory{};
   // Says what servers do with the mean: "mean-gradient" hands it out; "sgd:lr=0.1,momentum=0.9" and
   // "adamw:lr=0.001" update the parameters, which every rank then gets.
   std::string update = "mean-gradient";
-  std::string name = "model";         // Tells several sessions of one job apart.
-  std::string algorithm{};            // Names the algorithm; empty: the job's option `algorithm`.
-  StageObserver* observer = nullptr;  // Is told what happens, if it is not null; outlives the session.
-  bool updatesWaitForWord = false;    // Makes servers wait for update() or drop() after each step.
-  Interruption interruption{};        // Is asked while a thread waits for this session; empty: the job's.
+  std::string name = "model";  // Tells several sessions of one job apart.
+  std::string algorithm{};     // Names the algorithm; empty: the job's option `algorithm`.
+  StageObserver* observer =
+      nullptr;  // Is told what happens, if it is not null; outlives the session.
+  bool updatesWaitForWord = false;  // Makes servers wait for update() or drop() after each step.
+  Interruption interruption{};  // Is asked while a thread waits for this session; empty: the job's.
 };
 
 // A session begins with open() and ends with leave(). All ranks make the same calls.
@@ -61,13 +66,13 @@ class SLUICE_API Session final {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Hands over the gradient of the tensor's next step, which lies in its memory until wait() returns. Refuses
-  // if the result of the tensor's last step is not here yet.
+  // Hands over the gradient of the tensor's next step, which lies in its memory until wait()
+  // returns. Refuses if the result of the tensor's last step is not here yet.
   Status gradientReady(TensorId tensor);
   // Does the same for a gradient that lies elsewhere in this step.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
-  // Says that this rank has no gradient for the tensor in its next step; it counts as zeros. The result of
-  // the others' gradients comes to `result`, which `owner` keeps alive.
+  // Says that this rank has no gradient for the tensor in its next step; it counts as zeros. The
+  // result of the others' gradients comes to `result`, which `owner` keeps alive.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
 
@@ -77,10 +82,12 @@ class SLUICE_API Session final {
   Status waitAll();
   // Returns true iff wait() would return at once.
   bool isReady(TensorId tensor) const;
-  // Returns true after a wait() iff no rank had a gradient for the tensor: its memory has not changed.
+  // Returns true after a wait() iff no rank had a gradient for the tensor: its memory has not
+  // changed.
   bool isEmpty(TensorId tensor) const;
 
-  // Sets the hyperparameters of the servers' optimizer from the next step on. Every worker sets the same.
+  // Sets the hyperparameters of the servers' optimizer from the next step on. Every worker sets the
+  // same.
   Status setHyperparameters(std::vector<double> values);
   // Lets the servers update with the gradients of this step, if updatesWaitForWord.
   Status update(std::vector<double> values);
@@ -89,25 +96,27 @@ class SLUICE_API Session final {
 
   // Returns how many results are still late (algorithm pipe); else 0.
   Result<size_t> delayed();
-  // Puts the oldest late result of the tensor into `result`, in a step without gradients. wait() follows.
+  // Puts the oldest late result of the tensor into `result`, in a step without gradients. wait()
+  // follows.
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
   // Hands out all late results into the tensors' memory, after the last step.
   Status drain();
 
-  // Returns what this rank keeps in a checkpoint besides the parameters. Between two steps. With asp and ssp
-  // this worker's parameters become the servers' model, which is the one to save.
+  // Returns what this rank keeps in a checkpoint besides the parameters. Between two steps. With
+  // asp and ssp this worker's parameters become the servers' model, which is the one to save.
   Result<std::vector<std::byte>> takeState();
   // Puts back what takeState() returned, between two steps, on every rank its own.
   Status restore(std::span<const std::byte> state);
 
   // Copies the root's bytes to every rank's `data`. Every rank calls it, in the same order.
   Status broadcast(Rank root, std::span<std::byte> data);
-  // Does what Job::gather() does, between two steps: a rank that went on to the next step is named at once.
+  // Does what Job::gather() does, between two steps: a rank that went on to the next step is named
+  // at once.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
-  // Ends in good order: every rank calls it after its last step, and it returns when all have. A rank that
-  // only serves calls it at once, and serves until the workers are done.
+  // Ends in good order: every rank calls it after its last step, and it returns when all have. A
+  // rank that only serves calls it at once, and serves until the workers are done.
   Status leave();
   // Tells the others that this rank takes part in no further step; leave() does so, too.
   Status announceEnd();

@@ -1,4 +1,5 @@
-// All of sluice but its part for LibTorch (torch.h). There are two classes to know: Job and Session.
+// All of sluice but its part for LibTorch (torch.h). There are two classes to know: Job and
+// Session.
 #pragma once
 
 #include <sluice/config.h>

@@ -1,5 +1,5 @@
-// Errors as values. A call that can fail returns a Status, or a Result<T> if it also has something to give.
-// Both are [[nodiscard]]: the compiler warns about an error that nobody looks at.
+// Errors as values. A call that can fail returns a Status, or a Result<T> if it also has something
+// to give. Both are [[nodiscard]]: the compiler warns about an error that nobody looks at.
 //
 //   sluice::Result<std::unique_ptr<sluice::Job>> job = sluice::Job::join();
 //   if (!job.isOk()) return fail(job.status().toString());   // "peer lost: rank 3 is lost: ..."
@@ -19,7 +19,7 @@ namespace sluice {
 // The kind of an error, for programs that decide by it. The text is for people.
 enum class Code {
   kOk,                // The call succeeded.
-  kInvalidArgument,   // The caller, or the person at the keyboard, asked for something that cannot be.
+  kInvalidArgument,   // The caller, or a person, asked for something that cannot be.
   kNotFound,          // The thing that was named does not exist.
   kAlreadyExists,     // The thing that was to be made is there already.
   kPermissionDenied,  // The call needs a right (root, a key) that the process does not have.

@@ -1,9 +1,10 @@
-// One LibTorch model in training together with the other ranks of the job: gradients go out as backward makes
-// them, and each layer waits for its own parameters only when the next forward pass reaches it.
+// One LibTorch model in training together with the other ranks of the job: gradients go out as
+// backward makes them, and each layer waits for its own parameters only when the next forward pass
+// reaches it.
 //
 //   auto job = sluice::valueOrThrow(sluice::Job::join());
-//   sluice::GatedSequential net(nn::Conv2d(1, 16, 3), nn::ReLU(), ...);   // each module in it has a gate
-//   sluice::Gated<nn::Linear> head(128, 10);                              // any other module
+//   sluice::GatedSequential net(nn::Conv2d(1, 16, 3), nn::ReLU(), ...);  // each module has a gate
+//   sluice::Gated<nn::Linear> head(128, 10);                             // any other module
 //   torch::optim::AdamW optimizer(net->parameters());
 //   sluice::Distributed distributed(*job, *net, optimizer);
 //   for (...) {
@@ -13,18 +14,20 @@
 //   }
 //   distributed.leave();
 //
-// LibTorch has no forward hooks, so a gate has to be part of the module. Names of parameters are those of the
-// module without a gate. Until a Distributed trains the model nothing waits.
+// LibTorch has no forward hooks, so a gate has to be part of the module. Names of parameters are
+// those of the module without a gate. Until a Distributed trains the model nothing waits.
 //
 // The life of a parameter in a step:
 //   backward   its gradient is handed over as soon as it is there, and is not in grad() any more
 //   step()     the optimizer's settings are frozen, every gate is closed
-//   forward    a gate that is passed waits for its means, and has the optimizer run for its parameters alone
+//   forward    a gate that is passed waits for its means, and has the optimizer run for its
+//              parameters alone
 //
-// All of it belongs to the training thread. Errors are thrown as Error. The program may catch one and go on:
-// a forward pass, step(), synchronize() or drain() that a timeout or the job's interruption has ended is
-// called again and goes on where it stopped; after backward(), step() comes next. An exception in the middle
-// of backward or of the optimizer cannot be made good: every later call then says so.
+// All of it belongs to the training thread. Errors are thrown as Error. The program may catch one
+// and go on: a forward pass, step(), synchronize() or drain() that a timeout or the job's
+// interruption has ended is called again and goes on where it stopped; after backward(), step()
+// comes next. An exception in the middle of backward or of the optimizer cannot be made good: every
+// later call then says so.
 #pragma once
 
 #include <memory>
@@ -56,7 +59,8 @@ class Gatekeeper {
 // The place in a module where it waits.
 class Door final {
  public:
-  // Null: nobody trains the module. REQUIRES: the keeper outlives the door, or is taken away before.
+  // Null: nobody trains the module. REQUIRES: the keeper outlives the door, or is taken away
+  // before.
   void setKeeper(Gatekeeper* keeper) { keeper_ = keeper; }
   // Waits for the module's parameters.
   void pass(const torch::nn::Module& module) const {
@@ -156,7 +160,8 @@ class GatedSequentialImpl final : public torch::nn::SequentialImpl, public Gated
     SequentialImpl::save(archive);
   }
   // Waits for all parameters, and copies them.
-  std::shared_ptr<Module> clone(const std::optional<torch::Device>& device = std::nullopt) const override {
+  std::shared_ptr<Module> clone(
+      const std::optional<torch::Device>& device = std::nullopt) const override {
     passAll();
     return SequentialImpl::clone(device);
   }
@@ -194,7 +199,8 @@ class GatedSequential final : public torch::nn::ModuleHolder<GatedSequentialImpl
 class Error final : public std::runtime_error {
  public:
   // Takes the text of the error.
-  explicit Error(const Status& status) : std::runtime_error(status.message()), code_(status.code()) {}
+  explicit Error(const Status& status)
+      : std::runtime_error(status.message()), code_(status.code()) {}
   Code code() const { return code_; }  // Returns the kind of the error.
 
  private:
@@ -213,11 +219,13 @@ T valueOrThrow(Result<T> result) {
 // One model in training; see above.
 class Distributed final : public Gatekeeper {
  public:
-  // Every rank makes one, of the same model. All begin with rank 0's parameters and buffers. What a module
-  // reads is expected to be registered in the order of the forward pass: that decides what is sent first.
+  // Every rank makes one, of the same model. All begin with rank 0's parameters and buffers. What a
+  // module reads is expected to be registered in the order of the forward pass: that decides what
+  // is sent first.
   //
-  // The optimizer must treat each parameter for itself, as SGD, Adam, AdamW, RMSprop and Adagrad do; LBFGS
-  // does not. REQUIRES: job, model and optimizer outlive this; parameters lie in host memory.
+  // The optimizer must treat each parameter for itself, as SGD, Adam, AdamW, RMSprop and Adagrad
+  // do; LBFGS does not. REQUIRES: job, model and optimizer outlive this; parameters lie in host
+  // memory.
   Distributed(Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
               const std::string& name = "model");
 
@@ -227,19 +235,21 @@ class Distributed final : public Gatekeeper {
   Distributed(const Distributed&) = delete;
   Distributed& operator=(const Distributed&) = delete;
 
-  // Instead of the optimizer's. Parameters that are in no gate have their new values when it returns; the
-  // others when their gate is passed. Gradients are used up by it.
+  // Instead of the optimizer's. Parameters that are in no gate have their new values when it
+  // returns; the others when their gate is passed. Gradients are used up by it.
   void step();
 
-  // After backward: the means are in grad(), for clipping and the like. After step(): every parameter has its
-  // new value, for whoever reads it without passing its gate.
+  // After backward: the means are in grad(), for clipping and the like. After step(): every
+  // parameter has its new value, for whoever reads it without passing its gate.
   void synchronize();
 
   // While it lives, backward only accumulates. The next one after it sends the sum.
   class NoSync final {
    public:
     // Holds gradients back from now on.
-    explicit NoSync(Distributed& distributed) : distributed_(distributed) { ++distributed_.holdingBack_; }
+    explicit NoSync(Distributed& distributed) : distributed_(distributed) {
+      ++distributed_.holdingBack_;
+    }
     ~NoSync() { --distributed_.holdingBack_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
@@ -248,12 +258,12 @@ class Distributed final : public Gatekeeper {
     Distributed& distributed_;
   };
 
-  // Everybody has rank 0's afterwards: for running means of normalisation layers, before a test or a
-  // checkpoint.
+  // Everybody has rank 0's afterwards: for running means of normalisation layers, before a test or
+  // a checkpoint.
   void broadcastBuffers();
 
-  // With --algorithm pipe, after the last step(): applies the gradients that are still late. Every rank calls
-  // it.
+  // With --algorithm pipe, after the last step(): applies the gradients that are still late. Every
+  // rank calls it.
   void drain();
 
   // Together with all ranks, after the last step.
@@ -315,10 +325,11 @@ class Distributed final : public Gatekeeper {
   uint64_t round_ = 0;  // counts backward passes that send
   bool inBackward_ = false;
   bool roundHasLeft_ = false;  // a gradient of this round has been handed over
-  bool roundIsDue_ = false;    // backward has ended, but not all of its gradients have been handed over
-  bool stepIsTaken_ = false;   // by a step() that has not returned
-  std::string owed_{};         // a call that has to be made again first
-  std::string broken_{};       // why the model is no longer good
+  bool roundIsDue_ =
+      false;  // backward has ended, but not all of its gradients have been handed over
+  bool stepIsTaken_ = false;  // by a step() that has not returned
+  std::string owed_{};        // a call that has to be made again first
+  std::string broken_{};      // why the model is no longer good
 };
 
 }  // namespace sluice

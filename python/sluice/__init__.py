@@ -15,7 +15,16 @@ from sluice._profile import Profile
 
 _backend.register()
 
-__all__ = ["PeerLostError", "Profile", "barrier", "distribute", "mean", "rank", "report", "world_size"]
+__all__ = [
+    "PeerLostError",
+    "Profile",
+    "barrier",
+    "distribute",
+    "mean",
+    "rank",
+    "report",
+    "world_size",
+]
 
 
 def rank() -> int:
@@ -34,10 +43,12 @@ def barrier() -> None:
 
 
 def mean(value: Averaged) -> Averaged:
-    """The mean of a number or a tensor over all ranks, the same bits on each. For metrics: it waits for everybody."""
+    """The mean of a number or a tensor over all ranks, the same bits on each. For metrics: it waits
+    for everybody."""
     return current().mean(value)
 
 
 def report() -> str:
-    """Where this rank's time has gone since training began, as text: every model's waits by layer, bytes and steps."""
+    """Where this rank's time has gone since training began, as text: every model's waits by layer,
+    bytes and steps."""
     return "\n".join(member.report() for member in current().members)

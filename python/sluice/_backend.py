@@ -1,7 +1,9 @@
-"""The backend of torch.distributed: `import sluice` makes it known, `init_process_group("sluice")` uses it.
+"""The backend of torch.distributed: `import sluice` makes it known, `init_process_group("sluice")`
+uses it.
 
-Every process group is a job of its own: its ranks prove the job key to each other, and have their own connections. The store
-that torch hands over is only used to say where the group's first rank listens.
+Every process group is a job of its own: its ranks prove the job key to each other, and have their
+own connections. The store that torch hands over is only used to say where the group's first rank
+listens.
 """
 
 from __future__ import annotations
@@ -63,10 +65,13 @@ def _require_module() -> None:
 
 
 def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
-    """The environment of a job that is this group: what a launcher would have set for it. Rank 0 publishes where it listens."""
+    """The environment of a job that is this group: what a launcher would have set for it. Rank 0
+    publishes where it listens."""
     from sluice import _c10d
 
-    environment = {name: value for name, value in own_environment().items() if name not in _LAUNCHERS}
+    environment = {
+        name: value for name, value in own_environment().items() if name not in _LAUNCHERS
+    }
     if group.group_size == 1:
         return environment, None
     rank = str(group.group_rank)
@@ -82,18 +87,29 @@ def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
 
 
 # Of the whole job; the group's take their place. Some are those by which other launchers are known.
-_LAUNCHERS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}
+_LAUNCHERS = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+}
 
 
 def _master(store: Any) -> str:
-    """A host on the network that the ranks share; this rank's own address is the one that leads there."""
+    """A host on the network that the ranks share; this rank's own address is the one that leads
+    there."""
     if host := os.environ.get("MASTER_ADDR"):
         return host
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
     if host := getattr(store, "host", None):
         return str(host)
-    raise ValueError("MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network they share")
+    raise ValueError(
+        "MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network they share"
+    )
 
 
 def _after_fork() -> None:

@@ -61,17 +61,22 @@ def distribute(
     process_group: ProcessGroup | None = None,
     **options: Any,
 ) -> tuple[Model, GatedOptimizer] | tuple[Model, list[GatedOptimizer]]:
-    """Trains `model` together with the other ranks of the job. Every rank calls it, with the same model.
+    """Trains `model` together with the other ranks of the job. Every rank calls it, with the same
+    model.
 
-    optimizer: one, several, or a function that makes one from the parameters. The model and the optimizer come back as the
+    optimizer: one, several, or a function that makes one from the parameters. The model and the
+    optimizer come back as the
         objects they were, so that schedulers, checkpoints and everything that holds them goes on working. Rank 0's
         parameters, buffers and optimizer state are everybody's from here on.
-    broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with DistributedDataParallel.
-    per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may be taken in parts.
-    server_optimizer: SGD, Adam or AdamW runs on the servers, and its state is spread over the ranks instead of being on each.
-    process_group: with an algorithm that all-reduces ("allreduce", "wfbp", "mgwfbp", "pipe"): torch.distributed reduces (Gloo,
+    broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with
+    DistributedDataParallel. per_tensor: the optimizer is one of your own, and treats every tensor
+    for itself: its step may be taken in parts. server_optimizer: SGD, Adam or AdamW runs on the
+    servers, and its state is spread over the ranks instead of being on each. process_group: with an
+    algorithm that all-reduces ("allreduce", "wfbp", "mgwfbp", "pipe"): torch.distributed reduces
+    (Gloo,
         NCCL), when and in which pieces sluice says. It has all ranks of the job, in the same order.
-    options: every option of docs/configuration.md, with underscores: algorithm="sluice", slice_elements=50_000.
+    options: every option of docs/configuration.md, with underscores: algorithm="sluice",
+    slice_elements=50_000.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
     if isinstance(optimizer, Optimizer):
@@ -106,7 +111,10 @@ def distribute(
         )
         _model.dress(model, engine)
         on_servers = server_optimizer and job.world_size > 1
-        gated = [_optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers) for one in optimizers]
+        gated = [
+            _optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers)
+            for one in optimizers
+        ]
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 
@@ -117,34 +125,51 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
         if isinstance(optimizer, GatedOptimizer):
             raise ValueError(f"{type(optimizer).__name__} is distributed already")
     if job.option("servers").startswith("dedicated"):
-        raise ValueError("servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all or servers=K")
+        raise ValueError(
+            "servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all or servers=K"
+        )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
-            raise ValueError(f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so far")
+            raise ValueError(
+                f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so far"
+            )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise ValueError(f"'{name}' has no shape yet; run the model once before sluice.distribute()")
+            raise ValueError(
+                f"'{name}' has no shape yet; run the model once before sluice.distribute()"
+            )
         if parameter.dtype not in DTYPES:
-            raise ValueError(f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and float16")
+            raise ValueError(
+                f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and float16"
+            )
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
-            raise ValueError(f"'{name}' makes sparse gradients, which sluice cannot average; use sparse=False")
+            raise ValueError(
+                f"'{name}' makes sparse gradients, which sluice cannot average; use sparse=False"
+            )
 
 
 def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
     if job.algorithm not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
-        raise ValueError('a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it')
+        raise ValueError(
+            'a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it'
+        )
     if job.option("codec") != "none":
-        raise ValueError("a process group cannot use a codec inside its reduction; leave out codec, or process_group")
+        raise ValueError(
+            "a process group cannot use a codec inside its reduction; leave out codec, or process_group"
+        )
     if (process_group.rank(), process_group.size()) != (job.rank, job.world_size):
         raise ValueError("the process group must have all ranks of the job, in the same order")
 
 
 def _refuse_hiding(debug: bool, job: Job) -> None:
-    """Where steps begin from the parameters of the step before, NaNs in their place would be trained on."""
+    """Where steps begin from the parameters of the step before, NaNs in their place would be
+    trained on."""
     if debug and (job.algorithm in ("ssp", "easgd", "gosgd") or job.is_on("dgc")):
         what = "dgc" if job.is_on("dgc") else job.algorithm
-        raise ValueError(f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them out")
+        raise ValueError(
+            f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them out"
+        )
 
 
 def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:
@@ -158,8 +183,14 @@ def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:
     for optimizer in optimizers:
         lines.append(f"the optimizer is {type(optimizer).__name__}")
         for number, group in enumerate(optimizer.param_groups):
-            lines += [f"group {number} has {key}={value}" for key, value in group.items() if key != "params"]
-            lines.append(f"group {number} has parameters {[names.get(p, '?') for p in group['params']]}")
+            lines += [
+                f"group {number} has {key}={value}"
+                for key, value in group.items()
+                if key != "params"
+            ]
+            lines.append(
+                f"group {number} has parameters {[names.get(p, '?') for p in group['params']]}"
+            )
     return lines
 
 

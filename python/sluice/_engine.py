@@ -1,5 +1,5 @@
-"""The path of gradients and parameters of one model: gradients go out as backward makes them, and each layer's gate opens
-when the next forward pass reaches it.
+"""The path of gradients and parameters of one model: gradients go out as backward makes them, and
+each layer's gate opens when the next forward pass reaches it.
 
 The life of one parameter in a step:
 
@@ -9,8 +9,9 @@ The life of one parameter in a step:
 
 All of it runs on the training thread; the network has a thread of its own, behind _core.Session.
 
-Any wait may end with an exception that the program catches (_health.py). So nothing is changed before a wait that its
-repetition would not find as it was, and what follows the wait is done in whole().
+Any wait may end with an exception that the program catches (_health.py). So nothing is changed
+before a wait that its repetition would not find as it was, and what follows the wait is done in
+whole().
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 
     from sluice import _c10d
 
-# So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever a loop does only at its
-# beginning meets nothing new.
+# So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever
+# a loop does only at its beginning meets nothing new.
 _AS_DDP = 2
 _NO_MEAN_HERE = (
     "with server_optimizer=True the mean gradient is on the servers only, and cannot be looked at, clipped or unscaled; leave "
@@ -98,7 +99,9 @@ class Engine:
         self.debug_gates = debug_gates
         self.rounds = 0
         self.steps = 0  # of the first optimizer
-        self._check = RankCheck(job, name, check_every, self.health.fail) if check_every > 0 else None
+        self._check = (
+            RankCheck(job, name, check_every, self.health.fail) if check_every > 0 else None
+        )
         self._seconds_waited = 0.0
         self._began = 0.0
         self._planned_in_round = 0
@@ -114,7 +117,9 @@ class Engine:
         self._round = 0
         self._round_is_open = False
         self._round_was_lost = False  # it ended with an exception, and nothing had been sent
-        self._round_is_due = False  # backward has ended, but not all of its gradients have been handed over
+        self._round_is_due = (
+            False  # backward has ended, but not all of its gradients have been handed over
+        )
         self._handed_over = 0  # in this round
         self._round_has_gradients = False
         self._was_touched = False  # true iff somebody looked at a gradient on its way
@@ -169,7 +174,8 @@ class Engine:
             self._check.look()
 
     def enter_step(self, updater: object) -> None:
-        """All that step() waits for. After an exception the program has to call step() again: the others take this step."""
+        """All that step() waits for. After an exception the program has to call step() again: the
+        others take this step."""
         self.enter()
         if self._round_was_lost:
             raise RuntimeError(
@@ -188,7 +194,9 @@ class Engine:
             self.steps += 1
 
     def _tensors_to_compare(self) -> Iterator[Named]:
-        names: dict[Tensor, str] = {parameter: name for name, parameter in self.model.named_parameters()}
+        names: dict[Tensor, str] = {
+            parameter: name for name, parameter in self.model.named_parameters()
+        }
         for parameter, name in names.items():
             yield name, parameter
         for optimizer in self.optimizers if self.server is None else []:
@@ -225,7 +233,8 @@ class Engine:
             self._settle(slot)
 
     def state(self) -> bytes:
-        """What a checkpoint needs besides parameters and optimizers: delayed gradients, and what a codec owes on this rank."""
+        """What a checkpoint needs besides parameters and optimizers: delayed gradients, and what a
+        codec owes on this rank."""
         self.enter()
         if self._session is None:
             return self._saved
@@ -235,7 +244,9 @@ class Engine:
         if not self.server.saves_with_session:
             return b""
         self._refuse_other_memory()
-        with self.health.whole("state_dict()"):  # asks servers for their part, which cannot be asked twice
+        with self.health.whole(
+            "state_dict()"
+        ):  # asks servers for their part, which cannot be asked twice
             state = self._session.state()
             self._parameters_are_new()
         return state
@@ -330,7 +341,9 @@ class Engine:
             try:
                 session.leave()
             finally:
-                self._collective = None  # after the session that uses it, and before the job whose loop it uses
+                self._collective = (
+                    None  # after the session that uses it, and before the job whose loop it uses
+                )
 
     def abandon(self, why: str) -> None:
         if self._session is not None:
@@ -416,11 +429,14 @@ class Engine:
     # Which parameters there are.
 
     def _take_parameters(self) -> None:
-        """Hooks on everything that can get a gradient now. Again when that changes: frozen layers are unfrozen."""
+        """Hooks on everything that can get a gradient now. Again when that changes: frozen layers
+        are unfrozen."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-        self._parameters = list(self.model.parameters())  # asked later without the model's own method, which waits
+        self._parameters = list(
+            self.model.parameters()
+        )  # asked later without the model's own method, which waits
         self._trainable = [parameter.requires_grad for parameter in self._parameters]
         self._slots = []
         for name, parameter in self.model.named_parameters():
@@ -428,8 +444,14 @@ class Engine:
                 continue
             slot = Slot(parameter, name)
             self._slots.append(slot)
-            self._hooks.append(parameter.register_hook(functools.partial(self._before_accumulation, slot)))
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(functools.partial(self._after_accumulation, slot)))
+            self._hooks.append(
+                parameter.register_hook(functools.partial(self._before_accumulation, slot))
+            )
+            self._hooks.append(
+                parameter.register_post_accumulate_grad_hook(
+                    functools.partial(self._after_accumulation, slot)
+                )
+            )
         self.slot_of = {slot.parameter: slot for slot in self._slots}
         self._observer = Observer(self.model, set(self.slot_of))
 
@@ -438,13 +460,20 @@ class Engine:
             self._make_plan()
 
     def _make_plan(self) -> None:
-        """The first gradients are there, so the first forward pass has been seen: agree with all ranks on the order."""
+        """The first gradients are there, so the first forward pass has been seen: agree with all
+        ranks on the order."""
         if self._observer is not None:
             self._reads = self._observer.stop()
             self._observer = None
-        owners = {parameter: module for module in self.model.modules() for parameter in module._parameters.values()}
+        owners = {
+            parameter: module
+            for module in self.model.modules()
+            for parameter in module._parameters.values()
+        }
         place = {parameter: number for number, parameter in enumerate(self._reads.order)}
-        order = sorted(range(len(self._slots)), key=lambda n: place.get(self._slots[n].parameter, len(place)))
+        order = sorted(
+            range(len(self._slots)), key=lambda n: place.get(self._slots[n].parameter, len(place))
+        )
         agreed = torch.tensor(order, dtype=torch.int64)  # ranks may have taken different branches
         self.job.broadcast(agreed)
         self._slots = [self._slots[n] for n in agreed.tolist()]
@@ -463,10 +492,15 @@ class Engine:
         for module in self._gates_of:
             self._hooks.append(module.register_forward_pre_hook(self._before_module, prepend=True))
 
-        tensors = [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in self._slots]
+        tensors = [
+            (slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype])
+            for slot in self._slots
+        ]
         name = f"{self.name}.{self._plans}"
         if self.server is None:
-            self._collective = None if self._process_group is None else over(self._process_group, self.job.core)
+            self._collective = (
+                None if self._process_group is None else over(self._process_group, self.job.core)
+            )
             address = 0 if self._collective is None else self._collective.address
             self._session = _core.Session(self.job.core, name, tensors, collective=address)
         else:
@@ -482,7 +516,9 @@ class Engine:
         if saved:
             self._restore(saved)
         if self.server is not None and self.server.saves_with_session:
-            self.job.gather(f"restored/{name}", "")  # nobody's first gradient meets what is put back later
+            self.job.gather(
+                f"restored/{name}", ""
+            )  # nobody's first gradient meets what is put back later
         if self.server is not None:
             self.server.hand_out()
         if self.job.rank == 0:
@@ -524,7 +560,8 @@ class Engine:
 
     @_disable_dynamo
     def _receive_buffers(self) -> None:
-        """Rank 0's buffers. A pass that is run again after an exception does not ask for them again."""
+        """Rank 0's buffers. A pass that is run again after an exception does not ask for them
+        again."""
         buffers = [buffer for buffer in self.model.buffers() if buffer.numel() > 0]
         if not buffers:
             return
@@ -547,17 +584,25 @@ class Engine:
             self._times.forward_ends()
 
     def _after_model(self, model: nn.Module, args: Any, output: Any) -> None:
-        # As DDP does: the forward pass after one whose gradients were averaged begins with rank 0's buffers.
-        self._buffers_are_due = self._broadcasts_buffers and (self.synchronises or not torch.is_grad_enabled())
+        # As DDP does: the forward pass after one whose gradients were averaged begins with rank 0's
+        # buffers.
+        self._buffers_are_due = self._broadcasts_buffers and (
+            self.synchronises or not torch.is_grad_enabled()
+        )
         if self._depth == 0 and self.job.world_size > 1 and torch.is_grad_enabled():
             self._forwards += 1
-            # Fires before any parameter's hook, in the outermost backward: activation checkpointing has inner ones.
+            # Fires before any parameter's hook, in the outermost backward: activation checkpointing
+            # has inner ones.
             for tensor in _tensors_in(output):
                 if tensor.requires_grad:
                     tensor.register_hook(self._backward_begins)
 
     def _before_module(self, module: nn.Module, args: Any) -> None:
-        if self.is_closed and self._depth == 0 and (not module.training or not torch.is_grad_enabled()):
+        if (
+            self.is_closed
+            and self._depth == 0
+            and (not module.training or not torch.is_grad_enabled())
+        ):
             self.open_all()
         for gate in self._gates_of[module]:
             if gate.is_closed:
@@ -568,7 +613,8 @@ class Engine:
                     self._note_read(gate)
 
     def _note_read(self, gate: Gate) -> None:
-        """Reentrant checkpointing reads without recording, and each of its segments has a backward of its own."""
+        """Reentrant checkpointing reads without recording, and each of its segments has a backward
+        of its own."""
         if gate.reads_round != self._round:
             gate.reads_round, gate.reads, gate.is_read_without_grad = self._round, 0, False
         gate.reads += 1
@@ -578,13 +624,18 @@ class Engine:
                 slot.comes_in_parts = True
 
     def _start_over(self) -> None:
-        """Another set of parameters is trained from here on: on all ranks, since all run the same program."""
+        """Another set of parameters is trained from here on: on all ranks, since all run the same
+        program."""
         if self.server is not None:
-            raise RuntimeError("with server_optimizer=True no parameter can be frozen or unfrozen once training has begun")
+            raise RuntimeError(
+                "with server_optimizer=True no parameter can be frozen or unfrozen once training has begun"
+            )
         self.open_all()
         self.synchronize()
         if self._session is not None and self._session.delayed:
-            raise RuntimeError("with algorithm=pipe call optimizer.drain() before parameters are frozen or unfrozen")
+            raise RuntimeError(
+                "with algorithm=pipe call optimizer.drain() before parameters are frozen or unfrozen"
+            )
         with self.health.whole("the first forward pass after parameters were frozen or unfrozen"):
             self.leave()
             self._gates_of.clear()
@@ -675,7 +726,9 @@ class Engine:
                 result = slot.gradient = torch.empty_like(slot.parameter, requires_grad=False)
                 slot.version = slot.gradient._version
                 slot.parameter.grad = self.guard(slot, slot.gradient)
-            self._session.gradient_absent(slot.index, result.data_ptr(), result.numel() * result.element_size())
+            self._session.gradient_absent(
+                slot.index, result.data_ptr(), result.numel() * result.element_size()
+            )
 
     def _backward_ends(self) -> None:
         self._round_is_due = self._round_has_gradients  # torch.autograd.grad() leaves none
@@ -687,13 +740,15 @@ class Engine:
         self._finish_round()
 
     def _finish_round(self) -> None:
-        """Every rank takes part with every parameter in every round, so that nobody waits for what never comes. Goes on where
-        an exception has stopped it."""
+        """Every rank takes part with every parameter in every round, so that nobody waits for what
+        never comes. Goes on where an exception has stopped it."""
         if not self._round_is_due:
             self.health.paid(self)
             return
         with self.health.owed(
-            self, "backward()", "its gradients are on their way already, so call step() or optimizer.synchronize() next"
+            self,
+            "backward()",
+            "its gradients are on their way already, so call step() or optimizer.synchronize() next",
         ):
             is_first = self._session is None
             if is_first:
@@ -731,11 +786,14 @@ class Engine:
             slot.is_travelling = True
             slot.parameter.grad = self.guard(slot, slot.gradient)
             self._session.hand_out_delayed(
-                slot.index, slot.gradient.data_ptr(), slot.gradient.numel() * slot.gradient.element_size()
+                slot.index,
+                slot.gradient.data_ptr(),
+                slot.gradient.numel() * slot.gradient.element_size(),
             )
 
     def _settle(self, slot: Slot) -> None:
-        """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody has changed that."""
+        """The mean of the slot's gradient is in it afterwards, and in `parameter.grad` if nobody
+        has changed that."""
         if not slot.is_travelling:
             return
         assert self._session is not None

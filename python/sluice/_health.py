@@ -1,9 +1,10 @@
-"""The state that an exception leaves behind. Ctrl-C, a timeout or an error of the program's own may end any wait, and the
-program may catch it and go on. Each call then either goes on where it stopped, or every later call says that the model is no
-longer good.
+"""The state that an exception leaves behind. Ctrl-C, a timeout or an error of the program's own may
+end any wait, and the program may catch it and go on. Each call then either goes on where it
+stopped, or every later call says that the model is no longer good.
 
-Work between two waits is done in whole(): an exception in it breaks the model for good. A wait outside of whole() changes
-nothing, so the call can be made again. A call that the other ranks have finished without this one is owed() until then.
+Work between two waits is done in whole(): an exception in it breaks the model for good. A wait
+outside of whole() changes nothing, so the call can be made again. A call that the other ranks have
+finished without this one is owed() until then.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Health:
         return Whole(self, doing, but)
 
     def owed(self, key: object, call: str, remedy: str) -> Owed:
-        """For waits of a call that the other ranks finish: until paid(key), the program cannot go on without it."""
+        """For waits of a call that the other ranks finish: until paid(key), the program cannot go
+        on without it."""
         return Owed(self, key, call, remedy)
 
     def paid(self, key: object) -> None:
@@ -61,10 +63,10 @@ class Health:
     def break_by(self, doing: str, error: BaseException) -> None:
         if self._is_alone or (self._broken and self._breaker != id(error)):
             return
-        self._breaker = id(error)  # the outermost work that it cuts short has the name that users know
-        self._broken = (
-            f"{self._name} is no longer good: {describe(error)} cut {doing} short; start again from the last checkpoint"
-        )
+        self._breaker = id(
+            error
+        )  # the outermost work that it cuts short has the name that users know
+        self._broken = f"{self._name} is no longer good: {describe(error)} cut {doing} short; start again from the last checkpoint"
 
     def owe(self, key: object, call: str, remedy: str, error: BaseException) -> None:
         if not self._is_alone and not self._broken:
@@ -78,7 +80,12 @@ class Whole:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None and not isinstance(error, self._but):
             self._health.break_by(self._doing, error)
 
@@ -90,7 +97,12 @@ class Owed:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if error is not None:
             self._health.owe(self._key, self._call, self._remedy, error)
 

@@ -1,4 +1,5 @@
-"""This process's place in the job: one per process, joined when it is first needed, left when Python ends."""
+"""This process's place in the job: one per process, joined when it is first needed, left when
+Python ends."""
 
 from __future__ import annotations
 
@@ -46,10 +47,12 @@ class Job:
         self._options = _without_secrets(options)
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
-        # Calls that every rank makes in the same order: a rank that was interrupted in one is out of step.
+        # Calls that every rank makes in the same order: a rank that was interrupted in one is out
+        # of step.
         self.health = Health("this job", is_alone=self.world_size == 1)
         self._numbered = 0  # broadcasts that can be waited for again
-        # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that takes a mean gradient.
+        # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that
+        # takes a mean gradient.
         self._words = _core.Session(self.core, "words", [("words", 1, "f32")], algorithm="sluice")
 
     def option(self, name: str) -> str:
@@ -65,18 +68,22 @@ class Job:
 
     def differs(self, options: dict[str, str]) -> bool:
         """True iff the job was not begun with these."""
-        return any(self._options.get(name) != value for name, value in _without_secrets(options).items())
+        return any(
+            self._options.get(name) != value for name, value in _without_secrets(options).items()
+        )
 
     def describe_options(self) -> str:
         return _describe(self._options)
 
     def leave_if_asked(self) -> None:
-        """At the end of a step: with leave-on-term, SIGTERM ends this process here, and the job is left on the way out."""
+        """At the end of a step: with leave-on-term, SIGTERM ends this process here, and the job is
+        left on the way out."""
         if self.core.is_asked_to_leave:
             sys.exit(128 + signal.SIGTERM)
 
     def new_name(self, stem: str) -> str:
-        """A name that tells two models apart, the same on every rank if all make them in the same order."""
+        """A name that tells two models apart, the same on every rank if all make them in the same
+        order."""
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         return f"{stem}-{number}"
@@ -103,16 +110,21 @@ class Job:
             flat.copy_(whole)
 
     def receive_together(self, key: object, tensors: list[Tensor]) -> list[Tensor]:
-        """Rank 0's values of many small tensors, in one message. A call that was interrupted has to be made again, with the
-        same key; after one that has returned, received() is called."""
+        """Rank 0's values of many small tensors, in one message. A call that was interrupted has to
+        be made again, with the same key; after one that has returned, received() is called."""
         if not self.health.is_owed(key):
             self.health.check_owed()
         flat = torch.cat([tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors])
-        with self.health.owed(key, "the exchange of buffers", "call the model again before anything else"):
+        with self.health.owed(
+            key, "the exchange of buffers", "call the model again before anything else"
+        ):
             self._words.broadcast_numbered(0, flat.data_ptr(), flat.numel(), self._numbered)
         parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
         # Copies, since a part may lie at an address that its type cannot be read from.
-        return [part.clone().view(t.dtype).reshape(t.shape) for t, part in zip(tensors, parts, strict=True)]
+        return [
+            part.clone().view(t.dtype).reshape(t.shape)
+            for t, part in zip(tensors, parts, strict=True)
+        ]
 
     def received(self, key: object) -> None:
         self._numbered += 1
@@ -132,7 +144,8 @@ class Job:
         return bytes(own)
 
     def mean(self, value: Averaged) -> Averaged:
-        """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics, not for gradients."""
+        """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics,
+        not for gradients."""
         if not isinstance(value, Tensor):
             return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
         with self.health.whole("sluice.mean()", but=(ValueError,)):  # which every rank raises
@@ -141,7 +154,9 @@ class Job:
     def _mean(self, value: Tensor) -> Tensor:
         brought = self._brought(f"{tuple(value.shape)} {value.dtype}")
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
-            raise ValueError(f"sluice.mean() of {brought[0]} on rank 0, but of {brought[other]} on rank {other}")
+            raise ValueError(
+                f"sluice.mean() of {brought[0]} on rank 0, but of {brought[other]} on rank {other}"
+            )
         total = torch.zeros_like(value, memory_format=torch.contiguous_format)
         for root in range(self.world_size):
             part = value.detach().clone(memory_format=torch.contiguous_format)
@@ -150,8 +165,8 @@ class Job:
         return total / self.world_size
 
     def _brought(self, text: str) -> list[str]:
-        """What every rank brought, cut to a line, in rank order. Unlike gather() it ends as soon as a rank that has not come
-        ends its training."""
+        """What every rank brought, cut to a line, in rank order. Unlike gather() it ends as soon as
+        a rank that has not come ends its training."""
         texts = []
         for root in range(self.world_size):
             line = bytearray(text.encode()[:200].ljust(200))
@@ -180,7 +195,9 @@ class Job:
 _job: Job | None = None
 _joining = threading.Lock()
 _failure: str | None = None  # why this process ends, if not in good order
-_forked: tuple[str, Job] | None = None  # why a forked child has no job; and the parent's, so that it is not torn down here
+_forked: tuple[str, Job] | None = (
+    None  # why a forked child has no job; and the parent's, so that it is not torn down here
+)
 
 
 def current(**options: str) -> Job:
@@ -204,20 +221,31 @@ def current(**options: str) -> Job:
 def _without_secrets(options: dict[str, str]) -> dict[str, str]:
     """Secrets can still be compared, but not read."""
     return {
-        name: hashlib.sha256(value.encode()).hexdigest() if _core.is_secret(name) else value for name, value in options.items()
+        name: hashlib.sha256(value.encode()).hexdigest() if _core.is_secret(name) else value
+        for name, value in options.items()
     }
 
 
 def _describe(options: dict[str, str]) -> str:
-    return ", ".join(f"{name}={'(set)' if _core.is_secret(name) else value}" for name, value in options.items()) or "none"
+    return (
+        ", ".join(
+            f"{name}={'(set)' if _core.is_secret(name) else value}"
+            for name, value in options.items()
+        )
+        or "none"
+    )
 
 
 def _after_fork() -> None:
-    """A forked child (a DataLoader's worker) of a rank is no rank. One that was forked before joining may become one."""
+    """A forked child (a DataLoader's worker) of a rank is no rank. One that was forked before
+    joining may become one."""
     global _job, _joining, _forked
     _joining = threading.Lock()  # another thread may have held it
     if _job is not None:
-        _forked = f"this process was forked from rank {_job.rank} of a sluice job: only the parent trains", _job
+        _forked = (
+            f"this process was forked from rank {_job.rank} of a sluice job: only the parent trains",
+            _job,
+        )
         _job = None
         atexit.unregister(_end)
         forget_key()

@@ -1,7 +1,8 @@
-"""Where rank 0 listens, if the launcher's port is taken: torchrun's own store has it, or an initialised process group.
+"""Where rank 0 listens, if the launcher's port is taken: torchrun's own store has it, or an
+initialised process group.
 
-Then the ranks agree on another port through that store. What stands there is checked with the job key, so that whoever
-else can write to the store cannot send ranks elsewhere.
+Then the ranks agree on another port through that store. What stands there is checked with the job
+key, so that whoever else can write to the store cannot send ranks elsewhere.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Publish = Callable[[int], None]
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of this process, with the job key, which is taken out of os.environ: programs that this one starts
-    have no use for it."""
+    """The environment of this process, with the job key, which is taken out of os.environ: programs
+    that this one starts have no use for it."""
     if _KEY in os.environ:
         _taken[_KEY] = os.environ[_KEY]
         _core.take_variable(_KEY)
@@ -43,7 +44,8 @@ def forget_key() -> None:
 
 
 def launch_environment(options: dict[str, str]) -> tuple[dict[str, str], Publish | None]:
-    """The environment as the launcher made it, with a port that is ours: rank 0 listens on any free one and publishes it."""
+    """The environment as the launcher made it, with a port that is ours: rank 0 listens on any free
+    one and publishes it."""
     environment = own_environment()
     if environment.get("WORLD_SIZE", "1") == "1":
         return environment, None
@@ -80,7 +82,10 @@ def read_note(store: Store, place: str, key: bytes, patience: timedelta) -> str:
 def _store(environment: dict[str, str]) -> Store | None:
     if dist.is_available() and dist.is_initialized():
         return distributed_c10d._get_default_store()
-    if "TORCHELASTIC_RUN_ID" in environment and environment.get("TORCHELASTIC_USE_AGENT_STORE", "True") == "True":
+    if (
+        "TORCHELASTIC_RUN_ID" in environment
+        and environment.get("TORCHELASTIC_USE_AGENT_STORE", "True") == "True"
+    ):
         host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
         return TCPStore(host, port, is_master=False, timeout=_PATIENCE)
     return None

@@ -7,16 +7,20 @@ from collections.abc import Callable, Hashable
 
 
 class LayerTimes:
-    """Seconds of the training thread, by layer and summed over rounds. A layer's forward lasts from its own first read to the
-    next layer's; its backward from the gradient before to its own. Pauses, as waits are, belong to nobody.
+    """Seconds of the training thread, by layer and summed over rounds. A layer's forward lasts from
+    its own first read to the next layer's; its backward from the gradient before to its own.
+    Pauses, as waits are, belong to nobody.
 
-    It is told what happens, and looks at nothing itself. A layer is whatever the caller tells layers apart by."""
+    It is told what happens, and looks at nothing itself. A layer is whatever the caller tells
+    layers apart by."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.forward: dict[Hashable, float] = {}
         self.backward: dict[Hashable, float] = {}
         self._now = now
-        self._since: float | None = None  # what is being computed began then; None: nothing that counts
+        self._since: float | None = (
+            None  # what is being computed began then; None: nothing that counts
+        )
         self._reading: Hashable = None
         self._is_forward = False
 

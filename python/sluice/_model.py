@@ -1,6 +1,8 @@
-"""The user's model, in place: the same object, the same names in its state_dict, with methods that know of gates.
+"""The user's model, in place: the same object, the same names in its state_dict, with methods that
+know of gates.
 
-As torch's own fully_shard does, the class of every module is replaced by one of the same name that derives from it.
+As torch's own fully_shard does, the class of every module is replaced by one of the same name that
+derives from it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from sluice._engine import Engine
 
 
 class GatedModule(nn.Module):
-    """Mixed into every module of the model: whoever reads a parameter from outside finds its new value."""
+    """Mixed into every module of the model: whoever reads a parameter from outside finds its new
+    value."""
 
     _sluice: ClassVar[Engine]
 
@@ -50,11 +53,14 @@ class GatedModule(nn.Module):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self._sluice.refuse_while_owed()
-        # Without named_parameters(), which would wait: new zeros leave alone what is still on its way.
+        # Without named_parameters(), which would wait: new zeros leave alone what is still on its
+        # way.
         for module in self.modules():
             for parameter in module._parameters.values():
                 if parameter is not None and parameter.grad is not None:
-                    parameter.grad = None if set_to_none else torch.zeros_like(parameter, requires_grad=False)
+                    parameter.grad = (
+                        None if set_to_none else torch.zeros_like(parameter, requires_grad=False)
+                    )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A plain module: it is not trained together with anybody."""
@@ -80,14 +86,17 @@ class GatedRoot(GatedModule):
             raise
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
-        """Gradients of backward passes in here stay on this rank and add up, for gradient accumulation."""
+        """Gradients of backward passes in here stay on this rank and add up, for gradient
+        accumulation."""
         return self._sluice.no_sync()
 
 
 def refuse(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, torch.jit.ScriptModule):
-            raise ValueError("sluice cannot see what a ScriptModule reads; distribute the model before it is scripted")
+            raise ValueError(
+                "sluice cannot see what a ScriptModule reads; distribute the model before it is scripted"
+            )
         if isinstance(module, GatedModule):
             raise ValueError(f"{type(module).__name__} is distributed already")
 
@@ -98,7 +107,11 @@ def dress(model: nn.Module, engine: Engine) -> None:
         mixin = GatedRoot if module is model else GatedModule
         kind = type(module)
         if (kind, mixin) not in classes:
-            names = {"_sluice": engine, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+            names = {
+                "_sluice": engine,
+                "__module__": kind.__module__,
+                "__qualname__": kind.__qualname__,
+            }
             classes[kind, mixin] = type(kind.__name__, (mixin, kind), names)
         module.__class__ = classes[kind, mixin]
 
@@ -113,7 +126,11 @@ def _undressed(module: nn.Module) -> Iterator[None]:
         for of in hooks:
             for number in [number for number, hook in of.items() if _is_ours(hook)]:
                 del of[number]
-        one.__class__ = next(k for k in type(one).__mro__ if issubclass(k, nn.Module) and not issubclass(k, GatedModule))
+        one.__class__ = next(
+            k
+            for k in type(one).__mro__
+            if issubclass(k, nn.Module) and not issubclass(k, GatedModule)
+        )
     try:
         yield
     finally:

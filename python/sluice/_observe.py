@@ -1,4 +1,5 @@
-"""Which module reads which parameter, and in which order: seen in the first forward pass, not guessed from names."""
+"""Which module reads which parameter, and in which order: seen in the first forward pass, not
+guessed from names."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from sluice._pending import is_metadata
 
 
 def calls_under_way(module: nn.Module) -> int:
-    """How many calls of the module this thread is in. Hooks cannot count them: Ctrl-C ends a call without its last hook."""
+    """How many calls of the module this thread is in. Hooks cannot count them: Ctrl-C ends a call
+    without its last hook."""
     frame: FrameType | None = sys._getframe(1)
     calls = 0
     while frame is not None:
@@ -25,7 +27,8 @@ def calls_under_way(module: nn.Module) -> int:
 
 
 class Reads:
-    """What the forward pass read. A parameter may be read outside its own module: tied weights, functional use."""
+    """What the forward pass read. A parameter may be read outside its own module: tied weights,
+    functional use."""
 
     def __init__(self) -> None:
         self.order: list[Tensor] = []  # by first read
@@ -42,7 +45,9 @@ class Reads:
 class Observer:
     """Hooks on every module for as long as it watches: from the outermost call's begin to its end."""
 
-    def __init__(self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float) -> None:
+    def __init__(
+        self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float
+    ) -> None:
         self.reads = Reads()
         self._model = model
         self._now = now
@@ -96,7 +101,11 @@ class _ReadMode(TorchFunctionMode):
         self._found = found
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if not is_metadata(func):
             for tensor in _tensors(args):

@@ -1,5 +1,5 @@
-"""The user's optimizer, in place: still a torch.optim.Optimizer of its own class, whose step() returns at once and is
-carried out gate by gate in the next forward pass."""
+"""The user's optimizer, in place: still a torch.optim.Optimizer of its own class, whose step()
+returns at once and is carried out gate by gate in the next forward pass."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sluice._pending import PendingGradient
 from sluice._server import ServerStep
 from sluice._slots import Gate, Slot
 
-# Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself: a step in parts gives
-# the same bits as a step at once.
+# Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself:
+# a step in parts gives the same bits as a step at once.
 BY_GATE = (
     torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta,
     torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
@@ -32,7 +32,8 @@ _STATE = "sluice"  # in state_dict(): what plain PyTorch has no place for, and p
 
 
 class LateStep:
-    """One optimizer's part in the engine: the step that was frozen by step(), and what of it is still to be done."""
+    """One optimizer's part in the engine: the step that was frozen by step(), and what of it is
+    still to be done."""
 
     def __init__(self, engine: Engine, optimizer: torch.optim.Optimizer, per_tensor: bool) -> None:
         kind = type(optimizer)
@@ -47,11 +48,17 @@ class LateStep:
         self.hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         self.is_taken = False  # true iff the last step() got so far that it must not be made again
         self.interrupted_round = -1  # whose step() was interrupted after that
-        self.twin: Any = None  # the same optimizer, as it was at step(), with a part of its parameters
+        self.twin: Any = (
+            None  # the same optimizer, as it was at step(), with a part of its parameters
+        )
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
-        """Takes the settings of this step and the gradients it is for. A scheduler that steps later does not reach it."""
-        frozen = [{key: _frozen(value) for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+        """Takes the settings of this step and the gradients it is for. A scheduler that steps later
+        does not reach it."""
+        frozen = [
+            {key: _frozen(value) for key, value in group.items() if key != "params"}
+            for group in optimizer.param_groups
+        ]
         twin: Any = object.__new__(self.kind)
         twin.__dict__.update(optimizer.__dict__)
         strangers: list[tuple[int, Tensor]] = []
@@ -108,13 +115,22 @@ class LateStep:
             return
         groups = []
         for number in sorted({number for number, _ in part}):
-            groups.append({**self.frozen[number], "params": [parameter for n, parameter in part if n == number]})
+            groups.append(
+                {
+                    **self.frozen[number],
+                    "params": [parameter for n, parameter in part if n == number],
+                }
+            )
         before = [dict(group) for group in groups] if self.checks_groups else []
         self.twin.param_groups = groups
         with _plain_modes():
             self.step_function(self.twin)
         for old, new in zip(before, groups, strict=False):
-            changed = [key for key in new if key not in old or (key != "params" and new[key] is not old[key])]
+            changed = [
+                key
+                for key in new
+                if key not in old or (key != "params" and new[key] is not old[key])
+            ]
             if changed:
                 raise RuntimeError(
                     f"{self.kind.__name__} keeps '{changed[0]}' in its parameter group and changes it in every step, so its "
@@ -142,7 +158,8 @@ class GatedOptimizer(torch.optim.Optimizer):
                 late.interrupted_round = late.engine.round
             raise
 
-    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made before distribute().
+    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made
+    # before distribute().
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     step.hooked = True  # type: ignore[attr-defined]
 
@@ -150,9 +167,13 @@ class GatedOptimizer(torch.optim.Optimizer):
         late = self._late
         self._opt_called = True  # what schedulers look at
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
-            raise RuntimeError("with server_optimizer=True step() takes no closure and has no hooks; leave it away for them")
+            raise RuntimeError(
+                "with server_optimizer=True step() takes no closure and has no hooks; leave it away for them"
+            )
         if closure is not None and late.engine.delays:
-            raise RuntimeError("with algorithm=pipe step() takes no closure: it would not see the gradients of its own loss")
+            raise RuntimeError(
+                "with algorithm=pipe step() takes no closure: it would not see the gradients of its own loss"
+            )
         if closure is not None:
             return self._whole_step(_averaged(closure, late.engine))
         if not late.is_by_gate or _has_hooks(self) or getattr(self, "grad_scale", None) is not None:
@@ -173,13 +194,15 @@ class GatedOptimizer(torch.optim.Optimizer):
             return loss
 
     def synchronize(self) -> None:
-        """After backward(): the mean gradients are in place. After step(): all parameters have their new values."""
+        """After backward(): the mean gradients are in place. After step(): all parameters have
+        their new values."""
         self._late.engine.open_all()
         self._late.engine.synchronize()
 
     def drain(self) -> None:
-        """With algorithm="pipe", after the last step(): applies the gradients that are still delayed, for all optimizers of the
-        model. Every rank calls it. With any other algorithm there are none."""
+        """With algorithm="pipe", after the last step(): applies the gradients that are still
+        delayed, for all optimizers of the model. Every rank calls it. With any other algorithm
+        there are none."""
         self._late.engine.drain()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -188,12 +211,15 @@ class GatedOptimizer(torch.optim.Optimizer):
             return super().zero_grad(set_to_none=True)
         for group in self.param_groups:
             for parameter in group["params"]:
-                if isinstance(parameter.grad, PendingGradient):  # new zeros leave alone what is still on its way
+                if isinstance(
+                    parameter.grad, PendingGradient
+                ):  # new zeros leave alone what is still on its way
                     parameter.grad = torch.zeros_like(parameter, requires_grad=False)
         return super().zero_grad(set_to_none=False)
 
     def state_dict(self) -> Any:
-        """With server_optimizer=True a collective call: every rank gets the whole state, gathered from the servers."""
+        """With server_optimizer=True a collective call: every rank gets the whole state, gathered
+        from the servers."""
         late, engine = self._late, self._late.engine
         engine.open_all()
         with late.gathered(self) if isinstance(late, ServerStep) else contextlib.nullcontext():
@@ -212,7 +238,10 @@ class GatedOptimizer(torch.optim.Optimizer):
         late, whole = self._late, {}
         if isinstance(late, ServerStep):
             late.refuse_to_load(plain["state"], saved is not None)
-            whole, plain["state"] = plain["state"], {}  # PyTorch would round it to the parameters' type
+            whole, plain["state"] = (
+                plain["state"],
+                {},
+            )  # PyTorch would round it to the parameters' type
         super().load_state_dict(plain)
         if isinstance(late, ServerStep):
             late.load(self, plain["param_groups"], whole)
@@ -228,7 +257,9 @@ class GatedOptimizer(torch.optim.Optimizer):
         return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
 
 
-def dress(optimizer: torch.optim.Optimizer, engine: Engine, *, per_tensor: bool, on_servers: bool) -> GatedOptimizer:
+def dress(
+    optimizer: torch.optim.Optimizer, engine: Engine, *, per_tensor: bool, on_servers: bool
+) -> GatedOptimizer:
     kind = type(optimizer)
     late = ServerStep(engine, optimizer) if on_servers else LateStep(engine, optimizer, per_tensor)
     # A scheduler that came first has put its own wrapper here.
@@ -266,14 +297,19 @@ def _averaged(closure: Callable[[], Any], engine: Engine) -> Callable[[], Any]:
         engine.open_all()
         loss = closure()
         engine.synchronize()
-        return engine.job.mean(loss.detach() if isinstance(loss, Tensor) else loss) if loss is not None else None
+        return (
+            engine.job.mean(loss.detach() if isinstance(loss, Tensor) else loss)
+            if loss is not None
+            else None
+        )
 
     return evaluate
 
 
 @contextlib.contextmanager
 def _plain_modes() -> Iterator[None]:
-    """An update in the middle of a forward pass is still an update: none of the pass's modes applies to it."""
+    """An update in the middle of a forward pass is still an update: none of the pass's modes
+    applies to it."""
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))

@@ -1,5 +1,6 @@
-"""A gradient whose mean is on its way. Whoever looks at it or changes it waits for the mean first, so that clipping,
-unscaling, logging of norms and everything else between backward() and step() sees what DDP would show."""
+"""A gradient whose mean is on its way. Whoever looks at it or changes it waits for the mean first,
+so that clipping, unscaling, logging of norms and everything else between backward() and step() sees
+what DDP would show."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ class PendingGradient(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if is_metadata(func):
             with torch._C.DisableTorchFunctionSubclass():

@@ -1,4 +1,5 @@
-"""Where a model's time goes, tensor by tensor: the profile that `sluice bench replay` and the bounds take."""
+"""Where a model's time goes, tensor by tensor: the profile that `sluice bench replay` and the
+bounds take."""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ class Profile:
             profile.step()
         profile.save("model.json")
 
-    A tensor's forward time lasts from its first read to that of the next one; its backward time from the last gradient
-    before its own to its own.
+    A tensor's forward time lasts from its first read to that of the next one; its backward time
+    from the last gradient before its own to its own.
     """
 
     def __init__(self, model: nn.Module, warm_up: int = 2) -> None:
         self._name = type(model).__name__
         self._names: dict[Tensor, str] = {
-            parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad
+            parameter: name
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
         }
         self._warm_up = warm_up
         self._observer = Observer(model, set(self._names), now=time.perf_counter)
@@ -39,7 +42,9 @@ class Profile:
         self._gradients: list[tuple[Tensor, float]] = []
         self._ended = time.perf_counter()
         self._hooks: list[Any] = [
-            parameter.register_post_accumulate_grad_hook(lambda p: self._gradients.append((p, time.perf_counter())))
+            parameter.register_post_accumulate_grad_hook(
+                lambda p: self._gradients.append((p, time.perf_counter()))
+            )
             for parameter in self._names
         ]
         self._hooks.append(model.register_forward_hook(self._forward_ends))
@@ -54,7 +59,9 @@ class Profile:
         reads = self._observer.take_times()
         begins = sorted(reads.items(), key=lambda read: read[1])
         ends = [begun for _, begun in begins[1:]] + [self._forward_ended]
-        forward = {parameter: end - begun for (parameter, begun), end in zip(begins, ends, strict=True)}
+        forward = {
+            parameter: end - begun for (parameter, begun), end in zip(begins, ends, strict=True)
+        }
         backward, last = {}, self._forward_ended
         for parameter, at in self._gradients:
             backward[parameter] = at - last
@@ -66,7 +73,8 @@ class Profile:
         self._ended = now
 
     def tensors(self) -> list[dict[str, Any]]:
-        """By the order of the forward pass: name, parameters, and the medians of both times in seconds."""
+        """By the order of the forward pass: name, parameters, and the medians of both times in
+        seconds."""
 
         def median(times: list[dict[Tensor, float]], parameter: Tensor) -> float:
             return statistics.median(one.get(parameter, 0.0) for one in times[self._warm_up :])
@@ -97,6 +105,11 @@ class Profile:
             tensor["forward"] /= whole
             tensor["backward"] /= whole
         note = f"measured: {whole * 1e3:.1f} ms of forward and backward, {self.seconds_elsewhere * 1e3:.1f} ms elsewhere"
-        document = {"model": self._name, "note": note, "compute_s": whole, "other_s": self.seconds_elsewhere}
+        document = {
+            "model": self._name,
+            "note": note,
+            "compute_s": whole,
+            "other_s": self.seconds_elsewhere,
+        }
         document["unit"] = "fraction of one forward+backward"
         Path(path).write_text(json.dumps({**document, "tensors": tensors}, indent=1))

@@ -1,5 +1,6 @@
-"""`sluice profile train.py ARGS...`: runs a training script in one process, unchanged, and measures where its model's time
-goes, tensor by tensor. What comes out is what `sluice bench replay --profile` takes."""
+"""`sluice profile train.py ARGS...`: runs a training script in one process, unchanged, and measures
+where its model's time goes, tensor by tensor. What comes out is what `sluice bench replay
+--profile` takes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class _Enough(BaseException):
 
 
 class _Watch:
-    """The first module that is called in training is the model; an iteration ends with its optimizer's step."""
+    """The first module that is called in training is the model; an iteration ends with its
+    optimizer's step."""
 
     def __init__(self, steps: int, path: Path) -> None:
         self._steps_left = steps + 2  # those that warm up
@@ -37,7 +39,12 @@ class _Watch:
         register_optimizer_step_post_hook(self._after_step)
 
     def _before_module(self, module: nn.Module, args: Any) -> None:
-        if self._model is None and module.training and torch.is_grad_enabled() and any(True for _ in module.parameters()):
+        if (
+            self._model is None
+            and module.training
+            and torch.is_grad_enabled()
+            and any(True for _ in module.parameters())
+        ):
             self._model = module
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -56,14 +63,22 @@ class _Watch:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="sluice profile", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("profile.json"), help="where the profile goes [profile.json]")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("profile.json"),
+        help="where the profile goes [profile.json]",
+    )
     parser.add_argument("--steps", type=int, default=20, help="iterations to measure [20]")
     parser.add_argument("script", type=Path, help="the training script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="its arguments")
     options = parser.parse_args()
     launched = [name for name in _LAUNCHED_BY if name in os.environ]
     if launched:
-        parser.exit(2, f"sluice profile: measures one process, but {launched[0]} is set; start it without a launcher\n")
+        parser.exit(
+            2,
+            f"sluice profile: measures one process, but {launched[0]} is set; start it without a launcher\n",
+        )
     if not options.script.is_file():
         parser.exit(2, f"sluice profile: there is no script {options.script}\n")
     watch = _Watch(options.steps, options.out)
@@ -72,10 +87,13 @@ def main() -> None:
     try:
         runpy.run_path(str(options.script), run_name="__main__")
     except _Enough:
-        print(f"{options.out}: {options.steps} iterations; try 'sluice bench replay --profile {options.out} --lab'")
+        print(
+            f"{options.out}: {options.steps} iterations; try 'sluice bench replay --profile {options.out} --lab'"
+        )
     if not watch.is_done:
         parser.exit(
-            1, f"sluice profile: {options.script} has made fewer than {options.steps + 3} steps; give it more, or --steps\n"
+            1,
+            f"sluice profile: {options.script} has made fewer than {options.steps + 3} steps; give it more, or --steps\n",
         )
 
 

@@ -1,7 +1,8 @@
-"""Compares the parameters of all ranks, and the optimizer's state where every rank has all of it, every so many steps.
+"""Compares the parameters of all ranks, and the optimizer's state where every rank has all of it,
+every so many steps.
 
-The tensors are hashed between two steps, when each has its value as of the same step. The hashes are compared in the
-background, and a difference is an error in whichever call comes next."""
+The tensors are hashed between two steps, when each has its value as of the same step. The hashes
+are compared in the background, and a difference is an error in whichever call comes next."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class RankCheck:
         self._pending: list[tuple[int, list[str], _core.Comparison]] = []
 
     def after(self, step: int, named: Callable[[], Iterator[Named]]) -> None:
-        """All tensors are as this step has left them. A call that is made again after an exception compares nothing twice."""
+        """All tensors are as this step has left them. A call that is made again after an exception
+        compares nothing twice."""
         if step == self._checked or step % self._every != 0:
             return
         names, places, kept = [], [], []
@@ -51,7 +53,9 @@ class RankCheck:
             kept.append(flat)
             places.append((flat.data_ptr(), flat.numel() * flat.element_size()))
         self._checked = step
-        self._pending.append((step, names, _core.Comparison(self._job.core, f"ranks/{self._name}/{step}", places)))
+        self._pending.append(
+            (step, names, _core.Comparison(self._job.core, f"ranks/{self._name}/{step}", places))
+        )
 
     def look(self) -> None:
         """Fails if a comparison has ended with a difference."""
@@ -59,8 +63,14 @@ class RankCheck:
             step, names, comparison = self._pending.pop(0)
             if (found := comparison.difference()) is not None:
                 first, count, ranks = found
-                which = f"'{names[first]}'" if count == 1 else f"one of {count} tensors from '{names[first]}' on"
-                self._fail(f"the ranks have different parameters: {which} differs on {ranks} after step {step}")
+                which = (
+                    f"'{names[first]}'"
+                    if count == 1
+                    else f"one of {count} tensors from '{names[first]}' on"
+                )
+                self._fail(
+                    f"the ranks have different parameters: {which} differs on {ranks} after step {step}"
+                )
 
 
 def state_of(optimizer: torch.optim.Optimizer, names: dict[Tensor, str]) -> Iterator[Named]:

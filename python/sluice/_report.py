@@ -12,9 +12,15 @@ if TYPE_CHECKING:
 
 
 def report(
-    engine: Engine, session: _core.Session, times: LayerTimes, seconds: float, rounds: int, first_round_seconds: float
+    engine: Engine,
+    session: _core.Session,
+    times: LayerTimes,
+    seconds: float,
+    rounds: int,
+    first_round_seconds: float,
 ) -> str:
-    """Where `seconds` have gone in `rounds` rounds. The first round had the network to itself; 0: it was not seen."""
+    """Where `seconds` have gone in `rounds` rounds. The first round had the network to itself; 0:
+    it was not seen."""
     sent, received = session.bytes_moved
     waited, travelled = engine.seconds_waited, session.seconds_on_the_way
     lines = [
@@ -35,15 +41,25 @@ def report(
 
 
 def _describe_bound(
-    engine: Engine, session: _core.Session, times: LayerTimes, seconds: float, rounds: int, first_round_seconds: float
+    engine: Engine,
+    session: _core.Session,
+    times: LayerTimes,
+    seconds: float,
+    rounds: int,
+    first_round_seconds: float,
 ) -> str:
-    """P3's bound, with the layers' times as they were in training and the network as fast as it has been seen."""
-    gates = list(dict.fromkeys(slot.gate for slot in engine.slots))  # in the order of the forward pass
+    """P3's bound, with the layers' times as they were in training and the network as fast as it has
+    been seen."""
+    gates = list(
+        dict.fromkeys(slot.gate for slot in engine.slots)
+    )  # in the order of the forward pass
     layers = [
         (
             times.forward.get(gate, 0.0) / rounds,
             times.backward.get(gate, 0.0) / rounds,
-            float(sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)),
+            float(
+                sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)
+            ),
         )
         for gate in gates
     ]

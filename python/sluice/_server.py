@@ -1,4 +1,5 @@
-"""The optimizer's step, taken by the servers: each rank keeps the optimizer's state for its share of the parameters only."""
+"""The optimizer's step, taken by the servers: each rank keeps the optimizer's state for its share
+of the parameters only."""
 
 from __future__ import annotations
 
@@ -15,15 +16,32 @@ from sluice._engine import Engine
 from sluice._pending import PendingGradient
 from sluice._slots import DTYPES, Gate, is_dense
 
-# What the servers take of a group's settings, in their order, and what those they do not know must be.
+# What the servers take of a group's settings, in their order, and what those they do not know must
+# be.
 _SETTINGS: dict[type, tuple[str, tuple[str, ...], dict[str, Any]]] = {
-    torch.optim.SGD: ("sgd", ("lr", "momentum", "dampening", "weight_decay", "nesterov"), {"maximize": False}),
-    torch.optim.Adam: ("adam", ("lr", "betas", "eps", "weight_decay"), {"amsgrad": False, "maximize": False}),
-    torch.optim.AdamW: ("adamw", ("lr", "betas", "eps", "weight_decay"), {"amsgrad": False, "maximize": False}),
+    torch.optim.SGD: (
+        "sgd",
+        ("lr", "momentum", "dampening", "weight_decay", "nesterov"),
+        {"maximize": False},
+    ),
+    torch.optim.Adam: (
+        "adam",
+        ("lr", "betas", "eps", "weight_decay"),
+        {"amsgrad": False, "maximize": False},
+    ),
+    torch.optim.AdamW: (
+        "adamw",
+        ("lr", "betas", "eps", "weight_decay"),
+        {"amsgrad": False, "maximize": False},
+    ),
 }
 
 # Their state, buffer by buffer in their order, as torch.optim calls it.
-_BUFFERS = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq"), "adamw": ("exp_avg", "exp_avg_sq")}
+_BUFFERS = {
+    "sgd": ("momentum_buffer",),
+    "adam": ("exp_avg", "exp_avg_sq"),
+    "adamw": ("exp_avg", "exp_avg_sq"),
+}
 
 State = dict[Tensor, dict[str, Any]]  # of each parameter, as torch.optim keeps it
 
@@ -36,12 +54,20 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     known = _SETTINGS.get(type(optimizer))
     if known is None:
         names = ", ".join(kind.__name__ for kind in _SETTINGS)
-        raise ValueError(f"the servers have no {type(optimizer).__name__}; use {names}, or leave server_optimizer=True away")
+        raise ValueError(
+            f"the servers have no {type(optimizer).__name__}; use {names}, or leave server_optimizer=True away"
+        )
     if len(optimizer.param_groups) != 1:
-        raise ValueError("server_optimizer=True takes one parameter group; leave it away to use several")
+        raise ValueError(
+            "server_optimizer=True takes one parameter group; leave it away to use several"
+        )
     trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
-    if {parameter for parameter in optimizer.param_groups[0]["params"] if parameter.requires_grad} != trained:
-        raise ValueError("server_optimizer=True takes an optimizer of all trained parameters of the model, and of no other")
+    if {
+        parameter for parameter in optimizer.param_groups[0]["params"] if parameter.requires_grad
+    } != trained:
+        raise ValueError(
+            "server_optimizer=True takes an optimizer of all trained parameters of the model, and of no other"
+        )
     if not all(is_dense(parameter) for parameter in trained):
         raise ValueError(
             "server_optimizer=True takes parameters that each fill one piece of memory; call .contiguous() on them"
@@ -55,7 +81,9 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
     (group,) = optimizer.param_groups
     for name, value in fixed.items():
         if group.get(name, value) != value:
-            raise ValueError(f"the servers know only {name}={value}; leave server_optimizer=True away for {name}={group[name]}")
+            raise ValueError(
+                f"the servers know only {name}={value}; leave server_optimizer=True away for {name}={group[name]}"
+            )
     values: list[float] = []
     for name in names:
         value = group[name]
@@ -70,7 +98,9 @@ def _check(state: State, known: tuple[str, ...]) -> None:
             if value is None or (key == "step" and known[0] == "exp_avg"):
                 continue
             if key not in known:
-                raise ValueError(f"the servers know no '{key}' in the optimizer's state; leave server_optimizer=True away")
+                raise ValueError(
+                    f"the servers know no '{key}' in the optimizer's state; leave server_optimizer=True away"
+                )
             if value.shape != parameter.shape:
                 raise ValueError(
                     f"the optimizer's state has '{key}' of {tuple(value.shape)} for a parameter of {tuple(parameter.shape)}"
@@ -98,7 +128,8 @@ def _like(parameter: Tensor) -> Tensor:
 
 
 class ServerStep:
-    """Stands where LateStep does: step() is a word to the servers, and a gate is open when the new values are here."""
+    """Stands where LateStep does: step() is a word to the servers, and a gate is open when the new
+    values are here."""
 
     is_by_gate = True
 
@@ -111,20 +142,29 @@ class ServerStep:
         self._buffers = _BUFFERS[_SETTINGS[self.kind][0]]
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         # Else each rank's state is of parameters of its own, and no checkpoint of one optimizer.
-        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(engine.job.algorithm)
+        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(
+            engine.job.algorithm
+        )
         self._refuse_state(dict(optimizer.state))
-        # What the optimizer brought or load() gave, and no server has taken: there is none yet, or it is of what is frozen.
-        self._loaded: State = {parameter: dict(content) for parameter, content in optimizer.state.items()}
+        # What the optimizer brought or load() gave, and no server has taken: there is none yet, or
+        # it is of what is frozen.
+        self._loaded: State = {
+            parameter: dict(content) for parameter, content in optimizer.state.items()
+        }
         optimizer.state.clear()
         engine.server = self
 
     @property
     def spec(self) -> str:
-        """The servers' text for the optimizer as it begins. Its settings come with every step, but --dgc has to know the
-        momentum from the start."""
+        """The servers' text for the optimizer as it begins. Its settings come with every step, but
+        --dgc has to know the momentum from the start."""
         name, _, _ = _SETTINGS[self.kind]
         (group,) = self._optimizer.param_groups
-        return f"{name}:momentum={group['momentum']!r}" if "momentum" in group and self.engine.job.is_on("dgc") else name
+        return (
+            f"{name}:momentum={group['momentum']!r}"
+            if "momentum" in group and self.engine.job.is_on("dgc")
+            else name
+        )
 
     def memory(self, elements: int, world_size: int) -> str:
         """What the shared state saves, in a line for people; float32 counts."""
@@ -136,7 +176,8 @@ class ServerStep:
 
     @property
     def saves_with_session(self) -> bool:
-        """True iff the session's state has all that a checkpoint needs of the servers, and of this rank."""
+        """True iff the session's state has all that a checkpoint needs of the servers, and of this
+        rank."""
         job = self.engine.job
         return job.algorithm in ("asp", "ssp", "easgd") or job.is_on("dgc")
 
@@ -156,7 +197,9 @@ class ServerStep:
         """The servers' state is in the optimizer meanwhile, on every rank. Every rank calls it."""
         self.refuse_checkpoint()
         if self.is_gathered:
-            optimizer.state.update(self._loaded if self.engine.session is None else self._gather(self.engine.session))
+            optimizer.state.update(
+                self._loaded if self.engine.session is None else self._gather(self.engine.session)
+            )
         try:
             yield
         finally:
@@ -179,8 +222,12 @@ class ServerStep:
             ) from None
         slots = {slot.name: slot for slot in self.engine.slots}
         whole = dict(self._loaded)
-        for root, size in enumerate(sizes):  # one server's part after the other: never two copies of the whole
-            for name, first, count, steps, buffers in _core.read_server_state(job.bytes_of(root, own, int(size))):
+        for root, size in enumerate(
+            sizes
+        ):  # one server's part after the other: never two copies of the whole
+            for name, first, count, steps, buffers in _core.read_server_state(
+                job.bytes_of(root, own, int(size))
+            ):
                 parameter = slots[name].parameter
                 for key, content in zip(self._buffers, buffers, strict=False):
                     if content is None:
@@ -215,14 +262,28 @@ class ServerStep:
         self._refuse_undecided()
         self._refuse_state(state)
         if has_more and self.is_gathered:
-            raise ValueError("this checkpoint has delayed or compressed gradients, which server_optimizer=True does not know")
+            raise ValueError(
+                "this checkpoint has delayed or compressed gradients, which server_optimizer=True does not know"
+            )
 
-    def load(self, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]], whole: dict[Any, dict[str, Any]]) -> None:
-        """What a checkpoint has, by its own numbers; the settings are the optimizer's already. Every rank calls it."""
+    def load(
+        self,
+        optimizer: torch.optim.Optimizer,
+        groups: list[dict[str, Any]],
+        whole: dict[Any, dict[str, Any]],
+    ) -> None:
+        """What a checkpoint has, by its own numbers; the settings are the optimizer's already.
+        Every rank calls it."""
         _settings(optimizer)
         numbers = [number for group in groups for number in group["params"]]
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        loaded = {parameter: whole[n] for n, parameter in zip(numbers, parameters, strict=True) if n in whole}
+        parameters = [
+            parameter for group in optimizer.param_groups for parameter in group["params"]
+        ]
+        loaded = {
+            parameter: whole[n]
+            for n, parameter in zip(numbers, parameters, strict=True)
+            if n in whole
+        }
         _check(loaded, self._buffers)
         if self.is_gathered:
             self._loaded = loaded
@@ -234,7 +295,11 @@ class ServerStep:
         if session is None or not self.is_gathered:
             return
         loaded = self._loaded
-        self._loaded = {parameter: state for parameter, state in loaded.items() if parameter not in self.engine.slot_of}
+        self._loaded = {
+            parameter: state
+            for parameter, state in loaded.items()
+            if parameter not in self.engine.slot_of
+        }
         brought = job.gather(f"load_state_dict/{self.engine.name}", _describe(loaded))
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
             raise ValueError(
@@ -248,10 +313,24 @@ class ServerStep:
             values = [state.get(key) for key in self._buffers]
             if all(value is None for value in values):
                 continue
-            flats = [None if value is None else _flat(_like(slot.parameter).copy_(value)) for value in values]
+            flats = [
+                None if value is None else _flat(_like(slot.parameter).copy_(value))
+                for value in values
+            ]
             for _, first, count in slices:
-                buffers = [None if flat is None else flat[first : first + count].numpy().tobytes() for flat in flats]
-                parts.append((slot.name, first, DTYPES[slot.parameter.dtype], int(state.get("step", 0)), buffers))
+                buffers = [
+                    None if flat is None else flat[first : first + count].numpy().tobytes()
+                    for flat in flats
+                ]
+                parts.append(
+                    (
+                        slot.name,
+                        first,
+                        DTYPES[slot.parameter.dtype],
+                        int(state.get("step", 0)),
+                        buffers,
+                    )
+                )
         self.engine.put_back_at_servers(_core.write_server_state(_SETTINGS[self.kind][0], parts))
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
@@ -265,7 +344,9 @@ class ServerStep:
                 )
             return
         if len(optimizer.param_groups) != 1:
-            raise RuntimeError("server_optimizer=True takes one parameter group; leave it away to use several")
+            raise RuntimeError(
+                "server_optimizer=True takes one parameter group; leave it away to use several"
+            )
         values = _settings(optimizer)
         for slot in slots:
             slot.refuse_changed()

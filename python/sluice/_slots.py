@@ -20,18 +20,20 @@ class Slot:
         self.gate: Gate = Gate()
         self.dtype, self.elements = parameter.dtype, parameter.numel()  # as planned
         self.gradient: Tensor | None = None  # handed over, kept alive until the mean is in it
-        # With a server's optimizer: the memory that results land in. Held for as long as the session may write to it, since
-        # the program may give the parameter other memory at any time.
+        # With a server's optimizer: the memory that results land in. Held for as long as the
+        # session may write to it, since the program may give the parameter other memory at any
+        # time.
         self.result: Tensor | None = None
         self.version = 0  # of the gradient when it was handed over
         self.is_travelling = False
         self.is_empty = False  # true iff no rank had a gradient in the last round
         self.round = -1  # the last one it took part in
-        # True iff it may get its gradient in several parts in one backward(), as a module does that is in two reentrant
-        # checkpoints: then it is handed over at the end.
+        # True iff it may get its gradient in several parts in one backward(), as a module does that
+        # is in two reentrant checkpoints: then it is handed over at the end.
         self.comes_in_parts = False
         self.gradient_round = -1  # the last one in which it got a part
-        # The parameter's version and address at step(); with a server's optimizer, as the servers know it.
+        # The parameter's version and address at step(); with a server's optimizer, as the servers
+        # know it.
         self.known: tuple[int, int] | None = None
 
     def know(self) -> None:
@@ -74,15 +76,22 @@ def is_untouched(slot: Slot) -> bool:
 
 
 def sendable(slot: Slot) -> Tensor:
-    """The gradient as it lies, if it lies as on every other rank; else a copy in the parameter's layout."""
+    """The gradient as it lies, if it lies as on every other rank; else a copy in the parameter's
+    layout."""
     parameter, gradient = slot.parameter, slot.parameter.grad
     assert gradient is not None
     if parameter.dtype != slot.dtype or parameter.numel() != slot.elements:
-        raise RuntimeError(f"'{slot.name}' has another type or size than when training began; change it before distribute()")
+        raise RuntimeError(
+            f"'{slot.name}' has another type or size than when training began; change it before distribute()"
+        )
     if gradient.layout != torch.strided:
-        raise RuntimeError(f"'{slot.name}' has a sparse gradient, which sluice cannot average; use sparse=False")
+        raise RuntimeError(
+            f"'{slot.name}' has a sparse gradient, which sluice cannot average; use sparse=False"
+        )
     if gradient.dtype != parameter.dtype:
-        raise RuntimeError(f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}")
+        raise RuntimeError(
+            f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}"
+        )
     if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or is_dense(gradient)):
         return gradient
     copy = torch.empty_like(parameter, requires_grad=False)
@@ -93,7 +102,9 @@ def sendable(slot: Slot) -> Tensor:
 def is_dense(tensor: Tensor) -> bool:
     """True iff its elements fill one piece of memory without holes, in whichever order."""
     expected = 1
-    for size, stride in sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]):
+    for size, stride in sorted(
+        zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]
+    ):
         if size == 1:
             continue
         if stride != expected:

@@ -1,6 +1,6 @@
-// Little-endian bytes of plain values, for what travels between ranks or is hashed. The writer cannot fail;
-// the reader checks every length before it takes a byte and remembers the first failure, so a caller reads
-// all fields and asks once.
+// Little-endian bytes of plain values, for what travels between ranks or is hashed. The writer
+// cannot fail; the reader checks every length before it takes a byte and remembers the first
+// failure, so a caller reads all fields and asks once.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,14 @@ namespace sluice::base {
 
 class ByteWriter final {
  public:
-  // So many bytes will be written, or a little less: memory is taken once, not again and again as it grows.
+  // So many bytes will be written, or a little less: memory is taken once, not again and again as
+  // it grows.
   void reserve(size_t bytes) { bytes_.reserve(bytes); }
 
   template <std::unsigned_integral T>
   void number(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
+    for (size_t i = 0; i < sizeof(T); ++i)
+      bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
   }
   void text(std::string_view text) {
     number(static_cast<uint32_t>(text.size()));
@@ -62,8 +64,8 @@ class ByteReader final {
   }
   // What block() wrote; it lies in the bytes that are read.
   std::span<const std::byte> block() { return take(number<uint64_t>()); }
-  // A count of things of at least `bytesEach` to follow: at most `most`, and no more than the bytes left can
-  // hold, so that a lie cannot make the caller reserve memory.
+  // A count of things of at least `bytesEach` to follow: at most `most`, and no more than the bytes
+  // left can hold, so that a lie cannot make the caller reserve memory.
   uint32_t count(size_t most, size_t bytesEach) {
     const auto n = number<uint32_t>();
     if (n > most || n > left_.size() / bytesEach) fail();

@@ -1,5 +1,6 @@
-// Checks of promises between our own lines. A failed one is a bug in sluice: it prints the condition, the
-// values given and the place, and aborts. What can go wrong from outside is a Status instead (status.h).
+// Checks of promises between our own lines. A failed one is a bug in sluice: it prints the
+// condition, the values given and the place, and aborts. What can go wrong from outside is a Status
+// instead (status.h).
 #pragma once
 
 #include <string>
@@ -22,15 +23,16 @@ std::string describeValues(const Values&... values) {
 }  // namespace sluice::base
 
 // SLUICE_CHECK(a == b, a, b): the values after the condition are printed when it does not hold.
-#define SLUICE_CHECK(condition, ...)                                                                    \
-  (static_cast<bool>(condition)                                                                         \
-       ? static_cast<void>(0)                                                                           \
-       : ::sluice::base::checkFailed(#condition, ::sluice::base::describeValues(__VA_ARGS__), __FILE__, \
-                                     __LINE__))
+#define SLUICE_CHECK(condition, ...)                                                          \
+  (static_cast<bool>(condition)                                                               \
+       ? static_cast<void>(0)                                                                 \
+       : ::sluice::base::checkFailed(#condition, ::sluice::base::describeValues(__VA_ARGS__), \
+                                     __FILE__, __LINE__))
 
 // The same where the check itself would cost too much: gone in release builds.
 #ifdef NDEBUG
-#define SLUICE_DCHECK(condition, ...) (true ? static_cast<void>(0) : SLUICE_CHECK(condition, __VA_ARGS__))
+#define SLUICE_DCHECK(condition, ...) \
+  (true ? static_cast<void>(0) : SLUICE_CHECK(condition, __VA_ARGS__))
 #else
 #define SLUICE_DCHECK(condition, ...) SLUICE_CHECK(condition, __VA_ARGS__)
 #endif

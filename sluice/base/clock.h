@@ -1,4 +1,5 @@
-// Where time comes from. Code that decides by time takes a Clock, so that a test or a simulation owns it.
+// Where time comes from. Code that decides by time takes a Clock, so that a test or a simulation
+// owns it.
 #pragma once
 
 #include <atomic>

@@ -50,8 +50,9 @@ Status checkPrivate(const std::string& path, const Option& secret) {
   const bool isOurs = info.st_uid == ::geteuid() || info.st_uid == 0;
   if ((info.st_mode & 077) == 0 && isOurs) return ok();
   return {Code::kPermissionDenied,
-          fmt::format("{} holds the secret '{}' but others may open it (mode {:04o}); run: chmod 600 {}",
-                      path, secret.name, info.st_mode & 07777, path)};
+          fmt::format(
+              "{} holds the secret '{}' but others may open it (mode {:04o}); run: chmod 600 {}",
+              path, secret.name, info.st_mode & 07777, path)};
 }
 
 }  // namespace
@@ -79,7 +80,8 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
   const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
 
-  // The file comes first, since the others override it; which file it is, a flag or a variable says.
+  // The file comes first, since the others override it; which file it is, a flag or a variable
+  // says.
   const auto configFlag = flags.find(option::kConfig.name);
   const auto configVariable = environment.find(environmentName(option::kConfig));
   if (configFlag != flags.end()) {
@@ -182,7 +184,8 @@ Config::Values processEnvironment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const auto equals = text.find('=');
-    if (equals != std::string_view::npos) values.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals != std::string_view::npos)
+      values.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return values;
 }

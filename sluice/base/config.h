@@ -1,5 +1,6 @@
-// The values of all options (options.h) and where each came from. The one reader of flags, SLUICE_* variables
-// and the configuration file. What is written nearer wins: flag, then variable, then file, then default.
+// The values of all options (options.h) and where each came from. The one reader of flags, SLUICE_*
+// variables and the configuration file. What is written nearer wins: flag, then variable, then
+// file, then default.
 //
 // Values are checked when they are read, so getting one cannot fail.
 #pragma once
@@ -32,8 +33,9 @@ class Config final {
 
   Config();  // every option at its default
 
-  // `flags` maps option names to what was written; `environment` is the process's ("NAME" -> value), of which
-  // only SLUICE_* is looked at. The file is the one named by the option `config`, if any.
+  // `flags` maps option names to what was written; `environment` is the process's ("NAME" ->
+  // value), of which only SLUICE_* is looked at. The file is the one named by the option `config`,
+  // if any.
   static Result<Config> read(const Values& flags, const Values& environment);
 
   // REQUIRES, for each: the option is of that kind.
@@ -51,14 +53,14 @@ class Config final {
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that no option has, with the nearest name that exists, and one for
-  // each option that was given by its former name.
+  // One line for each SLUICE_ variable that no option has, with the nearest name that exists, and
+  // one for each option that was given by its former name.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Status readFile(const std::string& path);
-  // Renames what `values` has by an option's former name, with a warning. `spelled` makes a key of `values`
-  // from an option's name.
+  // Renames what `values` has by an option's former name, with a warning. `spelled` makes a key of
+  // `values` from an option's name.
   Values renamed(Values values, std::string (*spelled)(std::string_view));
 
   std::map<const Option*, Value> values_;

@@ -59,16 +59,20 @@ TEST(Config, AFileWithASecretIsItsOwnersAlone) {
   const Status refused = Config::read({{"config", path}}, {}).status();
   EXPECT_EQ(refused.code(), Code::kPermissionDenied);
   EXPECT_EQ(refused.message(),
-            path + " holds the secret 'job-key' but others may open it (mode 0640); run: chmod 600 " + path);
+            path +
+                " holds the secret 'job-key' but others may open it (mode 0640); run: chmod 600 " +
+                path);
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
   EXPECT_EQ(Config::read({{"config", path}}, {}).value().text(option::kJobKey), "0123");
 }
 
 TEST(Config, AnUnknownVariableIsAnsweredWithTheNearestName) {
-  const Config config = Config::read({}, {{"SLUICE_LGO", "info"}, {"SLUICE_XYZZY_PLUGH", "1"}}).value();
+  const Config config =
+      Config::read({}, {{"SLUICE_LGO", "info"}, {"SLUICE_XYZZY_PLUGH", "1"}}).value();
   ASSERT_EQ(config.warnings().size(), 2U);
   EXPECT_EQ(config.warnings()[0], "unknown variable 'SLUICE_LGO'; did you mean 'SLUICE_LOG'?");
-  EXPECT_EQ(config.warnings()[1], "unknown variable 'SLUICE_XYZZY_PLUGH'; 'sluice config show' lists all");
+  EXPECT_EQ(config.warnings()[1],
+            "unknown variable 'SLUICE_XYZZY_PLUGH'; 'sluice config show' lists all");
 }
 
 TEST(Config, AFormerNameIsStillReadWithALineThatSaysSo) {
@@ -82,7 +86,8 @@ TEST(Config, AFormerNameIsStillReadWithALineThatSaysSo) {
   EXPECT_EQ(variable.warnings(),
             std::vector<std::string>{"'SLUICE_STALL_S' is now called 'SLUICE_STALL_AFTER'"});
 
-  const Config both = Config::read({}, {{"SLUICE_STALL_S", "2s"}, {"SLUICE_STALL_AFTER", "3s"}}).value();
+  const Config both =
+      Config::read({}, {{"SLUICE_STALL_S", "2s"}, {"SLUICE_STALL_AFTER", "3s"}}).value();
   EXPECT_EQ(both.duration(option::kStallAfter), 3s);
   EXPECT_EQ(both.warnings().size(), 1U);
 
@@ -121,7 +126,8 @@ TEST(Config, ALineBreakIsRefused) {
 
 TEST(Config, AnUnknownFlagIsAnsweredWithTheNearestName) {
   const Status status = Config::read({{"algo-rithm", "p3"}}, {}).status();
-  EXPECT_EQ(status, Status(Code::kInvalidArgument, "unknown option 'algo-rithm'; did you mean 'algorithm'?"));
+  EXPECT_EQ(status, Status(Code::kInvalidArgument,
+                           "unknown option 'algo-rithm'; did you mean 'algorithm'?"));
 }
 
 }  // namespace

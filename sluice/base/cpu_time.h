@@ -1,5 +1,5 @@
-// The CPU time that has been used. What a test of costs should measure: unlike the time on the wall, it does
-// not grow because somebody else is using the machine. Any thread.
+// The CPU time that has been used. What a test of costs should measure: unlike the time on the
+// wall, it does not grow because somebody else is using the machine. Any thread.
 #pragma once
 
 #include <ctime>

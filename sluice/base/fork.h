@@ -1,9 +1,11 @@
-// fork() copies a process's descriptors and memory, but only one of its threads. A child of a rank (a
-// DataLoader's worker, os.fork()) must therefore neither keep a connection of the rank open nor wait for a
-// thread that it does not have. When this process forks, the child closes every descriptor that an Fd owns
-// (fd.h), and objects that were made before the fork find out by their ProcessMark.
+// fork() copies a process's descriptors and memory, but only one of its threads. A child of a rank
+// (a DataLoader's worker, os.fork()) must therefore neither keep a connection of the rank open nor
+// wait for a thread that it does not have. When this process forks, the child closes every
+// descriptor that an Fd owns (fd.h), and objects that were made before the fork find out by their
+// ProcessMark.
 //
-// Code that forks to start another program and hands descriptors over calls _Fork(), which skips all of this.
+// Code that forks to start another program and hands descriptors over calls _Fork(), which skips
+// all of this.
 #pragma once
 
 #include <atomic>
@@ -13,8 +15,8 @@
 namespace sluice::base {
 
 namespace detail {
-// How many forks lie between the process that loaded this code and the calling one. A fork is an event of the
-// whole process, so this cannot belong to an object.
+// How many forks lie between the process that loaded this code and the calling one. A fork is an
+// event of the whole process, so this cannot belong to an object.
 inline std::atomic<uint32_t> forkDepth{0};
 }  // namespace detail
 
@@ -30,13 +32,14 @@ class ProcessMark final {
   uint32_t depth_;
 };
 
-// The descriptors that a forked child closes. Any thread; without a lock, so that fork() never waits here.
-// Descriptors of 2^20 and more, which Linux does not give out by default, are ignored.
+// The descriptors that a forked child closes. Any thread; without a lock, so that fork() never
+// waits here. Descriptors of 2^20 and more, which Linux does not give out by default, are ignored.
 void closeInForkedChildren(int fd);
 void keepInForkedChildren(int fd);
 
-// Destroys an object, except in a forked child of the process that made it. There the object may be half
-// changed by a thread that is gone, and its destructor may wait for that thread, so it stays as it is.
+// Destroys an object, except in a forked child of the process that made it. There the object may be
+// half changed by a thread that is gone, and its destructor may wait for that thread, so it stays
+// as it is.
 template <typename T>
 class DeleteAtHome final {
  public:

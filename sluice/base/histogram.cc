@@ -17,8 +17,8 @@ Duration saturatingSum(Duration a, Duration b) {
 
 }  // namespace
 
-// Below kSteps a bucket is one nanosecond. Above, the highest bit says which power of two, the four bits
-// after it which step.
+// Below kSteps a bucket is one nanosecond. Above, the highest bit says which power of two, the four
+// bits after it which step.
 size_t Histogram::bucketOf(uint64_t nanoseconds) {
   if (nanoseconds < kSteps) return nanoseconds;
   const auto shift = static_cast<size_t>(std::bit_width(nanoseconds)) - 5;

@@ -26,7 +26,8 @@ TEST(Histogram, QuantilesAreAtMostASixteenthTooHigh) {
   }
   std::ranges::sort(values);
   for (const double q : {0.0, 0.1, 0.5, 0.9, 0.99, 0.999, 1.0}) {
-    const auto rank = static_cast<size_t>(std::max(1.0, std::ceil(q * static_cast<double>(values.size()))));
+    const auto rank =
+        static_cast<size_t>(std::max(1.0, std::ceil(q * static_cast<double>(values.size()))));
     const auto exact = static_cast<double>(values[rank - 1]);
     const auto got = static_cast<double>(histogram.quantile(q).count());
     EXPECT_GE(got, exact) << q;

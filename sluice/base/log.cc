@@ -57,14 +57,15 @@ struct Shared {
   Loggers loggers SLUICE_GUARDED_BY(mutex);
 };
 
-// The one process-wide object of the project: a log line must be possible from anywhere, also while other
-// objects are being destroyed. So it is never destroyed itself.
+// The one process-wide object of the project: a log line must be possible from anywhere, also while
+// other objects are being destroyed. So it is never destroyed itself.
 Shared& shared() {
   static auto& all = *new Shared();
   return all;
 }
 
-// A forked child must be able to log too, so no other thread holds a lock of the log while this one forks.
+// A forked child must be able to log too, so no other thread holds a lock of the log while this one
+// forks.
 void lockForFork() SLUICE_NO_THREAD_SAFETY_ANALYSIS {
   shared().mutex.lock();
   shared().loggers.sink->mutex().lock();
@@ -91,8 +92,9 @@ Result<Level> parseLevel(std::string_view word) {
   for (const auto& [levelName, level] : kLevels) {
     if (word == levelName) return level;
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("'{}' is not a log level; use trace, debug, info, warn, error or off", word));
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("'{}' is not a log level; use trace, debug, info, warn, error or off", word));
 }
 
 }  // namespace

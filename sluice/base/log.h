@@ -1,7 +1,7 @@
 // Logging on spdlog, one logger per folder so that verbosity follows the layer:
 //   SLUICE_LOG=warn,fabric=debug
-// A folder logs with `log("fabric").info("rank {} is here", rank)`. Log lines go to stderr; stdout belongs to
-// what a program prints for its user.
+// A folder logs with `log("fabric").info("rank {} is here", rank)`. Log lines go to stderr; stdout
+// belongs to what a program prints for its user.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,8 @@
 
 namespace sluice::base {
 
-// The logger of a layer (a folder's name), made on first use. Any thread; keep the reference if it is hot.
+// The logger of a layer (a folder's name), made on first use. Any thread; keep the reference if it
+// is hot.
 spdlog::logger& log(std::string_view layer);
 
 // Sets levels from "LEVEL" or "LEVEL,layer=LEVEL,...": trace, debug, info, warn, error, off.

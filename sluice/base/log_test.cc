@@ -23,7 +23,8 @@ TEST_F(Log, VerbosityFollowsTheLayer) {
 TEST_F(Log, ALevelThatDoesNotExistIsRefusedAndChangesNothing) {
   ASSERT_TRUE(setLogLevels("error").isOk());
   const Status status = setLogLevels("debug,fabric=loud");
-  EXPECT_EQ(status.message(), "'loud' is not a log level; use trace, debug, info, warn, error or off");
+  EXPECT_EQ(status.message(),
+            "'loud' is not a log level; use trace, debug, info, warn, error or off");
   EXPECT_FALSE(log("queue").should_log(spdlog::level::info));
 }
 

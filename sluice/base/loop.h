@@ -1,7 +1,8 @@
-// A Loop runs tasks one after another on one thread. An object that belongs to a loop is touched only by
-// tasks of that loop, so it needs no locks; other threads post to it.
+// A Loop runs tasks one after another on one thread. An object that belongs to a loop is touched
+// only by tasks of that loop, so it needs no locks; other threads post to it.
 //
-// Two kinds: EpollLoop waits for sockets and real time, ManualLoop is stepped by a test or a simulation.
+// Two kinds: EpollLoop waits for sockets and real time, ManualLoop is stepped by a test or a
+// simulation.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ class Loop {
  public:
   virtual ~Loop() = default;
 
-  // Runs `task` on the loop's thread, after every task posted before it from the same thread. Any thread.
-  // A task posted after the loop has ended, or in a forked child, is destroyed without running.
+  // Runs `task` on the loop's thread, after every task posted before it from the same thread. Any
+  // thread. A task posted after the loop has ended, or in a forked child, is destroyed without
+  // running.
   virtual void post(Task task) = 0;
 
   // Runs `task` once, `delay` from now. Loop thread only (post first from elsewhere).
@@ -31,7 +33,8 @@ class Loop {
   // True iff the caller is on the loop's thread. Any thread.
   virtual bool inLoop() const = 0;
 
-  // True iff this process was forked after the loop was made: no task will run here (fork.h). Any thread.
+  // True iff this process was forked after the loop was made: no task will run here (fork.h). Any
+  // thread.
   virtual bool isInherited() const { return false; }
 
   virtual const Clock& clock() const = 0;

@@ -1,4 +1,5 @@
-// The value in the middle: what a figure is when pauses of the machine must not move it. Any thread.
+// The value in the middle: what a figure is when pauses of the machine must not move it. Any
+// thread.
 #pragma once
 
 #include <vector>

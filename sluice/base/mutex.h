@@ -1,5 +1,6 @@
-// A mutex that clang's -Wthread-safety understands, and Guarded<T>, a value that can only be reached under
-// its lock. Prefer confining an object to a loop (loop.h); this is for what is truly shared.
+// A mutex that clang's -Wthread-safety understands, and Guarded<T>, a value that can only be
+// reached under its lock. Prefer confining an object to a loop (loop.h); this is for what is truly
+// shared.
 #pragma once
 
 #include <condition_variable>
@@ -43,12 +44,14 @@ class SLUICE_SCOPED_CAPABILITY Lock final {
   Mutex& mutex_;
 };
 
-// Waits for a condition over what a Mutex guards. Every wait has an end: there is no waiting without one.
+// Waits for a condition over what a Mutex guards. Every wait has an end: there is no waiting
+// without one.
 class Condition final {
  public:
   void notifyAll() { condition_.notify_all(); }
 
-  // Waits until `holds()` or until `until`; returns whether it holds. `holds` runs with the mutex held.
+  // Waits until `holds()` or until `until`; returns whether it holds. `holds` runs with the mutex
+  // held.
   template <typename Holds>
   bool waitUntil(Mutex& mutex, TimePoint until, Holds&& holds) SLUICE_REQUIRES(mutex) {
     // Real time on purpose: a thread that blocks cannot be stepped by a manual clock.
@@ -66,7 +69,8 @@ class Guarded final {
   Guarded() = default;
   explicit Guarded(T value) : value_(std::move(value)) {}
 
-  // Runs f(value) under the lock and returns what f returns. Keep f short; never call user code from it.
+  // Runs f(value) under the lock and returns what f returns. Keep f short; never call user code
+  // from it.
   template <typename F>
   decltype(auto) with(F&& f) {
     Lock lock(mutex_);

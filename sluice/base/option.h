@@ -1,5 +1,5 @@
-// What an option is. options.h declares them all; config.h reads their values. Apart from the list, so that a
-// new option does not rebuild everything that reads one.
+// What an option is. options.h declares them all; config.h reads their values. Apart from the list,
+// so that a new option does not rebuild everything that reads one.
 #pragma once
 
 #include <string>

@@ -1,8 +1,9 @@
-// Every knob of sluice, declared once: its name, what values it takes, its default and its help text.
+// Every knob of sluice, declared once: its name, what values it takes, its default and its help
+// text.
 //
 // An option `stall-after` is the flag --stall-after, the variable SLUICE_STALL_AFTER and the key
-// "stall-after" of a configuration file. config.h reads them; docs/configuration.md is generated from this
-// list.
+// "stall-after" of a configuration file. config.h reads them; docs/configuration.md is generated
+// from this list.
 #pragma once
 
 #include <span>
@@ -16,43 +17,45 @@ namespace sluice::base {
 
 // Add an option here and in kAll in options.cc.
 namespace option {
-inline constexpr Option kAlgorithm = sameOnAllRanks(
-    {"algorithm", Kind::kText, "sluice", "How ranks are kept in step ('sluice algorithms' lists them)"});
-inline constexpr Option kAlpha =
-    sameOnAllRanks({"alpha", Kind::kNumber, "0",
-                    "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
-inline constexpr Option kBusyLimit =
-    sameOnAllRanks({"busy-limit", Kind::kDuration, "2min",
-                    "Give up on a rank that lives but whose loop has done one piece of work for this long"});
-inline constexpr Option kCheckRanksEvery =
-    sameOnAllRanks({"check-ranks-every", Kind::kInteger, "0",
-                    "PyTorch: compare the parameters of all ranks after every so many steps, while training "
-                    "goes on; 0: never"});
+inline constexpr Option kAlgorithm =
+    sameOnAllRanks({"algorithm", Kind::kText, "sluice",
+                    "How ranks are kept in step ('sluice algorithms' lists them)"});
+inline constexpr Option kAlpha = sameOnAllRanks(
+    {"alpha", Kind::kNumber, "0",
+     "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
+inline constexpr Option kBusyLimit = sameOnAllRanks(
+    {"busy-limit", Kind::kDuration, "2min",
+     "Give up on a rank that lives but whose loop has done one piece of work for this long"});
+inline constexpr Option kCheckRanksEvery = sameOnAllRanks(
+    {"check-ranks-every", Kind::kInteger, "0",
+     "PyTorch: compare the parameters of all ranks after every so many steps, while training "
+     "goes on; 0: never"});
 inline constexpr Option kCodec = sameOnAllRanks(
     {"codec", Kind::kChoice, "none",
      "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
      "none|fp16|bf16|int8"});
-inline constexpr Option kCollective = sameOnAllRanks(
-    {"collective", Kind::kChoice, "direct",
-     "How all-reduces go: direct has the parameter servers' bits, the others sum in another order; auto: "
-     "each as collective-costs says",
-     "auto|direct|ring|halving-doubling"});
-inline constexpr Option kCollectiveCosts =
-    sameOnAllRanks({"collective-costs", Kind::kText, "",
-                    "What all-reduces cost by method, for --collective auto; 'sluice bench collective "
-                    "--network' writes it"});
-inline constexpr Option kComputeTime =
-    sameOnAllRanks({"compute-time", Kind::kDuration, "100ms",
-                    "mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting"});
+inline constexpr Option kCollective =
+    sameOnAllRanks({"collective", Kind::kChoice, "direct",
+                    "How all-reduces go: direct has the parameter servers' bits, the others sum in "
+                    "another order; auto: "
+                    "each as collective-costs says",
+                    "auto|direct|ring|halving-doubling"});
+inline constexpr Option kCollectiveCosts = sameOnAllRanks(
+    {"collective-costs", Kind::kText, "",
+     "What all-reduces cost by method, for --collective auto; 'sluice bench collective "
+     "--network' writes it"});
+inline constexpr Option kComputeTime = sameOnAllRanks(
+    {"compute-time", Kind::kDuration, "100ms",
+     "mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
-inline constexpr Option kDebug{
-    "debug", Kind::kText, "",
-    "What to watch over while training: gates (PyTorch parameters are NaN while their gates are closed), "
-    "ranks (as check-ranks-every 100)"};
-inline constexpr Option kDgc = sameOnAllRanks(
-    {"dgc", Kind::kSwitch, "off",
-     "allreduce, sluice, asp, ssp: send only the largest of what gradients have accumulated (deep gradient "
-     "compression)"});
+inline constexpr Option kDebug{"debug", Kind::kText, "",
+                               "What to watch over while training: gates (PyTorch parameters are "
+                               "NaN while their gates are closed), "
+                               "ranks (as check-ranks-every 100)"};
+inline constexpr Option kDgc = sameOnAllRanks({"dgc", Kind::kSwitch, "off",
+                                               "allreduce, sluice, asp, ssp: send only the largest "
+                                               "of what gradients have accumulated (deep gradient "
+                                               "compression)"});
 inline constexpr Option kDgcClip =
     sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
                     "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
@@ -61,49 +64,54 @@ inline constexpr Option kDgcSparsity = sameOnAllRanks(
 inline constexpr Option kDgcWarmUp = sameOnAllRanks(
     {"dgc-warm-up", Kind::kInteger, "0",
      "dgc: steps in each of the four stages in which the sparsity rises, an epoch in the paper"});
-inline constexpr Option kEncrypt = sameOnAllRanks(
-    {"encrypt", Kind::kChoice, "auto",
-     "Encrypt what travels between ranks; auto: between hosts yes, on loopback addresses no; integrity: "
-     "changed bytes are noticed, but others can read them (tcp)",
-     "auto|on|integrity|off"});
+inline constexpr Option kEncrypt =
+    sameOnAllRanks({"encrypt", Kind::kChoice, "auto",
+                    "Encrypt what travels between ranks; auto: between hosts yes, on loopback "
+                    "addresses no; integrity: "
+                    "changed bytes are noticed, but others can read them (tcp)",
+                    "auto|on|integrity|off"});
 inline constexpr Option kFabric =
     sameOnAllRanks({"fabric", Kind::kChoice, "tcp",
                     "What moves the bytes: tcp, or ucx for RDMA and shared memory", "tcp|ucx"});
-inline constexpr Option kIface{"iface", Kind::kText, "",
-                               "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
-                               "instead of the one that leads to rank 0"};
-inline constexpr Option kCongestionControl{"congestion-control", Kind::kChoice, "cubic",
-                                           "How TCP connections between ranks share a link: bbr is for long "
-                                           "links that lose packets (where many send to one "
-                                           "at once it is slower); machine: what the machine does by itself",
-                                           "cubic|bbr|machine"};
-inline constexpr Option kCredit{
-    "credit", Kind::kBytes, "400000",
-    "Bytes that may be with the network per destination: more keeps a long link busy, less keeps urgency"};
+inline constexpr Option kIface{
+    "iface", Kind::kText, "",
+    "Use this network interface: a name (eth0) or a network (10.0.0.0/24) "
+    "instead of the one that leads to rank 0"};
+inline constexpr Option kCongestionControl{
+    "congestion-control", Kind::kChoice, "cubic",
+    "How TCP connections between ranks share a link: bbr is for long "
+    "links that lose packets (where many send to one "
+    "at once it is slower); machine: what the machine does by itself",
+    "cubic|bbr|machine"};
+inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
+                                "Bytes that may be with the network per destination: more keeps a "
+                                "long link busy, less keeps urgency"};
 inline constexpr Option kGossipProbability =
     sameOnAllRanks({"gossip-probability", Kind::kNumber, "0.1",
                     "gosgd: how likely a worker sends its model to another after a step, up to 1"});
-// This and silence-limit are the two halves of one promise: who speaks more rarely than another expects is
-// given up.
+// This and silence-limit are the two halves of one promise: who speaks more rarely than another
+// expects is given up.
 inline constexpr Option kHeartbeatInterval =
     sameOnAllRanks({"heartbeat-interval", Kind::kDuration, "250ms",
                     "How often a rank tells those it talks with that it lives"});
-inline constexpr Option kInsecure{
-    "insecure", Kind::kSwitch, "off",
-    "Talk to other hosts without a job key: only on a network where nobody else can reach the ports"};
-inline constexpr Option kJobKey{
-    "job-key",      Kind::kText, "", "The job key itself, 64 hexadecimal digits; prefer job-key-file",
-    /*choices=*/{},
-    /*secret=*/true};
+inline constexpr Option kInsecure{"insecure", Kind::kSwitch, "off",
+                                  "Talk to other hosts without a job key: only on a network where "
+                                  "nobody else can reach the ports"};
+inline constexpr Option kJobKey{"job-key",
+                                Kind::kText,
+                                "",
+                                "The job key itself, 64 hexadecimal digits; prefer job-key-file",
+                                /*choices=*/{},
+                                /*secret=*/true};
 inline constexpr Option kJobKeyFile{
     "job-key-file", Kind::kText, "",
     "Read the job key from this file of mode 0600 (sluice key new makes one)"};
 inline constexpr Option kLayerTimes = sameOnAllRanks(
     {"layer-times", Kind::kText, "",
      "mgwfbp, mgp3: the profile with this model's layer times; without one, time goes by size"});
-inline constexpr Option kLeaveOnTerm{
-    "leave-on-term", Kind::kSwitch, "off",
-    "SIGTERM makes this rank leave at the end of its step, in good order; a handler of the program stays"};
+inline constexpr Option kLeaveOnTerm{"leave-on-term", Kind::kSwitch, "off",
+                                     "SIGTERM makes this rank leave at the end of its step, in "
+                                     "good order; a handler of the program stays"};
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
@@ -111,38 +119,41 @@ inline constexpr Option kMerge = sameOnAllRanks(
     {"merge", Kind::kChoice, "exact",
      "mgwfbp: how tensors are merged: exact is the best there is, paper is the published algorithm",
      "exact|paper"});
-inline constexpr Option kMetricsAddress{"metrics-address", Kind::kText, "127.0.0.1",
-                                        "Where metrics are served: who can reach it can read layer names"};
-inline constexpr Option kMetricsPort{
-    "metrics-port", Kind::kText, "off",
-    "Serve metrics for Prometheus on this port plus the local rank (docs/metrics.md); 0: any free one"};
-inline constexpr Option kNoOverlap =
-    sameOnAllRanks({"no-overlap", Kind::kSwitch, "off",
-                    "kvstore: push everything after backward, and begin forward when everything is back (the "
-                    "papers' PS-Sync)"});
-inline constexpr Option kPayloadCheck =
-    sameOnAllRanks({"payload-check", Kind::kChoice, "crc32c",
-                    "Checksum of payloads that are neither encrypted nor under --encrypt integrity, against "
-                    "bytes that change "
-                    "by accident",
-                    "crc32c|off"});
-inline constexpr Option kPipeDepth =
-    sameOnAllRanks({"pipe-depth", Kind::kInteger, "2",
-                    "pipe: K; a step applies the mean gradient of K-1 steps before, 1 is synchronous"});
+inline constexpr Option kMetricsAddress{
+    "metrics-address", Kind::kText, "127.0.0.1",
+    "Where metrics are served: who can reach it can read layer names"};
+inline constexpr Option kMetricsPort{"metrics-port", Kind::kText, "off",
+                                     "Serve metrics for Prometheus on this port plus the local "
+                                     "rank (docs/metrics.md); 0: any free one"};
+inline constexpr Option kNoOverlap = sameOnAllRanks(
+    {"no-overlap", Kind::kSwitch, "off",
+     "kvstore: push everything after backward, and begin forward when everything is back (the "
+     "papers' PS-Sync)"});
+inline constexpr Option kPayloadCheck = sameOnAllRanks(
+    {"payload-check", Kind::kChoice, "crc32c",
+     "Checksum of payloads that are neither encrypted nor under --encrypt integrity, against "
+     "bytes that change "
+     "by accident",
+     "crc32c|off"});
+inline constexpr Option kPipeDepth = sameOnAllRanks(
+    {"pipe-depth", Kind::kInteger, "2",
+     "pipe: K; a step applies the mean gradient of K-1 steps before, 1 is synchronous"});
 inline constexpr Option kPipeWarmUp = sameOnAllRanks(
     {"pipe-warm-up", Kind::kInteger, "0", "pipe: so many steps at the beginning are synchronous"});
-inline constexpr Option kReductionRate = sameOnAllRanks(
-    {"reduction-rate", Kind::kRate, "1gbit",
-     "mgwfbp, mgp3: the speed of each rank's link, which decides what an all-reduce costs per byte"});
+inline constexpr Option kReductionRate =
+    sameOnAllRanks({"reduction-rate", Kind::kRate, "1gbit",
+                    "mgwfbp, mgp3: the speed of each rank's link, which decides what an all-reduce "
+                    "costs per byte"});
 inline constexpr Option kReductionStart =
     sameOnAllRanks({"reduction-start", Kind::kDuration, "500us",
                     "mgwfbp, mgp3: what an all-reduce costs besides its bytes"});
-inline constexpr Option kReductions =
-    sameOnAllRanks({"reductions", Kind::kInteger, "1", "How many all-reduces are under way at once"});
-// Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every few
-// seconds which ranks are missing.
-inline constexpr Option kRendezvousTimeout{"rendezvous-timeout", Kind::kDuration, "5min",
-                                           "How long to wait at the start until every rank is here"};
+inline constexpr Option kReductions = sameOnAllRanks(
+    {"reductions", Kind::kInteger, "1", "How many all-reduces are under way at once"});
+// Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every
+// few seconds which ranks are missing.
+inline constexpr Option kRendezvousTimeout{
+    "rendezvous-timeout", Kind::kDuration, "5min",
+    "How long to wait at the start until every rank is here"};
 inline constexpr Option kReplanSteps = sameOnAllRanks(
     {"replan-steps", Kind::kInteger, "100",
      "mgwfbp: every so many steps merge anew, if what was measured says that it pays; 0: never"});
@@ -150,41 +161,45 @@ inline constexpr Option kServers =
     sameOnAllRanks({"servers", Kind::kText, "all",
                     "Where parameters are summed and updated: all, K (the first K ranks) or "
                     "dedicated:K (the last K do nothing else)"});
-inline constexpr Option kSilenceLimit = sameOnAllRanks(
-    {"silence-limit", Kind::kDuration, "1900ms",
-     "Give up on a rank that has not been heard for this long: longer than any pause that a rank survives"});
-inline constexpr Option kSliceElements =
-    sameOnAllRanks({"slice-elements", Kind::kInteger, "0",
-                    "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
-                    "sluice, else 50000)"});
-inline constexpr Option kStaleness = sameOnAllRanks(
-    {"staleness", Kind::kInteger, "3", "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
+inline constexpr Option kSilenceLimit =
+    sameOnAllRanks({"silence-limit", Kind::kDuration, "1900ms",
+                    "Give up on a rank that has not been heard for this long: longer than any "
+                    "pause that a rank survives"});
+inline constexpr Option kSliceElements = sameOnAllRanks(
+    {"slice-elements", Kind::kInteger, "0",
+     "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
+     "sluice, else 50000)"});
+inline constexpr Option kStaleness =
+    sameOnAllRanks({"staleness", Kind::kInteger, "3",
+                    "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
 inline constexpr Option kStallAfter{
     .name = "stall-after",
     .kind = Kind::kDuration,
     .fallback = "10s",
     .help = "Report a wait of this length: which tensor, which step, which ranks are missing",
     .formerName = "stall-s"};
-inline constexpr Option kSurviveLoss = sameOnAllRanks(
-    {"survive-loss", Kind::kSwitch, "off",
-     "ssp, easgd: go on without a worker that is lost, if it served nothing; off: end with its name"});
-inline constexpr Option kTau = sameOnAllRanks(
-    {"tau", Kind::kInteger, "4", "easgd: workers and centre are drawn together every so many steps"});
+inline constexpr Option kSurviveLoss =
+    sameOnAllRanks({"survive-loss", Kind::kSwitch, "off",
+                    "ssp, easgd: go on without a worker that is lost, if it served nothing; off: "
+                    "end with its name"});
+inline constexpr Option kTau =
+    sameOnAllRanks({"tau", Kind::kInteger, "4",
+                    "easgd: workers and centre are drawn together every so many steps"});
 inline constexpr Option kTopology =
     sameOnAllRanks({"topology", Kind::kChoice, "ring", "adpsgd: who averages with whom",
                     "ring|torus|exponential|random-regular"});
-inline constexpr Option kTrace{
-    "trace", Kind::kText, "",
-    "Write what each rank saw of the path of slices into this directory, at the end (docs/trace.md)"};
+inline constexpr Option kTrace{"trace", Kind::kText, "",
+                               "Write what each rank saw of the path of slices into this "
+                               "directory, at the end (docs/trace.md)"};
 inline constexpr Option kTraceEvents{
     "trace-events", Kind::kInteger, "1000000",
     "How many events a trace keeps at most, the latest ones; 40 bytes of memory each"};
-inline constexpr Option kTrustedNetwork{
-    "trusted-network", Kind::kSwitch, "off",
-    "Only this job's hosts can reach each other, so that the UCX engine may start (docs/fabric.md says why)"};
-inline constexpr Option kUcxTransports =
-    sameOnAllRanks({"ucx-transports", Kind::kText, "tcp",
-                    "What the UCX engine may use, as UCX_TLS takes it: tcp, or rc,ud,tcp, or sm,tcp"});
+inline constexpr Option kTrustedNetwork{"trusted-network", Kind::kSwitch, "off",
+                                        "Only this job's hosts can reach each other, so that the "
+                                        "UCX engine may start (docs/fabric.md says why)"};
+inline constexpr Option kUcxTransports = sameOnAllRanks(
+    {"ucx-transports", Kind::kText, "tcp",
+     "What the UCX engine may use, as UCX_TLS takes it: tcp, or rc,ud,tcp, or sm,tcp"});
 inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
                                      "Give up a step that has not ended by then"};
 }  // namespace option

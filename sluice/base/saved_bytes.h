@@ -1,5 +1,5 @@
-// The frame of what sluice saves: what it is, in which version, and nothing after its end. Whoever reads one
-// believes nothing.
+// The frame of what sluice saves: what it is, in which version, and nothing after its end. Whoever
+// reads one believes nothing.
 #pragma once
 
 #include <cstdint>

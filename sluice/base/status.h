@@ -1,6 +1,6 @@
-// Errors as values, inside sluice: Status and Result (sluice/status.h), and the functions and macros that
-// make and pass them on.
-// Broken promises between our own lines are SLUICE_CHECK (check.h) instead.
+// Errors as values, inside sluice: Status and Result (sluice/status.h), and the functions and
+// macros that make and pass them on. Broken promises between our own lines are SLUICE_CHECK
+// (check.h) instead.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,8 @@ inline Status ok() {
 Status fromErrno(std::string_view what);
 Status fromErrno(std::string_view what, int error);
 
-// The Status of a call in a process that was forked from `parent` ("rank 3 of a sluice job"); see fork.h.
+// The Status of a call in a process that was forked from `parent` ("rank 3 of a sluice job"); see
+// fork.h.
 Status forkedStatus(std::string_view parent = "a rank of a sluice job");
 
 }  // namespace sluice::base
@@ -33,8 +34,8 @@ Status forkedStatus(std::string_view parent = "a rank of a sluice job");
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
-// `SLUICE_ASSIGN_OR_RETURN(const auto plan, readPlan(path));` leaves the function with readPlan's error, if
-// any.
+// `SLUICE_ASSIGN_OR_RETURN(const auto plan, readPlan(path));` leaves the function with readPlan's
+// error, if any.
 #define SLUICE_ASSIGN_OR_RETURN(declaration, expr) \
   SLUICE_ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluiceResult, __LINE__), declaration, expr)
 #define SLUICE_ASSIGN_OR_RETURN_INNER(result, declaration, expr) \

@@ -9,8 +9,8 @@
 namespace sluice::base {
 namespace {
 
-// Levenshtein: the fewest insertions, deletions and replacements of one character.
-// How many letters are added, left out or replaced, or stand the wrong way round with the one before.
+// Levenshtein: the fewest insertions, deletions and replacements of one character. How many letters
+// are added, left out or replaced, or stand the wrong way round with the one before.
 size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> beforeLast(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
@@ -38,20 +38,25 @@ std::string convert(std::string_view text) {
   return result;
 }
 
-// The length of the UTF-8 sequence at the start of `text`; 0 if there is none, or if it is a control
-// character.
+// The length of the UTF-8 sequence at the start of `text`; 0 if there is none, or if it is a
+// control character.
 size_t printableLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  const size_t length = first < 0xc2   ? 0
+                        : first < 0xe0 ? 2
+                        : first < 0xf0 ? 3
+                        : first < 0xf5 ? 4
+                                       : 0;
   if (length == 0 || text.size() < length) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
   const bool isControl = first == 0xc2 && byte(1) < 0xa0;  // U+0080 to U+009F
   const bool isOverlong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool isNoCharacter = (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
+  const bool isNoCharacter =
+      (first == 0xed && byte(1) >= 0xa0) || (first == 0xf4 && byte(1) >= 0x90);
   return isControl || isOverlong || isNoCharacter ? 0 : length;
 }
 

@@ -22,7 +22,8 @@ TEST(Text, SplitKeepsEmptyPieces) {
 TEST(Text, NearestGuessesTyposAndOnlyTypos) {
   constexpr std::array<std::string_view, 3> kNames{"SLUICE_LOG", "SLUICE_CONFIG", "SLUICE_FABRIC"};
   EXPECT_EQ(nearest("SLUICE_LGO", kNames), "SLUICE_LOG");
-  EXPECT_EQ(nearest("lgo", std::array<std::string_view, 2>{"dgc", "log"}), "log");  // swapped is one slip
+  EXPECT_EQ(nearest("lgo", std::array<std::string_view, 2>{"dgc", "log"}),
+            "log");  // swapped is one slip
   EXPECT_EQ(nearest("SLUICE_CONFG", kNames), "SLUICE_CONFIG");
   EXPECT_EQ(nearest("entirely different words", kNames), "");
 }

@@ -17,7 +17,8 @@ TEST(Thread, BlocksSignalsButNotFaultsAndLeavesTheCallerAsItWas) {
   const sigset_t before = ownMask();
   sigset_t inside{};
   startThread("test", [&] { inside = ownMask(); }).join();
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGALRM, SIGUSR1, SIGPROF, SIGRTMIN, SIGRTMAX})
+  for (const int signal :
+       {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGALRM, SIGUSR1, SIGPROF, SIGRTMIN, SIGRTMAX})
     EXPECT_EQ(::sigismember(&inside, signal), 1) << signal;
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
     EXPECT_EQ(::sigismember(&inside, fault), 0) << fault;

@@ -18,8 +18,9 @@ struct Unit {
   double scale;
 };
 
-constexpr std::array kDurations{Unit{"ns", 1},     Unit{"us", 1e3},   Unit{"ms", 1e6}, Unit{"s", 1e9},
-                                Unit{"min", 6e10}, Unit{"h", 3.6e12}, Unit{"", 1e9}};
+constexpr std::array kDurations{Unit{"ns", 1},  Unit{"us", 1e3},   Unit{"ms", 1e6},
+                                Unit{"s", 1e9}, Unit{"min", 6e10}, Unit{"h", 3.6e12},
+                                Unit{"", 1e9}};
 constexpr std::array kBytes{Unit{"b", 1},
                             Unit{"kb", 1e3},
                             Unit{"mb", 1e6},
@@ -28,17 +29,20 @@ constexpr std::array kBytes{Unit{"b", 1},
                             Unit{"mib", 1024 * 1024},
                             Unit{"gib", 1024.0 * 1024 * 1024},
                             Unit{"", 1}};
-constexpr std::array kRates{Unit{"bit", 1}, Unit{"kbit", 1e3}, Unit{"mbit", 1e6}, Unit{"gbit", 1e9}};
+constexpr std::array kRates{Unit{"bit", 1}, Unit{"kbit", 1e3}, Unit{"mbit", 1e6},
+                            Unit{"gbit", 1e9}};
 
 // "1.5 MiB" -> 1.5 * 1024 * 1024. Units are not case sensitive.
-Result<double> parseQuantity(std::string_view text, std::span<const Unit> units, std::string_view examples) {
+Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
+                             std::string_view examples) {
   const auto refuse = [&] {
     return Status(Code::kInvalidArgument,
                   fmt::format("'{}' is not understood; write it like {}", text, examples));
   };
   const std::string_view trimmed = trim(text);
   double number = 0;
-  const auto [end, error] = std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number);
+  const auto [end, error] =
+      std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number);
   if (error != std::errc{} || !std::isfinite(number) || number < 0) return refuse();
   const std::string unit = lower(trim(trimmed.substr(end - trimmed.data())));
   for (const auto& candidate : units) {
@@ -62,7 +66,8 @@ Result<Number> parseBare(std::string_view text, std::string_view kind) {
 }  // namespace
 
 Result<Duration> parseDuration(std::string_view text) {
-  SLUICE_ASSIGN_OR_RETURN(const double value, parseQuantity(text, kDurations, "250ms, 1.5s or 2min"));
+  SLUICE_ASSIGN_OR_RETURN(const double value,
+                          parseQuantity(text, kDurations, "250ms, 1.5s or 2min"));
   return Duration(std::llround(value));
 }
 
@@ -87,7 +92,8 @@ Result<bool> parseSwitch(std::string_view text) {
   const std::string word = lower(trim(text));
   if (word == "on" || word == "true" || word == "yes" || word == "1") return true;
   if (word == "off" || word == "false" || word == "no" || word == "0") return false;
-  return Status(Code::kInvalidArgument, fmt::format("'{}' is not understood; write on or off", text));
+  return Status(Code::kInvalidArgument,
+                fmt::format("'{}' is not understood; write on or off", text));
 }
 
 std::string formatDuration(Duration d) {

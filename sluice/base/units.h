@@ -1,5 +1,5 @@
-// Quantities as people write them: "250ms", "1.5s", "64KiB", "1gbit". Parsing returns a Status that says what
-// is accepted; printing gives back what parsing takes.
+// Quantities as people write them: "250ms", "1.5s", "64KiB", "1gbit". Parsing returns a Status that
+// says what is accepted; printing gives back what parsing takes.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ struct Rate {
   friend bool operator==(const Rate&, const Rate&) = default;
 };
 
-Result<Duration> parseDuration(std::string_view text);  // ns, us, ms, s, min, h; a bare number is seconds
+Result<Duration> parseDuration(
+    std::string_view text);  // ns, us, ms, s, min, h; a bare number is seconds
 Result<uint64_t> parseBytes(
-    std::string_view text);                     // B, KB, MB, GB (1000), KiB, MiB, GiB (1024); bare: bytes
+    std::string_view text);  // B, KB, MB, GB (1000), KiB, MiB, GiB (1024); bare: bytes
 Result<Rate> parseRate(std::string_view text);  // bit, kbit, mbit, gbit (1000), as tc writes them
 Result<int64_t> parseInteger(std::string_view text);
 Result<double> parseNumber(std::string_view text);

@@ -29,7 +29,8 @@ TEST(Units, BytesByThousandsAndBy1024) {
 TEST(Units, RatesNeedAUnit) {
   EXPECT_EQ(parseRate("1gbit").value().bitsPerSecond, 1'000'000'000U);
   EXPECT_EQ(parseRate("1.2Gbit").value().bitsPerSecond, 1'200'000'000U);
-  EXPECT_EQ(parseRate("10").status().message(), "'10' is not understood; write it like 100mbit or 1.2gbit");
+  EXPECT_EQ(parseRate("10").status().message(),
+            "'10' is not understood; write it like 100mbit or 1.2gbit");
 }
 
 TEST(Units, Switches) {
@@ -45,7 +46,8 @@ TEST(Units, Numbers) {
 }
 
 TEST(Units, WhatIsPrintedCanBeReadBack) {
-  for (const Duration d : {Duration(0), Duration(1), Duration(1500us), Duration(250ms), Duration(90s)}) {
+  for (const Duration d :
+       {Duration(0), Duration(1), Duration(1500us), Duration(250ms), Duration(90s)}) {
     EXPECT_EQ(parseDuration(formatDuration(d)).value(), d);
   }
   for (const uint64_t bits : {999ULL, 1'000'000ULL, 1'200'000'000ULL}) {

@@ -26,21 +26,22 @@ Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const base::
   layout.rate = rate;
   layout.congestionControl = fabric::readTcpOptions(config).congestionControl;
   SLUICE_ASSIGN_OR_RETURN(auto lab, lab::TemporaryLab::up(layout));
-  std::unique_ptr<Arena> arena(
-      new Arena(std::move(lab), hosts, rate,
-                layout.congestionControl.empty() ? machinesCongestionControl() : layout.congestionControl));
+  std::unique_ptr<Arena> arena(new Arena(
+      std::move(lab), hosts, rate,
+      layout.congestionControl.empty() ? machinesCongestionControl() : layout.congestionControl));
   SLUICE_ASSIGN_OR_RETURN(arena->goodput_, measureGoodput(arena->lab()));
   return arena;
 }
 
 std::string Arena::toString() const {
-  return fmt::format("{} hosts at {}, {}; iperf3 reaches {:.3f} Gbit/s", hosts_, base::formatRate(rate_),
-                     congestionControl_, static_cast<double>(goodput_.bitsPerSecond) / 1e9);
+  return fmt::format("{} hosts at {}, {}; iperf3 reaches {:.3f} Gbit/s", hosts_,
+                     base::formatRate(rate_), congestionControl_,
+                     static_cast<double>(goodput_.bitsPerSecond) / 1e9);
 }
 
 Rate defaultRate(const Profile& profile, uint32_t hosts) {
   constexpr uint64_t kLargeModel = 100'000'000;  // parameters: iterations would else take too long
-  constexpr uint32_t kFew = 4;                   // hosts; from there on they share what half of them had
+  constexpr uint32_t kFew = 4;  // hosts; from there on they share what half of them had
   const uint64_t few = profile.parameters() > kLargeModel ? 2'300'000'000 : 1'200'000'000;
   return {hosts <= kFew ? few : few * (kFew / 2) / hosts};
 }

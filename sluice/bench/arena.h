@@ -14,8 +14,8 @@ namespace sluice::bench {
 
 class Arena final {
  public:
-  // Makes the lab and measures it, which takes some seconds. --congestion-control is also that of its routes,
-  // for whoever does not choose for itself.
+  // Makes the lab and measures it, which takes some seconds. --congestion-control is also that of
+  // its routes, for whoever does not choose for itself.
   static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const base::Config& config);
 
   const lab::Lab& lab() const { return **lab_; }
@@ -26,8 +26,12 @@ class Arena final {
   std::string toString() const;  // "4 hosts at 1.2gbit, bbr; iperf3 reaches 1.147 Gbit/s"
 
  private:
-  Arena(std::unique_ptr<lab::TemporaryLab> lab, uint32_t hosts, Rate rate, std::string congestionControl)
-      : lab_(std::move(lab)), hosts_(hosts), rate_(rate), congestionControl_(std::move(congestionControl)) {}
+  Arena(std::unique_ptr<lab::TemporaryLab> lab, uint32_t hosts, Rate rate,
+        std::string congestionControl)
+      : lab_(std::move(lab)),
+        hosts_(hosts),
+        rate_(rate),
+        congestionControl_(std::move(congestionControl)) {}
 
   const std::unique_ptr<lab::TemporaryLab> lab_;
   const uint32_t hosts_;
@@ -36,8 +40,8 @@ class Arena final {
   Rate goodput_{};
 };
 
-// A speed at which two cores can carry all hosts of the lab and still compute: links are to be the limit, not
-// the machine.
+// A speed at which two cores can carry all hosts of the lab and still compute: links are to be the
+// limit, not the machine.
 Rate defaultRate(const Profile& profile, uint32_t hosts);
 
 }  // namespace sluice::bench

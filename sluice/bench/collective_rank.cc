@@ -21,7 +21,8 @@ constexpr int kMost = 2000;
 
 class CollectiveMember final : public fabric::Receiver {
  public:
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
     if (collective_ != nullptr) return collective_->onMessage(from, lane, header);
     return Status(Code::kRefused, "not begun");
   }
@@ -31,7 +32,9 @@ class CollectiveMember final : public fabric::Receiver {
   void onPeerLeft(Rank) override {}
 
   // Loop thread only.
-  void begin(fabric::Fabric& fabric) { collective_ = std::make_unique<collective::FabricCollective>(fabric); }
+  void begin(fabric::Fabric& fabric) {
+    collective_ = std::make_unique<collective::FabricCollective>(fabric);
+  }
   collective::Collective& collective() { return *collective_; }
 
  private:
@@ -43,7 +46,8 @@ class Measurement final {
   Measurement(const CollectiveTask& task, session::JobParts& job, CollectiveMember& member)
       : task_(task), job_(job), member_(member) {}
 
-  Status measure(const std::string& methodName, uint64_t bytes, std::vector<CollectiveFigure>& figures) {
+  Status measure(const std::string& methodName, uint64_t bytes,
+                 std::vector<CollectiveFigure>& figures) {
     SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(methodName));
     SLUICE_ASSIGN_OR_RETURN(const auto* codec, codec::findCodec(task_.codec));
     std::vector<float> data(std::max<uint64_t>(1, bytes / sizeof(float)), 1.0F);
@@ -53,8 +57,8 @@ class Measurement final {
                                   .data = std::as_writable_bytes(std::span(data))};
       const TimePoint begin = job_.loop().now();
       SLUICE_RETURN_IF_ERROR(session::awaitStatus(job_.loop(), [&](auto done) {
-        member_.collective().allReduce(call, {.scale = kernel::meanScale(job_.worldSize()), .codec = codec},
-                                       std::move(done));
+        member_.collective().allReduce(
+            call, {.scale = kernel::meanScale(job_.worldSize()), .codec = codec}, std::move(done));
       }));
       return base::seconds(job_.loop().now() - begin);
     };
@@ -70,10 +74,11 @@ class Measurement final {
       times.push_back(seconds);
     }
     // The mean of ones is one, up to the rounding of 1/N.
-    const bool isRight = std::ranges::all_of(data, [](float value) { return std::abs(value - 1) < 1e-3; });
+    const bool isRight =
+        std::ranges::all_of(data, [](float value) { return std::abs(value - 1) < 1e-3; });
     if (!isRight)
-      return {Code::kDataLoss,
-              fmt::format("{} of {} bytes gave a wrong sum: a defect of sluice", methodName, bytes)};
+      return {Code::kDataLoss, fmt::format("{} of {} bytes gave a wrong sum: a defect of sluice",
+                                           methodName, bytes)};
     std::ranges::sort(times);
     figures.push_back({methodName, bytes, times[times.size() / 2],
                        times[std::min(times.size() - 1, times.size() * 99 / 100)]});
@@ -83,10 +88,10 @@ class Measurement final {
  private:
   // The same number on every rank, as the first one says.
   Result<int> agreedRounds(double seconds) {
-    const int own =
-        static_cast<int>(std::clamp(task_.seconds / std::max(seconds, 1e-6), double{kLeast}, double{kMost}));
-    SLUICE_ASSIGN_OR_RETURN(const auto all,
-                            job_.gather(fmt::format("bench/rounds/{}", step_), std::to_string(own)));
+    const int own = static_cast<int>(
+        std::clamp(task_.seconds / std::max(seconds, 1e-6), double{kLeast}, double{kMost}));
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto all, job_.gather(fmt::format("bench/rounds/{}", step_), std::to_string(own)));
     return std::stoi(all[0]);
   }
 

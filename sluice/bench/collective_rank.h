@@ -1,5 +1,5 @@
-// One rank of a measurement of collectives: all-reduces with every method at every size, over the fabric that
-// the configuration asks for, in step with all other ranks. Runs in its own process.
+// One rank of a measurement of collectives: all-reduces with every method at every size, over the
+// fabric that the configuration asks for, in step with all other ranks. Runs in its own process.
 #pragma once
 
 #include <vector>

@@ -18,7 +18,8 @@ constexpr std::string_view kCollectiveMark = "collective-figures ";
 }  // namespace
 
 std::string CollectiveTask::toText() const {
-  return nlohmann::json{{"methods", methods}, {"sizes", sizes}, {"codec", codec}, {"seconds", seconds}}
+  return nlohmann::json{
+      {"methods", methods}, {"sizes", sizes}, {"codec", codec}, {"seconds", seconds}}
       .dump();
 }
 
@@ -30,15 +31,18 @@ Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
                           .codec = json.at("codec").get<std::string>(),
                           .seconds = json.at("seconds").get<double>()};
   } catch (const nlohmann::json::exception& e) {
-    return Status(Code::kInvalidArgument, fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("'{}' is no task for a rank: {}", text, e.what()));
   }
 }
 
 std::string toText(const std::vector<CollectiveFigure>& figures) {
   auto list = nlohmann::json::array();
   for (const auto& figure : figures) {
-    list.push_back(
-        {{"method", figure.method}, {"bytes", figure.bytes}, {"p50", figure.p50}, {"p99", figure.p99}});
+    list.push_back({{"method", figure.method},
+                    {"bytes", figure.bytes},
+                    {"p50", figure.p50},
+                    {"p99", figure.p99}});
   }
   return markedLine(kCollectiveMark, list);
 }
@@ -57,7 +61,8 @@ std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_
 LineFit fitLine(const std::vector<CollectiveFigure>& figures) {
   SLUICE_CHECK(figures.size() >= 2, figures.size());
   std::vector<timing::TimedMessage> messages;
-  for (const auto& figure : figures) messages.push_back({static_cast<double>(figure.bytes), figure.p50});
+  for (const auto& figure : figures)
+    messages.push_back({static_cast<double>(figure.bytes), figure.p50});
   const timing::WireCost line = timing::fitLine(messages);
   LineFit fit{.start = line.start, .perByte = line.perByte};
   for (const auto& figure : figures) {

@@ -1,5 +1,5 @@
-// What one rank of a measurement of collectives is to do and what it answers, as they travel on its command
-// line and on one line of its output.
+// What one rank of a measurement of collectives is to do and what it answers, as they travel on its
+// command line and on one line of its output.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,9 @@ std::string toText(const std::vector<CollectiveFigure>& figures);  // one line
 // Empty if the line is none of these: ranks may print other things.
 std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_view line);
 
-// The cost of a method as a + b*M: the line for which the greatest relative error over all sizes is smallest,
-// nearly: least squares of relative errors, so that small messages count as much as large ones.
+// The cost of a method as a + b*M: the line for which the greatest relative error over all sizes is
+// smallest, nearly: least squares of relative errors, so that small messages count as much as large
+// ones.
 struct LineFit {
   double start = 0;    // seconds
   double perByte = 0;  // seconds

@@ -12,8 +12,8 @@
 namespace sluice::bench {
 namespace {
 
-// How many steps a worker had done at that moment, the one under way by its share. REQUIRES: ends.front() <=
-// when <= ends.back()
+// How many steps a worker had done at that moment, the one under way by its share. REQUIRES:
+// ends.front() <= when <= ends.back()
 double stepsUntil(const std::vector<double>& ends, double when) {
   const auto next = std::ranges::upper_bound(ends, when);
   if (next == ends.end()) return static_cast<double>(ends.size() - 1);

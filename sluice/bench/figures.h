@@ -30,16 +30,18 @@ struct RunFigures {
   double inversionMs = 0;                    // of the rank with the largest p99
   std::optional<Utilisation> utilisation{};  // of the first rank that has watched
 };
-// REQUIRES: at least one worker. Fails if a throughput is wanted, and at no time were all workers counted.
+// REQUIRES: at least one worker. Fails if a throughput is wanted, and at no time were all workers
+// counted.
 Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measure);
 
-// Elapsed time x workers / steps done by all, from when the last worker is warm to when the first has ended.
+// Elapsed time x workers / steps done by all, from when the last worker is warm to when the first
+// has ended.
 Result<double> throughputIteration(std::span<const RankReport> ranks);
 
 double spread(std::span<const double> values);  // from the least to the greatest
 
-// How many times the model leaves the busiest host in one iteration, if servers share the slices equally:
-// 2(N-1)/N with a server on every rank. What a host keeps for itself does not travel.
+// How many times the model leaves the busiest host in one iteration, if servers share the slices
+// equally: 2(N-1)/N with a server on every rank. What a host keeps for itself does not travel.
 double modelsOverBusiestLink(const plan::Roles& roles);
 
 // Where and how it was measured.
@@ -55,12 +57,13 @@ struct Setting {
   std::string fabric{};
   std::string encrypt{};
   std::string servers{};
-  std::string codec{};                     // of all-reduces
-  bool overlaps = true;                    // false: kvstore --no-overlap
-  uint64_t sliceElements = 0;              // of one message, at most, with this strategy
-  std::optional<double> plannedSeconds{};  // of an iteration, by the costs that tensors are merged by
-  int iterations = 0;                      // counted per run
-  std::string straggler{};                 // as given: unevenness.h
+  std::string codec{};         // of all-reduces
+  bool overlaps = true;        // false: kvstore --no-overlap
+  uint64_t sliceElements = 0;  // of one message, at most, with this strategy
+  std::optional<double>
+      plannedSeconds{};     // of an iteration, by the costs that tensors are merged by
+  int iterations = 0;       // counted per run
+  std::string straggler{};  // as given: unevenness.h
   std::string jitter{};
   Measure measure = Measure::kSlowestWorker;  // what iterations are, with this strategy
 };

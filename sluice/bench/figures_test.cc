@@ -13,8 +13,16 @@ using ::testing::ElementsAre;
 
 TEST(Figures, AJobIsAsSlowAsItsSlowestWorker) {
   const std::vector<RankReport> ranks{
-      {.iterationSeconds = {1, 5, 2}, .cpuSeconds = 1, .wireBytes = 10, .payloadBytes = 8, .inversionMs = 3},
-      {.iterationSeconds = {3, 3, 3}, .cpuSeconds = 2, .wireBytes = 20, .payloadBytes = 16, .inversionMs = 1},
+      {.iterationSeconds = {1, 5, 2},
+       .cpuSeconds = 1,
+       .wireBytes = 10,
+       .payloadBytes = 8,
+       .inversionMs = 3},
+      {.iterationSeconds = {3, 3, 3},
+       .cpuSeconds = 2,
+       .wireBytes = 20,
+       .payloadBytes = 16,
+       .inversionMs = 1},
       {.cpuSeconds = 3, .wireBytes = 30, .payloadBytes = 24, .inversionMs = 2},  // only serves
   };
   const RunFigures run = combineRanks(ranks, Measure::kSlowestWorker).value();
@@ -74,10 +82,10 @@ TEST(Figures, TheBusiestLinkFollowsFromWhoServes) {
   for (const Case& c : {
            Case{"all", 1, 0}, Case{"all", 4, 1.5},  // 2(N-1)/N
            Case{"1", 4, 3},                         // one server answers three
-           Case{"2", 4, 2},                         // half a model to the other server, 3 halves of answers
-           Case{"dedicated:1", 5, 4},               // answers to four workers
-           Case{"dedicated:4", 8, 1},               // as much in as out
-           Case{"dedicated:6", 8, 1},               // workers push a whole model each
+           Case{"2", 4, 2},            // half a model to the other server, 3 halves of answers
+           Case{"dedicated:1", 5, 4},  // answers to four workers
+           Case{"dedicated:4", 8, 1},  // as much in as out
+           Case{"dedicated:6", 8, 1},  // workers push a whole model each
        }) {
     EXPECT_DOUBLE_EQ(modelsOverBusiestLink(plan::parseRoles(c.servers, c.world).value()), c.models)
         << c.servers << " of " << c.world;
@@ -97,9 +105,9 @@ TEST(Figures, JsonBeginsWithTheAgreedFields) {
   const auto json = toJson({.strategy = "p3"});
   for (const auto& [name, value] : json.items()) names.push_back(name);
   names.resize(12);
-  EXPECT_THAT(names, ElementsAre("profile", "strategy", "workers", "ratio", "iteration_s", "spread_s",
-                                 "bound_s", "over_bound", "speedup_over_kvstore", "cpu_s_per_iteration",
-                                 "bytes_on_wire", "inversion_ms_p99"));
+  EXPECT_THAT(names, ElementsAre("profile", "strategy", "workers", "ratio", "iteration_s",
+                                 "spread_s", "bound_s", "over_bound", "speedup_over_kvstore",
+                                 "cpu_s_per_iteration", "bytes_on_wire", "inversion_ms_p99"));
 }
 
 }  // namespace

@@ -39,11 +39,12 @@ Result<Rate> measureGoodput(const lab::Lab& lab) {
   auto isListening = listening.get_future();
   auto server = std::async(std::launch::async, [&lab, &listening] {
     bool told = false;
-    return runOn(lab, 0, {"iperf3", "--server", "--one-off", "--forceflush"}, [&](std::string_view line) {
-      if (told || !line.starts_with("Server listening")) return;
-      told = true;
-      listening.set_value();
-    });
+    return runOn(lab, 0, {"iperf3", "--server", "--one-off", "--forceflush"},
+                 [&](std::string_view line) {
+                   if (told || !line.starts_with("Server listening")) return;
+                   told = true;
+                   listening.set_value();
+                 });
   });
   if (isListening.wait_for(kLimit) != std::future_status::ready) {
     const Status ended = server.get();
@@ -51,8 +52,8 @@ Result<Rate> measureGoodput(const lab::Lab& lab) {
   }
   std::string json;
   const Status measured = runOn(lab, 1,
-                                {"iperf3", "--client", lab::hostAddress(state.layout.subnet, 0), "--time",
-                                 "2", "--omit", "1", "--json"},
+                                {"iperf3", "--client", lab::hostAddress(state.layout.subnet, 0),
+                                 "--time", "2", "--omit", "1", "--json"},
                                 [&](std::string_view line) { json += line; });
   const Status served = server.get();
   SLUICE_RETURN_IF_ERROR(measured);
@@ -64,7 +65,8 @@ Result<Rate> parseIperf(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const nlohmann::json::json_pointer where("/end/sum_received/bits_per_second");
   if (json.is_discarded() || !json.contains(where) || !json[where].is_number()) {
-    return failed(json.is_object() && json.contains("error") ? json["error"].dump() : "unknown output");
+    return failed(json.is_object() && json.contains("error") ? json["error"].dump()
+                                                             : "unknown output");
   }
   const double bits = json[where].get<double>();
   if (!(bits >= 1)) return failed("nothing has arrived");

@@ -1,5 +1,5 @@
-// The bytes that have passed a network interface of this host, headers and repetitions included, as the
-// kernel counts them. Any thread.
+// The bytes that have passed a network interface of this host, headers and repetitions included, as
+// the kernel counts them. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ TEST(RankReport, IsReadAsItWasWritten) {
 }
 
 TEST(RankReport, OtherLinesAreNone) {
-  for (const char* line : {"", "hello", "{}", "replay-report", "replay-report {", "replay-report {}"}) {
+  for (const char* line :
+       {"", "hello", "{}", "replay-report", "replay-report {", "replay-report {}"}) {
     EXPECT_FALSE(parseRankReport(line).has_value()) << line;
   }
 }

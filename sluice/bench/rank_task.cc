@@ -4,7 +4,8 @@
 
 namespace sluice::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unevenness, stragglers, stragglerFactor, jitterPeriod, jitterFactor)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Unevenness, stragglers, stragglerFactor, jitterPeriod,
+                                   jitterFactor)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankTask, profile, computeSeconds, warmUp, iterations, update,
                                    watchNetwork, compareWithReference, unevenness)
 
@@ -16,11 +17,12 @@ Result<RankTask> parseRankTask(std::string_view text) {
   try {
     auto task = nlohmann::json::parse(text).get<RankTask>();
     if (task.computeSeconds > 0 && task.warmUp >= 0 && task.iterations >= 1) return task;
-    return Status(Code::kInvalidArgument, "a replay needs a compute time and at least one iteration");
+    return Status(Code::kInvalidArgument,
+                  "a replay needs a compute time and at least one iteration");
   } catch (const nlohmann::json::exception& error) {
-    return Status(
-        Code::kInvalidArgument,
-        std::string("not a task of 'sluice bench replay', which writes it itself: ") + error.what());
+    return Status(Code::kInvalidArgument,
+                  std::string("not a task of 'sluice bench replay', which writes it itself: ") +
+                      error.what());
   }
 }
 

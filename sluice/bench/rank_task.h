@@ -1,5 +1,6 @@
-// What one rank of a replay is to do, as it travels on a command line from whoever starts the ranks. How it
-// synchronises (algorithm, fabric, servers, ...) is not here: that is Config's, as in every other job.
+// What one rank of a replay is to do, as it travels on a command line from whoever starts the
+// ranks. How it synchronises (algorithm, fabric, servers, ...) is not here: that is Config's, as in
+// every other job.
 #pragma once
 
 #include <string>

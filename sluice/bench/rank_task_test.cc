@@ -25,8 +25,8 @@ TEST(RankTask, NonsenseIsRefused) {
   nothing.iterations = 0;
   RankTask instant = kTask;
   instant.computeSeconds = 0;
-  for (const std::string& text :
-       {std::string("fast"), std::string("{}"), std::string("[1]"), nothing.toText(), instant.toText()}) {
+  for (const std::string& text : {std::string("fast"), std::string("{}"), std::string("[1]"),
+                                  nothing.toText(), instant.toText()}) {
     EXPECT_EQ(parseRankTask(text).status().code(), Code::kInvalidArgument) << text;
   }
 }

@@ -1,4 +1,5 @@
-// How a measurement hands its own configuration to the ranks it starts: as variables of their environment.
+// How a measurement hands its own configuration to the ranks it starts: as variables of their
+// environment.
 #pragma once
 
 #include <map>
@@ -8,8 +9,8 @@
 
 namespace sluice::bench {
 
-// Everything that is not a default here, and a quiet log: one line per rank and run about what is going well
-// would bury the figures.
+// Everything that is not a default here, and a quiet log: one line per rank and run about what is
+// going well would bury the figures.
 std::map<std::string, std::string> variablesFor(const base::Config& config);
 
 }  // namespace sluice::bench

@@ -24,8 +24,9 @@ class Run final {
   Run(const Arena& arena, const ReplayHooks& hooks, Measure measure)
       : arena_(arena), hooks_(hooks), measure_(measure), reports_(arena.hosts()) {}
 
-  Result<RunFigures> toTheEnd(const RankTask& task, const base::Config& config, const std::string& strategy,
-                              const std::string& traceDirectory, Duration limit) {
+  Result<RunFigures> toTheEnd(const RankTask& task, const base::Config& config,
+                              const std::string& strategy, const std::string& traceDirectory,
+                              Duration limit) {
     lab::RunOptions options;
     options.command = hooks_.rankCommand;
     options.command.push_back(task.toText());
@@ -33,28 +34,32 @@ class Run final {
     options.environment[base::environmentName(option::kAlgorithm)] = strategy;
     options.environment[base::environmentName(option::kTrustedNetwork)] =
         "on";  // only the ranks are in the lab
-    if (!traceDirectory.empty()) options.environment[base::environmentName(option::kTrace)] = traceDirectory;
+    if (!traceDirectory.empty())
+      options.environment[base::environmentName(option::kTrace)] = traceDirectory;
     options.timeout = limit;
     options.forwardSignals = true;
     options.onLine = [this](int rank, lab::Stream stream, std::string_view line) {
       take(rank, stream, line);
     };
     SLUICE_ASSIGN_OR_RETURN(const int exitCode, arena_.lab().run(std::move(options)));
-    if (exitCode == kInterrupted || hooks_.isInterrupted()) return Status(Code::kCancelled, "interrupted");
+    if (exitCode == kInterrupted || hooks_.isInterrupted())
+      return Status(Code::kCancelled, "interrupted");
     if (exitCode == lab::kTimeoutExitCode) {
       return Status(Code::kTimeout,
                     fmt::format("{}: not done after {}", strategy, base::formatDuration(limit)));
     }
     if (exitCode != 0) {
-      return Status(Code::kInternal,
-                    fmt::format("{}: {}", strategy,
-                                firstError_.empty() ? fmt::format("a rank ended with exit code {}", exitCode)
-                                                    : firstError_));
+      return Status(
+          Code::kInternal,
+          fmt::format("{}: {}", strategy,
+                      firstError_.empty() ? fmt::format("a rank ended with exit code {}", exitCode)
+                                          : firstError_));
     }
     std::vector<RankReport> ranks;
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
       if (!reports_[rank]) {
-        return Status(Code::kInternal, fmt::format("{}: rank {} has reported nothing", strategy, rank));
+        return Status(Code::kInternal,
+                      fmt::format("{}: rank {} has reported nothing", strategy, rank));
       }
       ranks.push_back(*std::move(reports_[rank]));
     }
@@ -93,7 +98,8 @@ std::string traceDirectoryFor(const base::Config& config, const std::string& str
 // What the strategy makes of the setting, before it is run.
 Status fillInPlan(std::string_view strategy, base::Config config, const Model& model,
                   const plan::Roles& roles, Setting& setting) {
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm, strategy::readAlgorithm(strategy, config));
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
+                          strategy::readAlgorithm(strategy, config));
   plan::PlanSpec spec;
   spec.model = model;
   spec.roles = roles;
@@ -115,8 +121,10 @@ Result<uint32_t> worldFor(uint32_t workers, const base::Config& config) {
   const std::string& servers = config.text(option::kServers);
   constexpr std::string_view kDedicated = "dedicated:";
   if (!servers.starts_with(kDedicated)) return workers;
-  SLUICE_ASSIGN_OR_RETURN(const int64_t dedicated, base::parseInteger(servers.substr(kDedicated.size())));
-  const auto world = static_cast<uint32_t>(std::clamp<int64_t>(dedicated, 0, lab::kMaxHosts)) + workers;
+  SLUICE_ASSIGN_OR_RETURN(const int64_t dedicated,
+                          base::parseInteger(servers.substr(kDedicated.size())));
+  const auto world =
+      static_cast<uint32_t>(std::clamp<int64_t>(dedicated, 0, lab::kMaxHosts)) + workers;
   SLUICE_RETURN_IF_ERROR(plan::parseRoles(servers, world).status());
   return world;
 }
@@ -124,32 +132,36 @@ Result<uint32_t> worldFor(uint32_t workers, const base::Config& config) {
 Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
                                     const ReplayHooks& hooks) {
   if (!(options.ratio > 0) || options.runs < 1 || options.strategies.empty()) {
-    return Status(Code::kInvalidArgument, "a replay needs a ratio above 0, at least one run and a strategy");
+    return Status(Code::kInvalidArgument,
+                  "a replay needs a ratio above 0, at least one run and a strategy");
   }
   for (const auto& strategy : options.strategies) {
     base::Config config = options.config;
     SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(strategy, config).status());
   }
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(options.profile));
-  SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness, parseUnevenness(options.straggler, options.jitter));
+  SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness,
+                          parseUnevenness(options.straggler, options.jitter));
   SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
                           plan::parseRoles(options.config.text(option::kServers), arena.hosts()));
 
   const auto workers = static_cast<uint32_t>(roles.workers.size());
   const double bytes = static_cast<double>(profile.toModel().bytes());
-  RankTask task{.profile = options.profile,
-                // The definition of `ratio` is that of a server on every worker, wherever servers are here.
-                .computeSeconds = timing::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
-                .warmUp = options.warmUp,
-                .iterations = options.iterations,
-                .update = options.update,
-                .watchNetwork = options.watchNetwork,
-                .compareWithReference = options.compareWithReference,
-                .unevenness = unevenness};
+  RankTask task{
+      .profile = options.profile,
+      // The definition of `ratio` is that of a server on every worker, wherever servers
+      // are here.
+      .computeSeconds = timing::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
+      .warmUp = options.warmUp,
+      .iterations = options.iterations,
+      .update = options.update,
+      .watchNetwork = options.watchNetwork,
+      .compareWithReference = options.compareWithReference,
+      .unevenness = unevenness};
   const auto layers = timing::layersOf(profile, task.computeSeconds);
-  const timing::WireCost wire{
-      .start = 0,
-      .perByte = modelsOverBusiestLink(roles) * 8 / static_cast<double>(arena.goodput().bitsPerSecond)};
+  const timing::WireCost wire{.start = 0,
+                              .perByte = modelsOverBusiestLink(roles) * 8 /
+                                         static_cast<double>(arena.goodput().bitsPerSecond)};
   Setting setting{.profile = options.profile,
                   .workers = workers,
                   .ratio = options.ratio,
@@ -167,7 +179,8 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                   .straggler = options.straggler,
                   .jitter = options.jitter};
   const auto measureFor = [&](const std::string& strategy) {
-    return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker : Measure::kThroughput;
+    return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker
+                                                          : Measure::kThroughput;
   };
   // What merging goes by, known here exactly.
   base::Config config = options.config;
@@ -181,8 +194,9 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   SLUICE_RETURN_IF_ERROR(known(option::kReductionRate, base::formatRate(arena.goodput())));
 
   // Ten times what it should take, and a minute for all ranks to meet.
-  const Duration limit = std::chrono::minutes(1) +
-                         base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
+  const Duration limit =
+      std::chrono::minutes(1) +
+      base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
 
   std::vector<std::vector<RunFigures>> runs(options.strategies.size());
   for (int run = 0; run < options.runs; ++run) {
@@ -191,15 +205,16 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       if (hooks.onRun) hooks.onRun(options.strategies[s]);
       const auto& strategy = options.strategies[s];
       SLUICE_ASSIGN_OR_RETURN(
-          auto figures,
-          Run(arena, hooks, measureFor(strategy))
-              .toTheEnd(task, config, strategy, traceDirectoryFor(options.config, strategy, run), limit));
+          auto figures, Run(arena, hooks, measureFor(strategy))
+                            .toTheEnd(task, config, strategy,
+                                      traceDirectoryFor(options.config, strategy, run), limit));
       runs[s].push_back(std::move(figures));
     }
   }
   std::vector<Figures> rows;
   for (size_t s = 0; s < options.strategies.size(); ++s) {
-    SLUICE_RETURN_IF_ERROR(fillInPlan(options.strategies[s], config, profile.toModel(), roles, setting));
+    SLUICE_RETURN_IF_ERROR(
+        fillInPlan(options.strategies[s], config, profile.toModel(), roles, setting));
     setting.measure = measureFor(options.strategies[s]);
     rows.push_back(summarise(setting, options.strategies[s], runs[s]));
   }

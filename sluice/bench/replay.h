@@ -24,7 +24,8 @@ struct ReplayOptions {
   bool compareWithReference = false;  // parameters at the end with those of one process
   std::string straggler{};            // unevenness.h
   std::string jitter{};
-  base::Config config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
+  base::Config
+      config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
 };
 
 struct ReplayHooks {
@@ -35,14 +36,15 @@ struct ReplayHooks {
   std::function<bool()> isInterrupted{};
 };
 
-// True iff ranks end with the same parameters, which are then compared. REQUIRES: there is such a strategy.
+// True iff ranks end with the same parameters, which are then compared. REQUIRES: there is such a
+// strategy.
 bool comparesRanks(std::string_view strategy);
 
 // How many ranks it takes: the workers, and dedicated servers besides.
 Result<uint32_t> worldFor(uint32_t workers, const base::Config& config);
 
-// All runs of the first round come before the second round, so that a machine that becomes slower does not do
-// so for one strategy only. REQUIRES: the arena has as many hosts as there are ranks.
+// All runs of the first round come before the second round, so that a machine that becomes slower
+// does not do so for one strategy only. REQUIRES: the arena has as many hosts as there are ranks.
 Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
                                     const ReplayHooks& hooks);
 

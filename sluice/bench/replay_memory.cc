@@ -72,8 +72,8 @@ ReplayMemory::ReplayMemory(const Model& model, Rank rank) {
 std::vector<TensorMemory> ReplayMemory::tensors() {
   std::vector<TensorMemory> tensors;
   for (size_t t = 0; t < gradients_.size(); ++t) {
-    tensors.push_back(
-        {std::as_bytes(std::span(gradients_[t])), std::as_writable_bytes(std::span(parameters_[t]))});
+    tensors.push_back({std::as_bytes(std::span(gradients_[t])),
+                       std::as_writable_bytes(std::span(parameters_[t]))});
   }
   return tensors;
 }
@@ -102,8 +102,9 @@ std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
     }
     optimizer::OptimizerState state(update.optimizer->name(), tensor.dtype, tensor.elements);
     for (int step = 0; step < steps; ++step) {
-      const Status applied = applyStep(*update.optimizer, state,
-                                       std::as_writable_bytes(std::span(parameters)), sum, update.values);
+      const Status applied =
+          applyStep(*update.optimizer, state, std::as_writable_bytes(std::span(parameters)), sum,
+                    update.values);
       SLUICE_CHECK(applied.isOk(), applied.toString());
     }
     hash.add(parameters);

@@ -1,5 +1,5 @@
-// The tensors of a replay: numbers that every process can make again, so that one of them can check what all
-// have computed together.
+// The tensors of a replay: numbers that every process can make again, so that one of them can check
+// what all have computed together.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,9 @@
 
 namespace sluice::bench {
 
-// Gradients and parameters of a worker. Written before they are used, so that no page is new to the first
-// iterations; gradients differ from rank to rank, so that a sum that lacks one shows. Belongs to its owner.
+// Gradients and parameters of a worker. Written before they are used, so that no page is new to the
+// first iterations; gradients differ from rank to rank, so that a sum that lacks one shows. Belongs
+// to its owner.
 class ReplayMemory final {
  public:
   ReplayMemory(const Model& model, Rank rank);
@@ -26,8 +27,9 @@ class ReplayMemory final {
   std::vector<std::vector<float>> parameters_;
 };
 
-// What parametersHash() of every worker must be after so many steps: one process, no slices and no network,
-// which takes the mean over the workers in rank order and applies the update to whole tensors.
+// What parametersHash() of every worker must be after so many steps: one process, no slices and no
+// network, which takes the mean over the workers in rank order and applies the update to whole
+// tensors.
 std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
                           const optimizer::OptimizerSpec& update, int steps);
 

@@ -70,7 +70,8 @@ class Meters final {
 class Worker final {
  public:
   // `factor` says how many times longer the step of this number takes.
-  Worker(Session& session, std::vector<timing::Layer> layers, std::function<double(uint64_t)> factor)
+  Worker(Session& session, std::vector<timing::Layer> layers,
+         std::function<double(uint64_t)> factor)
       : session_(session),
         layers_(std::move(layers)),
         factor_(std::move(factor)),
@@ -78,13 +79,14 @@ class Worker final {
 
   TimePoint now() const { return timeline_.end(); }
 
-  // One forward and one backward pass. Returns how long it took: from the end of the last one to the end of
-  // this one, which is from where one forward pass may begin to where the next may.
+  // One forward and one backward pass. Returns how long it took: from the end of the last one to
+  // the end of this one, which is from where one forward pass may begin to where the next may.
   Result<double> iterate() {
     const TimePoint begin = timeline_.end();
     const double factor = factor_(steps_++);
     for (uint32_t t = 0; t < layers_.size(); ++t) {
-      // A gate that is open already has not held anything up, even if this thread has woken up late.
+      // A gate that is open already has not held anything up, even if this thread has woken up
+      // late.
       if (!session_.isReady(TensorId{t})) {
         SLUICE_RETURN_IF_ERROR(session_.wait(TensorId{t}));
         timeline_.holdUntil(base::RealClock().now());
@@ -133,8 +135,10 @@ Status train(const RankTask& task, Session& session, Worker& worker, Meters& met
   return session.drain();  // every gradient has been used then, as the reference's
 }
 
-// Every rank says what it has; workers must all have the same. An empty reference is not compared with.
-Status compareParameters(session::JobParts& job, const std::string& hash, const std::string& reference) {
+// Every rank says what it has; workers must all have the same. An empty reference is not compared
+// with.
+Status compareParameters(session::JobParts& job, const std::string& hash,
+                         const std::string& reference) {
   SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather("replay/parameters", hash));
   SLUICE_ASSIGN_OR_RETURN(const auto references, job.gather("replay/reference", reference));
   std::string first;
@@ -144,9 +148,10 @@ Status compareParameters(session::JobParts& job, const std::string& hash, const 
     if (hashes[rank].empty()) continue;  // only serves
     if (first.empty()) first = hashes[rank];
     if (hashes[rank] != first) {
-      return {Code::kDataLoss,
-              fmt::format("rank {} has ended with other parameters than {}: this is a defect of sluice", rank,
-                          compared)};
+      return {
+          Code::kDataLoss,
+          fmt::format("rank {} has ended with other parameters than {}: this is a defect of sluice",
+                      rank, compared)};
     }
   }
   return base::ok();
@@ -162,7 +167,8 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                           strategy::readAlgorithm(config.text(option::kAlgorithm), ofAlgorithm));
   SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
   const std::string& interface = config.text(option::kIface);
-  SLUICE_ASSIGN_OR_RETURN(auto counters, InterfaceCounters::open(interface.empty() ? "lo" : interface));
+  SLUICE_ASSIGN_OR_RETURN(auto counters,
+                          InterfaceCounters::open(interface.empty() ? "lo" : interface));
 
   SLUICE_ASSIGN_OR_RETURN(const auto roles,
                           plan::parseRoles(config.text(option::kServers), job->worldSize()));
@@ -185,7 +191,8 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
     });
     const Status trained = train(task, *session, worker, meters, interface, report);
     if (!trained.isOk()) {
-      log("bench").error("{}", trained.message());  // at once: leaving a job in pieces takes seconds
+      log("bench").error("{}",
+                         trained.message());  // at once: leaving a job in pieces takes seconds
       return trained;
     }
   } else {
@@ -205,7 +212,8 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
     SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(task.update));
     reference = referenceHash(profile.toModel(), roles.workers, update, steps);
   }
-  SLUICE_RETURN_IF_ERROR(compareParameters(*job, memory ? memory->parametersHash() : "", reference));
+  SLUICE_RETURN_IF_ERROR(
+      compareParameters(*job, memory ? memory->parametersHash() : "", reference));
   if (task.compareWithReference && memory) report.exactSteps = steps;
   return report;
 }

@@ -7,9 +7,9 @@
 
 namespace sluice::bench {
 
-// Joins the job that `environment` speaks of, replays, and returns what was measured. Ends with kDataLoss if
-// the algorithm promises that all ranks end with the same parameters, bit for bit (if asked to: those of one
-// process), and they do not. The calling thread is the one that "computes".
+// Joins the job that `environment` speaks of, replays, and returns what was measured. Ends with
+// kDataLoss if the algorithm promises that all ranks end with the same parameters, bit for bit (if
+// asked to: those of one process), and they do not. The calling thread is the one that "computes".
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                               const base::Config::Values& environment);
 

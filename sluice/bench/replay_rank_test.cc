@@ -14,8 +14,8 @@ namespace sluice::bench {
 namespace {
 
 TEST(ReplayRank, EndsWithTheParametersOfOneProcess) {
-  const auto path =
-      std::filesystem::temp_directory_path() / fmt::format("sluice-replay-rank-{}.json", ::getpid());
+  const auto path = std::filesystem::temp_directory_path() /
+                    fmt::format("sluice-replay-rank-{}.json", ::getpid());
   std::ofstream(path)
       << R"({"model": "tiny", "note": "", "unit": "fraction of one forward+backward", "tensors": [
       {"name": "a", "parameters": 1000, "forward": 0.1, "backward": 0.4},
@@ -43,7 +43,8 @@ TEST(ReferenceHash, DependsOnEverythingThatCounts) {
   EXPECT_NE(hash, referenceHash(model, workers, sgd, 3));
   EXPECT_NE(hash, referenceHash(model, {Rank{0}, Rank{2}}, sgd, 2));
   EXPECT_NE(hash, referenceHash(model, {Rank{0}}, sgd, 2));
-  EXPECT_NE(hash, referenceHash(model, workers, optimizer::parseOptimizerSpec("sgd:lr=0.2").value(), 2));
+  EXPECT_NE(hash,
+            referenceHash(model, workers, optimizer::parseOptimizerSpec("sgd:lr=0.2").value(), 2));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Computing that is replayed instead of done: when each piece would begin and end. A pure value.
 //
-// A replay sleeps until the end of each piece. Sleeping ends late, by microseconds or, on a busy machine, by
-// more; since the next piece begins where the last one *should* have ended, the delays do not add up.
+// A replay sleeps until the end of each piece. Sleeping ends late, by microseconds or, on a busy
+// machine, by more; since the next piece begins where the last one *should* have ended, the delays
+// do not add up.
 #pragma once
 
 #include <algorithm>

@@ -13,8 +13,9 @@ namespace {
 
 // "0.1:3x" -> 0.1 and 3.
 Result<std::pair<double, double>> parsePair(std::string_view flag, std::string_view text) {
-  const Status wrong{Code::kInvalidArgument, fmt::format("{} '{}' should read HOW-MANY:FACTORx, as {}", flag,
-                                                         text, flag == "--straggler" ? "1:3x" : "0.1:3x")};
+  const Status wrong{Code::kInvalidArgument,
+                     fmt::format("{} '{}' should read HOW-MANY:FACTORx, as {}", flag, text,
+                                 flag == "--straggler" ? "1:3x" : "0.1:3x")};
   const auto parts = base::split(text, ':');
   if (parts.size() != 2 || !parts[1].ends_with('x')) return wrong;
   const auto share = base::parseNumber(parts[0]);

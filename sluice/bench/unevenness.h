@@ -1,5 +1,6 @@
-// Workers that are not all as fast, for replays: some that are always slower, and steps that take longer now
-// and then. A plain value; the same on every rank and in every run, so that strategies meet the same fate.
+// Workers that are not all as fast, for replays: some that are always slower, and steps that take
+// longer now and then. A plain value; the same on every rank and in every run, so that strategies
+// meet the same fate.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct Unevenness {
   friend bool operator==(const Unevenness&, const Unevenness&) = default;
 };
 
-// `straggler` as "1:3x": one worker computes three times longer, always. `jitter` as "0.1:3x": every worker
-// does in a tenth of its steps. Empty: none.
+// `straggler` as "1:3x": one worker computes three times longer, always. `jitter` as "0.1:3x":
+// every worker does in a tenth of its steps. Empty: none.
 Result<Unevenness> parseUnevenness(std::string_view straggler, std::string_view jitter);
 
 }  // namespace sluice::bench

@@ -10,7 +10,8 @@ constexpr auto kStep = std::chrono::milliseconds(10);
 }  // namespace
 
 UtilisationSampler::UtilisationSampler(InterfaceCounters counters)
-    : counters_(std::move(counters)), thread_(base::startThread("sluice-usage", [this] { sample(); })) {}
+    : counters_(std::move(counters)),
+      thread_(base::startThread("sluice-usage", [this] { sample(); })) {}
 
 void UtilisationSampler::sample() {
   TimePoint next = base::RealClock().now();

@@ -36,12 +36,12 @@ Status run(const lab::Lab& lab, const Program& program, const OnLine& onLine) {
   };
   SLUICE_ASSIGN_OR_RETURN(const int exitCode, lab.run(std::move(options)));
   if (exitCode == 0) return base::ok();
-  return {Code::kUnavailable,
-          fmt::format("{} ended with exit code {} {}", program.command.front(), exitCode, lastError)};
+  return {Code::kUnavailable, fmt::format("{} ended with exit code {} {}", program.command.front(),
+                                          exitCode, lastError)};
 }
 
-// Starts servers, waits until each has printed a line with `listening` in it, runs the clients to their end
-// and the servers to theirs. Returns what each client has printed.
+// Starts servers, waits until each has printed a line with `listening` in it, runs the clients to
+// their end and the servers to theirs. Returns what each client has printed.
 Result<std::vector<std::string>> serve(const lab::Lab& lab, const Program& servers,
                                        std::string_view listening, const Program& clients) {
   std::promise<void> ready;
@@ -56,7 +56,8 @@ Result<std::vector<std::string>> serve(const lab::Lab& lab, const Program& serve
   });
   if (isReady.wait_for(kLimit) != std::future_status::ready) {
     const Status ended = serving.get();
-    return ended.isOk() ? Status(Code::kUnavailable, servers.command.front() + " does not listen") : ended;
+    return ended.isOk() ? Status(Code::kUnavailable, servers.command.front() + " does not listen")
+                        : ended;
   }
   std::vector<std::string> printed(clients.hosts.size());
   const Status ran = run(lab, clients, [&](int rank, std::string_view line) {
@@ -100,17 +101,19 @@ Result<double> ucxGbit(const lab::Lab& lab, Flow flow, size_t messageBytes, size
   const Program server{.command = {"stdbuf", "-oL", "ucx_perftest"},
                        .hosts = {flow.second},
                        .environment = {{"UCX_TLS", "tcp"}}};
-  const Program client{.command = {"ucx_perftest", lab::hostAddress(state.layout.subnet, flow.second), "-t",
-                                   "ucp_am_bw", "-s", std::to_string(messageBytes), "-n",
-                                   std::to_string(messages), "-w", std::to_string(messages / 10), "-f"},
-                       .hosts = {flow.first},
-                       .environment = {{"UCX_TLS", "tcp"}}};
+  const Program client{
+      .command = {"ucx_perftest", lab::hostAddress(state.layout.subnet, flow.second), "-t",
+                  "ucp_am_bw", "-s", std::to_string(messageBytes), "-n", std::to_string(messages),
+                  "-w", std::to_string(messages / 10), "-f"},
+      .hosts = {flow.first},
+      .environment = {{"UCX_TLS", "tcp"}}};
   SLUICE_ASSIGN_OR_RETURN(const auto printed, serve(lab, server, "Waiting for connection", client));
   return parseUcxPerftest(printed.front());
 }
 
 Result<double> parseUcxPerftest(std::string_view text) {
-  // The last line: messages, three times in us, then MiB/s of the last interval and overall, then messages/s.
+  // The last line: messages, three times in us, then MiB/s of the last interval and overall, then
+  // messages/s.
   constexpr size_t kFields = 8;
   constexpr size_t kOverall = 5;
   constexpr double kGbitPerMebibyte = 8.0 * (1 << 20) * 1e-9;
@@ -122,7 +125,8 @@ Result<double> parseUcxPerftest(std::string_view text) {
     }
     if (fields.size() == kFields && base::parseNumber(fields[kOverall]).isOk()) last = fields;
   }
-  if (last.empty()) return Status(Code::kUnavailable, fmt::format("ucx_perftest printed '{}'", text));
+  if (last.empty())
+    return Status(Code::kUnavailable, fmt::format("ucx_perftest printed '{}'", text));
   SLUICE_ASSIGN_OR_RETURN(const double mebibytes, base::parseNumber(last[kOverall]));
   return mebibytes * kGbitPerMebibyte;
 }

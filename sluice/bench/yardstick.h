@@ -1,5 +1,5 @@
-// What other programs reach on the links of a lab, for comparison: iperf3 and UCX's own measurement. Each
-// call runs them from start to end, some seconds. Any thread.
+// What other programs reach on the links of a lab, for comparison: iperf3 and UCX's own
+// measurement. Each call runs them from start to end, some seconds. Any thread.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ namespace sluice::bench {
 // One TCP connection from a host to another.
 using Flow = std::pair<int, int>;
 
-// The payload that all flows together got across, in Gbit/s, while all ran at once. REQUIRES: no host is the
-// source, or the target, of two.
+// The payload that all flows together got across, in Gbit/s, while all ran at once. REQUIRES: no
+// host is the source, or the target, of two.
 Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Duration time);
 
 // UCX's own active messages of this size over TCP, in Gbit/s.

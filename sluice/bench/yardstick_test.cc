@@ -8,9 +8,11 @@ namespace {
 TEST(Yardstick, ReadsTheOverallBandwidthOfUcxPerftest) {
   constexpr std::string_view kPrinted =
       "+--------------+--------------+\n"
-      "|     Test     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  "
+      "|     Test     | # iterations | 50.0%ile | average | overall |  average |  overall |  "
+      "average  |  "
       "overall  |\n"
-      "                       20000      2.102  1440.080  1086.196      132.45     175.60         694        "
+      "                       20000      2.102  1440.080  1086.196      132.45     175.60         "
+      "694        "
       " 921\n";
   const auto gbit = parseUcxPerftest(kPrinted);
   ASSERT_TRUE(gbit.isOk());

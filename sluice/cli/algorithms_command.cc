@@ -18,7 +18,8 @@ void addAlgorithmsCommand(Program& program, CLI::App& root) {
     for (const auto* algorithm : strategy::algorithms()) {
       const bool hasOption = algorithm->argument != nullptr;
       table.addRow({std::string(algorithm->name), std::string(algorithm->alias),
-                    hasOption ? std::string(algorithm->argument->name) : "", std::string(algorithm->help)});
+                    hasOption ? std::string(algorithm->argument->name) : "",
+                    std::string(algorithm->help)});
     }
     table.print(*asJson);
     return 0;

@@ -1,4 +1,5 @@
-// What `sluice` returns to the shell. docs/command-line.md repeats this table; cli_test checks that it does.
+// What `sluice` returns to the shell. docs/command-line.md repeats this table; cli_test checks that
+// it does.
 #pragma once
 
 #include <sluice/base/status.h>

@@ -56,8 +56,8 @@ std::vector<ExternalCommand> findExternalCommands() {
          entry.increment(error)) {
       const std::string file = entry->path().filename().string();
       std::error_code unreadable;
-      if (file.starts_with(kPrefix) && file.size() > kPrefix.size() && entry->is_regular_file(unreadable) &&
-          ::access(entry->path().c_str(), X_OK) == 0) {
+      if (file.starts_with(kPrefix) && file.size() > kPrefix.size() &&
+          entry->is_regular_file(unreadable) && ::access(entry->path().c_str(), X_OK) == 0) {
         found.emplace(file.substr(kPrefix.size()), entry->path());
       }
     }

@@ -11,12 +11,12 @@ struct ExternalCommand {
   std::string description;  // the first line of a script's opening comment or docstring; else empty
 };
 
-// Returns the programs sluice-NAME beside this program and on the PATH, sorted by name. The first of a name
-// counts. Nothing is run.
+// Returns the programs sluice-NAME beside this program and on the PATH, sorted by name. The first
+// of a name counts. Nothing is run.
 std::vector<ExternalCommand> findExternalCommands();
 
-// Replaces this process by the program sluice-NAME, beside this one or on the PATH. Returns only if there is
-// none.
+// Replaces this process by the program sluice-NAME, beside this one or on the PATH. Returns only if
+// there is none.
 void runExternalCommand(const std::string& name, char** argv);
 
 }  // namespace sluice::cli

@@ -1,5 +1,5 @@
-// While it lives, Ctrl-C and SIGTERM do not end the process but are remembered, so that a command that has
-// made something outside of itself (a lab) can end in good order. One at a time.
+// While it lives, Ctrl-C and SIGTERM do not end the process but are remembered, so that a command
+// that has made something outside of itself (a lab) can end in good order. One at a time.
 #pragma once
 
 #include <signal.h>

@@ -35,24 +35,29 @@ std::vector<std::string> subcommandNames(const CLI::App& app) {
 std::string listOfExternalCommands() {
   std::string list;
   for (const auto& [name, description] : findExternalCommands()) {
-    list += fmt::format("\n  {:<28}{}", name, description.empty() ? "(see its --help)" : description);
+    list +=
+        fmt::format("\n  {:<28}{}", name, description.empty() ? "(see its --help)" : description);
   }
   return list.empty() ? "" : fmt::format("Programs sluice-NAME found here:{}\n\n", list);
 }
 
 }  // namespace
 
-Program::Program() : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
+Program::Program()
+    : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
   root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
   root_.set_help_flag("-h,--help", "Show this help and exit");
   root_.footer([] {  // made only if the help is shown
     return listOfExternalCommands() +
            "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
-           "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile resnet50 "
+           "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile "
+           "resnet50 "
            "--lab\n\n"
-           "A command that is not listed is looked for as a program sluice-NAME beside this one and on the "
+           "A command that is not listed is looked for as a program sluice-NAME beside this one "
+           "and on the "
            "PATH.\n"
-           "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no such "
+           "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no "
+           "such "
            "command, 130 interrupted.";
   });
   addOption(&root_, option::kConfig);
@@ -83,7 +88,8 @@ void Program::addOption(CLI::App* command, const base::Option& option) {
     command->add_flag("--" + name, *slot, help);  // --name alone is on; --name=off says the other
     return;
   }
-  command->add_option("--" + name, *slot, help)->type_name(std::string(base::kindName(option.kind)));
+  command->add_option("--" + name, *slot, help)
+      ->type_name(std::string(base::kindName(option.kind)));
 }
 
 int Program::run(int argc, char** argv) {
@@ -94,9 +100,10 @@ int Program::run(int argc, char** argv) {
       runExternalCommand(argv[1], argv + 1);
       const std::vector<std::string_view> candidates(names.begin(), names.end());
       const auto guess = base::nearest(argv[1], candidates);
-      fmt::print(
-          stderr, "sluice: no command '{}' and no program sluice-{} on the PATH; {}\n", argv[1], argv[1],
-          guess.empty() ? "'sluice --help' lists the commands" : fmt::format("did you mean '{}'?", guess));
+      fmt::print(stderr, "sluice: no command '{}' and no program sluice-{} on the PATH; {}\n",
+                 argv[1], argv[1],
+                 guess.empty() ? "'sluice --help' lists the commands"
+                               : fmt::format("did you mean '{}'?", guess));
       return static_cast<int>(ExitCode::kNoCommand);
     }
   }

@@ -1,7 +1,9 @@
-// The `sluice` program: a tree of subcommands on CLI11, each with help, examples and one way to fail.
+// The `sluice` program: a tree of subcommands on CLI11, each with help, examples and one way to
+// fail.
 //
-// A subcommand is one file that defines a function `void addXCommand(Program&, CLI::App& parent)`, declared
-// in commands.h and called in main.cc. It declares its flags and sets a callback with Program::onRun.
+// A subcommand is one file that defines a function `void addXCommand(Program&, CLI::App& parent)`,
+// declared in commands.h and called in main.cc. It declares its flags and sets a callback with
+// Program::onRun.
 #pragma once
 
 #include <functional>
@@ -18,8 +20,9 @@
 
 namespace sluice::cli {
 
-// What a subcommand does once its flags are read. It may answer with an exit code of its own (`lab run`
-// returns that of what it ran), or with a Status, which is printed as one line and mapped to an exit code.
+// What a subcommand does once its flags are read. It may answer with an exit code of its own (`lab
+// run` returns that of what it ran), or with a Status, which is printed as one line and mapped to
+// an exit code.
 using Run = std::function<Result<int>(const base::Config& config)>;
 
 class Program final {
@@ -43,7 +46,8 @@ class Program final {
 
   CLI::App root_;
   std::map<const CLI::App*, Run> runs_;
-  // What was written for each option, by option name. Values are filled in by CLI11, so they must not move.
+  // What was written for each option, by option name. Values are filled in by CLI11, so they must
+  // not move.
   std::map<std::string, std::unique_ptr<std::string>> flags_;
 };
 

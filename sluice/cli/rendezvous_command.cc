@@ -1,5 +1,5 @@
-// sluice rendezvous check: does my cluster see itself? Started by a launcher on every rank, as training would
-// be.
+// sluice rendezvous check: does my cluster see itself? Started by a launcher on every rank, as
+// training would be.
 #include <unistd.h>
 
 #include <array>
@@ -52,8 +52,8 @@ Result<int> check(const base::Config& config, bool asJson) {
   SLUICE_ASSIGN_OR_RETURN(
       const auto master,
       rendezvous::findMaster(launch, loop.clock(), config.duration(option::kRendezvousTimeout)));
-  SLUICE_ASSIGN_OR_RETURN(
-      auto meeting, Rendezvous::start(loop, config, launch, master, Agreement(config, launch.worldSize)));
+  SLUICE_ASSIGN_OR_RETURN(auto meeting, Rendezvous::start(loop, config, launch, master,
+                                                          Agreement(config, launch.worldSize)));
   std::optional<Result<Notes>> everyone;
   Duration took{};
   const std::string note =
@@ -78,10 +78,12 @@ Result<int> check(const base::Config& config, bool asJson) {
 }  // namespace
 
 void addRendezvousCommand(Program& program, CLI::App& root) {
-  CLI::App* group = program.addCommand(root, "rendezvous", "How the ranks of a job find each other",
-                                       {"torchrun --nproc-per-node 4 --no-python sluice rendezvous check"});
+  CLI::App* group =
+      program.addCommand(root, "rendezvous", "How the ranks of a job find each other",
+                         {"torchrun --nproc-per-node 4 --no-python sluice rendezvous check"});
   CLI::App* check = program.addCommand(
-      *group, "check", "Meet as a training job would and print who is here: does the cluster see itself?",
+      *group, "check",
+      "Meet as a training job would and print who is here: does the cluster see itself?",
       {"torchrun --nnodes 2 --nproc-per-node 4 ... --no-python sluice rendezvous check",
        "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 RANK=0 WORLD_SIZE=2 sluice rendezvous check"});
   auto asJson = std::make_shared<bool>(false);
@@ -90,7 +92,8 @@ void addRendezvousCommand(Program& program, CLI::App& root) {
   program.addOption(check, option::kInsecure);
   program.addOption(check, option::kJobKeyFile);
   program.addOption(check, option::kRendezvousTimeout);
-  program.onRun(check, [asJson](const base::Config& config) { return cli::check(config, *asJson); });
+  program.onRun(check,
+                [asJson](const base::Config& config) { return cli::check(config, *asJson); });
 }
 
 }  // namespace sluice::cli

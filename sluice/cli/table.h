@@ -1,4 +1,5 @@
-// A table for people, or the same rows as JSON for programs: one object per row, keyed by the column names.
+// A table for people, or the same rows as JSON for programs: one object per row, keyed by the
+// column names.
 #pragma once
 
 #include <string>

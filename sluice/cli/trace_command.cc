@@ -1,5 +1,5 @@
-// sluice trace merge: the traces of all ranks on one clock in one file, and what an iteration's length was
-// made of.
+// sluice trace merge: the traces of all ranks on one clock in one file, and what an iteration's
+// length was made of.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -50,9 +50,9 @@ Table iterationsTable(const std::vector<Iteration>& iterations) {
   columns.insert(columns.end(), kColumns.begin(), kColumns.end());
   Table table(columns);
   for (const auto& iteration : iterations) {
-    std::vector<std::string> cells{fmt::to_string(index(iteration.step)),
-                                   fmt::to_string(index(iteration.rank)), milliseconds(iteration.length()),
-                                   milliseconds(iteration.explained())};
+    std::vector<std::string> cells{
+        fmt::to_string(index(iteration.step)), fmt::to_string(index(iteration.rank)),
+        milliseconds(iteration.length()), milliseconds(iteration.explained())};
     for (const auto* column : kColumns) cells.push_back(milliseconds(sumOf(iteration, column)));
     table.addRow(std::move(cells));
   }
@@ -61,7 +61,8 @@ Table iterationsTable(const std::vector<Iteration>& iterations) {
 
 std::string whereOf(const PathPart& part) {
   const bool isBetween = part.activity == Activity::kStage && part.peer != part.rank;
-  return isBetween ? fmt::format("{} > {}", part.rank, part.peer) : fmt::to_string(index(part.rank));
+  return isBetween ? fmt::format("{} > {}", part.rank, part.peer)
+                   : fmt::to_string(index(part.rank));
 }
 
 Table pathTable(const Iteration& iteration, const std::vector<std::string>& tensors) {
@@ -85,8 +86,8 @@ Table pathTable(const Iteration& iteration, const std::vector<std::string>& tens
                   isOfSlice ? fmt::to_string(index(part.slice)) : "-"});
   }
   if (shortOnes > 0)
-    table.addRow({"-", milliseconds(shortSum), share(shortSum), fmt::format("{} shorter ones", shortOnes),
-                  "-", "-", "-"});
+    table.addRow({"-", milliseconds(shortSum), share(shortSum),
+                  fmt::format("{} shorter ones", shortOnes), "-", "-", "-"});
   return table;
 }
 
@@ -94,22 +95,25 @@ Table pathTable(const Iteration& iteration, const std::vector<std::string>& tens
 std::string verdict(const Iteration& iteration, const std::vector<std::string>& tensors) {
   const PathPart* longest = nullptr;
   for (const auto& part : iteration.parts) {
-    if (part.activity == Activity::kStage && (longest == nullptr || part.length() > longest->length()))
+    if (part.activity == Activity::kStage &&
+        (longest == nullptr || part.length() > longest->length()))
       longest = &part;
   }
   if (longest == nullptr)
     return fmt::format("the forward pass of step {} waited for nothing", iteration.step);
-  return fmt::format("the forward pass of step {} waited longest for '{}': {} at rank {}{}, {} ms",
-                     iteration.step, tensors[index(longest->tensor)], longest->name(), longest->rank,
-                     longest->peer == longest->rank ? "" : fmt::format(" (with rank {})", longest->peer),
-                     milliseconds(longest->length()));
+  return fmt::format(
+      "the forward pass of step {} waited longest for '{}': {} at rank {}{}, {} ms", iteration.step,
+      tensors[index(longest->tensor)], longest->name(), longest->rank,
+      longest->peer == longest->rank ? "" : fmt::format(" (with rank {})", longest->peer),
+      milliseconds(longest->length()));
 }
 
 // The one that was asked for, or that of median length.
 Result<const Iteration*> choose(const std::vector<Iteration>& iterations, int64_t step) {
   if (iterations.empty())
-    return Status(Code::kNotFound,
-                  "no iteration is in the traces from its beginning to its end: trace at least two steps");
+    return Status(
+        Code::kNotFound,
+        "no iteration is in the traces from its beginning to its end: trace at least two steps");
   if (step < 0) {
     std::vector<const Iteration*> byLength;
     for (const auto& iteration : iterations) byLength.push_back(&iteration);
@@ -119,8 +123,9 @@ Result<const Iteration*> choose(const std::vector<Iteration>& iterations, int64_
   const auto found = std::ranges::find(iterations, static_cast<uint64_t>(step),
                                        [](const auto& each) { return index(each.step); });
   if (found == iterations.end()) {
-    return Status(Code::kNotFound, fmt::format("step {} is not in the traces; steps {} to {} are", step,
-                                               iterations.front().step, iterations.back().step));
+    return Status(Code::kNotFound,
+                  fmt::format("step {} is not in the traces; steps {} to {} are", step,
+                              iterations.front().step, iterations.back().step));
   }
   return &*found;
 }
@@ -176,9 +181,10 @@ Result<int> merge(const MergeFlags& flags) {
   uint64_t lost = 0;
   for (const auto& clock : clocks) uncertainty = std::max(uncertainty, clock.uncertainty);
   for (const auto& trace : traces) lost += trace.lost;
-  fmt::print("{} ranks on rank {}'s clock, to within {} ms{}\n\n", traces.size(), traces.front().rank,
-             milliseconds(uncertainty),
-             lost == 0 ? "" : fmt::format("; {} earlier events were not kept (--trace-events)", lost));
+  fmt::print(
+      "{} ranks on rank {}'s clock, to within {} ms{}\n\n", traces.size(), traces.front().rank,
+      milliseconds(uncertainty),
+      lost == 0 ? "" : fmt::format("; {} earlier events were not kept (--trace-events)", lost));
   fmt::print("Critical path of each iteration, ms:\n{}\n", iterationsTable(iterations).toText());
   fmt::print("Step {}, ended last by rank {}:\n{}\n", chosen->step, chosen->rank,
              pathTable(*chosen, tensors).toText());
@@ -195,10 +201,12 @@ void addTraceCommand(Program& program, CLI::App& root) {
   CLI::App* command = program.addCommand(
       *group, "merge", "Put the traces of all ranks on one clock, and print the critical path",
       {"sluice bench replay --profile resnet50 --strategies sluice --runs 1 --lab --trace traces",
-       "sluice trace merge traces/sluice-1 -o all.json      # open all.json in https://ui.perfetto.dev",
+       "sluice trace merge traces/sluice-1 -o all.json      # open all.json in "
+       "https://ui.perfetto.dev",
        "sluice trace merge traces/sluice-1 --step 4 --json"});
   auto flags = std::make_shared<MergeFlags>();
-  command->add_option("directory", flags->directory, "Where the ranks wrote their traces")->required();
+  command->add_option("directory", flags->directory, "Where the ranks wrote their traces")
+      ->required();
   command->add_option("-o,--output", flags->output,
                       "Write all ranks to this file, for Perfetto or chrome://tracing");
   command->add_option("--session", flags->session, "Which session, if the job had several");

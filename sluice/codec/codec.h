@@ -1,8 +1,9 @@
-// Makes gradients smaller on their way. Pure functions on bytes at any alignment; any thread; elements are
-// f32.
+// Makes gradients smaller on their way. Pure functions on bytes at any alignment; any thread;
+// elements are f32.
 //
-// A codec is *repeatable*: encoding what it has decoded gives the same bytes again. So a rank that passes a
-// value on, and the one that sent it first and keeps the decoded value, all have the same bits.
+// A codec is *repeatable*: encoding what it has decoded gives the same bytes again. So a rank that
+// passes a value on, and the one that sent it first and keeps the decoded value, all have the same
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@
 
 namespace sluice::codec {
 
-// Elements that share a scale. A part of a tensor is encoded by itself, so parts begin at multiples of this.
+// Elements that share a scale. A part of a tensor is encoded by itself, so parts begin at multiples
+// of this.
 inline constexpr size_t kBlock = 256;
 
 class Codec {
@@ -27,9 +29,9 @@ class Codec {
   virtual void encode(std::span<const std::byte> elements, std::span<std::byte> encoded) const = 0;
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> elements) const = 0;
 
-  // How far a decoded element can be from what was encoded, in a block whose largest magnitude is `largest`.
-  // Infinite where the codec cannot hold that number. A block with an infinity or a NaN in it does not decode
-  // to finite numbers at their places.
+  // How far a decoded element can be from what was encoded, in a block whose largest magnitude is
+  // `largest`. Infinite where the codec cannot hold that number. A block with an infinity or a NaN
+  // in it does not decode to finite numbers at their places.
   virtual double errorLimit(double largest) const = 0;
 };
 

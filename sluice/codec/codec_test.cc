@@ -35,11 +35,11 @@ std::vector<float> roundTrip(const Codec& codec, const std::vector<float>& value
 rc::Gen<std::vector<float>> numbers() {
   const auto exponents = rc::gen::inRange(-150, 15);
   return rc::gen::mapcat(exponents, [](int most) {
-    const auto one =
-        rc::gen::map(rc::gen::pair(rc::gen::inRange(-1'000'000, 1'000'001), rc::gen::inRange(-40, 1)),
-                     [most](const std::pair<int, int>& both) {
-                       return std::ldexp(static_cast<float>(both.first) * 1e-6F, most + both.second);
-                     });
+    const auto one = rc::gen::map(
+        rc::gen::pair(rc::gen::inRange(-1'000'000, 1'000'001), rc::gen::inRange(-40, 1)),
+        [most](const std::pair<int, int>& both) {
+          return std::ldexp(static_cast<float>(both.first) * 1e-6F, most + both.second);
+        });
     return rc::gen::mapcat(rc::gen::inRange<size_t>(0, 3 * kBlock), [one](size_t count) {
       return rc::gen::container<std::vector<float>>(count, one);
     });
@@ -60,7 +60,8 @@ TEST_P(CodecContract, StaysWithinItsLimit) {
       float largest = 0;
       for (size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
       for (size_t i = begin; i < end; ++i) {
-        RC_ASSERT(std::abs(static_cast<double>(values[i]) - decoded[i]) <= codec().errorLimit(largest));
+        RC_ASSERT(std::abs(static_cast<double>(values[i]) - decoded[i]) <=
+                  codec().errorLimit(largest));
       }
     }
   });
@@ -79,15 +80,17 @@ TEST_P(CodecContract, PartsThatBeginAtBlocksAreTheWhole) {
     const auto values = *numbers();
     const size_t cut = std::min(kBlock, values.size());
     auto first = roundTrip(codec(), {values.begin(), values.begin() + static_cast<ptrdiff_t>(cut)});
-    const auto second = roundTrip(codec(), {values.begin() + static_cast<ptrdiff_t>(cut), values.end()});
+    const auto second =
+        roundTrip(codec(), {values.begin() + static_cast<ptrdiff_t>(cut), values.end()});
     first.insert(first.end(), second.begin(), second.end());
     RC_ASSERT(first == roundTrip(codec(), values));
   });
 }
 
 TEST_P(CodecContract, HidesNoInfinityAndNoNan) {
-  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                          std::numeric_limits<float>::quiet_NaN()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+        std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> values(kBlock + 3, 0.5F);
     values[kBlock + 1] = bad;
     const auto decoded = roundTrip(codec(), values);
@@ -98,8 +101,9 @@ TEST_P(CodecContract, HidesNoInfinityAndNoNan) {
 
 TEST_P(CodecContract, KeepsExtremes) {
   const float most = std::numeric_limits<float>::max();
-  for (const float value : {0.0F, -0.0F, std::numeric_limits<float>::denorm_min(), std::ldexp(1.0F, -127),
-                            std::numeric_limits<float>::min(), 0.99F * most, most, -most}) {
+  for (const float value :
+       {0.0F, -0.0F, std::numeric_limits<float>::denorm_min(), std::ldexp(1.0F, -127),
+        std::numeric_limits<float>::min(), 0.99F * most, most, -most}) {
     const auto decoded = roundTrip(codec(), {value});
     const double limit = codec().errorLimit(std::abs(static_cast<double>(value)));
     if (std::isfinite(limit)) {
@@ -129,7 +133,8 @@ INSTANTIATE_TEST_SUITE_P(Codecs, CodecContract, testing::Values("fp16", "bf16", 
 
 TEST(Codecs, AreFoundByName) {
   EXPECT_EQ(*findCodec("none"), nullptr);
-  EXPECT_EQ(findCodec("zip").status().message(), "no codec 'zip'; there are none, fp16, bf16, int8");
+  EXPECT_EQ(findCodec("zip").status().message(),
+            "no codec 'zip'; there are none, fp16, bf16, int8");
 }
 
 }  // namespace

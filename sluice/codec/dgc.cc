@@ -43,7 +43,8 @@ float clipFactor(std::span<const float> gradient, double most) {
 Dgc::Dgc(size_t elements, const DgcOptions& options)
     : options_(options), velocity_(elements), residual_(elements) {}
 
-std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double sparsity, float scale) {
+std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double sparsity,
+                                     float scale) {
   SLUICE_CHECK(gradient.size() == residual_.size(), gradient.size(), residual_.size());
   SLUICE_CHECK(sparsity >= 0 && sparsity <= 1, sparsity);
   const auto momentum = static_cast<float>(options_.momentum);
@@ -53,7 +54,8 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
     velocity_[i] = kept + clipped;
     residual_[i] += velocity_[i];
   }
-  const auto wanted = static_cast<size_t>(std::ceil((1 - sparsity) * static_cast<double>(gradient.size())));
+  const auto wanted =
+      static_cast<size_t>(std::ceil((1 - sparsity) * static_cast<double>(gradient.size())));
   std::vector<uint32_t> places = largest(std::max<size_t>(wanted, 1));
   if (isSentDense(residual_.size(), places)) {
     places.resize(residual_.size());
@@ -67,8 +69,8 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
   return message;
 }
 
-// The places of at most so many elements, ascending: all that are larger than some threshold, so none that is
-// left out is larger than one that is sent.
+// The places of at most so many elements, ascending: all that are larger than some threshold, so
+// none that is left out is larger than one that is sent.
 std::vector<uint32_t> Dgc::largest(size_t count) {
   const size_t elements = residual_.size();
   std::vector<uint32_t> places;
@@ -81,7 +83,8 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
   const size_t stride = elements / sample;
   magnitudes_.clear();
   for (size_t i = 0; i < elements; i += stride) magnitudes_.push_back(magnitude(residual_[i]));
-  const size_t inSample = std::clamp<size_t>(count * magnitudes_.size() / elements, 1, magnitudes_.size());
+  const size_t inSample =
+      std::clamp<size_t>(count * magnitudes_.size() / elements, 1, magnitudes_.size());
   float threshold = nthLargest(magnitudes_, inSample);
   const auto above = [&] {
     places.clear();

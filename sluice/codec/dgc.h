@@ -1,14 +1,15 @@
-// Deep gradient compression (Lin et al. 2018) for one tensor, or a slice of one, at one worker: of each
-// step's gradient only the largest elements are sent, the others are kept and added to the next. With g the
-// gradient, clipped:
-//   u = m * u + g;  v += u;  send v where |v| is among the largest;  there v = 0 and, if masked, u = 0.
+// Deep gradient compression (Lin et al. 2018) for one tensor, or a slice of one, at one worker: of
+// each step's gradient only the largest elements are sent, the others are kept and added to the
+// next. With g the gradient, clipped:
+//   u = m * u + g;  v += u;  send v where |v| is among the largest;
+//   there v = 0 and, if masked, u = 0.
 // Momentum is inside, so whoever gets the sum makes a plain step, x -= lr * sum.
 //
-// The threshold is guessed from a sample and then corrected, so that never more elements are sent than the
-// sparsity says, unless all of them take fewer bytes (sparse.h): then all are sent.
+// The threshold is guessed from a sample and then corrected, so that never more elements are sent
+// than the sparsity says, unless all of them take fewer bytes (sparse.h): then all are sent.
 //
-// Gradients are clipped by the norm of this tensor alone: to know that of the whole model, the first layer
-// would have to wait for the last.
+// Gradients are clipped by the norm of this tensor alone: to know that of the whole model, the
+// first layer would have to wait for the last.
 //
 // Belongs to one loop or thread.
 #pragma once
@@ -27,17 +28,19 @@ struct DgcOptions {
   bool masksMomentum = true;  // also forget the velocity of what is sent
 };
 
-// By how much one worker's gradient is to be scaled so that its norm is at most `most`: the user's limit /
-// sqrt(N). 0: it is not clipped.
+// By how much one worker's gradient is to be scaled so that its norm is at most `most`: the user's
+// limit / sqrt(N). 0: it is not clipped.
 float clipFactor(std::span<const float> gradient, double most);
 
 class Dgc final {
  public:
   Dgc(size_t elements, const DgcOptions& options);
 
-  // What to send of this step: sparse.h's bytes. `sparsity` is the share that is kept back, 0 to 1 (1 sends
-  // the largest only); `scale` clips the gradient. REQUIRES: as many elements as it was made for.
-  std::vector<std::byte> compress(std::span<const float> gradient, double sparsity, float scale = 1);
+  // What to send of this step: sparse.h's bytes. `sparsity` is the share that is kept back, 0 to 1
+  // (1 sends the largest only); `scale` clips the gradient. REQUIRES: as many elements as it was
+  // made for.
+  std::vector<std::byte> compress(std::span<const float> gradient, double sparsity,
+                                  float scale = 1);
 
   // For checkpoints: what has not been sent, and the velocity.
   std::span<const float> residual() const { return residual_; }
@@ -53,8 +56,8 @@ class Dgc final {
   std::vector<float> magnitudes_;  // scratch
 };
 
-// The paper's warm-up: 75 %, 93.75 %, 98.4375 %, 99.6 % of the elements are kept back in the first four
-// stages, then `final`; none of them more than `final`. A stage is an epoch there.
+// The paper's warm-up: 75 %, 93.75 %, 98.4375 %, 99.6 % of the elements are kept back in the first
+// four stages, then `final`; none of them more than `final`. A stage is an epoch there.
 double warmUpSparsity(uint64_t step, uint64_t stepsPerStage, double final);
 
 }  // namespace sluice::codec

@@ -24,7 +24,8 @@ std::vector<float> gradientOf(size_t elements, uint32_t seed) {
 }
 
 // What a message says, as a vector.
-std::vector<float> decoded(const std::vector<std::byte>& message, size_t elements, size_t* sent = nullptr) {
+std::vector<float> decoded(const std::vector<std::byte>& message, size_t elements,
+                           size_t* sent = nullptr) {
   std::vector<float> values(elements);
   std::vector<uint32_t> places;
   EXPECT_TRUE(addSparse(message, values, places).isOk());
@@ -69,7 +70,8 @@ TEST(Dgc, SendsNoneThatIsSmallerThanOneItKeeps) {
     Dgc dgc(kElements, {});
     for (uint32_t step = 0; step < 5; ++step) {
       size_t sent = 0;
-      const auto values = decoded(dgc.compress(gradientOf(kElements, step), sparsity), kElements, &sent);
+      const auto values =
+          decoded(dgc.compress(gradientOf(kElements, step), sparsity), kElements, &sent);
       float least = INFINITY;
       for (const float value : values) {
         if (value != 0) least = std::min(least, std::abs(value));

@@ -13,13 +13,15 @@ namespace sluice::codec {
 namespace {
 
 struct AddTo final {
-  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict gradients, size_t count) {
+  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict gradients,
+                                size_t count) {
     for (size_t i = 0; i < count; ++i) owed[i] += kernel::loadAt<float>(gradients, i);
   }
 };
 
 struct KeepRest final {
-  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict sent, size_t count) {
+  SLUICE_KERNEL static void run(float* __restrict owed, const std::byte* __restrict sent,
+                                size_t count) {
     constexpr uint32_t kInfinity = 0x7f800000U;
     for (size_t i = 0; i < count; ++i) {
       const auto left = std::bit_cast<uint32_t>(owed[i] - kernel::loadAt<float>(sent, i));
@@ -42,7 +44,8 @@ void ErrorFeedback::apply(std::span<std::byte> gradients) {
 
 void ErrorFeedback::applyTo(std::span<float> owed, std::span<std::byte> gradients) {
   const auto level = kernel::bestLevel();
-  kernel::run<AddTo>(level, owed.data(), gradients.data(), owed.size());  // now the sum that is to be sent
+  kernel::run<AddTo>(level, owed.data(), gradients.data(),
+                     owed.size());  // now the sum that is to be sent
   encoded_.resize(codec_.encodedBytes(owed.size()));
   codec_.encode(std::as_bytes(owed), encoded_);
   codec_.decode(encoded_, gradients);
@@ -52,7 +55,8 @@ void ErrorFeedback::applyTo(std::span<float> owed, std::span<std::byte> gradient
 Status ErrorFeedback::restore(std::span<const float> owed) {
   if (owed.size() != owed_.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("the checkpoint owes {} elements, this model has {}", owed.size(), owed_.size())};
+            fmt::format("the checkpoint owes {} elements, this model has {}", owed.size(),
+                        owed_.size())};
   }
   owed_.assign(owed.begin(), owed.end());
   return base::ok();

@@ -1,5 +1,6 @@
-// What compression has taken from this rank's gradients, added to the next ones: nothing is lost, only late.
-// One object for one buffer that is compressed in every step. Belongs to whoever owns the buffer; no threads.
+// What compression has taken from this rank's gradients, added to the next ones: nothing is lost,
+// only late. One object for one buffer that is compressed in every step. Belongs to whoever owns
+// the buffer; no threads.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +17,9 @@ class ErrorFeedback final {
   // REQUIRES: the codec outlives this.
   ErrorFeedback(const Codec& codec, size_t elements) : codec_(codec), owed_(elements) {}
 
-  // Adds what is owed to the gradients, and leaves of them what the codec can carry without loss; the rest is
-  // owed to the next call. An element that is not finite carries nothing over. REQUIRES: as many f32 elements
-  // as it was made for.
+  // Adds what is owed to the gradients, and leaves of them what the codec can carry without loss;
+  // the rest is owed to the next call. An element that is not finite carries nothing over.
+  // REQUIRES: as many f32 elements as it was made for.
   void apply(std::span<std::byte> gradients);
 
   // For checkpoints.

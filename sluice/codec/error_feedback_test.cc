@@ -12,8 +12,8 @@ namespace {
 
 std::vector<float> someGradients(size_t elements) {
   return *rc::gen::container<std::vector<float>>(
-      elements,
-      rc::gen::map(rc::gen::inRange(-100'000, 100'001), [](int n) { return static_cast<float>(n) * 1e-5F; }));
+      elements, rc::gen::map(rc::gen::inRange(-100'000, 100'001),
+                             [](int n) { return static_cast<float>(n) * 1e-5F; }));
 }
 
 TEST(ErrorFeedback, ConservesTheSum) {
@@ -52,7 +52,8 @@ TEST(ErrorFeedback, LeavesWhatTheCodecCarriesWithoutLoss) {
 TEST(ErrorFeedback, OfALargeBufferIsThatOfItsBlocks) {
   constexpr size_t kElements = 200 * kBlock + 7;
   std::vector<float> gradients(kElements);
-  for (size_t i = 0; i < kElements; ++i) gradients[i] = static_cast<float>(i * 7919 % 1009) - 504.5F;
+  for (size_t i = 0; i < kElements; ++i)
+    gradients[i] = static_cast<float>(i * 7919 % 1009) - 504.5F;
   gradients[5 * kBlock] = std::numeric_limits<float>::infinity();
   ErrorFeedback whole(kInt8, kElements);
   auto sent = gradients;

@@ -1,8 +1,8 @@
-// 8 bits an element, with one scale for each block: the largest element takes nearly all of the range, as in
-// Pipe-SGD's scalar quantisation. The scale is a power of two 2^k, the least with largest <= 127 * 2^k. That
-// costs at most one bit against the exact quotient and makes the codec repeatable: the largest decoded
-// element is between 64 and 127 steps, which asks for the same k again; and no multiplication by a scale
-// rounds.
+// 8 bits an element, with one scale for each block: the largest element takes nearly all of the
+// range, as in Pipe-SGD's scalar quantisation. The scale is a power of two 2^k, the least with
+// largest <= 127 * 2^k. That costs at most one bit against the exact quotient and makes the codec
+// repeatable: the largest decoded element is between 64 and 127 steps, which asks for the same k
+// again; and no multiplication by a scale rounds.
 //
 // A block on the wire: k in one byte, then one byte for each element.
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace sluice::codec {
 namespace {
 
-// k is at least this, so that 2^k and its inverse are normal numbers; and two values of it that mean
-// something else.
+// k is at least this, so that 2^k and its inverse are normal numbers; and two values of it that
+// mean something else.
 constexpr int kLeast = -126;
 constexpr int kMost = 121;          // so that all decoded numbers are finite
 constexpr int8_t kZeros = -128;     // all elements are 0
@@ -40,9 +40,10 @@ struct Largest final {
 };
 
 struct Quantise final {
-  SLUICE_KERNEL static void run(const std::byte* __restrict in, std::byte* __restrict out, size_t count,
-                                float inverse) {
-    // Adding this makes the last place of the sum 1, so that the addition rounds to nearest, ties to even.
+  SLUICE_KERNEL static void run(const std::byte* __restrict in, std::byte* __restrict out,
+                                size_t count, float inverse) {
+    // Adding this makes the last place of the sum 1, so that the addition rounds to nearest, ties
+    // to even.
     constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23
     for (size_t i = 0; i < count; ++i) {
       const float steps = kernel::loadAt<float>(in, i) * inverse + kRounder;
@@ -52,8 +53,8 @@ struct Quantise final {
 };
 
 struct Restore final {
-  SLUICE_KERNEL static void run(const std::byte* __restrict in, std::byte* __restrict out, size_t count,
-                                float scale) {
+  SLUICE_KERNEL static void run(const std::byte* __restrict in, std::byte* __restrict out,
+                                size_t count, float scale) {
     for (size_t i = 0; i < count; ++i) {
       kernel::storeAt(out, i, static_cast<float>(static_cast<int8_t>(in[i])) * scale);
     }
@@ -63,7 +64,8 @@ struct Restore final {
 int8_t scaleFor(uint32_t largestBits) {
   if (largestBits >= kInfinity) return kNotFinite;
   const float largest = std::bit_cast<float>(largestBits);
-  if (largest <= std::ldexp(0.5F, kLeast)) return kZeros;  // half a step at the least scale rounds to none
+  if (largest <= std::ldexp(0.5F, kLeast))
+    return kZeros;  // half a step at the least scale rounds to none
   int exponent = 0;
   const float fraction = std::frexp(largest, &exponent);  // in [1/2, 1)
   const int fits = fraction <= 127.0F / 128.0F ? exponent - 7 : exponent - 6;
@@ -73,7 +75,9 @@ int8_t scaleFor(uint32_t largestBits) {
 class Int8Codec final : public Codec {
  public:
   std::string_view name() const override { return "int8"; }
-  size_t encodedBytes(size_t elements) const override { return elements + (elements + kBlock - 1) / kBlock; }
+  size_t encodedBytes(size_t elements) const override {
+    return elements + (elements + kBlock - 1) / kBlock;
+  }
 
   void encode(std::span<const std::byte> elements, std::span<std::byte> encoded) const override {
     const auto level = kernel::bestLevel();
@@ -100,8 +104,8 @@ class Int8Codec final : public Codec {
       float scale = powerOfTwo(std::clamp<int>(k, kLeast, kMost));
       if (k == kZeros) scale = 0;
       if (k == kNotFinite) scale = std::numeric_limits<float>::quiet_NaN();
-      kernel::run<Restore>(level, encoded.data() + place + 1, elements.data() + begin * sizeof(float), count,
-                           scale);
+      kernel::run<Restore>(level, encoded.data() + place + 1,
+                           elements.data() + begin * sizeof(float), count, scale);
     });
   }
 

@@ -26,7 +26,8 @@ size_t varintBytes(uint32_t number) {
 }
 
 void appendVarint(std::vector<std::byte>& out, uint32_t number) {
-  for (; number > kLow; number >>= kLowBits) out.push_back(static_cast<std::byte>((number & kLow) | kMore));
+  for (; number > kLow; number >>= kLowBits)
+    out.push_back(static_cast<std::byte>((number & kLow) | kMore));
   out.push_back(static_cast<std::byte>(number));
 }
 
@@ -55,7 +56,8 @@ Status damaged(std::string_view why) {
 }
 
 size_t sparseBytes(std::span<const uint32_t> places) {
-  size_t bytes = 1 + varintBytes(static_cast<uint32_t>(places.size())) + places.size() * sizeof(float);
+  size_t bytes =
+      1 + varintBytes(static_cast<uint32_t>(places.size())) + places.size() * sizeof(float);
   uint32_t next = 0;
   for (const uint32_t place : places) {
     bytes += varintBytes(place - next);
@@ -70,7 +72,8 @@ bool isSentDense(size_t elements, std::span<const uint32_t> places) {
   return sparseBytes(places) >= 1 + elements * sizeof(float);
 }
 
-std::vector<std::byte> encodeSparse(std::span<const float> values, std::span<const uint32_t> places) {
+std::vector<std::byte> encodeSparse(std::span<const float> values,
+                                    std::span<const uint32_t> places) {
   SLUICE_CHECK(places.empty() || places.back() < values.size(), places.size(), values.size());
   std::vector<std::byte> out;
   if (isSentDense(values.size(), places)) {
@@ -112,7 +115,8 @@ Result<SparseVector> decodeSparse(std::span<const std::byte> bytes, size_t eleme
       read.places.push_back(static_cast<uint32_t>(next + *distance));
       next += *distance + uint64_t{1};
     }
-    if (bytes.size() != read.places.size() * sizeof(float)) return damaged("not a value for each element");
+    if (bytes.size() != read.places.size() * sizeof(float))
+      return damaged("not a value for each element");
   } else {
     return damaged("of no kind");
   }
@@ -133,7 +137,8 @@ void setSparse(const SparseVector& vector, std::span<std::byte> floats) {
     kernel::storeAt(floats.data(), vector.places[i], vector.values[i]);
 }
 
-Status addSparse(std::span<const std::byte> bytes, std::span<float> sum, std::vector<uint32_t>& places) {
+Status addSparse(std::span<const std::byte> bytes, std::span<float> sum,
+                 std::vector<uint32_t>& places) {
   SLUICE_ASSIGN_OR_RETURN(const SparseVector read, decodeSparse(bytes, sum.size()));
   for (size_t i = 0; i < read.places.size(); ++i) sum[read.places[i]] += read.values[i];
   places.insert(places.end(), read.places.begin(), read.places.end());

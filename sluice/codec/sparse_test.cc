@@ -49,7 +49,8 @@ RC_GTEST_PROP(Sparse, DamagedBytesAreRefusedOrHarmless, ()) {
   for (int damage = *rc::gen::inRange(1, 4); damage > 0; --damage) {
     if (!bytes.empty() && *rc::gen::arbitrary<bool>()) bytes.pop_back();
     if (!bytes.empty())
-      bytes[*rc::gen::inRange<size_t>(0, bytes.size())] = static_cast<std::byte>(*rc::gen::inRange(0, 256));
+      bytes[*rc::gen::inRange<size_t>(0, bytes.size())] =
+          static_cast<std::byte>(*rc::gen::inRange(0, 256));
   }
   std::vector<float> sum(elements, 1);
   std::vector<uint32_t> read;

@@ -1,8 +1,8 @@
-// All-reduce and its relatives, asynchronous, errors as Status. One interface for every engine; every method
-// belongs to the engine's loop.
+// All-reduce and its relatives, asynchronous, errors as Status. One interface for every engine;
+// every method belongs to the engine's loop.
 //
-// Every rank makes the same calls. What makes a call the same on two ranks is its Ticket, not the order of
-// calls: ranks may make them in different orders, and several may be under way at once.
+// Every rank makes the same calls. What makes a call the same on two ranks is its Ticket, not the
+// order of calls: ranks may make them in different orders, and several may be under way at once.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct Ticket {
   friend auto operator<=>(const Ticket&, const Ticket&) = default;
 };
 
-// What all calls take. The data stays where it is until `done`; after an error it stays until the fabric is
-// gone, since other ranks' bytes may still be on their way into it.
+// What all calls take. The data stays where it is until `done`; after an error it stays until the
+// fabric is gone, since other ranks' bytes may still be on their way into it.
 struct Call {
   Ticket ticket{};
   Method method = Method::kDirect;
@@ -51,7 +51,8 @@ class Collective {
   // Everybody has the sum of all ranks' data. All ranks get the same bits, also with a codec.
   virtual void allReduce(const Call& call, const Reduction& reduction, Done done) = 0;
 
-  // Each rank has the sum in its own part (partOf(), below); what is in the others is not to be used.
+  // Each rank has the sum in its own part (partOf(), below); what is in the others is not to be
+  // used.
   virtual void reduceScatter(const Call& call, const Reduction& reduction, Done done) = 0;
 
   // Everybody has each rank's own part.
@@ -74,8 +75,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Which of `elements` belong to a rank in reduceScatter() and allGather(): equal parts that begin at
-// multiples of a codec's block.
+// Which of `elements` belong to a rank in reduceScatter() and allGather(): equal parts that begin
+// at multiples of a codec's block.
 Range partOf(Rank rank, uint32_t world, uint64_t elements);
 
 }  // namespace sluice::collective

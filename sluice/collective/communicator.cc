@@ -14,12 +14,13 @@
 namespace sluice::collective {
 namespace {
 
-// After a rank has left in good order, what it owed is already on its way; what has not come by then never
-// will. Somebody else's loss, of which it may have ended, is known by then too.
+// After a rank has left in good order, what it owed is already on its way; what has not come by
+// then never will. Somebody else's loss, of which it may have ended, is known by then too.
 constexpr auto kAfterGoodbye = std::chrono::seconds(1);
 
 Ticket ticketOf(uint64_t number, Kind kind, size_t leg) {
-  return {Step{number}, TensorId{static_cast<uint32_t>(static_cast<size_t>(kind) * kMostLegs + leg)}};
+  return {Step{number},
+          TensorId{static_cast<uint32_t>(static_cast<size_t>(kind) * kMostLegs + leg)}};
 }
 
 Kind kindOf(const Ticket& ticket) {
@@ -27,9 +28,11 @@ Kind kindOf(const Ticket& ticket) {
 }
 
 Status otherCall(const Ticket& theirs, Rank from, Kind ours) {
-  return {Code::kInvalidArgument,
-          fmt::format("call {} is {} on rank {} and {} here: all ranks must make the same calls in one order",
-                      theirs.step, name(kindOf(theirs)), from, name(ours))};
+  return {
+      Code::kInvalidArgument,
+      fmt::format(
+          "call {} is {} on rank {} and {} here: all ranks must make the same calls in one order",
+          theirs.step, name(kindOf(theirs)), from, name(ours))};
 }
 
 }  // namespace
@@ -64,7 +67,8 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
     self->collective_ =
         std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
-    for (const auto& [from, lane] : std::exchange(self->heldBack_, {})) self->fabric_->resume(from, lane);
+    for (const auto& [from, lane] : std::exchange(self->heldBack_, {}))
+      self->fabric_->resume(from, lane);
   }));
   return communicator;
 }
@@ -138,8 +142,8 @@ void Communicator::runLeg(const CallId& id, size_t leg) {
     if (leg + 1 == found->second.legs.size()) return finish(id, base::ok());
     runLeg(id, leg + 1);
   };
-  const auto exchange =
-      std::make_shared<Exchange>(*paced_, ticket, call.legs[leg].sends, call.legs[leg].receives, ended);
+  const auto exchange = std::make_shared<Exchange>(*paced_, ticket, call.legs[leg].sends,
+                                                   call.legs[leg].receives, ended);
   exchanges_[ticket] = exchange;
   call.missing = [exchange] { return exchange->missing(); };
   exchange->start();
@@ -219,18 +223,19 @@ void Communicator::timeIsUp(const CallId& id) {
   const Underway& call = found->second;
   const auto missing = call.missing ? call.missing() : std::set<Rank>{};
   const auto slow = id.isCollective ? paced_->waitingFor(id.number) : std::set<Rank>{};
-  const std::string cause = !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
-                            : !slow.empty()
-                                ? fmt::format("rank {} has not made the call", fmt::join(slow, ", "))
-                            : call.kind == Kind::kReceive ? "nobody has sent anything"
-                                                          : "the others do not take what is sent";
-  const Status why(Code::kTimeout,
-                   fmt::format("not done after {}: {}", base::formatDuration(call.terms.atMost), cause));
+  const std::string cause =
+      !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
+      : !slow.empty()  ? fmt::format("rank {} has not made the call", fmt::join(slow, ", "))
+      : call.kind == Kind::kReceive ? "nobody has sent anything"
+                                    : "the others do not take what is sent";
+  const Status why(Code::kTimeout, fmt::format("not done after {}: {}",
+                                               base::formatDuration(call.terms.atMost), cause));
   finish(id, why);
   fail(why);  // bytes may still come for what this call has given up
 }
 
-// A message for a call that has been made here has a place; what came before the call is handed over.
+// A message for a call that has been made here has a place; what came before the call is handed
+// over.
 void Communicator::openFor(const Ticket& ticket) {
   const CallId id{true, index(ticket.step)};
   if (!underway_.contains(id)) return;  // it has ended at once
@@ -252,7 +257,8 @@ Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& hea
                              name(kindOf(ticket)), header.step, landing.status().message())});
 }
 
-// A message that has no business here ends the group: its sender and this rank would wait for each other.
+// A message that has no business here ends the group: its sender and this rank would wait for each
+// other.
 Status Communicator::refuse(const Status& why) {
   if (!error_.isOk()) return error_;
   log("collective").warn("rank {} refuses a message: {}", rank(), why.message());
@@ -273,7 +279,8 @@ void Communicator::handOver(const Ticket& ticket) {
     forgetEarly(*early);
     const auto landing = deliver(early->from, early->header);
     if (!landing.isOk()) return;
-    if (!early->bytes.empty()) std::memcpy(landing->buffer.data, early->bytes.data(), early->bytes.size());
+    if (!early->bytes.empty())
+      std::memcpy(landing->buffer.data, early->bytes.data(), early->bytes.size());
     landing->done(base::ok());
   }
   if (!stillOnTheirWay.empty()) early_[ticket] = std::move(stillOnTheirWay);
@@ -292,7 +299,8 @@ uint64_t Communicator::keptFrom(Rank peer) const {
   return (found == earlyBytes_.end() ? 0 : found->second) + mailbox_->keptFrom(peer);
 }
 
-Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
+                                                const wire::Header& header) {
   if (loop_ == nullptr) {
     heldBack_.emplace(from, lane);
     return fabric::Landing::later();
@@ -302,7 +310,8 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, co
   if (lane == fabric::Lane::kControl) return landOnControl(from, header);
   const Ticket ticket{header.step, header.tensor};
   if (kindOf(ticket) > Kind::kBarrier)
-    return refuse({Code::kInvalidArgument, fmt::format("rank {} sends for a call of no kind", from)});
+    return refuse(
+        {Code::kInvalidArgument, fmt::format("rank {} sends for a call of no kind", from)});
   if (open_.contains(ticket)) {
     paced_->hasMade(from, index(header.step) + 1);  // who sends for a call has made it
     return deliver(from, header);
@@ -313,8 +322,9 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane, co
 Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Header& header) {
   const bool isAsk = header.stage == kAsksForCall;
   if (header.length > 0 || (!isAsk && header.stage != kTellsCalls)) {
-    return refuse({Code::kInvalidArgument, fmt::format("rank {} sends what no rank of this version does: {}",
-                                                       from, header.toString())});
+    return refuse(
+        {Code::kInvalidArgument, fmt::format("rank {} sends what no rank of this version does: {}",
+                                             from, header.toString())});
   }
   return fabric::Landing{{}, [this, from, isAsk, calls = index(header.step)](const Status& status) {
                            if (!status.isOk() || !error_.isOk()) return;
@@ -326,44 +336,48 @@ Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Heade
 
 void Communicator::tellCalls(Rank to) {
   asks_.erase(to);
-  fabric_->send(to, fabric::Lane::kControl, {.step = Step{nextCollective_}, .stage = kTellsCalls}, {},
-                [](const Status&) {});  // a rank that is lost is told to all
+  fabric_->send(to, fabric::Lane::kControl, {.step = Step{nextCollective_}, .stage = kTellsCalls},
+                {}, [](const Status&) {});  // a rank that is lost is told to all
 }
 
-// Refuses a message that the leg does not receive. A leg receives no more than the call's own memory.
+// Refuses a message that the leg does not receive. A leg receives no more than the call's own
+// memory.
 Status Communicator::expectLeg(const Underway& call, Rank from, const wire::Header& header) const {
   const Ticket ticket{header.step, header.tensor};
   const size_t leg = index(ticket.number) % kMostLegs;
-  const auto expected = leg < call.legs.size()
-                            ? Exchange::pieceBytes(call.legs[leg].receives, from, index(header.slice))
-                            : std::nullopt;
+  const auto expected = leg < call.legs.size() ? Exchange::pieceBytes(call.legs[leg].receives, from,
+                                                                      index(header.slice))
+                                               : std::nullopt;
   const auto isSame = [&](const auto& early) {
     return early->from == from && early->header.slice == header.slice;
   };
   const auto kept = early_.find(ticket);
   const bool isNew = kept == early_.end() || std::ranges::none_of(kept->second, isSame);
   if (expected == header.length && isNew) return base::ok();
-  return {Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
-                                              "make the same calls, with the same sizes",
-                                              from, name(call.kind), header.step)};
+  return {Code::kInvalidArgument,
+          fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                      "make the same calls, with the same sizes",
+                      from, name(call.kind), header.step)};
 }
 
 // Takes in a message for a call, or a leg of one, that has not begun here.
-Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane, const wire::Header& header) {
+Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
+                                           const wire::Header& header) {
   const Ticket ticket{header.step, header.tensor};
   const uint64_t number = index(header.step);
   const auto call = underway_.find({true, number});
   if (call == underway_.end() && number < nextCollective_) {
-    return refuse(
-        {Code::kInvalidArgument, fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
-                                             "make the same calls, with the same sizes",
-                                             from, name(kindOf(ticket)), number)});
+    return refuse({Code::kInvalidArgument,
+                   fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                               "make the same calls, with the same sizes",
+                               from, name(kindOf(ticket)), number)});
   }
   if (call != underway_.end() && call->second.kind != kindOf(ticket))
     return refuse(otherCall(ticket, from, call->second.kind));
   uint64_t cost = 0;
   if (call != underway_.end()) {
-    if (const Status known = expectLeg(call->second, from, header); !known.isOk()) return refuse(known);
+    if (const Status known = expectLeg(call->second, from, header); !known.isOk())
+      return refuse(known);
   } else {
     cost = earlyCost(header.length);
     uint64_t& kept = earlyBytes_[from];
@@ -404,7 +418,8 @@ void Communicator::lookForLeavers() {
     for (const auto& [id, call] : underway_) {
       if (call.missing) missing.merge(call.missing());
     }
-    const auto first = std::ranges::find_if(left_, [&](Rank rank) { return missing.contains(rank); });
+    const auto first =
+        std::ranges::find_if(left_, [&](Rank rank) { return missing.contains(rank); });
     if (first != left_.end())
       return fail({Code::kPeerLost, fmt::format("rank {} has left the process group", *first)});
     if (!underway_.empty()) lookForLeavers();

@@ -1,11 +1,14 @@
-// What a process group does, on a fabric of its own: collectives, known by the order in which every rank
-// calls them, and messages with tags. Made from any thread; the calls belong to the fabric's loop.
+// What a process group does, on a fabric of its own: collectives, known by the order in which every
+// rank calls them, and messages with tags. Made from any thread; the calls belong to the fabric's
+// loop.
 //
-// No call depends on the order in which ranks get to theirs: a message for a call that has not been made here
-// yet is kept, so it stops nobody else's. What is kept has a limit for each sender, beyond which it waits
-// there (paced_fabric.h, mailbox.h), so that a slow rank is not filled up by fast ones.
+// No call depends on the order in which ranks get to theirs: a message for a call that has not been
+// made here yet is kept, so it stops nobody else's. What is kept has a limit for each sender,
+// beyond which it waits there (paced_fabric.h, mailbox.h), so that a slow rank is not filled up by
+// fast ones.
 //
-// The first error ends every call, now and later. Every call ends within its time, and says who is missing.
+// The first error ends every call, now and later. Every call ends within its time, and says who is
+// missing.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +53,8 @@ struct Terms {
   Done done{};                           // on the loop, exactly once
 };
 
-// One round of a collective: parcels out and in, and what is to be done when those are here, on the loop. The
-// next round may send what this makes.
+// One round of a collective: parcels out and in, and what is to be done when those are here, on the
+// loop. The next round may send what this makes.
 struct Leg {
   std::vector<Parcel> sends{};
   std::vector<Parcel> receives{};
@@ -66,8 +69,9 @@ class Communicator final : public fabric::Receiver {
   static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric,
                                                      uint64_t earlyBudget = kEarlyBudget);
 
-  // Says goodbye: what this rank owes the others is on its way. On the loop itself it cannot wait for that,
-  // and goes without. REQUIRES there: fail() was called, and what was sent before has reached the fabric.
+  // Says goodbye: what this rank owes the others is on its way. On the loop itself it cannot wait
+  // for that, and goes without. REQUIRES there: fail() was called, and what was sent before has
+  // reached the fabric.
   ~Communicator() override;
 
   void allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms);
@@ -92,7 +96,8 @@ class Communicator final : public fabric::Receiver {
   Rank rank() const { return fabric_->rank(); }
   uint32_t worldSize() const { return static_cast<uint32_t>(fabric_->worldSize()); }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
   void onPeerLeft(Rank from) override;
 
@@ -142,10 +147,12 @@ class Communicator final : public fabric::Receiver {
   std::map<Ticket, std::shared_ptr<Exchange>> exchanges_;  // under way
   std::set<Ticket> open_;                                  // whose messages have a place here
   std::map<Ticket, std::vector<std::shared_ptr<Early>>> early_;
-  std::map<Rank, uint64_t> earlyBytes_;  // their cost, by sender, of calls that have not been made here
-  std::map<Rank, uint64_t> asks_;        // who wants to hear when more calls than these have been made
+  std::map<Rank, uint64_t>
+      earlyBytes_;                 // their cost, by sender, of calls that have not been made here
+  std::map<Rank, uint64_t> asks_;  // who wants to hear when more calls than these have been made
   std::map<CallId, Underway> underway_;
-  std::vector<std::shared_ptr<const void>> kept_;  // memory of calls that failed: bytes may still come for it
+  std::vector<std::shared_ptr<const void>>
+      kept_;  // memory of calls that failed: bytes may still come for it
   const uint64_t earlyBudget_;
   uint64_t nextCollective_ = 0;
   uint64_t nextMessage_ = 0;

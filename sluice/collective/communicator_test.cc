@@ -21,14 +21,17 @@ class Peer final {
  public:
   Peer(fabric::LoopbackHub& hub, Rank rank)
       : communicator_(Communicator::start([&](fabric::Receiver& receiver) {
-                        return Result(hub.join(rank, thread_.loop(), receiver, {.closeDeadline = 1s}));
+                        return Result(
+                            hub.join(rank, thread_.loop(), receiver, {.closeDeadline = 1s}));
                       }).value()) {}
 
   // Makes a call on the loop; its completion is counted, after `then`.
-  void call(std::function<void(Communicator&, Terms)> what, Duration atMost = 30s, Done then = nullptr) {
-    thread_.loop().post([this, what = std::move(what), atMost, done = ends_.expect(std::move(then))] {
-      what(*communicator_, {.atMost = atMost, .memory = nullptr, .done = done});
-    });
+  void call(std::function<void(Communicator&, Terms)> what, Duration atMost = 30s,
+            Done then = nullptr) {
+    thread_.loop().post(
+        [this, what = std::move(what), atMost, done = ends_.expect(std::move(then))] {
+          what(*communicator_, {.atMost = atMost, .memory = nullptr, .done = done});
+        });
   }
   [[nodiscard]] bool waitForAll() { return ends_.waitForAll(); }
   Completions& ends() { return ends_; }
@@ -49,7 +52,8 @@ class CommunicatorTest : public testing::Test {
   void expectAllWell() {
     for (const auto& peer : peers_) {
       ASSERT_TRUE(peer->waitForAll());
-      for (size_t i = 0; i < peer->ends().ended(); ++i) ASSERT_EQ(peer->ends().status(i).toString(), "ok");
+      for (size_t i = 0; i < peer->ends().ended(); ++i)
+        ASSERT_EQ(peer->ends().status(i).toString(), "ok");
     }
   }
   Peer& at(uint32_t rank) { return *peers_[rank]; }
@@ -124,15 +128,16 @@ TEST_F(CommunicatorTest, LegsFollowEachOther) {
       legs[0].sends.push_back({Rank{0}, own[r]});
       legs[1].receives.push_back({Rank{0}, result[r]});
     }
-    at(r).call(
-        [legs](Communicator& c, Terms terms) { c.exchange(Kind::kAllReduce, legs, std::move(terms)); });
+    at(r).call([legs](Communicator& c, Terms terms) {
+      c.exchange(Kind::kAllReduce, legs, std::move(terms));
+    });
   }
   ASSERT_NO_FATAL_FAILURE(expectAllWell());
   for (uint32_t r = 0; r < 3; ++r) EXPECT_EQ(result[r][0], std::byte{3});
 }
 
-// Rank 0 begins both at once, rank 1 the second only when the first has ended: that must not stop the stream
-// that the first waits for.
+// Rank 0 begins both at once, rank 1 the second only when the first has ended: that must not stop
+// the stream that the first waits for.
 TEST_F(CommunicatorTest, ARankMayBeAheadOfTheOthers) {
   make(2);
   std::vector<std::vector<Bytes>> data(2, std::vector<Bytes>(2, Bytes(size_t{1} << 20)));
@@ -157,8 +162,9 @@ TEST_F(CommunicatorTest, ABroadcastMayComeBeforeAnybodyAskedAndItsRootMayLeave) 
   make(3);
   std::vector<Bytes> data{pattern(100'000), Bytes(100'000), Bytes(100'000)};
   const auto broadcast = [&](uint32_t rank) {
-    return
-        [&data, rank](Communicator& c, Terms terms) { c.broadcast(data[rank], Rank{0}, std::move(terms)); };
+    return [&data, rank](Communicator& c, Terms terms) {
+      c.broadcast(data[rank], Rank{0}, std::move(terms));
+    };
   };
   at(0).call(broadcast(0));
   ASSERT_TRUE(at(0).waitForAll());
@@ -185,8 +191,9 @@ TEST_F(CommunicatorTest, MessagesAreFoundByTagAndSender) {
   std::vector<Bytes> out{pattern(10, 1), pattern(20, 2), pattern(30, 3), Bytes()};
   std::vector<Bytes> in{Bytes(10), Bytes(20), Bytes(30), Bytes()};
   const auto send = [&](uint32_t from, uint32_t tag, size_t n) {
-    at(from).call(
-        [&out, tag, n](Communicator& c, Terms terms) { c.send(Rank{1}, tag, out[n], std::move(terms)); });
+    at(from).call([&out, tag, n](Communicator& c, Terms terms) {
+      c.send(Rank{1}, tag, out[n], std::move(terms));
+    });
   };
   send(0, 5, 0);
   send(0, 6, 1);
@@ -222,11 +229,14 @@ TEST_F(CommunicatorTest, AMessageOfAnotherSizeIsRefusedAndTheNextOneComes) {
     at(0).call([=](Communicator& c, Terms terms) { c.send(Rank{1}, 0, *bytes, std::move(terms)); });
   }
   for (int n = 0; n < 2; ++n) {
-    at(1).call([&](Communicator& c, Terms terms) { c.receive(Rank{0}, 0, four, nullptr, std::move(terms)); });
+    at(1).call([&](Communicator& c, Terms terms) {
+      c.receive(Rank{0}, 0, four, nullptr, std::move(terms));
+    });
   }
   ASSERT_TRUE(at(1).waitForAll());
   EXPECT_EQ(at(1).ends().status(0).message(),
-            "receive 0: rank 0 has sent 3 bytes with tag 0, but 4 are to be received: both sides must give a "
+            "receive 0: rank 0 has sent 3 bytes with tag 0, but 4 are to be received: both sides "
+            "must give a "
             "tensor of the same size");
   EXPECT_EQ(at(1).ends().status(1).toString(), "ok");
   EXPECT_TRUE(at(0).waitForAll());
@@ -258,9 +268,9 @@ TEST_F(CommunicatorTest, OtherSizesThanTheOthersGiveEndWithAName) {
   }
   for (uint32_t r = 0; r < 2; ++r) {
     ASSERT_TRUE(at(r).waitForAll());
-    EXPECT_NE(
-        at(r).ends().status().message().find(fmt::format("rank {} gives all-reduce 0 other sizes", 1 - r)),
-        std::string::npos)
+    EXPECT_NE(at(r).ends().status().message().find(
+                  fmt::format("rank {} gives all-reduce 0 other sizes", 1 - r)),
+              std::string::npos)
         << at(r).ends().status().message();
   }
 }
@@ -269,7 +279,9 @@ TEST_F(CommunicatorTest, TimeIsUpNamesWhoIsMissingAndEndsAllElse) {
   make(3);
   Bytes data(4000);
   at(0).call([](Communicator& c, Terms terms) { c.barrier(std::move(terms)); }, 50ms);
-  at(0).call([&](Communicator& c, Terms terms) { c.receive(Rank{1}, 0, data, nullptr, std::move(terms)); });
+  at(0).call([&](Communicator& c, Terms terms) {
+    c.receive(Rank{1}, 0, data, nullptr, std::move(terms));
+  });
   at(1).call([](Communicator& c, Terms terms) { c.barrier(std::move(terms)); }, 20s);
   ASSERT_TRUE(at(0).waitForAll());
   EXPECT_EQ(at(0).ends().status(0).toString(),
@@ -277,7 +289,8 @@ TEST_F(CommunicatorTest, TimeIsUpNamesWhoIsMissingAndEndsAllElse) {
   EXPECT_EQ(at(0).ends().status(1).code(), Code::kTimeout);
   at(2).leave();
   ASSERT_TRUE(at(1).waitForAll());
-  EXPECT_EQ(at(1).ends().status().toString(), "peer lost: barrier 0: rank 2 has left the process group");
+  EXPECT_EQ(at(1).ends().status().toString(),
+            "peer lost: barrier 0: rank 2 has left the process group");
 }
 
 }  // namespace

@@ -27,7 +27,8 @@ Exchange::Pieces Exchange::cut(const std::vector<Parcel>& parcels) {
   return pieces;
 }
 
-std::optional<size_t> Exchange::pieceBytes(const std::vector<Parcel>& receives, Rank from, uint32_t number) {
+std::optional<size_t> Exchange::pieceBytes(const std::vector<Parcel>& receives, Rank from,
+                                           uint32_t number) {
   uint64_t first = 0;  // of the parcel, among the pieces
   for (const Parcel& parcel : receives) {
     if (parcel.rank != from) continue;
@@ -79,7 +80,8 @@ Result<fabric::Landing> Exchange::land(Rank from, const wire::Header& header) {
     return fabric::refusedStatus(header, "nothing more is expected");
   Piece& piece = found->second[number];
   if (header.length != piece.bytes.size())
-    return fabric::refusedStatus(header, fmt::format("{} bytes are expected here", piece.bytes.size()));
+    return fabric::refusedStatus(header,
+                                 fmt::format("{} bytes are expected here", piece.bytes.size()));
   if (piece.state != Piece::State::kMissing) return fabric::refusedStatus(header, "it came before");
   piece.state = Piece::State::kLanding;
   return fabric::Landing{{piece.bytes.data(), piece.bytes.size()},

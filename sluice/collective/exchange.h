@@ -1,6 +1,6 @@
-// One round in which ranks send each other whole pieces of memory, each straight to its place: what gather,
-// scatter, all-to-all and the like consist of. Only Communicator makes these. Belongs to the fabric's loop;
-// completions of the fabric keep it alive.
+// One round in which ranks send each other whole pieces of memory, each straight to its place: what
+// gather, scatter, all-to-all and the like consist of. Only Communicator makes these. Belongs to
+// the fabric's loop; completions of the fabric keep it alive.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,17 @@ struct Parcel {
 
 class Exchange final : public std::enable_shared_from_this<Exchange> {
  public:
-  // Two ranks list the parcels between them in the same order, with the same sizes. `onEnd` runs once.
-  // REQUIRES: no parcel to or from oneself; the memory stays until the end, after an error until the fabric
-  // is gone.
+  // Two ranks list the parcels between them in the same order, with the same sizes. `onEnd` runs
+  // once. REQUIRES: no parcel to or from oneself; the memory stays until the end, after an error
+  // until the fabric is gone.
   Exchange(fabric::Fabric& fabric, const Ticket& ticket, const std::vector<Parcel>& sends,
            const std::vector<Parcel>& receives, Done onEnd);
 
   void start();
 
   // How long the piece of that number is which `from` sends; none if it sends fewer.
-  static std::optional<size_t> pieceBytes(const std::vector<Parcel>& receives, Rank from, uint32_t number);
+  static std::optional<size_t> pieceBytes(const std::vector<Parcel>& receives, Rank from,
+                                          uint32_t number);
 
   // Where a message of this round goes; an error if it is none that is expected.
   Result<fabric::Landing> land(Rank from, const wire::Header& header);

@@ -11,7 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Large enough that a message costs little, small enough that summing one takes much less than sending all.
+// Large enough that a message costs little, small enough that summing one takes much less than
+// sending all.
 constexpr uint64_t kMessageBytes = uint64_t{128} << 10;
 constexpr uint32_t kMostStrips = 1024;
 constexpr uint64_t kStepsRemembered = 2;
@@ -38,8 +39,8 @@ void FabricCollective::reduceScatter(const Call& call, const Reduction& reductio
 }
 
 void FabricCollective::allGather(const Call& call, Done done) {
-  begin(call, {}, allGatherSchedule(call.method, fabric_.rank(), world()), Layout::Order::kPartsOfStrips,
-        std::move(done));
+  begin(call, {}, allGatherSchedule(call.method, fabric_.rank(), world()),
+        Layout::Order::kPartsOfStrips, std::move(done));
 }
 
 void FabricCollective::broadcast(const Call& call, Rank root, Done done) {
@@ -55,8 +56,9 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   SLUICE_DCHECK(fabric_.loop().inLoop());
   if (!error_.isOk()) return done(error_);
   if (reduction.codec != nullptr && call.dtype != DType::kF32) {
-    return done({Code::kInvalidArgument, fmt::format("codec {} takes f32, not {}", reduction.codec->name(),
-                                                     sluice::name(call.dtype))});
+    return done(
+        {Code::kInvalidArgument, fmt::format("codec {} takes f32, not {}", reduction.codec->name(),
+                                             sluice::name(call.dtype))});
   }
   const auto sums = [](const Round& round) {
     return round.arriving == Arriving::kContributions && !round.receives.empty();
@@ -65,11 +67,12 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   if (isReduction) {
     if (Status status = kernel::checkArithmetic(call.dtype); !status.isOk()) return done(status);
   }
-  // Where the schedule sums all ranks' parts at once, they are scaled there, as servers do; where sums are
-  // passed on, each rank scales its own before.
+  // Where the schedule sums all ranks' parts at once, they are scaled there, as servers do; where
+  // sums are passed on, each rank scales its own before.
   Reduction inside = reduction;
-  const bool sumsAtOnce = call.method == Method::kDirect ||
-                          (call.method == Method::kHalvingDoubling && order == Layout::Order::kPartsOfStrips);
+  const bool sumsAtOnce =
+      call.method == Method::kDirect ||
+      (call.method == Method::kHalvingDoubling && order == Layout::Order::kPartsOfStrips);
   if (isReduction && reduction.scale != 1 && (!sumsAtOnce || world() == 1)) {
     std::vector<std::byte> scaled(call.data.size() / sizeOf(call.dtype) *
                                   sizeOf(kernel::accumulatorOf(call.dtype)));
@@ -81,9 +84,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
                       stripsFor(call.data.size(), world()));
   const auto operation =
       std::make_shared<Operation>(fabric_, call, inside, std::move(schedule), layout,
-                                  [this, ticket = call.ticket, done = std::move(done)](const Status& status) {
-                                    ended(ticket, status, done);
-                                  });
+                                  [this, ticket = call.ticket, done = std::move(done)](
+                                      const Status& status) { ended(ticket, status, done); });
   const bool isNew = underway_.emplace(call.ticket, operation).second;
   SLUICE_CHECK(isNew, call.ticket.step, call.ticket.number);
   operation->start();
@@ -93,7 +95,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
 void FabricCollective::ended(const Ticket& ticket, const Status& status, const Done& done) {
   underway_.erase(ticket);
   recent_.insert(ticket);
-  while (index(recent_.begin()->step) + kStepsRemembered < index(ticket.step)) recent_.erase(recent_.begin());
+  while (index(recent_.begin()->step) + kStepsRemembered < index(ticket.step))
+    recent_.erase(recent_.begin());
   if (!status.isOk() && error_.isOk()) fail(status);  // this rank's part of it will never be there
   done(status);
 }
@@ -106,7 +109,8 @@ Result<fabric::Landing> FabricCollective::onMessage(Rank from, fabric::Lane lane
   if (const auto found = underway_.find(ticket); found != underway_.end())
     return found->second->land(from, header);
   if (recent_.contains(ticket)) return fabric::refusedStatus(header, "it has ended");
-  if (willCall_ && !willCall_(ticket)) return fabric::refusedStatus(header, "no such call is made here");
+  if (willCall_ && !willCall_(ticket))
+    return fabric::refusedStatus(header, "no such call is made here");
   heldBack_.emplace(from, lane);
   return fabric::Landing::later();
 }

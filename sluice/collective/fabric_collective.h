@@ -1,6 +1,6 @@
-// Collectives on our own fabric: ring, halving-doubling and direct, with compression inside the reduction,
-// and a lost rank named. Belongs to the fabric's loop. Its owner is the fabric's receiver and passes on what
-// concerns it.
+// Collectives on our own fabric: ring, halving-doubling and direct, with compression inside the
+// reduction, and a lost rank named. Belongs to the fabric's loop. Its owner is the fabric's
+// receiver and passes on what concerns it.
 #pragma once
 
 #include <functional>
@@ -31,22 +31,24 @@ class FabricCollective final : public Collective {
   std::string describeWait(const Ticket& ticket) const override;
   std::set<Rank> missing(const Ticket& ticket) const;  // the same as a value
 
-  // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender. If
-  // `willCall` says that the call will never be made, the message is refused: it would stop the lane for
-  // good.
+  // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender.
+  // If `willCall` says that the call will never be made, the message is refused: it would stop the
+  // lane for good.
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header);
 
   void fail(const Status& why) override;  // also when a rank is lost
 
  private:
-  void begin(const Call& call, const Reduction& reduction, Schedule schedule, Layout::Order order, Done done);
+  void begin(const Call& call, const Reduction& reduction, Schedule schedule, Layout::Order order,
+             Done done);
   void ended(const Ticket& ticket, const Status& status, const Done& done);
   uint32_t world() const { return static_cast<uint32_t>(fabric_.worldSize()); }
 
   fabric::Fabric& fabric_;
   const WillCall willCall_;  // null: it may make any
   std::map<Ticket, std::shared_ptr<Operation>> underway_;
-  std::set<Ticket> recent_;  // that have ended, of the last steps: a message for one of them is a mistake
+  std::set<Ticket>
+      recent_;  // that have ended, of the last steps: a message for one of them is a mistake
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;
   Status error_;
 };

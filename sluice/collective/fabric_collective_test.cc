@@ -1,5 +1,5 @@
-// The contract of Collective over the loopback and the tcp fabric, and what only this engine promises: bits,
-// codecs, calls in any order, and names of ranks.
+// The contract of Collective over the loopback and the tcp fabric, and what only this engine
+// promises: bits, codecs, calls in any order, and names of ranks.
 #include <sluice/collective/fabric_collective.h>
 
 #include <cstring>
@@ -21,7 +21,8 @@ using fabric::contract::Engine;
 class LoopbackEngine final : public Engine {
  public:
   explicit LoopbackEngine(size_t world) : hub_(world) {}
-  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop, fabric::Receiver& receiver) override {
+  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop,
+                                       fabric::Receiver& receiver) override {
     return hub_.join(rank, loop, receiver, {.closeDeadline = 1s});
   }
 
@@ -38,7 +39,8 @@ class TcpEngine final : public Engine {
     }
     membership_.key = secret::JobKey::random();
   }
-  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop, fabric::Receiver& receiver) override {
+  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop,
+                                       fabric::Receiver& receiver) override {
     fabric::TcpMembership mine = membership_;
     mine.rank = rank;
     fabric::TcpOptions options;
@@ -56,8 +58,8 @@ class FabricSeat final : public Seat, public fabric::Receiver {
  public:
   FabricSeat(std::shared_ptr<Engine> engine, Rank rank)
       : engine_(std::move(engine)), fabric_(engine_->make(rank, thread_.loop(), *this)) {
-    fabric::runBeforeFreeing(thread_.loop(),
-                             [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
+    fabric::runBeforeFreeing(
+        thread_.loop(), [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
   }
   ~FabricSeat() override { fabric_.reset(); }
 
@@ -65,7 +67,8 @@ class FabricSeat final : public Seat, public fabric::Receiver {
   Collective& collective() override { return *collective_; }
   void die() override { fabric_.reset(); }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
     if (collective_ == nullptr) return Status(Code::kRefused, "not begun");
     return collective_->onMessage(from, lane, header);
   }
@@ -119,7 +122,8 @@ TEST_P(FabricCollectiveTest, ManyMoreStripsThanAreUnderWayAtOnce) {
   for (const Method method : kMethods) {
     World world(GetParam(), 4);
     const auto data = allReduce(world, input, method);
-    for (uint32_t r = 1; r < 4; ++r) ASSERT_TRUE(data[r] == data[0]) << name(method) << ", rank " << r;
+    for (uint32_t r = 1; r < 4; ++r)
+      ASSERT_TRUE(data[r] == data[0]) << name(method) << ", rank " << r;
     if (method == Method::kDirect) {
       ASSERT_TRUE(data[0] == meanInRankOrder(input, DType::kF32));
     }
@@ -131,7 +135,8 @@ TEST_P(FabricCollectiveTest, OtherTypesAreSummedToo) {
     World world(GetParam(), 3);
     const auto input = someData(3, 2000, dtype);
     const auto data = allReduce(world, input, Method::kDirect, dtype);
-    for (const auto& each : data) EXPECT_EQ(each, meanInRankOrder(input, dtype)) << sluice::name(dtype);
+    for (const auto& each : data)
+      EXPECT_EQ(each, meanInRankOrder(input, dtype)) << sluice::name(dtype);
   }
 }
 
@@ -140,16 +145,17 @@ TEST_P(FabricCollectiveTest, CodecsKeepRanksBitIdenticalAndWithinTheirLimit) {
     for (const Method method : kMethods) {
       for (const uint32_t size : {2U, 3U, 4U, 6U}) {
         for (const size_t elements : {100U, 40'000U, 700'000U}) {
-          SCOPED_TRACE(
-              fmt::format("{}, {}, {} ranks, {} elements", codec->name(), name(method), size, elements));
-          if (elements > 40'000 && (size != 3 || (base::testsAreShort() && codec != &codec::kInt8))) continue;
+          SCOPED_TRACE(fmt::format("{}, {}, {} ranks, {} elements", codec->name(), name(method),
+                                   size, elements));
+          if (elements > 40'000 && (size != 3 || (base::testsAreShort() && codec != &codec::kInt8)))
+            continue;
           World world(GetParam(), size);
           const auto input = someData(size, elements, DType::kF32);
           const Bytes expected = meanInRankOrder(input, DType::kF32);
           const auto data = allReduce(world, input, method, DType::kF32, codec);
           for (uint32_t r = 1; r < size; ++r) ASSERT_EQ(data[r], data[0]) << "rank " << r;
-          // Numbers are below 1. Each hop adds at most one error of a partial sum that is below 1 too;
-          // directly, the errors of all parts are scaled as the parts are.
+          // Numbers are below 1. Each hop adds at most one error of a partial sum that is below 1
+          // too; directly, the errors of all parts are scaled as the parts are.
           const double hops = method == Method::kDirect ? 2 : 2 * size;
           for (size_t i = 0; i < elements; ++i)
             ASSERT_NEAR(at(data[0], i), at(expected, i), hops * codec->errorLimit(1.0) + 1e-5) << i;
@@ -175,7 +181,8 @@ TEST_P(FabricCollectiveTest, ManyRunAtOnceInAnyOrder) {
     std::ranges::shuffle(order, random);
     for (const uint32_t n : order) {
       const Call call{.ticket = {Step{n / 4}, TensorId{n}}, .data = data[n][r]};
-      world[r].call([=](Collective& c, Done done) { c.allReduce(call, {.scale = 0.25}, std::move(done)); });
+      world[r].call(
+          [=](Collective& c, Done done) { c.allReduce(call, {.scale = 0.25}, std::move(done)); });
     }
   }
   ASSERT_NO_FATAL_FAILURE(world.expectAllWell());
@@ -230,7 +237,8 @@ TEST_P(FabricCollectiveTest, WhatCannotBeIsRefused) {
     });
     EXPECT_TRUE(world[0].waitForAll());
   };
-  expect({.dtype = DType::kF64, .data = data}, {.codec = &codec::kInt8}, "codec int8 takes f32, not f64");
+  expect({.dtype = DType::kF64, .data = data}, {.codec = &codec::kInt8},
+         "codec int8 takes f32, not f64");
   expect({.dtype = DType::kBytes, .data = data}, {.scale = 0.5},
          "tensors of type bytes cannot be summed; use f32, f64, bf16 or f16");
 }

@@ -1,5 +1,5 @@
-// One rank of a process group sends anything at all: nobody crashes, hangs or keeps more than it may. And any
-// legal order of events ends every call with the right bytes.
+// One rank of a process group sends anything at all: nobody crashes, hangs or keeps more than it
+// may. And any legal order of events ends every call with the right bytes.
 #include <cstdlib>
 
 #include <gtest/gtest.h>

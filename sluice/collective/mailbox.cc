@@ -33,18 +33,21 @@ void Mailbox::send(Rank to, uint32_t tag, std::span<std::byte> bytes, fabric::Do
                                   .slice = SliceId{static_cast<uint32_t>(number)},
                                   .stage = Stage::kPush,
                                   .dtype = DType::kBytes};
-    fabric_.send(to, kMailLane, message, {letter.data(), letter.size()}, [left, end](const Status& status) {
-      --*left;
-      if (*left > 0 && status.isOk()) return;
-      if (const auto once = std::exchange(*end, nullptr)) once(status);
-    });
+    fabric_.send(to, kMailLane, message, {letter.data(), letter.size()},
+                 [left, end](const Status& status) {
+                   --*left;
+                   if (*left > 0 && status.isOk()) return;
+                   if (const auto once = std::exchange(*end, nullptr)) once(status);
+                 });
   }
 }
 
-void Mailbox::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes, Received done) {
+void Mailbox::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
+                      Received done) {
   SLUICE_DCHECK(fabric_.loop().inLoop());
   const size_t letters = lettersOf(bytes.size());
-  const auto wanted = std::make_shared<Wanted>(Wanted{from, tag, bytes, std::move(done), letters, letters});
+  const auto wanted =
+      std::make_shared<Wanted>(Wanted{from, tag, bytes, std::move(done), letters, letters});
   wanted_.push_back(wanted);
   for (auto next = kept_.begin(); next != kept_.end() && wanted->toCome > 0;) {
     const auto letter = *next;
@@ -83,10 +86,11 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
     return fabric::Landing::later();
   }
   kept += earlyCost(header.length);
-  const auto letter =
-      std::make_shared<Letter>(Letter{from, tag, std::vector<std::byte>(header.length), false, nullptr, {}});
+  const auto letter = std::make_shared<Letter>(
+      Letter{from, tag, std::vector<std::byte>(header.length), false, nullptr, {}});
   kept_.push_back(letter);
-  return fabric::Landing{{letter->bytes.data(), letter->bytes.size()}, [this, letter](const Status& status) {
+  return fabric::Landing{{letter->bytes.data(), letter->bytes.size()},
+                         [this, letter](const Status& status) {
                            letter->isHere = status.isOk();
                            if (letter->isHere && letter->wanted) take(*letter);
                          }};
@@ -103,9 +107,10 @@ std::optional<std::span<std::byte>> Mailbox::claim(const std::shared_ptr<Wanted>
   if (bytes != expected) {
     if (const auto done = std::exchange(wanted->done, nullptr)) {
       done({Code::kInvalidArgument,
-            fmt::format("rank {} has sent {} bytes with tag {}, but {} are to be received: both sides must "
-                        "give a tensor of the same size",
-                        from, wanted->claimed + bytes, wanted->tag, wanted->bytes.size())},
+            fmt::format(
+                "rank {} has sent {} bytes with tag {}, but {} are to be received: both sides must "
+                "give a tensor of the same size",
+                from, wanted->claimed + bytes, wanted->tag, wanted->bytes.size())},
            from);
     }
     return std::nullopt;
@@ -121,7 +126,8 @@ void Mailbox::landed(Wanted& wanted) {
 }
 
 void Mailbox::take(Letter& letter) {
-  if (!letter.place.empty()) std::memcpy(letter.place.data(), letter.bytes.data(), letter.place.size());
+  if (!letter.place.empty())
+    std::memcpy(letter.place.data(), letter.bytes.data(), letter.place.size());
   landed(*letter.wanted);
 }
 

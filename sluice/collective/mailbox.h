@@ -1,6 +1,7 @@
-// Messages from one rank to another with a tag, as send and receive of torch.distributed and MPI know them. A
-// message that comes before anybody asked for it is kept, so that what is asked for first can pass it; beyond
-// a limit for each sender it waits there. Only Communicator makes one. Belongs to the fabric's loop.
+// Messages from one rank to another with a tag, as send and receive of torch.distributed and MPI
+// know them. A message that comes before anybody asked for it is kept, so that what is asked for
+// first can pass it; beyond a limit for each sender it waits there. Only Communicator makes one.
+// Belongs to the fabric's loop.
 //
 // It has the urgent lane to itself: a message that has to wait must not stop collectives.
 #pragma once
@@ -30,7 +31,8 @@ class Mailbox final {
 
   explicit Mailbox(fabric::Fabric& fabric) : fabric_(fabric) {}
 
-  // `done` runs when the bytes are the caller's again, which does not say that they have been received.
+  // `done` runs when the bytes are the caller's again, which does not say that they have been
+  // received.
   void send(Rank to, uint32_t tag, std::span<std::byte> bytes, fabric::Done done);
 
   // The next message with this tag, from anybody if `from` is empty. It must have as many bytes.
@@ -44,7 +46,8 @@ class Mailbox final {
   }
 
  private:
-  // A call of receive(). A long message comes in pieces, all from the rank that the first came from.
+  // A call of receive(). A long message comes in pieces, all from the rank that the first came
+  // from.
   struct Wanted {
     std::optional<Rank> from;
     uint32_t tag;
@@ -64,14 +67,16 @@ class Mailbox final {
     std::span<std::byte> place;
   };
 
-  std::optional<std::span<std::byte>> claim(const std::shared_ptr<Wanted>& wanted, Rank from, size_t bytes);
+  std::optional<std::span<std::byte>> claim(const std::shared_ptr<Wanted>& wanted, Rank from,
+                                            size_t bytes);
   static void landed(Wanted& wanted);
   void take(Letter& letter);
 
   fabric::Fabric& fabric_;
-  std::list<std::shared_ptr<Wanted>> wanted_;  // whose pieces have not all been seen, in the order of calls
-  std::list<std::shared_ptr<Letter>> kept_;    // that nobody has asked for, in the order of arrival
-  std::map<Rank, uint64_t> keptBytes_;         // by sender, with the bookkeeping
+  std::list<std::shared_ptr<Wanted>>
+      wanted_;  // whose pieces have not all been seen, in the order of calls
+  std::list<std::shared_ptr<Letter>> kept_;  // that nobody has asked for, in the order of arrival
+  std::map<Rank, uint64_t> keptBytes_;       // by sender, with the bookkeeping
   std::set<Rank> heldBack_;
 };
 

@@ -19,8 +19,9 @@ Result<Method> parseMethod(std::string_view text) {
   for (const Method method : std::array{Method::kDirect, Method::kRing, Method::kHalvingDoubling}) {
     if (name(method) == text) return method;
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("no collective method '{}'; there are direct, ring and halving-doubling", text));
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("no collective method '{}'; there are direct, ring and halving-doubling", text));
 }
 
 }  // namespace sluice::collective

@@ -31,8 +31,8 @@ Result<double> parseTime(std::string_view text) {
 std::string toText(std::span<const MethodCost> costs) {
   std::string text;
   for (const auto& [method, start, perByte] : costs) {
-    text += fmt::format("{}{}={:.6g}us+{:.6g}ns", text.empty() ? "" : ",", name(method), start * 1e6,
-                        perByte * 1e9);
+    text += fmt::format("{}{}={:.6g}us+{:.6g}ns", text.empty() ? "" : ",", name(method),
+                        start * 1e6, perByte * 1e9);
   }
   return text;
 }
@@ -43,14 +43,16 @@ Result<std::vector<MethodCost>> parseMethodCosts(std::string_view text) {
     const size_t equals = one.find('=');
     const size_t plus = one.find('+');
     if (equals == std::string_view::npos || plus == std::string_view::npos || plus < equals) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("'{}' says no costs; 'sluice bench collective --lab N --collective auto "
-                                "--network FILE' writes them",
-                                text));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("'{}' says no costs; 'sluice bench collective --lab N --collective auto "
+                      "--network FILE' writes them",
+                      text));
     }
     MethodCost cost;
     SLUICE_ASSIGN_OR_RETURN(cost.method, parseMethod(base::trim(one.substr(0, equals))));
-    SLUICE_ASSIGN_OR_RETURN(cost.start, parseTime(base::trim(one.substr(equals + 1, plus - equals - 1))));
+    SLUICE_ASSIGN_OR_RETURN(cost.start,
+                            parseTime(base::trim(one.substr(equals + 1, plus - equals - 1))));
     SLUICE_ASSIGN_OR_RETURN(cost.perByte, parseTime(base::trim(one.substr(plus + 1))));
     costs.push_back(cost);
   }
@@ -59,7 +61,8 @@ Result<std::vector<MethodCost>> parseMethodCosts(std::string_view text) {
 
 Method cheapest(std::span<const MethodCost> costs, double bytes) {
   SLUICE_CHECK(!costs.empty());
-  return std::ranges::min_element(costs, {}, [bytes](const MethodCost& cost) { return cost.of(bytes); })
+  return std::ranges::min_element(costs, {},
+                                  [bytes](const MethodCost& cost) { return cost.of(bytes); })
       ->method;
 }
 

@@ -1,5 +1,6 @@
-// What an all-reduce costs by method, as a + b*M each, and so which method suits which message. Written by
-// `sluice bench collective`, read where ranks agree on a plan. Pure functions, any thread.
+// What an all-reduce costs by method, as a + b*M each, and so which method suits which message.
+// Written by `sluice bench collective`, read where ranks agree on a plan. Pure functions, any
+// thread.
 #pragma once
 
 #include <span>

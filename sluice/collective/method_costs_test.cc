@@ -6,7 +6,8 @@ namespace sluice::collective {
 namespace {
 
 TEST(MethodCosts, AreReadAsTheyAreWritten) {
-  const auto costs = parseMethodCosts("direct=220us+2.53ns, ring=0.5ms+2ns,halving-doubling=0us+3ns");
+  const auto costs =
+      parseMethodCosts("direct=220us+2.53ns, ring=0.5ms+2ns,halving-doubling=0us+3ns");
   ASSERT_TRUE(costs.isOk()) << costs.status().toString();
   ASSERT_EQ(costs->size(), 3);
   EXPECT_EQ((*costs)[1].method, Method::kRing);
@@ -21,7 +22,8 @@ TEST(MethodCosts, AreReadAsTheyAreWritten) {
 }
 
 TEST(MethodCosts, TheCheapestDependsOnTheSize) {
-  const auto costs = parseMethodCosts("direct=100us+4ns,ring=400us+2ns,halving-doubling=100us+4ns").value();
+  const auto costs =
+      parseMethodCosts("direct=100us+4ns,ring=400us+2ns,halving-doubling=100us+4ns").value();
   EXPECT_EQ(cheapest(costs, 0), Method::kDirect) << "the first of two that cost the same";
   EXPECT_EQ(cheapest(costs, 149'999), Method::kDirect);
   EXPECT_EQ(cheapest(costs, 150'001), Method::kRing);

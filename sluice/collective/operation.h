@@ -1,5 +1,5 @@
-// One collective under way at one rank: plays its schedule, strip by strip. Only FabricCollective makes
-// these. Belongs to the fabric's loop; completions of the fabric keep it alive.
+// One collective under way at one rank: plays its schedule, strip by strip. Only FabricCollective
+// makes these. Belongs to the fabric's loop; completions of the fabric keep it alive.
 #pragma once
 
 #include <map>
@@ -59,18 +59,21 @@ class Operation final : public std::enable_shared_from_this<Operation> {
 
   std::span<std::byte> dataOf(const Range& range) const;
   size_t wireBytes(const Range& range) const;
-  SliceId idOf(uint32_t strip, uint32_t ordinal) const { return SliceId{strip * ordinals_ + ordinal}; }
+  SliceId idOf(uint32_t strip, uint32_t ordinal) const {
+    return SliceId{strip * ordinals_ + ordinal};
+  }
 
   fabric::Fabric& fabric_;
   const Call call_;
   const Reduction reduction_;
   const Schedule schedule_;
   const Layout layout_;
-  const uint32_t ordinals_;  // at least as many as any two ranks exchange in one strip; the same on all
-  Done onEnd_;               // null: it has ended
+  const uint32_t
+      ordinals_;  // at least as many as any two ranks exchange in one strip; the same on all
+  Done onEnd_;    // null: it has ended
 
-  // Messages are told apart by their number among those between two ranks: rounds may be numbered differently
-  // there.
+  // Messages are told apart by their number among those between two ranks: rounds may be numbered
+  // differently there.
   std::vector<std::vector<uint32_t>> sendOrdinals_;     // by round, as in the schedule
   std::map<std::pair<Rank, uint32_t>, Place> placeOf_;  // by sender and number
   std::vector<Strip> strips_;

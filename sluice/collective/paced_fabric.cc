@@ -40,7 +40,8 @@ void PacedFabric::send(Rank to, fabric::Lane lane, const fabric::Message& messag
 // Before the limit is reached, so that the answer comes in time.
 void PacedFabric::askIfNeeded(Rank to, Peer& peer) {
   if (peer.isAsked || (peer.waiting.empty() && peer.early <= budget_ / 2)) return;
-  uint64_t first = peer.sent.empty() ? index(peer.waiting.front().message.step) : peer.sent.begin()->first;
+  uint64_t first =
+      peer.sent.empty() ? index(peer.waiting.front().message.step) : peer.sent.begin()->first;
   for (const Waiting& one : peer.waiting) first = std::min(first, index(one.message.step));
   peer.isAsked = true;
   under_.send(to, fabric::Lane::kControl, {.step = Step{first}, .stage = kAsksForCall}, {},

@@ -1,11 +1,12 @@
-// A fabric that does not send a rank more than that rank may keep. A message for a call that the receiver has
-// not made yet has no place there, so it is kept, and what is kept has a limit (kEarlyBudget). The sender
-// counts what it has sent for calls that the receiver is not known to have made; beyond the limit messages
-// wait here, and the receiver is asked to tell when it has made the first of these calls. A message for a
-// call that the receiver has made goes at once: it never waits behind those.
+// A fabric that does not send a rank more than that rank may keep. A message for a call that the
+// receiver has not made yet has no place there, so it is kept, and what is kept has a limit
+// (kEarlyBudget). The sender counts what it has sent for calls that the receiver is not known to
+// have made; beyond the limit messages wait here, and the receiver is asked to tell when it has
+// made the first of these calls. A message for a call that the receiver has made goes at once: it
+// never waits behind those.
 //
-// Only bulk messages are counted; the number of their step is that of their call. Belongs to the loop of the
-// fabric under it, also where the contract lets others call.
+// Only bulk messages are counted; the number of their step is that of their call. Belongs to the
+// loop of the fabric under it, also where the contract lets others call.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ namespace sluice::collective {
 // Bytes that a rank keeps for each other rank's collectives that it has not called yet.
 inline constexpr uint64_t kEarlyBudget = uint64_t{32} << 20;
 
-// The cost of a message, with the bookkeeping that it needs: a flood of empty messages has a limit too.
+// The cost of a message, with the bookkeeping that it needs: a flood of empty messages has a limit
+// too.
 constexpr uint64_t earlyCost(uint64_t bytes) {
   constexpr uint64_t kBookkeeping = 512;
   return bytes + kBookkeeping;

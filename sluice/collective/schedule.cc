@@ -45,7 +45,8 @@ Schedule ringScatter(uint32_t self, uint32_t world) {
   for (uint32_t k = 0; k + 1 < world; ++k) {
     const uint32_t passedOn = (self + 2 * world - k - 1) % world;
     const uint32_t received = (passedOn + world - 1) % world;
-    schedule.push_back({{{next, {passedOn, 1}}}, {{previous, {received, 1}}}, Arriving::kContributions});
+    schedule.push_back(
+        {{{next, {passedOn, 1}}}, {{previous, {received, 1}}}, Arriving::kContributions});
   }
   return schedule;
 }
@@ -57,14 +58,15 @@ Schedule ringGather(uint32_t self, uint32_t world) {
   for (uint32_t k = 0; k + 1 < world; ++k) {
     const uint32_t passedOn = (self + world - k) % world;
     const uint32_t received = (passedOn + world - 1) % world;
-    schedule.push_back({{{next, {passedOn, 1}}}, {{previous, {received, 1}}}, Arriving::kResults, true});
+    schedule.push_back(
+        {{{next, {passedOn, 1}}}, {{previous, {received, 1}}}, Arriving::kResults, true});
   }
   return schedule;
 }
 
-// The greatest power of two of ranks takes part. Of the `extra` others each is the even one of a pair among
-// the first 2*extra ranks: it hands all its data to its odd neighbour first, and gets the result from it at
-// the end.
+// The greatest power of two of ranks takes part. Of the `extra` others each is the even one of a
+// pair among the first 2*extra ranks: it hands all its data to its odd neighbour first, and gets
+// the result from it at the end.
 class HalvingDoubling final {
  public:
   HalvingDoubling(uint32_t self, uint32_t world)
@@ -78,14 +80,17 @@ class HalvingDoubling final {
       return {{{{neighbour, everything}}, {}}, {{}, {{neighbour, everything}}, Arriving::kResults}};
     }
     Schedule schedule;
-    if (isPaired) schedule.push_back({{}, {{Rank{self_ - 1}, everything}}, Arriving::kContributions});
+    if (isPaired)
+      schedule.push_back({{}, {{Rank{self_ - 1}, everything}}, Arriving::kContributions});
     schedule = concat(std::move(schedule), core(isPaired ? self_ / 2 : self_ - extra_));
-    if (isPaired) schedule.push_back({{{Rank{self_ - 1}, everything}}, {}, Arriving::kResults, true});
+    if (isPaired)
+      schedule.push_back({{{Rank{self_ - 1}, everything}}, {}, Arriving::kResults, true});
     return schedule;
   }
 
  private:
-  // `place` among the ranks that take part. It keeps ever smaller runs of parts, then gathers them again.
+  // `place` among the ranks that take part. It keeps ever smaller runs of parts, then gathers them
+  // again.
   Schedule core(uint32_t place) const {
     Schedule halving;
     Schedule doubling;
@@ -99,12 +104,15 @@ class HalvingDoubling final {
       const Parts kept = isUpper ? upper : lower;
       const Parts given = isUpper ? lower : upper;
       halving.push_back({{{partner, given}}, {{partner, kept}}, Arriving::kContributions});
-      doubling.insert(doubling.begin(), {{{partner, kept}}, {{partner, given}}, Arriving::kResults, true});
+      doubling.insert(doubling.begin(),
+                      {{{partner, kept}}, {{partner, given}}, Arriving::kResults, true});
       if (isUpper) first += half;
     }
     return concat(std::move(halving), doubling);
   }
-  Rank rankAt(uint32_t place) const { return Rank{place < extra_ ? 2 * place + 1 : place + extra_}; }
+  Rank rankAt(uint32_t place) const {
+    return Rank{place < extra_ ? 2 * place + 1 : place + extra_};
+  }
   Parts partsOf(uint32_t firstShare, uint32_t shares) const {
     const auto begin = [&](uint32_t share) {
       return static_cast<uint32_t>(static_cast<uint64_t>(share) * world_ / core_);
@@ -123,17 +131,20 @@ class HalvingDoubling final {
 Schedule reduceScatterSchedule(Method method, Rank rank, uint32_t world) {
   SLUICE_CHECK(index(rank) < world, rank, world);
   if (world == 1) return {};
-  return method == Method::kRing ? ringScatter(index(rank), world) : directScatter(index(rank), world);
+  return method == Method::kRing ? ringScatter(index(rank), world)
+                                 : directScatter(index(rank), world);
 }
 
 Schedule allGatherSchedule(Method method, Rank rank, uint32_t world) {
   SLUICE_CHECK(index(rank) < world, rank, world);
   if (world == 1) return {};
-  return method == Method::kRing ? ringGather(index(rank), world) : directGather(index(rank), world);
+  return method == Method::kRing ? ringGather(index(rank), world)
+                                 : directGather(index(rank), world);
 }
 
 Schedule allReduceSchedule(Method method, Rank rank, uint32_t world) {
-  if (method == Method::kHalvingDoubling && world > 1) return HalvingDoubling(index(rank), world).schedule();
+  if (method == Method::kHalvingDoubling && world > 1)
+    return HalvingDoubling(index(rank), world).schedule();
   return concat(reduceScatterSchedule(method, rank, world), allGatherSchedule(method, rank, world));
 }
 

@@ -1,9 +1,10 @@
-// Who sends which parts to whom, round by round: a collective as a plain value, one list per rank. Pure
-// functions, any thread. The engine (operation.h) plays it; a test plays all ranks' lists against each other.
+// Who sends which parts to whom, round by round: a collective as a plain value, one list per rank.
+// Pure functions, any thread. The engine (operation.h) plays it; a test plays all ranks' lists
+// against each other.
 //
-// Data is N parts, one per rank. A rank enters a round when it has all that it was to receive in the rounds
-// before, and sends what the round says. Between two ranks there is at most one message in each direction in
-// a round.
+// Data is N parts, one per rank. A rank enters a round when it has all that it was to receive in
+// the rounds before, and sends what the round says. Between two ranks there is at most one message
+// in each direction in a round.
 #pragma once
 
 #include <cstdint>

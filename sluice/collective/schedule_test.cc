@@ -1,5 +1,5 @@
-// Plays the schedules of all ranks against each other, without data: a part is the set of ranks that are in
-// its sum.
+// Plays the schedules of all ranks against each other, without data: a part is the set of ranks
+// that are in its sum.
 #include <sluice/collective/schedule.h>
 
 #include <deque>
@@ -20,8 +20,8 @@ struct Player {
   Sums sums;
 };
 
-using Inbox =
-    std::map<std::pair<uint32_t, uint32_t>, std::deque<std::pair<Parts, Sums>>>;  // by sender and receiver
+using Inbox = std::map<std::pair<uint32_t, uint32_t>,
+                       std::deque<std::pair<Parts, Sums>>>;  // by sender and receiver
 
 // True iff it could do anything.
 bool step(std::vector<Player>& players, uint32_t self, Inbox& inbox) {
@@ -41,7 +41,8 @@ bool step(std::vector<Player>& players, uint32_t self, Inbox& inbox) {
   }
   for (const Incoming& receive : round.receives) {
     auto& queue = inbox[{index(receive.from), self}];
-    EXPECT_EQ(queue.front().first, receive.parts) << "rank " << self << " from " << index(receive.from);
+    EXPECT_EQ(queue.front().first, receive.parts)
+        << "rank " << self << " from " << index(receive.from);
     for (uint32_t i = 0; i < receive.parts.count; ++i) {
       auto& sum = player.sums[receive.parts.first + i];
       const auto& arrived = queue.front().second[i];
@@ -66,7 +67,8 @@ std::vector<Player> play(uint32_t world, MakeSchedule&& make) {
     goesOn = false;
     for (uint32_t r = 0; r < world; ++r) goesOn = step(players, r, inbox) || goesOn;
   }
-  for (const auto& [pair, queue] : inbox) EXPECT_TRUE(queue.empty()) << pair.first << " to " << pair.second;
+  for (const auto& [pair, queue] : inbox)
+    EXPECT_TRUE(queue.empty()) << pair.first << " to " << pair.second;
   for (const Player& player : players) EXPECT_EQ(player.round, player.schedule.size());
   return players;
 }
@@ -109,8 +111,9 @@ TEST_P(Schedules, AllGatherHasEachRanksPart) {
 INSTANTIATE_TEST_SUITE_P(Methods, Schedules,
                          testing::Values(Method::kDirect, Method::kRing, Method::kHalvingDoubling),
                          [](const auto& method) {
-                           return method.param == Method::kHalvingDoubling ? "halvingDoubling"
-                                                                           : std::string(name(method.param));
+                           return method.param == Method::kHalvingDoubling
+                                      ? "halvingDoubling"
+                                      : std::string(name(method.param));
                          });
 
 TEST(Schedules, BroadcastReachesEverybodyFromAnyRoot) {

@@ -17,7 +17,8 @@ class Candidate {
 
   virtual ~Candidate() = default;
 
-  // Goes on with the handshake, without blocking. After kWait: call it again when fd() is ready for events().
+  // Goes on with the handshake, without blocking. After kWait: call it again when fd() is ready for
+  // events().
   virtual Progress advance() = 0;
   virtual uint32_t events() const = 0;
 

@@ -22,7 +22,8 @@ constexpr auto kRest = std::chrono::milliseconds(20);
 
 // Once narrowed.
 constexpr size_t kFewStrangers = 64;
-constexpr int kFewWaiting = 1024;  // in the kernel: a second's worth, for ranks that come back all at once
+constexpr int kFewWaiting =
+    1024;  // in the kernel: a second's worth, for ranks that come back all at once
 constexpr double kAcceptsPerSecond = 1000;
 constexpr double kAcceptsAtOnce = 64;
 
@@ -36,7 +37,10 @@ DoorThread makeDoorThread() {
 class Doorman::Door final {
  public:
   Door(net::EpollLoop& loop, net::Fd listener, const DoorOptions& options, Handlers handlers)
-      : loop_(loop), listener_(std::move(listener)), options_(options), handlers_(std::move(handlers)) {}
+      : loop_(loop),
+        listener_(std::move(listener)),
+        options_(options),
+        handlers_(std::move(handlers)) {}
 
   void open() { listen(); }
 
@@ -84,7 +88,8 @@ class Doorman::Door final {
   bool mayAccept() {
     if (!isNarrow_) return true;
     const TimePoint now = loop_.now();
-    tokens_ = std::min(kAcceptsAtOnce, tokens_ + kAcceptsPerSecond * base::seconds(now - refilledAt_));
+    tokens_ =
+        std::min(kAcceptsAtOnce, tokens_ + kAcceptsPerSecond * base::seconds(now - refilledAt_));
     refilledAt_ = now;
     if (tokens_ < 1) return false;
     tokens_ -= 1;
@@ -130,7 +135,8 @@ class Doorman::Door final {
     }
     if (!visitor->isGuest && visitor->candidate->saidHello()) {
       if (guests_.size() >= options_.maxGuests) {
-        turnAway(guests_.begin(), {Code::kUnavailable, "too many connections with the job key at once"});
+        turnAway(guests_.begin(),
+                 {Code::kUnavailable, "too many connections with the job key at once"});
       }
       visitor->isGuest = true;
       guests_.splice(guests_.end(), strangers_, visitor);
@@ -166,21 +172,23 @@ class Doorman::Door final {
 
 Doorman::Doorman(DoorThread thread, net::Fd listener, const DoorOptions& options, Handlers handlers)
     : thread_(std::move(thread)),
-      door_(std::make_shared<Door>(thread_->loop(), std::move(listener), options, std::move(handlers))) {
+      door_(std::make_shared<Door>(thread_->loop(), std::move(listener), options,
+                                   std::move(handlers))) {
   thread_->loop().post([door = door_] { door->open(); });
 }
 
 Doorman::~Doorman() {
   SLUICE_DCHECK(!thread_->loop().inLoop());
-  // The door is closed before anybody may listen on its port again, and before what the handlers use is gone.
-  // A loop that has ended destroys the task unrun, which ends the wait as well.
+  // The door is closed before anybody may listen on its port again, and before what the handlers
+  // use is gone. A loop that has ended destroys the task unrun, which ends the wait as well.
   auto closed = std::make_shared<std::promise<void>>();
   const auto wait = closed->get_future();
-  thread_->loop().post([door = std::exchange(door_, nullptr), closed = std::move(closed)]() mutable {
-    door->close();
-    door.reset();
-    closed->set_value();
-  });
+  thread_->loop().post(
+      [door = std::exchange(door_, nullptr), closed = std::move(closed)]() mutable {
+        door->close();
+        door.reset();
+        closed->set_value();
+      });
   wait.wait();
 }
 

@@ -1,11 +1,12 @@
-// Keeps strangers out of a listening port: accepts connections, goes through the handshake with each, and
-// hands over those that have proved the job key. All of it runs on a loop of its own, so that a flood of
-// strangers costs the loop that trains nothing.
+// Keeps strangers out of a listening port: accepts connections, goes through the handshake with
+// each, and hands over those that have proved the job key. All of it runs on a loop of its own, so
+// that a flood of strangers costs the loop that trains nothing.
 //
-// A connection is a *stranger* until its first message shows the key, then a *guest* until its handshake is
-// done. Both must be done by a deadline. When too many strangers wait, the oldest stranger goes; a guest
-// never goes for a stranger. Guests have a limit of their own, since a recorded first message makes one.
-// Source addresses play no part: ranks on one host or behind one router share one.
+// A connection is a *stranger* until its first message shows the key, then a *guest* until its
+// handshake is done. Both must be done by a deadline. When too many strangers wait, the oldest
+// stranger goes; a guest never goes for a stranger. Guests have a limit of their own, since a
+// recorded first message makes one. Source addresses play no part: ranks on one host or behind one
+// router share one.
 #pragma once
 
 #include <chrono>
@@ -35,19 +36,20 @@ class Doorman final {
   struct Handlers {
     std::function<std::unique_ptr<Candidate>(net::Fd socket, const Address& peer)> greet;
     std::function<void(std::unique_ptr<Candidate>)> proved;
-    // kTimeout: too slow, kUnavailable: crowded out, kPeerLost: it went; else the error of the handshake.
+    // kTimeout: too slow, kUnavailable: crowded out, kPeerLost: it went; else the error of the
+    // handshake.
     std::function<void(const Address& peer, const Status& why)> turnedAway;
   };
 
   Doorman(DoorThread thread, net::Fd listener, const DoorOptions& options, Handlers handlers);
-  // Closes the listener and all connections that have not been handed over. REQUIRES: not on the doorman's
-  // thread.
+  // Closes the listener and all connections that have not been handed over. REQUIRES: not on the
+  // doorman's thread.
   ~Doorman();
   Doorman(const Doorman&) = delete;
   Doorman& operator=(const Doorman&) = delete;
 
-  // From now on hardly anybody is expected: few strangers at a time, and a limited number each second. Any
-  // thread.
+  // From now on hardly anybody is expected: few strangers at a time, and a limited number each
+  // second. Any thread.
   void narrow();
 
  private:

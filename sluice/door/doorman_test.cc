@@ -33,18 +33,21 @@ class AtTheDoor : public testing::Test {
     address_ = Address::localOf(listener.get());
     doorman_ = std::make_unique<Doorman>(
         makeDoorThread(), std::move(listener), options,
-        Doorman::Handlers{
-            .greet =
-                [this](net::Fd socket, const Address&) {
-                  seen_.with([](Seen& seen) { ++seen.greeted; });
-                  return std::make_unique<Greeting>(std::move(socket),
-                                                    Handshake::server(key_, Purpose::kFabric));
-                },
-            .proved = [this](std::unique_ptr<Candidate>) { seen_.with([](Seen& seen) { ++seen.proved; }); },
-            .turnedAway =
-                [this](const Address&, const Status& why) {
-                  seen_.with([&](Seen& seen) { seen.turnedAway.push_back(why.code()); });
-                }});
+        Doorman::Handlers{.greet =
+                              [this](net::Fd socket, const Address&) {
+                                seen_.with([](Seen& seen) { ++seen.greeted; });
+                                return std::make_unique<Greeting>(
+                                    std::move(socket), Handshake::server(key_, Purpose::kFabric));
+                              },
+                          .proved =
+                              [this](std::unique_ptr<Candidate>) {
+                                seen_.with([](Seen& seen) { ++seen.proved; });
+                              },
+                          .turnedAway =
+                              [this](const Address&, const Status& why) {
+                                seen_.with(
+                                    [&](Seen& seen) { seen.turnedAway.push_back(why.code()); });
+                              }});
   }
 
   net::Fd knock() {
@@ -78,8 +81,8 @@ class AtTheDoor : public testing::Test {
       if (condition(seen)) return seen;
       std::this_thread::sleep_for(1ms);
     } while (std::chrono::steady_clock::now() < until);
-    ADD_FAILURE() << seen.greeted << " greeted, " << seen.proved << " proved, " << seen.turnedAway.size()
-                  << " turned away";
+    ADD_FAILURE() << seen.greeted << " greeted, " << seen.proved << " proved, "
+                  << seen.turnedAway.size() << " turned away";
     return seen;
   }
 
@@ -100,7 +103,8 @@ TEST_F(AtTheDoor, AConnectionThatShowedTheKeyIsNotDroppedForStrangers) {
   std::vector<net::Fd> crowd;
   for (int i = 0; i < 200; ++i) crowd.push_back(stranger());
   const Seen crowded = waitUntil([](const Seen& seen) { return seen.turnedAway.size() >= 196; });
-  EXPECT_TRUE(std::ranges::all_of(crowded.turnedAway, [](Code code) { return code == Code::kUnavailable; }));
+  EXPECT_TRUE(std::ranges::all_of(crowded.turnedAway,
+                                  [](Code code) { return code == Code::kUnavailable; }));
   ASSERT_TRUE(handshake.received(answer).isOk());
   say(member, handshake.takeToSend());
   waitUntil([](const Seen& seen) { return seen.proved == 1; });

@@ -27,15 +27,19 @@ Candidate::Progress Greeting::advance() {
     if (handshake_.done()) return {Step::kProved};
     // Not one byte more than the message has: what follows belongs to the connection's owner.
     const size_t expected = handshake_.expectedBytes();
-    const ssize_t got = ::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0);
+    const ssize_t got =
+        ::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0);
     if (got < 0 && isTooEarly(errno)) return {};
-    if (got < 0) return {Step::kFailed, Status(Code::kPeerLost, base::fromErrno("handshake").message())};
-    if (got == 0) return {Step::kFailed, Status(Code::kPeerLost, "it hung up during the handshake")};
+    if (got < 0)
+      return {Step::kFailed, Status(Code::kPeerLost, base::fromErrno("handshake").message())};
+    if (got == 0)
+      return {Step::kFailed, Status(Code::kPeerLost, "it hung up during the handshake")};
     receivedBytes_ += static_cast<size_t>(got);
     if (receivedBytes_ < expected) continue;
     receivedBytes_ = 0;
     if (Status status = handshake_.received({received_.data(), expected}); !status.isOk()) {
-      // It tells a client of another key what is wrong. Whether it arrives makes no difference here.
+      // It tells a client of another key what is wrong. Whether it arrives makes no difference
+      // here.
       const auto last = handshake_.takeToSend();
       [[maybe_unused]] const ssize_t sent = ::send(fd(), last.data(), last.size(), MSG_NOSIGNAL);
       return {Step::kFailed, std::move(status)};

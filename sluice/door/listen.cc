@@ -18,12 +18,14 @@ Result<net::Fd> listenOn(const Address& at) {
   if (!socket.valid()) return base::fromErrno("cannot open a socket");
   const auto set = [&](int level, int name, int value) {
     // The port works without any of these.
-    [[maybe_unused]] const int result = ::setsockopt(socket.get(), level, name, &value, sizeof value);
+    [[maybe_unused]] const int result =
+        ::setsockopt(socket.get(), level, name, &value, sizeof value);
   };
   set(SOL_SOCKET, SO_REUSEADDR, 1);
   if (at.family() == AF_INET6) set(IPPROTO_IPV6, IPV6_V6ONLY, 0);
   set(IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
-  if (::bind(socket.get(), at.raw(), at.rawSize()) != 0 || ::listen(socket.get(), kMostWaiting) != 0) {
+  if (::bind(socket.get(), at.raw(), at.rawSize()) != 0 ||
+      ::listen(socket.get(), kMostWaiting) != 0) {
     return base::fromErrno(fmt::format("cannot listen on {}", at.toString()));
   }
   return socket;

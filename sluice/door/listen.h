@@ -7,8 +7,9 @@
 
 namespace sluice::door {
 
-// `at` may have port 0: the system chooses one. A socket for all IPv6 addresses takes IPv4 as well. The
-// kernel hands out a connection only when its first bytes have come, or after about a second without any.
+// `at` may have port 0: the system chooses one. A socket for all IPv6 addresses takes IPv4 as well.
+// The kernel hands out a connection only when its first bytes have come, or after about a second
+// without any.
 Result<net::Fd> listenOn(const Address& at);
 
 // How many connections may wait in the kernel for being accepted.

@@ -1,5 +1,5 @@
-// Ends a close that gets nowhere. The deadline is for silence: as long as others take what we send, on
-// however slow a network, closing goes on. For engines; loop thread only.
+// Ends a close that gets nowhere. The deadline is for silence: as long as others take what we send,
+// on however slow a network, closing goes on. For engines; loop thread only.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ class CloseWatch final {
  public:
   CloseWatch(Loop& loop, Duration silence) : loop_(loop), silence_(silence) {}
 
-  // `lastTaken`: when somebody last took something of ours. `onSilence` is told kTimeout, and may destroy
-  // this watch. REQUIRES: stop() before it is destroyed otherwise
+  // `lastTaken`: when somebody last took something of ours. `onSilence` is told kTimeout, and may
+  // destroy this watch. REQUIRES: stop() before it is destroyed otherwise
   void start(std::function<TimePoint()> lastTaken, Done onSilence);
   void stop();
 

@@ -16,13 +16,13 @@ namespace sluice::fabric {
 
 Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstBuffer& payload) {
   if (index(to) >= worldSize) {
-    return {Code::kInvalidArgument,
-            fmt::format("there is no rank {}: the job has ranks 0 to {}", index(to), worldSize - 1)};
+    return {Code::kInvalidArgument, fmt::format("there is no rank {}: the job has ranks 0 to {}",
+                                                index(to), worldSize - 1)};
   }
   if (payload.bytes > wire::kMaxLength) {
     return {Code::kInvalidArgument,
-            fmt::format("a message of {} bytes is too long: send slices of at most {}", payload.bytes,
-                        wire::kMaxLength)};
+            fmt::format("a message of {} bytes is too long: send slices of at most {}",
+                        payload.bytes, wire::kMaxLength)};
   }
   if (payload.data == nullptr && payload.bytes > 0) {
     return {Code::kInvalidArgument, "the payload has a length but no address"};
@@ -33,15 +33,16 @@ Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstB
   if (wire::has(message.flags, wire::Flags::kTaken)) {
     return {Code::kInvalidArgument, "acknowledgements are the fabric's own"};
   }
-  if (!wire::has(message.flags, wire::Flags::kEncoded) && payload.bytes % sizeOf(message.dtype) != 0) {
-    return {Code::kInvalidArgument,
-            fmt::format("{} bytes are not a whole number of {}", payload.bytes, sluice::name(message.dtype))};
+  if (!wire::has(message.flags, wire::Flags::kEncoded) &&
+      payload.bytes % sizeOf(message.dtype) != 0) {
+    return {Code::kInvalidArgument, fmt::format("{} bytes are not a whole number of {}",
+                                                payload.bytes, sluice::name(message.dtype))};
   }
   return {};
 }
 
-wire::Header makeHeader(const Message& message, Epoch epoch, Rank from, Rank to, Lane lane, uint64_t sequence,
-                        uint64_t length) {
+wire::Header makeHeader(const Message& message, Epoch epoch, Rank from, Rank to, Lane lane,
+                        uint64_t sequence, uint64_t length) {
   return {.epoch = epoch,
           .source = from,
           .destination = to,
@@ -67,7 +68,8 @@ Status lostStatus(Rank peer, const Status& why) {
 }
 
 Status leftStatus(Rank peer) {
-  return {Code::kUnavailable, fmt::format("rank {} has closed and takes nothing more", index(peer))};
+  return {Code::kUnavailable,
+          fmt::format("rank {} has closed and takes nothing more", index(peer))};
 }
 
 Status closedStatus() {
@@ -117,8 +119,8 @@ class Errand final {
   Task task_;
 };
 
-// Measures how long a thread has waited, in rounds. A round that took far longer than it should is not
-// counted: this process was stopped in it, and so was the thread that is waited for.
+// Measures how long a thread has waited, in rounds. A round that took far longer than it should is
+// not counted: this process was stopped in it, and so was the thread that is waited for.
 class Patience final {
  public:
   static constexpr auto kRound = std::chrono::milliseconds(100);
@@ -146,7 +148,8 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
   }
   if (loop.isInherited()) return base::forkedStatus();  // nobody would run it here
   const auto errand = std::make_shared<Errand>(std::move(task));
-  // A loop that ends destroys the posted task unrun. That breaks the promise, which ends the wait as well.
+  // A loop that ends destroys the posted task unrun. That breaks the promise, which ends the wait
+  // as well.
   auto over = std::make_shared<std::promise<void>>();
   const auto end = over->get_future();
   loop.post([over = std::move(over), errand] {
@@ -162,8 +165,9 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
                          base::formatDuration(patience.waited()));
     }
     if (patience.waited() >= atMost && errand->giveUp()) {
-      return {Code::kTimeout, fmt::format("the loop of this process was busy with something else for {}",
-                                          base::formatDuration(patience.waited()))};
+      return {Code::kTimeout,
+              fmt::format("the loop of this process was busy with something else for {}",
+                          base::formatDuration(patience.waited()))};
     }
   }
   if (errand->hasRun()) return base::ok();
@@ -172,7 +176,8 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
 
 void runBeforeFreeing(Loop& loop, Task task) {
   const Status ran = runAndWait(loop, std::move(task), Duration::max());
-  if (!ran.isOk()) log("fabric").debug("an object is freed without its last task: {}", ran.message());
+  if (!ran.isOk())
+    log("fabric").debug("an object is freed without its last task: {}", ran.message());
 }
 
 Status closeAndWait(Fabric& fabric) {

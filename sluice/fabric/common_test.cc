@@ -65,7 +65,8 @@ TEST(RunAndWait, NamesALoopThatHasEnded) {
 
 TEST(RunAndWait, NamesALoopThatEndsMeanwhile) {
   net::EpollLoop loop;
-  // The loop takes the task or destroys it, by which of the two threads is first: both end the wait.
+  // The loop takes the task or destroys it, by which of the two threads is first: both end the
+  // wait.
   auto waiter = std::async(std::launch::async, [&] { return runAndWait(loop, [] {}); });
   loop.post([&] { loop.stop(); });
   loop.run();
@@ -75,7 +76,8 @@ TEST(RunAndWait, NamesALoopThatEndsMeanwhile) {
 TEST(RunAndWait, ATaskThatWasGivenUpNeverRuns) {
   BusyLoop busy;
   bool ran = false;
-  const Status status = runAndWait(busy.loop(), [&] { ran = true; }, std::chrono::milliseconds(200));
+  const Status status =
+      runAndWait(busy.loop(), [&] { ran = true; }, std::chrono::milliseconds(200));
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("busy with something else"));
   busy.letGo();
@@ -94,7 +96,8 @@ TEST(RunAndWait, ATaskThatHasBegunIsWaitedFor) {
   EXPECT_TRUE(hasEnded);
 }
 
-// The child waits for a loop that is busy until its standard input has a byte; exits with 0 if the task ran.
+// The child waits for a loop that is busy until its standard input has a byte; exits with 0 if the
+// task ran.
 [[noreturn]] void waitInChild(int in, int out, Duration atMost) {
   BusyLoop busy;
   std::thread release([&] {
@@ -133,7 +136,8 @@ TEST(RunAndWait, TimeInWhichTheProcessWasStoppedDoesNotCount) {
 TEST(RunBeforeFreeing, OutlastsABusyLoop) {
   BusyLoop busy;
   bool ran = false;
-  auto waiter = std::async(std::launch::async, [&] { runBeforeFreeing(busy.loop(), [&] { ran = true; }); });
+  auto waiter =
+      std::async(std::launch::async, [&] { runBeforeFreeing(busy.loop(), [&] { ran = true; }); });
   EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
   busy.letGo();
   waiter.get();

@@ -1,23 +1,24 @@
-// Moves messages between the ranks of a job. This is the contract that every engine keeps (loopback/, tcp/,
-// ucx/) and contract_test.h checks; docs/fabric.md has it in words.
+// Moves messages between the ranks of a job. This is the contract that every engine keeps
+// (loopback/, tcp/, ucx/) and contract_test.h checks; docs/fabric.md has it in words.
 //
-// Threads. A Fabric belongs to one Loop. send(), close(), resume(), giveUp() and counters() may be called
-// from any thread; every Done and every call of the Receiver runs on the loop's thread, never inside the call
-// that caused it.
+// Threads. A Fabric belongs to one Loop. send(), close(), resume(), giveUp() and counters() may be
+// called from any thread; every Done and every call of the Receiver runs on the loop's thread,
+// never inside the call that caused it.
 //
-// Order. The headers of one lane from one rank reach the Receiver in the order in which they were sent (by
-// one thread). Payloads may complete later, and lanes pass each other.
+// Order. The headers of one lane from one rank reach the Receiver in the order in which they were
+// sent (by one thread). Payloads may complete later, and lanes pass each other.
 //
-// Lifetime. A payload must stay alive and unchanged until its Done; a Landing's buffer until its Done. Every
-// Done runs exactly once, whatever happens, the destruction of the Fabric included.
+// Lifetime. A payload must stay alive and unchanged until its Done; a Landing's buffer until its
+// Done. Every Done runs exactly once, whatever happens, the destruction of the Fabric included.
 //
-// Loss. When a rank dies, every send to it that is pending and every landing it was filling completes with
-// kPeerLost and its name, then onPeerLost() comes, once. From then on sends to it fail at once with that
-// first error. A rank that closes in good order has left instead: onPeerLeft() comes after its last message,
-// and sends to it fail with kUnavailable.
+// Loss. When a rank dies, every send to it that is pending and every landing it was filling
+// completes with kPeerLost and its name, then onPeerLost() comes, once. From then on sends to it
+// fail at once with that first error. A rank that closes in good order has left instead:
+// onPeerLeft() comes after its last message, and sends to it fail with kUnavailable.
 //
-// Pressure. The fabric copies no payload at the sender. A receiver that does not keep up, or answers
-// Landing::later(), stops the stream at its sender, where the payloads still lie in the caller's own buffers.
+// Pressure. The fabric copies no payload at the sender. A receiver that does not keep up, or
+// answers Landing::later(), stops the stream at its sender, where the payloads still lie in the
+// caller's own buffers.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +52,8 @@ struct Buffer {
 
 using Done = std::function<void(const Status&)>;
 
-// What a sender says about its payload. The fabric adds the epoch, both ranks, the lane, the sequence and the
-// length, and the receiver sees it all as a wire::Header.
+// What a sender says about its payload. The fabric adds the epoch, both ranks, the lane, the
+// sequence and the length, and the receiver sees it all as a wire::Header.
 struct Message {
   Step step{};
   TensorId tensor{};
@@ -64,11 +65,12 @@ struct Message {
 
 // Where a payload goes. `done` runs when it is all there, or with an error when it never will be.
 struct Landing {
-  Buffer
-      buffer;  // one that is smaller than the header's length refuses the payload: `done` runs with kRefused
+  // One that is smaller than the header's length refuses the payload: `done` runs with kRefused.
+  Buffer buffer;
   Done done;
 
-  // "Not yet": this lane of this rank stops until Fabric::resume(), then asks again with the same header.
+  // "Not yet": this lane of this rank stops until Fabric::resume(), then asks again with the same
+  // header.
   static Landing later() {
     Landing landing;
     landing.isLater = true;
@@ -82,8 +84,8 @@ class Receiver {
  public:
   virtual ~Receiver() = default;
 
-  // Says where the payload of `header` goes. An error refuses it: the payload is read past and counted, and
-  // the stream goes on; the sender is not told.
+  // Says where the payload of `header` goes. An error refuses it: the payload is read past and
+  // counted, and the stream goes on; the sender is not told.
   virtual Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) = 0;
 
   // `from` is gone without a word. Once per rank, after the completions that this loss has ended.
@@ -105,27 +107,27 @@ struct Counters {
 
 class Fabric {
  public:
-  // Without close() first this is what a crash looks like to the others: no goodbye. What is pending
-  // completes with kCancelled before it returns. Any thread, but the loop must run until then (or have
-  // ended).
+  // Without close() first this is what a crash looks like to the others: no goodbye. What is
+  // pending completes with kCancelled before it returns. Any thread, but the loop must run until
+  // then (or have ended).
   virtual ~Fabric() = default;
 
-  // Sends `payload` to a rank, oneself included. `done` runs when the payload is the caller's again: the
-  // bytes are on their way, beyond recall, which does not say that they have arrived. At most
-  // wire::kMaxLength.
+  // Sends `payload` to a rank, oneself included. `done` runs when the payload is the caller's
+  // again: the bytes are on their way, beyond recall, which does not say that they have arrived. At
+  // most wire::kMaxLength.
   virtual void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) = 0;
 
-  // Goes in good order: sends what is queued, says goodbye to every rank it has talked with, and takes
-  // nothing more in. `done` runs when all that has ended, or with kTimeout once nobody has taken anything
-  // of it for the engine's deadline. Sends that come later fail with kCancelled. A second close() completes
-  // together with the first.
+  // Goes in good order: sends what is queued, says goodbye to every rank it has talked with, and
+  // takes nothing more in. `done` runs when all that has ended, or with kTimeout once nobody has
+  // taken anything of it for the engine's deadline. Sends that come later fail with kCancelled. A
+  // second close() completes together with the first.
   virtual void close(Done done) = 0;
 
   // Ends a Landing::later(). Does nothing if that lane is not waiting.
   virtual void resume(Rank from, Lane lane) = 0;
 
-  // Treats `peer` as lost because `why`: for those who watch over silence. Does nothing if it is gone
-  // already.
+  // Treats `peer` as lost because `why`: for those who watch over silence. Does nothing if it is
+  // gone already.
   virtual void giveUp(Rank peer, Status why) = 0;
 
   // When the last byte came from `peer`; empty if none ever did. Loop thread only.

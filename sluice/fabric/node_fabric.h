@@ -1,6 +1,6 @@
-// The shell around an engine's node: what any thread may call is handed to the node's loop, which alone
-// touches it. For engines only. A Node has the methods used below; it ends by close(), or by abort() when the
-// shell goes first.
+// The shell around an engine's node: what any thread may call is handed to the node's loop, which
+// alone touches it. For engines only. A Node has the methods used below; it ends by close(), or by
+// abort() when the shell goes first.
 #pragma once
 
 #include <memory>
@@ -23,12 +23,14 @@ class NodeFabric final : public Fabric {
   NodeFabric& operator=(const NodeFabric&) = delete;
 
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override {
-    node_->loop().post([node = node_, to, lane, message, payload, done = std::move(done)]() mutable {
-      node->send(to, lane, message, payload, std::move(done));
-    });
+    node_->loop().post(
+        [node = node_, to, lane, message, payload, done = std::move(done)]() mutable {
+          node->send(to, lane, message, payload, std::move(done));
+        });
   }
   void close(Done done) override {
-    node_->loop().post([node = node_, done = std::move(done)]() mutable { node->close(std::move(done)); });
+    node_->loop().post(
+        [node = node_, done = std::move(done)]() mutable { node->close(std::move(done)); });
   }
   void resume(Rank from, Lane lane) override {
     node_->loop().post([node = node_, from, lane] { node->resume(from, lane); });

@@ -12,7 +12,8 @@ namespace sluice::gate {
 using base::Lock;
 
 namespace {
-constexpr auto kInterruptionPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
+constexpr auto kInterruptionPeriod =
+    std::chrono::milliseconds(100);  // soon, for a person who waits
 }
 
 Gates::Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
@@ -28,10 +29,11 @@ sluice::Result<Step> Gates::close(TensorId tensor) {
   Gate& gate = gates_.at(index(tensor));
   // A second gradient before the first one's result would reuse a buffer that is still on its way.
   if (gate.opened != gate.closedFor && error_.isOk()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' is handed over a second time while step {} of it is under way: wait for "
-                              "its result first",
-                              names_[index(tensor)], gate.opened));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("'{}' is handed over a second time while step {} of it is under way: wait for "
+                    "its result first",
+                    names_[index(tensor)], gate.opened));
   }
   return Step{gate.closedFor++};
 }
@@ -116,8 +118,9 @@ Status Gates::wait(TensorId tensor) {
     onStall_(tensor, step, now - start);
     nextStall = now + options_.stallAfter;
     if (now >= end) {
-      return {Code::kTimeout, fmt::format("'{}' of step {} did not come within {}", names_.at(index(tensor)),
-                                          index(step), base::formatDuration(options_.atMost))};
+      return {Code::kTimeout,
+              fmt::format("'{}' of step {} did not come within {}", names_.at(index(tensor)),
+                          index(step), base::formatDuration(options_.atMost))};
     }
   }
   if (waited && observer_ != nullptr) observer_->onWait({tensor, step, start, clock_.now()});
@@ -125,7 +128,8 @@ Status Gates::wait(TensorId tensor) {
 }
 
 Status Gates::waitAll() {
-  for (uint32_t tensor = 0; tensor < names_.size(); ++tensor) SLUICE_RETURN_IF_ERROR(wait(TensorId{tensor}));
+  for (uint32_t tensor = 0; tensor < names_.size(); ++tensor)
+    SLUICE_RETURN_IF_ERROR(wait(TensorId{tensor}));
   return base::ok();
 }
 
@@ -152,7 +156,8 @@ std::string Gates::describeClosed() const {
   for (size_t t = 0; t < gates_.size(); ++t) {
     if (gates_[t].opened == gates_[t].closedFor) continue;
     if (++closed <= kShown)
-      text += fmt::format("{}'{}' of step {}", closed == 1 ? "" : ", ", names_[t], gates_[t].opened);
+      text +=
+          fmt::format("{}'{}' of step {}", closed == 1 ? "" : ", ", names_[t], gates_[t].opened);
   }
   if (closed == 0) return "nothing";
   if (closed > kShown) text += fmt::format(" and {} more", closed - kShown);

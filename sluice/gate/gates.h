@@ -1,8 +1,9 @@
-// The worker's gates, one per tensor. A gate closes when backward hands over the tensor's gradient and opens
-// when the result of that step is here; the next forward pass waits at each gate for its own layer only.
+// The worker's gates, one per tensor. A gate closes when backward hands over the tensor's gradient
+// and opens when the result of that step is here; the next forward pass waits at each gate for its
+// own layer only.
 //
-// Thread safety: every method may be called from any thread. The training thread closes and waits, the loop
-// opens and fails.
+// Thread safety: every method may be called from any thread. The training thread closes and waits,
+// the loop opens and fails.
 #pragma once
 
 #include <functional>
@@ -21,23 +22,24 @@ namespace sluice::gate {
 struct WaitOptions {
   Duration atMost;      // the wait's end: then it returns kTimeout, naming tensor and step
   Duration stallAfter;  // how long until `onStall` is told, and how often again
-  // Asked a few times a second on the waiting thread, without the lock; an error ends that wait, and nothing
-  // else. For a user who presses Ctrl-C. May be empty.
+  // Asked a few times a second on the waiting thread, without the lock; an error ends that wait,
+  // and nothing else. For a user who presses Ctrl-C. May be empty.
   std::function<Status()> interruption{};
 };
 
 class Gates final {
  public:
-  // A stalled wait has been going on for `waited`. Called without the lock on the waiting thread, so that it
-  // may ask other objects what is missing.
+  // A stalled wait has been going on for `waited`. Called without the lock on the waiting thread,
+  // so that it may ask other objects what is missing.
   using OnStall = std::function<void(TensorId, Step, Duration waited)>;
 
   // REQUIRES: `observer`, if any, outlives the gates.
   Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
         StageObserver* observer = nullptr);
 
-  // The gradient of the tensor's next step is handed over: closes its gate and returns that step. The first
-  // is 0. An error if the gate is closed already, unless all waits end with an error anyway.
+  // The gradient of the tensor's next step is handed over: closes its gate and returns that step.
+  // The first is 0. An error if the gate is closed already, unless all waits end with an error
+  // anyway.
   sluice::Result<Step> close(TensorId tensor);
 
   // The result of `step` is here. REQUIRES: it is the step that the gate was closed for.
@@ -49,8 +51,9 @@ class Gates final {
   // Every wait, now and later, returns `why`. The first error sticks.
   void fail(const Status& why);
 
-  // No step from the one of this number on will ever have a result: another rank takes part no longer. Waits
-  // for such a step return `why`; those for earlier ones go on. The first call sticks.
+  // No step from the one of this number on will ever have a result: another rank takes part no
+  // longer. Waits for such a step return `why`; those for earlier ones go on. The first call
+  // sticks.
   void endAfter(uint64_t steps, const Status& why);
 
   // The largest number of steps that any gate was closed for.

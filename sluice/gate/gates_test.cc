@@ -46,7 +46,8 @@ TEST(Gates, AWaitEndsWhenTheGateOpensAndIsObserved) {
   CountWaits observer;
   Step step{};
   Gates* opened = nullptr;
-  // The stall callback runs in the middle of the wait, so the gate is sure to open while somebody waits.
+  // The stall callback runs in the middle of the wait, so the gate is sure to open while somebody
+  // waits.
   Gates gates = makeGates({1min, 1ms}, [&](auto...) { opened->open(kFc, step); }, &observer);
   opened = &gates;
   step = gates.close(kFc).value();
@@ -58,7 +59,8 @@ TEST(Gates, AnErrorReachesEveryWaitNamesItAndSticks) {
   Gates gates = makeGates();
   (void)gates.close(kConv);
   std::thread loop([&] { gates.fail({Code::kPeerLost, "rank 2 is gone"}); });
-  EXPECT_EQ(gates.wait(kConv).toString(), "peer lost: waiting for 'conv' of step 0: rank 2 is gone");
+  EXPECT_EQ(gates.wait(kConv).toString(),
+            "peer lost: waiting for 'conv' of step 0: rank 2 is gone");
   loop.join();
   gates.fail({Code::kPeerLost, "an echo"});
   EXPECT_NE(gates.wait(kConv).message().find("rank 2"), std::string::npos);

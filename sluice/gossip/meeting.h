@@ -1,8 +1,8 @@
-// AD-PSGD's averaging for one slice at one worker (Lian et al. 2018). The worker computes with a snapshot,
-// while the *live* parameters meet those of others: an active worker sends what it has, the passive one
-// answers with what it had, and both go half of the way to the other's. If the active one's have changed in
-// the meantime, it goes half of the way from what it had *sent*: so the sum over both, and with it the mean
-// of all, is never changed by a meeting, only by gradients.
+// AD-PSGD's averaging for one slice at one worker (Lian et al. 2018). The worker computes with a
+// snapshot, while the *live* parameters meet those of others: an active worker sends what it has,
+// the passive one answers with what it had, and both go half of the way to the other's. If the
+// active one's have changed in the meantime, it goes half of the way from what it had *sent*: so
+// the sum over both, and with it the mean of all, is never changed by a meeting, only by gradients.
 //
 // No network, no time. Belongs to its owner's loop.
 #pragma once

@@ -34,9 +34,9 @@ TEST(Meeting, BothEndInTheMiddle) {
   EXPECT_FALSE(active.isUnderWay());
 }
 
-// Workers on a graph: each turn an active one begins a meeting, a message arrives, or a gradient changes
-// somebody's parameters in the middle of it all. Whatever the order, everybody who has begun a meeting ends
-// it, and the sum changes by the gradients only.
+// Workers on a graph: each turn an active one begins a meeting, a message arrives, or a gradient
+// changes somebody's parameters in the middle of it all. Whatever the order, everybody who has
+// begun a meeting ends it, and the sum changes by the gradients only.
 class Schedule final {
  public:
   Schedule(uint32_t seed, const Topology& topology) : random_(seed), topology_(topology) {
@@ -75,7 +75,9 @@ class Schedule final {
 
  private:
   using Message = std::vector<std::byte>;
-  std::deque<Message>& lane(uint32_t from, uint32_t to) { return lanes_[from * workers_.size() + to]; }
+  std::deque<Message>& lane(uint32_t from, uint32_t to) {
+    return lanes_[from * workers_.size() + to];
+  }
 
   void begin(uint32_t worker) {
     const auto& neighbours = topology_.neighbours[worker];
@@ -120,7 +122,8 @@ class Schedule final {
 TEST(Meeting, NobodyIsLeftWaitingAndTheMeanIsKeptInEverySchedule) {
   const uint32_t schedules = base::testsAreShort() ? 5'000 : 100'000;
   std::map<std::pair<Shape, uint32_t>, Topology> topologies;
-  for (const Shape shape : {Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular}) {
+  for (const Shape shape :
+       {Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular}) {
     for (uint32_t workers = 2; workers <= 9; ++workers)
       topologies[{shape, workers}] = makeTopology(shape, workers, 1);
   }
@@ -130,7 +133,8 @@ TEST(Meeting, NobodyIsLeftWaitingAndTheMeanIsKeptInEverySchedule) {
     const uint32_t workers = 2 + seed / 4 % 8;
     Schedule schedule(seed, topologies[{shape, workers}]);
     schedule.run(40);
-    ASSERT_EQ(schedule.underWay(), 0U) << "seed " << seed << ", " << workers << " workers, " << name(shape);
+    ASSERT_EQ(schedule.underWay(), 0U)
+        << "seed " << seed << ", " << workers << " workers, " << name(shape);
     ASSERT_NEAR(schedule.sum(), schedule.expected(), 1e-6 * std::abs(schedule.expected()) + 1e-9)
         << "seed " << seed;
     begun += schedule.begun();

@@ -43,14 +43,17 @@ void Share::refused() {
 
 Status Share::take(std::span<const std::byte> message) {
   if (message.size() != message_.size()) {
-    return {Code::kRefused, fmt::format("a message of {} bytes, not {}", message.size(), message_.size())};
+    return {Code::kRefused,
+            fmt::format("a message of {} bytes, not {}", message.size(), message_.size())};
   }
   const double weight = weightOf(message);
   if (!(weight > 0)) return {Code::kRefused, fmt::format("a weight of {}", weight)};
-  // The weights of all workers add up to one, so no worker can have more; a little is left for rounding.
+  // The weights of all workers add up to one, so no worker can have more; a little is left for
+  // rounding.
   constexpr double kMostWeight = 1 + 1e-6;
   if (!(weight_ + waitingWeight_ + leaving() + weight <= kMostWeight))
-    return {Code::kRefused, fmt::format("a weight of {}, with which all would have more than 1", weight)};
+    return {Code::kRefused,
+            fmt::format("a weight of {}, with which all would have more than 1", weight)};
   add(message);
   return base::ok();
 }

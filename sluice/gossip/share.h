@@ -1,8 +1,8 @@
-// GoSGD's bookkeeping for one slice at one worker (Blot et al. 2016). Every worker holds a weight, 1/N at
-// first. Who sends gives away half of it, with a copy of its parameters; who receives takes the mean of both
-// by weight, and adds the weight to its own. So the sum of all weights, held, on their way or waiting, is one
-// at any time, and what is on its way is never lost: a message that was refused comes back to its sender as
-// if it had been its own.
+// GoSGD's bookkeeping for one slice at one worker (Blot et al. 2016). Every worker holds a weight,
+// 1/N at first. Who sends gives away half of it, with a copy of its parameters; who receives takes
+// the mean of both by weight, and adds the weight to its own. So the sum of all weights, held, on
+// their way or waiting, is one at any time, and what is on its way is never lost: a message that
+// was refused comes back to its sender as if it had been its own.
 //
 // No network, no time. Belongs to its owner's loop.
 #pragma once
@@ -31,7 +31,8 @@ class Share final {
   // False while the last message is under way, or with next to nothing left to give.
   bool mayGive() const { return !isGiving_ && weight_ > kLeast; }
 
-  // A message with half of the weight. It stays as it is until one of the next two calls. REQUIRES: mayGive()
+  // A message with half of the weight. It stays as it is until one of the next two calls. REQUIRES:
+  // mayGive()
   std::span<const std::byte> give(std::span<const std::byte> parameters);
   void given() { isGiving_ = false; }  // it is on its way, beyond recall
   void refused();                      // it will never arrive

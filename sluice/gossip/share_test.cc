@@ -33,7 +33,8 @@ TEST(Share, ReceivingIsTheMeanByWeight) {
 TEST(Share, NonsenseIsRefusedAndChangesNothing) {
   Share share(DType::kF64, sizeof(double), 0.5);
   std::vector<std::byte> message(Share::messageBytes(sizeof(double)));
-  for (const double weight : {0.0, -0.5, 1.5, std::nan(""), std::numeric_limits<double>::infinity()}) {
+  for (const double weight :
+       {0.0, -0.5, 1.5, std::nan(""), std::numeric_limits<double>::infinity()}) {
     std::memcpy(message.data(), &weight, sizeof(weight));
     EXPECT_EQ(share.take(message).code(), Code::kRefused) << weight;
   }
@@ -42,14 +43,14 @@ TEST(Share, NonsenseIsRefusedAndChangesNothing) {
   EXPECT_EQ(share.waiting(), 0);
 }
 
-// Workers that give, take, settle and are refused in any order: nothing is lost and nothing is made up,
-// neither of the weights nor of the sum of parameters by weight.
+// Workers that give, take, settle and are refused in any order: nothing is lost and nothing is made
+// up, neither of the weights nor of the sum of parameters by weight.
 TEST(Share, WeightsAndTheWeightedSumAreKeptInEveryInterleaving) {
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     std::mt19937 random(seed);
     const size_t workers = 2 + seed % 8;
-    std::vector<Share> shares(workers,
-                              Share(DType::kF64, sizeof(double), 1.0 / static_cast<double>(workers)));
+    std::vector<Share> shares(
+        workers, Share(DType::kF64, sizeof(double), 1.0 / static_cast<double>(workers)));
     std::vector<double> parameters;
     for (size_t w = 0; w < workers; ++w) parameters.push_back(static_cast<double>(random() % 1000));
     struct Underway {
@@ -87,7 +88,8 @@ TEST(Share, WeightsAndTheWeightedSumAreKeptInEveryInterleaving) {
         underway.push_back(
             {w, (w + 1 + random() % (workers - 1)) % workers, {message.begin(), message.end()}});
       } else if (random() % 2 == 0 && !underway.empty()) {
-        auto arriving = std::next(underway.begin(), static_cast<ptrdiff_t>(random() % underway.size()));
+        auto arriving =
+            std::next(underway.begin(), static_cast<ptrdiff_t>(random() % underway.size()));
         if (random() % 4 == 0) {
           shares[arriving->from].refused();
         } else {
@@ -100,7 +102,8 @@ TEST(Share, WeightsAndTheWeightedSumAreKeptInEveryInterleaving) {
       }
       const auto [weight, weighted] = sums();
       ASSERT_NEAR(weight, 1, 1e-6) << "seed " << seed << " turn " << turn;
-      ASSERT_NEAR(weighted, first, 1e-6 * std::abs(first) + 1e-9) << "seed " << seed << " turn " << turn;
+      ASSERT_NEAR(weighted, first, 1e-6 * std::abs(first) + 1e-9)
+          << "seed " << seed << " turn " << turn;
     }
   }
 }

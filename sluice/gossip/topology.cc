@@ -15,12 +15,15 @@
 namespace sluice::gossip {
 namespace {
 
-constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular};
+constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential,
+                             Shape::kRandomRegular};
 
 // Which workers can reach each other.
 class Pieces final {
  public:
-  explicit Pieces(uint32_t workers) : parent_(workers) { std::iota(parent_.begin(), parent_.end(), 0U); }
+  explicit Pieces(uint32_t workers) : parent_(workers) {
+    std::iota(parent_.begin(), parent_.end(), 0U);
+  }
   uint32_t of(uint32_t worker) const {
     while (parent_[worker] != worker) worker = parent_[worker];
     return worker;
@@ -69,15 +72,17 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
       }
       break;
     case Shape::kRandomRegular: {
-      // Three times the passive side in random order, beside the active side: each has three partners, but
-      // for draws that repeat.
+      // Three times the passive side in random order, beside the active side: each has three
+      // partners, but for draws that repeat.
       constexpr int kDegree = 3;
       std::mt19937_64 random(seed);
       std::vector<uint32_t> passive;
       for (uint32_t w = 1; w < workers; w += 2) passive.push_back(w);
       for (int draw = 0; draw < kDegree && !passive.empty(); ++draw) {
-        // Not std::shuffle, whose draws the standard leaves open: all ranks must have the same graph.
-        for (size_t i = passive.size() - 1; i > 0; --i) std::swap(passive[i], passive[random() % (i + 1)]);
+        // Not std::shuffle, whose draws the standard leaves open: all ranks must have the same
+        // graph.
+        for (size_t i = passive.size() - 1; i > 0; --i)
+          std::swap(passive[i], passive[random() % (i + 1)]);
         for (uint32_t w = 0; w < workers; w += 2) add(w, passive[(w / 2) % passive.size()]);
       }
       break;

@@ -1,7 +1,7 @@
-// Who averages with whom where there are no servers: a graph over the workers with an *active* and a
-// *passive* side. Only active workers begin an exchange, and only with passive ones, who never wait for
-// anybody: so no circle of waiting can close, whatever the number of workers. A pure function of its
-// arguments: every rank calculates the same graph.
+// Who averages with whom where there are no servers: a graph over the workers with an *active* and
+// a *passive* side. Only active workers begin an exchange, and only with passive ones, who never
+// wait for anybody: so no circle of waiting can close, whatever the number of workers. A pure
+// function of its arguments: every rank calculates the same graph.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 namespace sluice::gossip {
 
 enum class Shape : uint8_t {
-  kRing,           // the next and the one before
-  kTorus,          // four neighbours on a grid that closes on itself, as square as the number allows
-  kExponential,    // at distances 1, 2, 4, ...
+  kRing,         // the next and the one before
+  kTorus,        // four neighbours on a grid that closes on itself, as square as the number allows
+  kExponential,  // at distances 1, 2, 4, ...
   kRandomRegular,  // three neighbours each, drawn at random
 };
 std::string_view name(Shape shape);
@@ -38,8 +38,8 @@ constexpr bool isActive(uint32_t worker) {
   return worker % 2 == 0;
 }
 
-// Keeps those edges of the shape that join the two sides; where that leaves the graph in pieces, adds the
-// missing edges between the nearest workers. With one worker there is nobody to talk to.
+// Keeps those edges of the shape that join the two sides; where that leaves the graph in pieces,
+// adds the missing edges between the nearest workers. With one worker there is nobody to talk to.
 // REQUIRES: at least one worker
 Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed);
 

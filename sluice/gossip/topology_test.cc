@@ -11,7 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Shape kShapes[] = {Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular};
+constexpr Shape kShapes[] = {Shape::kRing, Shape::kTorus, Shape::kExponential,
+                             Shape::kRandomRegular};
 
 size_t reachable(const Topology& topology) {
   std::set<uint32_t> seen{0};
@@ -35,7 +36,8 @@ TEST(Topology, JoinsTheTwoSidesAndEverybody) {
       EXPECT_EQ(reachable(topology), workers);
       for (uint32_t worker = 0; worker < workers; ++worker) {
         const auto& neighbours = topology.neighbours[worker];
-        EXPECT_EQ(std::set<uint32_t>(neighbours.begin(), neighbours.end()).size(), neighbours.size());
+        EXPECT_EQ(std::set<uint32_t>(neighbours.begin(), neighbours.end()).size(),
+                  neighbours.size());
         for (const uint32_t other : neighbours) {
           EXPECT_NE(isActive(worker), isActive(other)) << worker << " and " << other;
           const auto& back = topology.neighbours[other];

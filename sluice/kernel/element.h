@@ -1,6 +1,6 @@
-// How one element of a DType is read from and written to bytes that may lie at any address: slices arrive in
-// message buffers, and a header or a slice of odd length before them leaves no alignment to rely on. For loop
-// bodies (level.h).
+// How one element of a DType is read from and written to bytes that may lie at any address: slices
+// arrive in message buffers, and a header or a slice of odd length before them leaves no alignment
+// to rely on. For loop bodies (level.h).
 #pragma once
 
 #include <cstddef>
@@ -44,12 +44,16 @@ struct BF16 final {
   SLUICE_KERNEL static float load(const std::byte* b, size_t i) {
     return f32FromBf16(loadAt<uint16_t>(b, i));
   }
-  SLUICE_KERNEL static void store(std::byte* b, size_t i, float v) { storeAt(b, i, bf16FromF32(v)); }
+  SLUICE_KERNEL static void store(std::byte* b, size_t i, float v) {
+    storeAt(b, i, bf16FromF32(v));
+  }
 };
 
 struct F16 final {
   using Compute = float;
-  SLUICE_KERNEL static float load(const std::byte* b, size_t i) { return f32FromF16(loadAt<uint16_t>(b, i)); }
+  SLUICE_KERNEL static float load(const std::byte* b, size_t i) {
+    return f32FromF16(loadAt<uint16_t>(b, i));
+  }
   SLUICE_KERNEL static void store(std::byte* b, size_t i, float v) { storeAt(b, i, f16FromF32(v)); }
 };
 
@@ -67,7 +71,8 @@ decltype(auto) withElement(DType dtype, F&& f) {
     case DType::kF16: return f(F16{});
     case DType::kBytes: break;
   }
-  base::checkFailed("arithmetic on a DType without numbers", sluice::name(dtype), __FILE__, __LINE__);
+  base::checkFailed("arithmetic on a DType without numbers", sluice::name(dtype), __FILE__,
+                    __LINE__);
 }
 
 }  // namespace sluice::kernel

@@ -1,8 +1,8 @@
-// bf16 and f16 <-> f32, one number at a time. Rounds to nearest, ties to even; infinities, denormals and
-// signed zeros are kept; a NaN stays a NaN of the same sign with its upper payload, made quiet. Integer
-// arithmetic rather than the CPU's own instructions: those differ between CPUs (AVX512-BF16 drops denormals),
-// and this vectorises. The few floating-point steps never meet an f32 denormal that matters, so a process
-// that flushes denormals gets the same bits.
+// bf16 and f16 <-> f32, one number at a time. Rounds to nearest, ties to even; infinities,
+// denormals and signed zeros are kept; a NaN stays a NaN of the same sign with its upper payload,
+// made quiet. Integer arithmetic rather than the CPU's own instructions: those differ between CPUs
+// (AVX512-BF16 drops denormals), and this vectorises. The few floating-point steps never meet an
+// f32 denormal that matters, so a process that flushes denormals gets the same bits.
 #pragma once
 
 #include <bit>
@@ -45,11 +45,11 @@ SLUICE_KERNEL constexpr uint16_t f16FromF32(float value) {
   const uint32_t magnitude = bits & 0x7fffffffU;
   const uint32_t normal = (magnitude - (112U << 23U) + 0x0fffU + ((magnitude >> 13U) & 1U)) >> 13U;
   // The last place of 0.5 is 2^-24, f16's smallest step: the addition does the rounding.
-  const uint32_t denormal =
-      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - std::bit_cast<uint32_t>(0.5F);
+  const uint32_t denormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) -
+                            std::bit_cast<uint32_t>(0.5F);
   const uint32_t nan = 0x7e00U | ((magnitude >> 13U) & 0x03ffU);
   uint32_t result = magnitude < 0x38800000U ? denormal : normal;  // below 2^-14
-  result = magnitude >= 0x477ff000U ? 0x7c00U : result;           // 65520 and more round to infinity
+  result = magnitude >= 0x477ff000U ? 0x7c00U : result;  // 65520 and more round to infinity
   result = magnitude > 0x7f800000U ? nan : result;
   return static_cast<uint16_t>(sign | result);
 }

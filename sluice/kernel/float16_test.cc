@@ -20,11 +20,14 @@ struct Format {
 };
 
 const Format kFormats[] = {
-    {"bf16", 7, -126, 127, [](uint16_t h) { return f32FromBf16(h); }, [](float f) { return bf16FromF32(f); }},
-    {"f16", 10, -14, 15, [](uint16_t h) { return f32FromF16(h); }, [](float f) { return f16FromF32(f); }},
+    {"bf16", 7, -126, 127, [](uint16_t h) { return f32FromBf16(h); },
+     [](float f) { return bf16FromF32(f); }},
+    {"f16", 10, -14, 15, [](uint16_t h) { return f32FromF16(h); },
+     [](float f) { return f16FromF32(f); }},
 };
 
-// The definition, in arithmetic that is exact in double: nothing in common with the code under test.
+// The definition, in arithmetic that is exact in double: nothing in common with the code under
+// test.
 double valueOf(const Format& format, uint16_t half) {
   const int exponentBits = 15 - format.mantissaBits;
   const int exponent = (half & 0x7fff) >> format.mantissaBits;
@@ -33,8 +36,8 @@ double valueOf(const Format& format, uint16_t half) {
   if (exponent == (1 << exponentBits) - 1) {
     return mantissa == 0 ? sign * std::numeric_limits<double>::infinity() : std::nan("");
   }
-  const int shift =
-      (exponent == 0 ? format.smallestExponent : exponent - format.largestExponent) - format.mantissaBits;
+  const int shift = (exponent == 0 ? format.smallestExponent : exponent - format.largestExponent) -
+                    format.mantissaBits;
   return sign * std::ldexp(exponent == 0 ? mantissa : mantissa + (1 << format.mantissaBits), shift);
 }
 
@@ -45,8 +48,9 @@ double rounded(const Format& format, float value) {
   const double result =
       std::ldexp(std::nearbyint(std::ldexp(static_cast<double>(value), -lastPlace)), lastPlace);
   const double tooLarge = std::ldexp(1.0, format.largestExponent + 1);
-  return std::abs(result) >= tooLarge ? std::copysign(std::numeric_limits<double>::infinity(), value)
-                                      : result;
+  return std::abs(result) >= tooLarge
+             ? std::copysign(std::numeric_limits<double>::infinity(), value)
+             : result;
 }
 
 TEST(Float16, EveryNumberWidensToItsValueAndComesBackUnchanged) {
@@ -75,7 +79,8 @@ TEST(Float16, RoundsToNearestAndTiesToEven) {
       const uint16_t half = format.fromF32(value);
       ASSERT_EQ(valueOf(format, half), rounded(format, value))
           << format.name << ' ' << std::hexfloat << value;
-      ASSERT_EQ((half & 0x8000) != 0, std::signbit(value)) << format.name << ' ' << std::hexfloat << value;
+      ASSERT_EQ((half & 0x8000) != 0, std::signbit(value))
+          << format.name << ' ' << std::hexfloat << value;
     };
     for (uint32_t h = 0; h < 0x7fff; ++h) {  // around every midpoint of two neighbours
       const double low = valueOf(format, static_cast<uint16_t>(h));
@@ -93,8 +98,8 @@ TEST(Float16, RoundsToNearestAndTiesToEven) {
       const auto value = std::bit_cast<float>(static_cast<uint32_t>(numbers.bits()));
       if (!std::isnan(value)) check(value);
     }
-    for (const float value : {65519.996F, 65520.0F, 65535.0F, 3.4e38F, 0x1.ff8p127F, 0x1.fep127F, 1e-45F,
-                              0x1p-25F, 0x1.000002p-25F}) {
+    for (const float value : {65519.996F, 65520.0F, 65535.0F, 3.4e38F, 0x1.ff8p127F, 0x1.fep127F,
+                              1e-45F, 0x1p-25F, 0x1.000002p-25F}) {
       check(value);
       check(-value);
     }

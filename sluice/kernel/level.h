@@ -1,11 +1,11 @@
-// One loop, compiled once per instruction set and chosen when the program runs, so that one binary is fast on
-// every CPU and needs none in particular. A loop body says what to do per element in plain C++; run<Body>()
-// compiles it for each Level. No level may change a bit: there are no reductions inside a loop, no fused
-// multiply-add (-ffp-contract=off) and no approximate instructions, so a wider register only does more
-// elements at once. Pure functions, any thread.
+// One loop, compiled once per instruction set and chosen when the program runs, so that one binary
+// is fast on every CPU and needs none in particular. A loop body says what to do per element in
+// plain C++; run<Body>() compiles it for each Level. No level may change a bit: there are no
+// reductions inside a loop, no fused multiply-add (-ffp-contract=off) and no approximate
+// instructions, so a wider register only does more elements at once. Pure functions, any thread.
 //
-// Not GCC's target_clones: its ifuncs run before the sanitizers' start-up and crash there, and a test could
-// not ask for one level by name.
+// Not GCC's target_clones: its ifuncs run before the sanitizers' start-up and crash there, and a
+// test could not ask for one level by name.
 #pragma once
 
 #include <cfloat>
@@ -15,10 +15,11 @@
 
 #include <sluice/base/check.h>
 
-static_assert(FLT_EVAL_METHOD == 0, "sums must round after every operation, or CPUs would disagree");
+static_assert(FLT_EVAL_METHOD == 0,
+              "sums must round after every operation, or CPUs would disagree");
 
-// A loop body must be inlined into the function of its level, also in debug builds: only there does the
-// compiler know which instructions it may use.
+// A loop body must be inlined into the function of its level, also in debug builds: only there does
+// the compiler know which instructions it may use.
 #define SLUICE_KERNEL [[gnu::always_inline]] inline
 
 namespace sluice::kernel {
@@ -48,9 +49,8 @@ template <typename Body, typename... Args>
 #endif
 }  // namespace detail
 
-// Calls Body::run(args...), a static SLUICE_KERNEL function, as compiled for `level`. Arguments are passed by
-// value: pointers, counts and scalars.
-// REQUIRES: `level` is in levels()
+// Calls Body::run(args...), a static SLUICE_KERNEL function, as compiled for `level`. Arguments are
+// passed by value: pointers, counts and scalars. REQUIRES: `level` is in levels()
 template <typename Body, typename... Args>
 void run(Level level, Args... args) {
   switch (level) {

@@ -23,8 +23,8 @@ struct DrawTogether final {
 template <typename Element>
 struct Mix final {
   using Compute = typename Element::Compute;
-  SLUICE_KERNEL static void run(std::byte* __restrict x, const std::byte* __restrict other, size_t count,
-                                Compute keep, Compute take) {
+  SLUICE_KERNEL static void run(std::byte* __restrict x, const std::byte* __restrict other,
+                                size_t count, Compute keep, Compute take) {
     for (size_t i = 0; i < count; ++i)
       Element::store(x, i, Element::load(x, i) * keep + Element::load(other, i) * take);
   }
@@ -61,8 +61,8 @@ void drawTogether(DType dtype, std::span<std::byte> centre, std::span<std::byte>
   });
 }
 
-void mix(DType dtype, std::span<std::byte> x, std::span<const std::byte> other, double keep, double take,
-         Level level) {
+void mix(DType dtype, std::span<std::byte> x, std::span<const std::byte> other, double keep,
+         double take, Level level) {
   const size_t count = elementsOf(dtype, x, other);
   withElement(dtype, [&]<typename Element>(Element) {
     using Compute = typename Element::Compute;

@@ -1,6 +1,7 @@
-// Two models drawn together: what averaging without a sum over all ranks is made of. The same bits on every
-// CPU and in every build. Pure functions on bytes at any alignment; any thread; spans of one call must not
-// overlap. Each number is calculated in the accumulator's type (reduce.h) and rounded once.
+// Two models drawn together: what averaging without a sum over all ranks is made of. The same bits
+// on every CPU and in every build. Pure functions on bytes at any alignment; any thread; spans of
+// one call must not overlap. Each number is calculated in the accumulator's type (reduce.h) and
+// rounded once.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +19,12 @@ void drawTogether(DType dtype, std::span<std::byte> centre, std::span<std::byte>
 
 // x = keep * x + take * other.
 // REQUIRES: as many bytes of both; checkArithmetic(dtype)
-void mix(DType dtype, std::span<std::byte> x, std::span<const std::byte> other, double keep, double take,
-         Level level = bestLevel());
+void mix(DType dtype, std::span<std::byte> x, std::span<const std::byte> other, double keep,
+         double take, Level level = bestLevel());
 
-// x += (to - from) / 2: half of somebody's way. What goes from `from` to `to` and what goes back cancel out
-// to the bit, before they are added. REQUIRES: as many bytes of all; checkArithmetic(dtype)
+// x += (to - from) / 2: half of somebody's way. What goes from `from` to `to` and what goes back
+// cancel out to the bit, before they are added. REQUIRES: as many bytes of all;
+// checkArithmetic(dtype)
 void moveHalfway(DType dtype, std::span<std::byte> x, std::span<const std::byte> from,
                  std::span<const std::byte> to, Level level = bestLevel());
 

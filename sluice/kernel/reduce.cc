@@ -10,38 +10,43 @@ namespace {
 template <typename Element>
 struct SetScaled final {
   using Compute = typename Element::Compute;
-  SLUICE_KERNEL static void run(std::byte* __restrict sum, const std::byte* __restrict in, size_t count,
-                                Compute scale) {
-    for (size_t i = 0; i < count; ++i) Accumulator<Element>::store(sum, i, Element::load(in, i) * scale);
+  SLUICE_KERNEL static void run(std::byte* __restrict sum, const std::byte* __restrict in,
+                                size_t count, Compute scale) {
+    for (size_t i = 0; i < count; ++i)
+      Accumulator<Element>::store(sum, i, Element::load(in, i) * scale);
   }
 };
 
 template <typename Element>
 struct AddScaled final {
   using Compute = typename Element::Compute;
-  SLUICE_KERNEL static void run(std::byte* __restrict sum, const std::byte* __restrict in, size_t count,
-                                Compute scale) {
+  SLUICE_KERNEL static void run(std::byte* __restrict sum, const std::byte* __restrict in,
+                                size_t count, Compute scale) {
     using Sum = Accumulator<Element>;
-    for (size_t i = 0; i < count; ++i) Sum::store(sum, i, Sum::load(sum, i) + Element::load(in, i) * scale);
+    for (size_t i = 0; i < count; ++i)
+      Sum::store(sum, i, Sum::load(sum, i) + Element::load(in, i) * scale);
   }
 };
 
 template <typename From, typename To>
 struct Convert final {
-  SLUICE_KERNEL static void run(std::byte* __restrict out, const std::byte* __restrict in, size_t count) {
+  SLUICE_KERNEL static void run(std::byte* __restrict out, const std::byte* __restrict in,
+                                size_t count) {
     for (size_t i = 0; i < count; ++i) To::store(out, i, From::load(in, i));
   }
 };
 
-size_t countOf(DType dtype, std::span<const std::byte> elements, std::span<const std::byte> accumulator) {
+size_t countOf(DType dtype, std::span<const std::byte> elements,
+               std::span<const std::byte> accumulator) {
   const size_t count = elements.size() / sizeOf(dtype);
   SLUICE_CHECK(elements.size() == count * sizeOf(dtype), elements.size(), sluice::name(dtype));
-  SLUICE_CHECK(accumulator.size() == count * sizeOf(accumulatorOf(dtype)), accumulator.size(), count,
-               sluice::name(dtype));
+  SLUICE_CHECK(accumulator.size() == count * sizeOf(accumulatorOf(dtype)), accumulator.size(),
+               count, sluice::name(dtype));
   return count;
 }
 
-// Small enough that a block of the sum stays in the first-level cache while every rank's part is added.
+// Small enough that a block of the sum stays in the first-level cache while every rank's part is
+// added.
 constexpr size_t kBlockElements = 2048;
 
 }  // namespace
@@ -55,7 +60,8 @@ Status checkArithmetic(DType dtype) {
     case DType::kBytes: break;
   }
   return {Code::kInvalidArgument,
-          fmt::format("tensors of type {} cannot be summed; use f32, f64, bf16 or f16", sluice::name(dtype))};
+          fmt::format("tensors of type {} cannot be summed; use f32, f64, bf16 or f16",
+                      sluice::name(dtype))};
 }
 
 DType accumulatorOf(DType dtype) {
@@ -68,8 +74,8 @@ double meanScale(size_t ranks) {
   return 1.0 / static_cast<double>(ranks);
 }
 
-void setScaled(DType dtype, std::span<std::byte> accumulator, std::span<const std::byte> contribution,
-               double scale, Level level) {
+void setScaled(DType dtype, std::span<std::byte> accumulator,
+               std::span<const std::byte> contribution, double scale, Level level) {
   const size_t count = countOf(dtype, contribution, accumulator);
   withElement(dtype, [&]<typename Element>(Element) {
     run<SetScaled<Element>>(level, accumulator.data(), contribution.data(), count,
@@ -77,8 +83,8 @@ void setScaled(DType dtype, std::span<std::byte> accumulator, std::span<const st
   });
 }
 
-void addScaled(DType dtype, std::span<std::byte> accumulator, std::span<const std::byte> contribution,
-               double scale, Level level) {
+void addScaled(DType dtype, std::span<std::byte> accumulator,
+               std::span<const std::byte> contribution, double scale, Level level) {
   const size_t count = countOf(dtype, contribution, accumulator);
   withElement(dtype, [&]<typename Element>(Element) {
     run<AddScaled<Element>>(level, accumulator.data(), contribution.data(), count,
@@ -87,7 +93,8 @@ void addScaled(DType dtype, std::span<std::byte> accumulator, std::span<const st
 }
 
 void sumInRankOrder(DType dtype, std::span<std::byte> accumulator,
-                    std::span<const std::span<const std::byte>> contributions, double scale, Level level) {
+                    std::span<const std::span<const std::byte>> contributions, double scale,
+                    Level level) {
   SLUICE_CHECK(!contributions.empty());
   for (const auto& contribution : contributions) {
     SLUICE_CHECK(contribution.size() == contributions[0].size(), contribution.size(),
@@ -99,21 +106,25 @@ void sumInRankOrder(DType dtype, std::span<std::byte> accumulator,
   for (size_t begin = 0; begin < count; begin += kBlockElements) {
     const size_t length = std::min(kBlockElements, count - begin);
     const auto sum = accumulator.subspan(begin * sumBytes, length * sumBytes);
-    const auto part = [&](size_t rank) { return contributions[rank].subspan(begin * bytes, length * bytes); };
+    const auto part = [&](size_t rank) {
+      return contributions[rank].subspan(begin * bytes, length * bytes);
+    };
     setScaled(dtype, sum, part(0), scale, level);
     for (size_t rank = 1; rank < contributions.size(); ++rank)
       addScaled(dtype, sum, part(rank), scale, level);
   }
 }
 
-void widen(DType dtype, std::span<std::byte> accumulator, std::span<const std::byte> elements, Level level) {
+void widen(DType dtype, std::span<std::byte> accumulator, std::span<const std::byte> elements,
+           Level level) {
   const size_t count = countOf(dtype, elements, accumulator);
   withElement(dtype, [&]<typename Element>(Element) {
     run<Convert<Element, Accumulator<Element>>>(level, accumulator.data(), elements.data(), count);
   });
 }
 
-void narrow(DType dtype, std::span<std::byte> elements, std::span<const std::byte> accumulator, Level level) {
+void narrow(DType dtype, std::span<std::byte> elements, std::span<const std::byte> accumulator,
+            Level level) {
   const size_t count = countOf(dtype, elements, accumulator);
   withElement(dtype, [&]<typename Element>(Element) {
     run<Convert<Accumulator<Element>, Element>>(level, elements.data(), accumulator.data(), count);

@@ -59,8 +59,8 @@ TEST(Reduce, SumsInRankOrderAtEveryLevelSizeAndAlignment) {
     for (const DType dtype : kDTypes) {
       for (const size_t count : kSizes) {
         for (const size_t ranks : {1U, 2U, 3U, 8U}) {
-          const std::string at =
-              fmt::format("{} {} {} elements {} ranks", name(level), sluice::name(dtype), count, ranks);
+          const std::string at = fmt::format("{} {} {} elements {} ranks", name(level),
+                                             sluice::name(dtype), count, ranks);
           const auto parts = contributions(dtype, ranks, count);
           const Bytes expected = naiveSum(dtype, parts, meanScale(ranks));
           for (const size_t offset : {0U, 1U, 3U, 4U}) {
@@ -83,8 +83,9 @@ TEST(Reduce, SumsInRankOrderAtEveryLevelSizeAndAlignment) {
   }
 }
 
-// Every CPU, compiler, build type and level must give these bits. A change here breaks the promise that a job
-// gives the same parameters on other machines, so it needs a better reason than a failing test.
+// Every CPU, compiler, build type and level must give these bits. A change here breaks the promise
+// that a job gives the same parameters on other machines, so it needs a better reason than a
+// failing test.
 TEST(Reduce, GivesTheBitsOfEveryOtherMachine) {
   const std::map<DType, std::pair<uint64_t, uint64_t>> expected = {
       {DType::kF32, {0xdd20e9592458d7bbU, 0xdd20e9592458d7bbU}},
@@ -103,7 +104,8 @@ TEST(Reduce, GivesTheBitsOfEveryOtherMachine) {
       Bytes mean(kCount * sizeOf(dtype));
       narrow(dtype, mean, sum, level);
       EXPECT_EQ(fnv1a(sum), expected.at(dtype).first) << name(level) << ' ' << sluice::name(dtype);
-      EXPECT_EQ(fnv1a(mean), expected.at(dtype).second) << name(level) << ' ' << sluice::name(dtype);
+      EXPECT_EQ(fnv1a(mean), expected.at(dtype).second)
+          << name(level) << ' ' << sluice::name(dtype);
     }
   }
 }
@@ -124,13 +126,15 @@ TEST(Reduce, WidenAndNarrowAreTheScalarConversionsAtEveryLevel) {
       });
       TestNumbers numbers(2);
       Bytes any(4 * 100'000);
-      for (size_t i = 0; i < 100'000; ++i) storeAt(any.data(), i, static_cast<uint32_t>(numbers.bits()));
+      for (size_t i = 0; i < 100'000; ++i)
+        storeAt(any.data(), i, static_cast<uint32_t>(numbers.bits()));
       Bytes half(2 * 100'000);
       narrow(dtype, half, any, level);
       withElement(dtype, [&]<typename Element>(Element) {
         for (size_t i = 0; i < 100'000; ++i) {
           Bytes one(sizeOf(dtype));
-          Element::store(one.data(), 0, static_cast<typename Element::Compute>(loadAt<float>(any.data(), i)));
+          Element::store(one.data(), 0,
+                         static_cast<typename Element::Compute>(loadAt<float>(any.data(), i)));
           ASSERT_EQ(loadAt<uint16_t>(half.data(), i), loadAt<uint16_t>(one.data(), 0))
               << name(level) << ' ' << i;
         }
@@ -173,7 +177,8 @@ TEST(Reduce, AMinusZeroFromOneRankStaysOne) {
 }
 
 TEST(Reduce, OpaqueBytesAreRefusedInOneLine) {
-  EXPECT_THAT(checkArithmetic(DType::kBytes).message(), testing::HasSubstr("use f32, f64, bf16 or f16"));
+  EXPECT_THAT(checkArithmetic(DType::kBytes).message(),
+              testing::HasSubstr("use f32, f64, bf16 or f16"));
   for (const DType dtype : kDTypes) EXPECT_TRUE(checkArithmetic(dtype).isOk());
   EXPECT_FALSE(checkArithmetic(static_cast<DType>(200)).isOk());
 }

@@ -26,8 +26,8 @@ using net::Fd;
 
 std::string findProgram(const std::string& name) {
   const char* path = ::getenv("PATH");
-  // The system's own directories first, since this runs as root. PATH is for systems that keep the tools
-  // elsewhere; a relative entry of it would depend on the directory in which the lab is used.
+  // The system's own directories first, since this runs as root. PATH is for systems that keep the
+  // tools elsewhere; a relative entry of it would depend on the directory in which the lab is used.
   const std::string directories =
       fmt::format("/usr/sbin:/sbin:/usr/bin:/bin:{}", path != nullptr ? path : "");
   for (const std::string_view directory : base::split(directories, ':')) {
@@ -67,7 +67,8 @@ std::string asOneLine(std::string_view text) {
 bool endsWithin(int pidFd, Duration limit) {
   const TimePoint end = std::chrono::steady_clock::now() + limit;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     pollfd wait{pidFd, POLLIN, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (ready > 0) return true;
@@ -81,19 +82,22 @@ Result<std::string> runTool(const ToolCall& call) {
   const std::string& name = call.command.front();
   const std::string program = findProgram(name);
   if (program.empty()) {
-    return Status(Code::kUnavailable,
-                  fmt::format("the program '{}' is missing: scripts/install_deps.sh installs it", name));
+    return Status(
+        Code::kUnavailable,
+        fmt::format("the program '{}' is missing: scripts/install_deps.sh installs it", name));
   }
   const Fd input = memoryFile("input");
   const Fd output = memoryFile("output");
   const Fd errors = memoryFile("errors");
   if (!input.valid() || !output.valid() || !errors.valid()) return base::fromErrno("memfd_create");
-  if (::write(input.get(), call.input.data(), call.input.size()) != static_cast<ssize_t>(call.input.size()) ||
+  if (::write(input.get(), call.input.data(), call.input.size()) !=
+          static_cast<ssize_t>(call.input.size()) ||
       ::lseek(input.get(), 0, SEEK_SET) != 0) {
     return base::fromErrno("write to memory file");
   }
   std::vector<char*> arguments;
-  for (const auto& argument : call.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const auto& argument : call.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
 
   const pid_t parent = ::getpid();
@@ -101,11 +105,12 @@ Result<std::string> runTool(const ToolCall& call) {
   if (child < 0) return base::fromErrno("fork");
   if (child == 0) {  // only async-signal-safe calls: the caller may have threads
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const bool ready = ::getppid() == parent &&
-                       (call.networkNamespace < 0 || ::setns(call.networkNamespace, CLONE_NEWNET) == 0) &&
-                       (call.inheritedFd < 0 || ::fcntl(call.inheritedFd, F_SETFD, 0) == 0) &&
-                       ::dup2(input.get(), STDIN_FILENO) >= 0 && ::dup2(output.get(), STDOUT_FILENO) >= 0 &&
-                       ::dup2(errors.get(), STDERR_FILENO) >= 0;
+    const bool ready =
+        ::getppid() == parent &&
+        (call.networkNamespace < 0 || ::setns(call.networkNamespace, CLONE_NEWNET) == 0) &&
+        (call.inheritedFd < 0 || ::fcntl(call.inheritedFd, F_SETFD, 0) == 0) &&
+        ::dup2(input.get(), STDIN_FILENO) >= 0 && ::dup2(output.get(), STDOUT_FILENO) >= 0 &&
+        ::dup2(errors.get(), STDERR_FILENO) >= 0;
     if (ready) ::execv(program.c_str(), arguments.data());
     ::_exit(127);
   }
@@ -116,12 +121,13 @@ Result<std::string> runTool(const ToolCall& call) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!ended) {
-    return Status(Code::kTimeout,
-                  fmt::format("{} has not ended within {}", name, base::formatDuration(call.limit)));
+    return Status(Code::kTimeout, fmt::format("{} has not ended within {}", name,
+                                              base::formatDuration(call.limit)));
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return contentsOf(output);
   const std::string why = asOneLine(contentsOf(errors));
-  return Status(Code::kInternal, fmt::format("{} failed: {}", name, why.empty() ? "it gave no reason" : why));
+  return Status(Code::kInternal,
+                fmt::format("{} failed: {}", name, why.empty() ? "it gave no reason" : why));
 }
 
 }  // namespace sluice::lab

@@ -12,10 +12,12 @@ TEST(HostList, ReadsNumbersAndRanges) {
 }
 
 TEST(HostList, RefusesWhatTheLabDoesNotHave) {
-  for (const char* text : {"", "x", "3-1", "1-", "-1", "0,,1", "0-1-2", "4", "0-4", "1,1", "0-2,1"}) {
+  for (const char* text :
+       {"", "x", "3-1", "1-", "-1", "0,,1", "0-1-2", "4", "0-4", "1,1", "0-2,1"}) {
     EXPECT_EQ(parseHostList(text, 4).status().code(), Code::kInvalidArgument) << text;
   }
-  EXPECT_EQ(parseHostList("7", 4).status().message(), "there is no host 7: the lab has hosts 0 to 3");
+  EXPECT_EQ(parseHostList("7", 4).status().message(),
+            "there is no host 7: the lab has hosts 0 to 3");
 }
 
 }  // namespace

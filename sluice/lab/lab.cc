@@ -30,11 +30,12 @@ using net::Fd;
 
 const std::filesystem::path kStateDirectory = "/run/sluice/labs";
 
-// Only one program changes labs at a time. Tools inherit the lock, so that it is held until the last of them
-// has ended even if we are killed.
+// Only one program changes labs at a time. Tools inherit the lock, so that it is held until the
+// last of them has ended even if we are killed.
 Result<Fd> takeLock() {
   if (::geteuid() != 0) {
-    return Status(Code::kPermissionDenied, "a lab needs root, to make network namespaces: run it with sudo");
+    return Status(Code::kPermissionDenied,
+                  "a lab needs root, to make network namespaces: run it with sudo");
   }
   std::error_code error;
   std::filesystem::create_directories(kStateDirectory, error);
@@ -76,8 +77,9 @@ class Workshop final {
   }
 
   Status makeNamespaces(const Layout& layout) const {
-    const auto made = runTool(
-        {.command = {"ip", "-batch", "-"}, .input = namespacesScript(layout), .inheritedFd = lock_.get()});
+    const auto made = runTool({.command = {"ip", "-batch", "-"},
+                               .input = namespacesScript(layout),
+                               .inheritedFd = lock_.get()});
     return made.isOk() ? base::ok() : made.status();
   }
 
@@ -88,10 +90,13 @@ class Workshop final {
     return atSwitch({"tc", "-batch", "-"}, switchShapingScript(byHost));
   }
 
-  Status impose(const Faults& faults) const { return atSwitch({"nft", "-f", "-"}, faultScript(faults)); }
+  Status impose(const Faults& faults) const {
+    return atSwitch({"nft", "-f", "-"}, faultScript(faults));
+  }
 
  private:
-  Status inside(const std::string& network, std::vector<std::string> command, std::string input) const {
+  Status inside(const std::string& network, std::vector<std::string> command,
+                std::string input) const {
     SLUICE_ASSIGN_OR_RETURN(const Fd fd, openNamespace(network));
     const auto output = runTool({.command = std::move(command),
                                  .input = std::move(input),
@@ -108,8 +113,8 @@ StateStore store() {
   return StateStore(kStateDirectory);
 }
 
-// TCP remembers what it learnt of a path and starts the next connection with it. In a lab a run must not
-// depend on the run before.
+// TCP remembers what it learnt of a path and starts the next connection with it. In a lab a run
+// must not depend on the run before.
 Status forgetPathsBetweenRuns(const std::string& network) {
   SLUICE_ASSIGN_OR_RETURN(const Fd fd, openNamespace(network));
   return runInside(fd.get(), [] {
@@ -158,8 +163,8 @@ bool isWhole(const State& state) {
          namespacesOf(state.layout.name).size() == static_cast<size_t>(state.layout.hosts) + 1;
 }
 
-// A fresh job key for one run, in a file of root's: an environment would be inherited by whatever a rank
-// starts. The file goes with the run.
+// A fresh job key for one run, in a file of root's: an environment would be inherited by whatever a
+// rank starts. The file goes with the run.
 class RunKey final {
  public:
   explicit RunKey(const std::string& lab)
@@ -174,8 +179,10 @@ class RunKey final {
     std::string hex;
     for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
     ::unlink(path_.c_str());  // of a process of the same id that was killed
-    const Fd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file.valid() || ::write(file.get(), hex.data(), hex.size()) != static_cast<ssize_t>(hex.size()))
+    const Fd file(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!file.valid() ||
+        ::write(file.get(), hex.data(), hex.size()) != static_cast<ssize_t>(hex.size()))
       return base::fromErrno(fmt::format("cannot write {}", path_.string()));
     return path_.string();
   }
@@ -192,9 +199,10 @@ Result<Lab> Lab::up(const Layout& layout, const Progress& progress) {
   if (const auto before = store().read(layout.name); before.isOk() && isWhole(*before)) {
     return Status(
         Code::kAlreadyExists,
-        fmt::format("lab '{0}' is up already: take it down first (sluice lab down --name {0}), or choose "
-                    "another --name",
-                    layout.name));
+        fmt::format(
+            "lab '{0}' is up already: take it down first (sluice lab down --name {0}), or choose "
+            "another --name",
+            layout.name));
   }
   if (layout.delay > Duration(0)) SLUICE_RETURN_IF_ERROR(checkDelayWorks());
   const auto leftovers = removeNamespaces(layout.name, shop.lockFd(), progress);
@@ -220,7 +228,8 @@ Result<Lab> Lab::up(const Layout& layout, const Progress& progress) {
 Result<bool> Lab::down(const std::string& name, const Progress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(name));
   const bool wasKnown = store().read(name).status().code() != Code::kNotFound;
-  SLUICE_ASSIGN_OR_RETURN(const bool hadNamespaces, removeNamespaces(name, shop.lockFd(), progress));
+  SLUICE_ASSIGN_OR_RETURN(const bool hadNamespaces,
+                          removeNamespaces(name, shop.lockFd(), progress));
   SLUICE_RETURN_IF_ERROR(store().remove(name));
   return wasKnown || hadNamespaces;
 }
@@ -231,8 +240,9 @@ Result<Lab> Lab::open(const std::string& name) {
   if (!isWhole(state)) {
     return Status(
         Code::kUnavailable,
-        fmt::format("lab '{0}' is there only in part: 'sluice lab up' or 'down' with --name {0} repairs it",
-                    name));
+        fmt::format(
+            "lab '{0}' is there only in part: 'sluice lab up' or 'down' with --name {0} repairs it",
+            name));
   }
   return Lab(name);
 }
@@ -291,7 +301,8 @@ Status Lab::cut(const std::vector<int>& hosts) {
 }
 
 Status Lab::cutBetween(int a, int b) {
-  if (a == b) return {Code::kInvalidArgument, "a host cannot be cut off from itself: name two hosts"};
+  if (a == b)
+    return {Code::kInvalidArgument, "a host cannot be cut off from itself: name two hosts"};
   return changeFaults([&](const State&, Faults& faults) {
     faults.cutPairs.insert(std::minmax(a, b));
     return base::ok();
@@ -300,7 +311,8 @@ Status Lab::cutBetween(int a, int b) {
 
 Status Lab::drop(const std::vector<int>& hosts, double percent) {
   if (!(percent >= 0 && percent <= 100)) {
-    return {Code::kInvalidArgument, fmt::format("{} percent cannot be dropped: say 0 to 100", percent)};
+    return {Code::kInvalidArgument,
+            fmt::format("{} percent cannot be dropped: say 0 to 100", percent)};
   }
   return changeFaults([&](const State&, Faults& faults) {
     for (const int host : hosts) {
@@ -324,7 +336,8 @@ Result<int> Lab::run(RunOptions options) const {
     options.hosts.resize(static_cast<size_t>(state.layout.hosts));
     std::iota(options.hosts.begin(), options.hosts.end(), 0);
   }
-  if (options.perHost < 1) return Status(Code::kInvalidArgument, "at least one process per host is needed");
+  if (options.perHost < 1)
+    return Status(Code::kInvalidArgument, "at least one process per host is needed");
   const std::string interface(kHostInterface);
   std::map<std::string, std::string> common{
       {"WORLD_SIZE", std::to_string(options.hosts.size() * static_cast<size_t>(options.perHost))},
@@ -370,7 +383,8 @@ Result<std::unique_ptr<TemporaryLab>> TemporaryLab::up(Layout layout) {
 
 TemporaryLab::~TemporaryLab() {
   const auto gone = Lab::down(lab_.name());
-  if (!gone.isOk()) log("lab").error("the lab {} stays behind: {}", lab_.name(), gone.status().message());
+  if (!gone.isOk())
+    log("lab").error("the lab {} stays behind: {}", lab_.name(), gone.status().message());
 }
 
 }  // namespace sluice::lab

@@ -1,9 +1,9 @@
-// A cluster on one Linux machine: hosts with an address and a shaped link each, behind one switch. This is
-// the API that `sluice lab`, the tests and the benchmarks use. It needs root.
+// A cluster on one Linux machine: hosts with an address and a shaped link each, behind one switch.
+// This is the API that `sluice lab`, the tests and the benchmarks use. It needs root.
 //
-// A Lab is a name; what is known of it lies in a file (state.h), and every call takes a lock, so several
-// programs may use the same lab. Calls wait for the system's tools, for some milliseconds per host. Any
-// thread.
+// A Lab is a name; what is known of it lies in a file (state.h), and every call takes a lock, so
+// several programs may use the same lab. Calls wait for the system's tools, for some milliseconds
+// per host. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +26,8 @@ using Progress = std::function<void(int done, int total, std::string_view what)>
 
 class Lab final {
  public:
-  // Makes it. What a killed `up` of this name has left is removed first. kAlreadyExists if it is there.
+  // Makes it. What a killed `up` of this name has left is removed first. kAlreadyExists if it is
+  // there.
   static Result<Lab> up(const Layout& layout, const Progress& progress = {});
 
   static Result<Lab> open(const std::string& name);  // kNotFound if there is none
@@ -49,7 +50,8 @@ class Lab final {
   // Ends all cuts and drops. Rates stay as they are.
   Status heal();
 
-  // Runs a command on the hosts with RANK and its relatives set, and waits for its end: see launcher.h.
+  // Runs a command on the hosts with RANK and its relatives set, and waits for its end: see
+  // launcher.h.
   Result<int> run(RunOptions options) const;
 
   // Moves the calling process onto the host, for good. REQUIRES: no threads.

@@ -33,7 +33,8 @@ using net::Fd;
 
 constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// The first process of the PID namespace: waits for the end of `lifeline` and takes all others with it.
+// The first process of the PID namespace: waits for the end of `lifeline` and takes all others with
+// it.
 [[noreturn]] void keepNamespace(int lifeline) {
   ::setsid();
   ::prctl(PR_SET_NAME, "sluice-lab-run");
@@ -46,15 +47,16 @@ constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
   ::_exit(0);
 }
 
-// What a rank's process needs after fork, prepared before it: memory must not be allocated there, as the
-// caller may have threads.
+// What a rank's process needs after fork, prepared before it: memory must not be allocated there,
+// as the caller may have threads.
 struct Prepared {
   std::vector<std::string> environment;
   std::vector<char*> arguments;
   std::vector<char*> variables;
 
   Prepared(const std::vector<std::string>& command, const base::Config::Values& values) {
-    for (const auto& [name, value] : values) environment.push_back(fmt::format("{}={}", name, value));
+    for (const auto& [name, value] : values)
+      environment.push_back(fmt::format("{}={}", name, value));
     for (auto& variable : environment) variables.push_back(variable.data());
     for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
     variables.push_back(nullptr);
@@ -87,7 +89,8 @@ struct Prepared {
 // Runs on the caller's thread: the loop is run in here, to its end.
 class Run final {
  public:
-  Run(const std::vector<Seat>& seats, const RunOptions& options) : seats_(seats), options_(options) {}
+  Run(const std::vector<Seat>& seats, const RunOptions& options)
+      : seats_(seats), options_(options) {}
   ~Run() {
     if (signalsBlocked_) ::pthread_sigmask(SIG_SETMASK, &callersSignals_, nullptr);
   }
@@ -140,10 +143,12 @@ class Run final {
   Status start() {
     const Fd home(::open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
     int ends[2];
-    if (!home.valid() || ::pipe2(ends, O_CLOEXEC) != 0) return base::fromErrno("preparing a PID namespace");
+    if (!home.valid() || ::pipe2(ends, O_CLOEXEC) != 0)
+      return base::fromErrno("preparing a PID namespace");
     const Fd keepersEnd(ends[0]);
     lifeline_ = Fd(ends[1]);
-    // From here on this thread's children are born in the new namespace, the first one as its keeper.
+    // From here on this thread's children are born in the new namespace, the first one as its
+    // keeper.
     if (::unshare(CLONE_NEWPID) != 0) return base::fromErrno("making a PID namespace");
     const Status started = startAll(keepersEnd.get());
     if (::setns(home.get(), CLONE_NEWPID) != 0) return base::fromErrno("leaving the PID namespace");
@@ -157,7 +162,8 @@ class Run final {
   }
 
   Status startAll(int keepersEnd) {
-    const pid_t keeper = ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
+    const pid_t keeper =
+        ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
     if (keeper == 0) keepNamespace(keepersEnd);
     if (keeper < 0) return base::fromErrno("fork");
     keeper_ = keeper;
@@ -169,7 +175,8 @@ class Run final {
     }
     loop_.watch(keeperFd_.get(), EPOLLIN, [this](uint32_t) { onKeeperEnd(); });
     ranks_.reserve(seats_.size());  // handlers keep references
-    for (size_t i = 0; i < seats_.size(); ++i) SLUICE_RETURN_IF_ERROR(startRank(static_cast<int>(i)));
+    for (size_t i = 0; i < seats_.size(); ++i)
+      SLUICE_RETURN_IF_ERROR(startRank(static_cast<int>(i)));
     return base::ok();
   }
 
@@ -197,7 +204,8 @@ class Run final {
     const Fd errorWrite(error[1]);
     const pid_t pid = ::_Fork();
     if (pid == 0) {
-      becomeRank(prepared, seat.networkNamespace, outWrite.get(), errorWrite.get(), callersSignals_);
+      becomeRank(prepared, seat.networkNamespace, outWrite.get(), errorWrite.get(),
+                 callersSignals_);
     }
     if (pid < 0) return base::fromErrno("fork");
     ::setpgid(pid, pid);  // both sides do it, so that it is done whoever comes first

@@ -1,8 +1,9 @@
 // Starts the ranks of a job in a lab and stays with them to the end.
 //
-// All of them live in one PID namespace whose first process does nothing but wait for us: when we end, in
-// whatever way, it ends too, and the kernel ends everything inside with it, children of children included.
-// Inside, process ids therefore differ from those seen outside; `sluice lab status` shows the outside ones.
+// All of them live in one PID namespace whose first process does nothing but wait for us: when we
+// end, in whatever way, it ends too, and the kernel ends everything inside with it, children of
+// children included. Inside, process ids therefore differ from those seen outside; `sluice lab
+// status` shows the outside ones.
 #pragma once
 
 #include <functional>
@@ -30,7 +31,8 @@ struct RunOptions {
       false;  // INT, TERM, HUP, QUIT, USR1, USR2 go to the ranks; a second INT or TERM kills
   // Whole lines of the ranks' output, in the order they come. REQUIRES: set.
   std::function<void(int rank, Stream stream, std::string_view line)> onLine;
-  std::function<void(std::string_view message)> onEvent;  // what run itself has to say; may be empty
+  std::function<void(std::string_view message)>
+      onEvent;  // what run itself has to say; may be empty
 };
 
 // One process to be: its network and what its environment adds.
@@ -41,9 +43,10 @@ struct Seat {
 
 inline constexpr int kTimeoutExitCode = 124;
 
-// Runs the command once per seat (rank = index). Returns 0 if all ranks end well, else the exit code of the
-// first that does not (128 + n for one ended by signal n), and kTimeoutExitCode after the time limit; the
-// others are then told to end, and killed after the grace time. The calling thread waits.
+// Runs the command once per seat (rank = index). Returns 0 if all ranks end well, else the exit
+// code of the first that does not (128 + n for one ended by signal n), and kTimeoutExitCode after
+// the time limit; the others are then told to end, and killed after the grace time. The calling
+// thread waits.
 Result<int> launch(const std::vector<Seat>& seats, const RunOptions& options);
 
 }  // namespace sluice::lab

@@ -18,12 +18,15 @@ std::string dotted(uint32_t address) {
 }
 
 bool isPlainName(std::string_view name, size_t longest) {
-  const auto isAllowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_'; };
+  const auto isAllowed = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '_';
+  };
   return !name.empty() && name.size() <= longest && std::ranges::all_of(name, isAllowed);
 }
 
 bool isDigits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !text.empty() &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 }  // namespace
@@ -48,16 +51,19 @@ Result<Subnet> parseSubnet(std::string_view text) {
     return wrong("is no IPv4 network");
   }
   const auto prefix = base::parseInteger(text.substr(slash + 1));
-  if (!prefix.isOk() || *prefix < 8 || *prefix > 30) return wrong("needs a prefix length from 8 to 30");
+  if (!prefix.isOk() || *prefix < 8 || *prefix > 30)
+    return wrong("needs a prefix length from 8 to 30");
   Subnet subnet{ntohl(address.s_addr), static_cast<int>(*prefix)};
-  if ((subnet.base & ((uint32_t{1} << (32 - subnet.prefix)) - 1)) != 0) return wrong("has host bits set");
+  if ((subnet.base & ((uint32_t{1} << (32 - subnet.prefix)) - 1)) != 0)
+    return wrong("has host bits set");
   return subnet;
 }
 
 Status checkName(std::string_view name) {
   if (!isPlainName(name, 32)) {
-    return {Code::kInvalidArgument,
-            fmt::format("lab name '{}' will not do: use 1 to 32 letters, digits, '-' or '_'", name)};
+    return {
+        Code::kInvalidArgument,
+        fmt::format("lab name '{}' will not do: use 1 to 32 letters, digits, '-' or '_'", name)};
   }
   return base::ok();
 }
@@ -65,16 +71,19 @@ Status checkName(std::string_view name) {
 Status Layout::check() const {
   SLUICE_RETURN_IF_ERROR(checkName(name));
   if (!congestionControl.empty() && !isPlainName(congestionControl, 15)) {  // TCP_CA_NAME_MAX
-    return {Code::kInvalidArgument,
-            fmt::format("'{}' is no congestion control: see net.ipv4.tcp_available_congestion_control",
-                        base::printable(congestionControl))};
+    return {
+        Code::kInvalidArgument,
+        fmt::format("'{}' is no congestion control: see net.ipv4.tcp_available_congestion_control",
+                    base::printable(congestionControl))};
   }
   if (hosts < 1 || hosts > kMaxHosts) {
-    return {Code::kInvalidArgument, fmt::format("{} hosts will not do: ask for 1 to {}", hosts, kMaxHosts)};
+    return {Code::kInvalidArgument,
+            fmt::format("{} hosts will not do: ask for 1 to {}", hosts, kMaxHosts)};
   }
   if (static_cast<uint32_t>(hosts) > subnet.hostCapacity()) {
-    return {Code::kInvalidArgument, fmt::format("subnet {} has room for {} hosts, not {}: take a larger one",
-                                                subnet.toString(), subnet.hostCapacity(), hosts)};
+    return {Code::kInvalidArgument,
+            fmt::format("subnet {} has room for {} hosts, not {}: take a larger one",
+                        subnet.toString(), subnet.hostCapacity(), hosts)};
   }
   // tbf's burst of 128 KiB would be more than a second's worth below this.
   if (rate != kUnshaped && rate.bitsPerSecond < 1'000'000) {

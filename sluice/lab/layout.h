@@ -1,8 +1,10 @@
-// What a lab is to look like, and the names and addresses that follow from it. Pure values; any thread.
+// What a lab is to look like, and the names and addresses that follow from it. Pure values; any
+// thread.
 //
-// A lab is one namespace `sluice-NAME-switch` with a bridge, and one namespace `sluice-NAME-hN` per host,
-// joined to the bridge by a veth pair: `eth0` in the host, `hN` at the switch. Nothing of it lies in the
-// machine's own namespace, so labs cannot disturb the machine, nor each other, even with the same subnet.
+// A lab is one namespace `sluice-NAME-switch` with a bridge, and one namespace `sluice-NAME-hN` per
+// host, joined to the bridge by a veth pair: `eth0` in the host, `hN` at the switch. Nothing of it
+// lies in the machine's own namespace, so labs cannot disturb the machine, nor each other, even
+// with the same subnet.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +57,7 @@ bool isNamespaceOf(std::string_view lab, std::string_view name);
 
 std::string switchPort(int host);  // "h3": the bridge's side of host 3's link
 std::string hostAddress(const Subnet& subnet, int host);
-std::string hardwareAddress(int host);  // of the host's end; fixed, so that nothing has to be learnt
+std::string hardwareAddress(
+    int host);  // of the host's end; fixed, so that nothing has to be learnt
 
 }  // namespace sluice::lab

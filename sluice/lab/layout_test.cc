@@ -13,8 +13,8 @@ TEST(Layout, SubnetsAreReadAndRefusedWithAReason) {
   EXPECT_EQ(hostAddress(*subnet, 0), "10.77.0.1");
   EXPECT_EQ(hostAddress(*subnet, 255), "10.77.1.0");
 
-  for (const char* text :
-       {"", "10.77.0.0", "10.77.0/16", "10.77.0.0/31", "10.77.0.1/16", "10.77.0.0/x", "fd00::/64"}) {
+  for (const char* text : {"", "10.77.0.0", "10.77.0/16", "10.77.0.0/31", "10.77.0.1/16",
+                           "10.77.0.0/x", "fd00::/64"}) {
     const auto refused = parseSubnet(text);
     EXPECT_EQ(refused.status().code(), Code::kInvalidArgument) << text;
     EXPECT_NE(refused.status().message().find("10.77.0.0/16"), std::string::npos) << text;
@@ -52,9 +52,9 @@ TEST(Layout, ACongestionControlIsAPlainName) {
   layout.congestionControl = "bbr";
   EXPECT_TRUE(layout.check().isOk());
   layout.congestionControl = "cubic\nlink del eth0";
-  EXPECT_EQ(
-      layout.check().message(),
-      "'cubic\\nlink del eth0' is no congestion control: see net.ipv4.tcp_available_congestion_control");
+  EXPECT_EQ(layout.check().message(),
+            "'cubic\\nlink del eth0' is no congestion control: see "
+            "net.ipv4.tcp_available_congestion_control");
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ class LineSplitter final {
  public:
   using OnLine = std::function<void(std::string_view line)>;  // without its newline
 
-  // A line longer than this is passed on in pieces, so that a program that never ends one cannot fill memory.
+  // A line longer than this is passed on in pieces, so that a program that never ends one cannot
+  // fill memory.
   static constexpr size_t kMaxLineBytes = 1 << 20;
 
   explicit LineSplitter(OnLine onLine) : onLine_(std::move(onLine)) {}

@@ -12,7 +12,8 @@ TEST(LineSplitter, GivesTheSameLinesHoweverTheBytesArrive) {
   for (size_t step = 1; step <= text.size(); ++step) {
     std::vector<std::string> lines;
     LineSplitter splitter([&](std::string_view line) { lines.emplace_back(line); });
-    for (size_t at = 0; at < text.size(); at += step) splitter.add(std::string_view(text).substr(at, step));
+    for (size_t at = 0; at < text.size(); at += step)
+      splitter.add(std::string_view(text).substr(at, step));
     splitter.finish();
     splitter.finish();
     EXPECT_EQ(lines, (std::vector<std::string>{"one", "", "two three", "last"})) << step;

@@ -39,7 +39,8 @@ Result<net::Fd> openNamespace(const std::string& name) {
   const auto path = kNamespaceDirectory / name;
   net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.valid()) return fd;
-  if (errno == ENOENT) return Status(Code::kNotFound, fmt::format("the namespace {} is gone", name));
+  if (errno == ENOENT)
+    return Status(Code::kNotFound, fmt::format("the namespace {} is gone", name));
   return base::fromErrno("open " + path.string());
 }
 
@@ -77,7 +78,8 @@ bool enterNamespace(int networkNamespace) {
   if (::setns(networkNamespace, CLONE_NEWNET) != 0 || ::unshare(CLONE_NEWNS) != 0) return false;
   // What is mounted here must not show outside; what is unmounted outside must not stay here.
   if (::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0) return false;
-  // The control groups are mounted below the old /sys; programs read their limits there, so keep them.
+  // The control groups are mounted below the old /sys; programs read their limits there, so keep
+  // them.
   const int groups =
       ::open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
   if (::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return false;

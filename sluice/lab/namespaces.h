@@ -13,19 +13,20 @@
 
 namespace sluice::lab {
 
-Result<net::Fd> openNamespace(const std::string& name);         // kNotFound if there is none
-std::vector<std::string> namespacesOf(const std::string& lab);  // those that exist, whoever made them
+Result<net::Fd> openNamespace(const std::string& name);  // kNotFound if there is none
+std::vector<std::string> namespacesOf(
+    const std::string& lab);  // those that exist, whoever made them
 
 // The processes whose network is one of these namespaces, by namespace.
 std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::string>& namespaces);
 
-// Moves the calling thread into the network and gives it a /sys that shows that network's interfaces (UCX
-// looks there), in a mount namespace of its own. Only async-signal-safe calls, for use between fork and exec;
-// returns false and leaves errno if it cannot.
+// Moves the calling thread into the network and gives it a /sys that shows that network's
+// interfaces (UCX looks there), in a mount namespace of its own. Only async-signal-safe calls, for
+// use between fork and exec; returns false and leaves errno if it cannot.
 bool enterNamespace(int networkNamespace);
 
-// Gives the calling process, first of its kind in a new PID namespace, a /proc that shows that namespace.
-// REQUIRES: enterNamespace() before. Async-signal-safe.
+// Gives the calling process, first of its kind in a new PID namespace, a /proc that shows that
+// namespace. REQUIRES: enterNamespace() before. Async-signal-safe.
 bool mountOwnProc();
 
 // Runs `work` on a thread inside the network namespace, and waits for it.

@@ -1,4 +1,5 @@
-// A process as a file descriptor: readable when it has ended, and never another process of the same number.
+// A process as a file descriptor: readable when it has ended, and never another process of the same
+// number.
 #pragma once
 
 #include <sys/syscall.h>

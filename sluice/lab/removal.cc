@@ -34,15 +34,16 @@ std::vector<Inhabitant> inhabitantsOf(const std::vector<std::string>& namespaces
   return all;
 }
 
-// Signals all and waits until they have ended or `limit` is over. By pidfd: a number that is used again for
-// another process is not hit.
+// Signals all and waits until they have ended or `limit` is over. By pidfd: a number that is used
+// again for another process is not hit.
 void signalAndWait(const std::vector<Inhabitant>& all, int signal, Duration limit) {
   for (const auto& one : all) signalProcess(one.fd, signal);
   const auto end = steady_clock::now() + limit;
   for (const auto& one : all) {
     pollfd wait{one.fd.get(), POLLIN, 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady_clock::now());
-    while (::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) < 0 && errno == EINTR) {
+    while (::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left.count(), 0))) < 0 &&
+           errno == EINTR) {
     }
   }
 }
@@ -56,8 +57,8 @@ Status endProcesses(const std::vector<std::string>& namespaces, const Progress& 
   signalAndWait(inside, SIGKILL, std::chrono::seconds(2));
   inside = inhabitantsOf(namespaces);
   if (inside.empty()) return base::ok();
-  return {Code::kInternal,
-          fmt::format("process {} in the lab does not end; try again when it has", inside.front().pid)};
+  return {Code::kInternal, fmt::format("process {} in the lab does not end; try again when it has",
+                                       inside.front().pid)};
 }
 
 }  // namespace
@@ -68,7 +69,8 @@ Result<bool> removeNamespaces(const std::string& lab, int lockFd, const Progress
   SLUICE_RETURN_IF_ERROR(endProcesses(namespaces, progress));
   std::string script;
   for (const auto& name : namespaces) script += fmt::format("netns delete {}\n", name);
-  const auto removed = runTool({.command = {"ip", "-batch", "-"}, .input = script, .inheritedFd = lockFd});
+  const auto removed =
+      runTool({.command = {"ip", "-batch", "-"}, .input = script, .inheritedFd = lockFd});
   if (!removed.isOk()) return removed.status().withContext("removing the namespaces");
   return true;
 }

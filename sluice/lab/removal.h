@@ -8,8 +8,8 @@
 
 namespace sluice::lab {
 
-// Removes all namespaces of this lab that exist, with whatever runs in them. `lockFd` stays open in the tools
-// that are called. Returns whether there was anything.
+// Removes all namespaces of this lab that exist, with whatever runs in them. `lockFd` stays open in
+// the tools that are called. Returns whether there was anything.
 Result<bool> removeNamespaces(const std::string& lab, int lockFd, const Progress& progress);
 
 }  // namespace sluice::lab

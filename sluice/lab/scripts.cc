@@ -14,8 +14,8 @@ constexpr std::string_view kBridge = "br0";
 std::string queueing(Rate rate, std::string_view handle) {
   if (rate == kUnshaped) return "noqueue";
   const Shape shape = shapeFor(rate);
-  return fmt::format("handle {} tbf rate {}bit burst {} limit {}", handle, shape.rateBits, shape.burstBytes,
-                     shape.queueBytes);
+  return fmt::format("handle {} tbf rate {}bit burst {} limit {}", handle, shape.rateBits,
+                     shape.burstBytes, shape.queueBytes);
 }
 
 }  // namespace
@@ -24,11 +24,11 @@ Shape shapeFor(Rate rate) {
   const uint64_t bytesPerMillisecond = rate.bitsPerSecond / 8 / 1000;
   return {
       .rateBits = rate.bitsPerSecond,
-      // Segments of up to 64 KiB pass as one, and tokens must last while the timer that refills them is
-      // late on a busy machine: two segments, and at least a millisecond.
+      // Segments of up to 64 KiB pass as one, and tokens must last while the timer that refills
+      // them is late on a busy machine: two segments, and at least a millisecond.
       .burstBytes = std::max<uint64_t>(128 << 10, bytesPerMillisecond),
-      // As a switch port has: enough that one flow fills the link and four share it, little enough that
-      // what is urgent waits about 5 ms at worst. The floor is four segments.
+      // As a switch port has: enough that one flow fills the link and four share it, little enough
+      // that what is urgent waits about 5 ms at worst. The floor is four segments.
       .queueBytes = std::max<uint64_t>(256 << 10, 5 * bytesPerMillisecond),
   };
 }
@@ -50,10 +50,11 @@ std::string switchScript(const Layout& layout) {
     script += fmt::format(
         "link add {0} type veth peer name {1} address {2} netns {3}\n"
         "link set {0} addrgenmode none master {4} up\n"
-        // Addresses are fixed (forwardingScript): a host that is cut off must not turn into traffic that
-        // is flooded to all others.
+        // Addresses are fixed (forwardingScript): a host that is cut off must not turn into traffic
+        // that is flooded to all others.
         "link set {0} type bridge_slave learning off flood off\n",
-        switchPort(host), kHostInterface, hardwareAddress(host), hostNamespace(layout.name, host), kBridge);
+        switchPort(host), kHostInterface, hardwareAddress(host), hostNamespace(layout.name, host),
+        kBridge);
   }
   return script;
 }
@@ -61,7 +62,8 @@ std::string switchScript(const Layout& layout) {
 std::string forwardingScript(const Layout& layout) {
   std::string script;
   for (int host = 0; host < layout.hosts; ++host) {
-    script += fmt::format("fdb replace {} dev {} master static\n", hardwareAddress(host), switchPort(host));
+    script += fmt::format("fdb replace {} dev {} master static\n", hardwareAddress(host),
+                          switchPort(host));
   }
   return script;
 }
@@ -75,15 +77,17 @@ std::string hostScript(const Layout& layout, int host) {
       kHostInterface, address, layout.subnet.prefix);
   if (!layout.congestionControl.empty()) {
     // By route, as the sysctl of a namespace takes only what the machine allows to everybody.
-    script += fmt::format("route replace {} dev {} proto kernel scope link src {} congctl {}\n",
-                          layout.subnet.toString(), kHostInterface, address, layout.congestionControl);
+    script +=
+        fmt::format("route replace {} dev {} proto kernel scope link src {} congctl {}\n",
+                    layout.subnet.toString(), kHostInterface, address, layout.congestionControl);
   }
-  // Neighbours are told, not asked: a cut must look like silence, and an unanswered ARP question would come
-  // back to the sockets as "no route to host".
+  // Neighbours are told, not asked: a cut must look like silence, and an unanswered ARP question
+  // would come back to the sockets as "no route to host".
   for (int other = 0; other < layout.hosts; ++other) {
     if (other == host) continue;
-    script += fmt::format("neigh replace {} lladdr {} dev {} nud permanent\n",
-                          hostAddress(layout.subnet, other), hardwareAddress(other), kHostInterface);
+    script +=
+        fmt::format("neigh replace {} lladdr {} dev {} nud permanent\n",
+                    hostAddress(layout.subnet, other), hardwareAddress(other), kHostInterface);
   }
   return script;
 }
@@ -93,11 +97,12 @@ std::string hostShapingScript(Rate rate, Duration delay) {
     return fmt::format("qdisc replace dev {} root {}\n", kHostInterface, queueing(rate, "1:"));
   }
   // netem holds what is on the way, so its limit is in packets and must not be what drops them.
-  const std::string netem =
-      fmt::format("qdisc replace dev {} root handle 1: netem delay {}us limit 1000000\n", kHostInterface,
-                  std::chrono::duration_cast<std::chrono::microseconds>(delay).count());
+  const std::string netem = fmt::format(
+      "qdisc replace dev {} root handle 1: netem delay {}us limit 1000000\n", kHostInterface,
+      std::chrono::duration_cast<std::chrono::microseconds>(delay).count());
   if (rate == kUnshaped) return netem;
-  return netem + fmt::format("qdisc replace dev {} parent 1:1 {}\n", kHostInterface, queueing(rate, "10:"));
+  return netem +
+         fmt::format("qdisc replace dev {} parent 1:1 {}\n", kHostInterface, queueing(rate, "10:"));
 }
 
 std::string switchShapingScript(const std::map<int, Rate>& byHost) {
@@ -111,14 +116,14 @@ std::string switchShapingScript(const std::map<int, Rate>& byHost) {
 std::string faultScript(const Faults& faults) {
   std::string rules;
   const auto dropBothWays = [&](int host, std::string_view when) {
-    rules +=
-        fmt::format("    iifname \"{0}\" {1}drop\n    oifname \"{0}\" {1}drop\n", switchPort(host), when);
+    rules += fmt::format("    iifname \"{0}\" {1}drop\n    oifname \"{0}\" {1}drop\n",
+                         switchPort(host), when);
   };
   for (const int host : faults.cutHosts) dropBothWays(host, "");
   for (const auto& [a, b] : faults.cutPairs) {
-    rules +=
-        fmt::format("    iifname \"{0}\" oifname \"{1}\" drop\n    iifname \"{1}\" oifname \"{0}\" drop\n",
-                    switchPort(a), switchPort(b));
+    rules += fmt::format(
+        "    iifname \"{0}\" oifname \"{1}\" drop\n    iifname \"{1}\" oifname \"{0}\" drop\n",
+        switchPort(a), switchPort(b));
   }
   for (const auto& [host, percent] : faults.dropPercent) {
     dropBothWays(host, fmt::format("numgen random mod 100000 < {} ", std::lround(percent * 1000)));

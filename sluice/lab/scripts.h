@@ -1,5 +1,6 @@
-// The text that is handed to ip, tc, bridge and nft to build a lab and to change it. Pure: from a Layout and
-// Faults to text, one batch per tool and namespace, so that a lab costs two processes per host, not twenty.
+// The text that is handed to ip, tc, bridge and nft to build a lab and to change it. Pure: from a
+// Layout and Faults to text, one batch per tool and namespace, so that a lab costs two processes
+// per host, not twenty.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +30,12 @@ struct Shape {
 };
 Shape shapeFor(Rate rate);
 
-std::string namespacesScript(const Layout& layout);        // ip -batch, in the machine's namespace
-std::string switchScript(const Layout& layout);            // ip -batch, at the switch: bridge and links
-std::string forwardingScript(const Layout& layout);        // bridge -batch, at the switch: who is where
-std::string hostScript(const Layout& layout, int host);    // ip -batch, in the host
-std::string hostShapingScript(Rate rate, Duration delay);  // tc -batch, in the host
+std::string namespacesScript(const Layout& layout);  // ip -batch, in the machine's namespace
+std::string switchScript(const Layout& layout);      // ip -batch, at the switch: bridge and links
+std::string forwardingScript(const Layout& layout);  // bridge -batch, at the switch: who is where
+std::string hostScript(const Layout& layout, int host);              // ip -batch, in the host
+std::string hostShapingScript(Rate rate, Duration delay);            // tc -batch, in the host
 std::string switchShapingScript(const std::map<int, Rate>& byHost);  // tc -batch, at the switch
-std::string faultScript(const Faults& faults);                       // nft -f, at the switch: all of them
+std::string faultScript(const Faults& faults);  // nft -f, at the switch: all of them
 
 }  // namespace sluice::lab

@@ -36,7 +36,8 @@ TEST(Scripts, LinksAreMadeInsideTheLabsNamespaces) {
             "netns add sluice-x-switch\nnetns add sluice-x-h0\nnetns add sluice-x-h1\n");
   EXPECT_THAT(
       switchScript(twoHosts()),
-      HasSubstr("link add h1 type veth peer name eth0 address 02:51:ce:00:00:01 netns sluice-x-h1\n"));
+      HasSubstr(
+          "link add h1 type veth peer name eth0 address 02:51:ce:00:00:01 netns sluice-x-h1\n"));
   EXPECT_EQ(forwardingScript(twoHosts()),
             "fdb replace 02:51:ce:00:00:00 dev h0 master static\n"
             "fdb replace 02:51:ce:00:00:01 dev h1 master static\n");
@@ -54,10 +55,12 @@ TEST(Scripts, AHostKnowsItsNeighboursBeforeItAsks) {
 }
 
 TEST(Scripts, ShapesBothEndsAndDelaysOnlyWhenAsked) {
-  EXPECT_EQ(hostShapingScript(Rate{100'000'000}, Duration(0)),
-            "qdisc replace dev eth0 root handle 1: tbf rate 100000000bit burst 131072 limit 262144\n");
-  EXPECT_EQ(switchShapingScript({{3, Rate{100'000'000}}}),
-            "qdisc replace dev h3 root handle 1: tbf rate 100000000bit burst 131072 limit 262144\n");
+  EXPECT_EQ(
+      hostShapingScript(Rate{100'000'000}, Duration(0)),
+      "qdisc replace dev eth0 root handle 1: tbf rate 100000000bit burst 131072 limit 262144\n");
+  EXPECT_EQ(
+      switchShapingScript({{3, Rate{100'000'000}}}),
+      "qdisc replace dev h3 root handle 1: tbf rate 100000000bit burst 131072 limit 262144\n");
   EXPECT_THAT(hostShapingScript(Rate{100'000'000}, std::chrono::milliseconds(10)),
               HasSubstr("netem delay 10000us"));
 }

@@ -71,15 +71,16 @@ Result<State> stateFromJson(const std::string& text) {
 Result<State> StateStore::read(const std::string& lab) const {
   std::ifstream file(fileOf(lab));
   if (!file) {
-    return Status(Code::kNotFound,
-                  fmt::format("there is no lab '{}'; make it with 'sluice lab up --name {}'", lab, lab));
+    return Status(
+        Code::kNotFound,
+        fmt::format("there is no lab '{}'; make it with 'sluice lab up --name {}'", lab, lab));
   }
   std::ostringstream text;
   text << file.rdbuf();
   auto state = stateFromJson(text.str());
   if (!state.isOk()) {
-    return state.status().withContext(
-        fmt::format("{} is damaged; 'sluice lab down --name {}' clears it", fileOf(lab).string(), lab));
+    return state.status().withContext(fmt::format(
+        "{} is damaged; 'sluice lab down --name {}' clears it", fileOf(lab).string(), lab));
   }
   return state;
 }

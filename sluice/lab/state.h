@@ -1,5 +1,5 @@
-// What is known of a lab between two commands: a JSON file per lab, written before anything is made, so that
-// whatever a killed `up` has left behind can be found and removed.
+// What is known of a lab between two commands: a JSON file per lab, written before anything is
+// made, so that whatever a killed `up` has left behind can be found and removed.
 #pragma once
 
 #include <filesystem>
@@ -35,7 +35,9 @@ class StateStore final {
   std::vector<std::string> labs() const;  // sorted
 
  private:
-  std::filesystem::path fileOf(const std::string& lab) const { return directory_ / (lab + ".json"); }
+  std::filesystem::path fileOf(const std::string& lab) const {
+    return directory_ / (lab + ".json");
+  }
 
   std::filesystem::path directory_;
 };

@@ -41,7 +41,8 @@ TEST(State, RefusesWhatDoesNotFitTogether) {
   State state = sample();
   state.rates.pop_back();
   EXPECT_EQ(stateFromJson(toJson(state)).status().code(), Code::kDataLoss);
-  for (const char* text : {"", "{}", "[]", "{\"name\": 3}"}) EXPECT_FALSE(stateFromJson(text).isOk()) << text;
+  for (const char* text : {"", "{}", "[]", "{\"name\": 3}"})
+    EXPECT_FALSE(stateFromJson(text).isOk()) << text;
 }
 
 TEST_F(StateStoreTest, WritesReadsListsAndRemoves) {

@@ -15,7 +15,8 @@ void Counts::onWait(const WaitEvent& event) {
 
 std::array<uint64_t, kPath.size()> Counts::slicesByStage() const {
   std::array<uint64_t, kPath.size()> counts{};
-  for (size_t stage = 0; stage < counts.size(); ++stage) counts[stage] = slices_[stage].load(kRelaxed);
+  for (size_t stage = 0; stage < counts.size(); ++stage)
+    counts[stage] = slices_[stage].load(kRelaxed);
   return counts;
 }
 

@@ -1,5 +1,5 @@
-// Counts what happens on the path of slices: how many entered each stage, and how long the forward pass stood
-// before each layer's gate. Any thread.
+// Counts what happens on the path of slices: how many entered each stage, and how long the forward
+// pass stood before each layer's gate. Any thread.
 #pragma once
 
 #include <array>

@@ -30,8 +30,8 @@ class Sources final : public prometheus::Collectable {
     all_.with([&](auto& all) { std::erase(all, &source); });
   }
 
-  // Sources are read under the lock, so that none goes meanwhile. They wait for their loop only, and no loop
-  // waits for this lock.
+  // Sources are read under the lock, so that none goes meanwhile. They wait for their loop only,
+  // and no loop waits for this lock.
   std::vector<prometheus::MetricFamily> Collect() const override {
     return all_.with([](const auto& all) {
       std::vector<Reading> readings;
@@ -40,7 +40,8 @@ class Sources final : public prometheus::Collectable {
         if (reading.isOk()) {
           readings.push_back(*std::move(reading));
         } else {
-          log("metrics").warn("a session is left out of this scrape: {}", reading.status().message());
+          log("metrics").warn("a session is left out of this scrape: {}",
+                              reading.status().message());
         }
       }
       return familiesOf(readings);
@@ -61,7 +62,8 @@ std::vector<int> listenersOn(int port) {
     std::from_chars(name.data(), name.data() + name.size(), fd);
     int isListening = 0;
     socklen_t size = sizeof isListening;
-    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &isListening, &size) != 0 || isListening == 0) continue;
+    if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &isListening, &size) != 0 || isListening == 0)
+      continue;
     sockaddr_in6 address{};  // the port lies at the same place for both families
     socklen_t length = sizeof address;
     if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) continue;
@@ -72,7 +74,8 @@ std::vector<int> listenersOn(int port) {
   return found;
 }
 
-// The web server's library begins and ends for the whole process, and has no lock of its own for that.
+// The web server's library begins and ends for the whole process, and has no lock of its own for
+// that.
 base::Mutex& libraryMutex() {
   static base::Mutex mutex;
   return mutex;
@@ -85,9 +88,10 @@ class Endpoint::Server final {
   Server(const std::string& address, uint16_t port) : address_(address) {
     const base::Lock lock(libraryMutex());
     const base::SignalsBlocked inItsThreads;
-    exposer_.emplace(std::vector<std::string>{"listening_ports", fmt::format("{}:{}", address, port),
-                                              // A client that connects and stays silent holds one thread for
-                                              // a second. The others go on.
+    exposer_.emplace(std::vector<std::string>{"listening_ports",
+                                              fmt::format("{}:{}", address, port),
+                                              // A client that connects and stays silent holds one
+                                              // thread for a second. The others go on.
                                               "num_threads", "4", "request_timeout_ms", "1000"});
     exposer_->RegisterCollectable(sources_);
     listeners_ = listenersOn(exposer_->GetListeningPorts().at(0));
@@ -109,7 +113,7 @@ class Endpoint::Server final {
  private:
   const std::string address_;
   const std::shared_ptr<Sources> sources_ = std::make_shared<Sources>();
-  std::vector<int> listeners_;                  // the exposer's; a forked child must not keep the port
+  std::vector<int> listeners_;  // the exposer's; a forked child must not keep the port
   std::optional<prometheus::Exposer> exposer_;  // goes first: it asks the sources
 };
 
@@ -119,8 +123,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uin
   } catch (const std::exception&) {  // it does not say why
     return Status(
         Code::kUnavailable,
-        fmt::format("metrics: cannot listen on {}:{}; is the port taken? Choose another with metrics-port",
-                    address, port));
+        fmt::format(
+            "metrics: cannot listen on {}:{}; is the port taken? Choose another with metrics-port",
+            address, port));
   }
 }
 

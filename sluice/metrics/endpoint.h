@@ -1,5 +1,5 @@
-// The address at which Prometheus reads what the sessions of this process have to tell. One per process, if
-// one is wanted. Thread safety: any thread.
+// The address at which Prometheus reads what the sessions of this process have to tell. One per
+// process, if one is wanted. Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace sluice::metrics {
 
-// A part of the process that has meters. read() runs on the endpoint's thread for every scrape; a source that
-// returns an error is left out of that scrape.
+// A part of the process that has meters. read() runs on the endpoint's thread for every scrape; a
+// source that returns an error is left out of that scrape.
 class Source {
  public:
   virtual ~Source() = default;

@@ -51,7 +51,8 @@ TEST(Endpoint, TellsWhatEverySourceShows) {
   endpoint->add(second);
   std::string text = scrape(endpoint->url());
   for (const char* line :
-       {R"(sluice_steps_total{session="a",rank="2"} 7)", R"(sluice_steps_total{session="b",rank="2"} 7)",
+       {R"(sluice_steps_total{session="a",rank="2"} 7)",
+        R"(sluice_steps_total{session="b",rank="2"} 7)",
         R"(sluice_sent_bytes_total{session="a",rank="2"} 1000)",
         R"(sluice_credit_used_bytes{session="a",rank="2"} 400)",
         R"(sluice_dropped_messages_total{session="a",rank="2",reason="refused"} 1)",
@@ -82,7 +83,8 @@ TEST(Endpoint, APortThatIsTakenIsNamed) {
 
 TEST(Counts, AddUp) {
   Counts counts(2);
-  for (int i = 0; i < 3; ++i) counts.onStage({Stage::kPush, Step{0}, TensorId{1}, SliceId{0}, Rank{0}, {}});
+  for (int i = 0; i < 3; ++i)
+    counts.onStage({Stage::kPush, Step{0}, TensorId{1}, SliceId{0}, Rank{0}, {}});
   for (int i = 0; i < 2; ++i)
     counts.onWait({TensorId{1}, Step{0}, TimePoint(Duration(10)), TimePoint(Duration(15))});
   EXPECT_EQ(counts.slicesByStage()[static_cast<size_t>(Stage::kPush)], 3);

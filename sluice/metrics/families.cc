@@ -21,7 +21,8 @@ class Family final {
       : family_{fmt::format("sluice_{}", name), std::string(help), type, {}} {}
 
   // `label` and `value` tell the rows of one session apart, if it has several.
-  void add(const Reading& reading, double number, std::string_view label = {}, std::string_view value = {}) {
+  void add(const Reading& reading, double number, std::string_view label = {},
+           std::string_view value = {}) {
     ClientMetric& metric = row(reading, label, value);
     if (family_.type == MetricType::Counter) {
       metric.counter.value = number;
@@ -59,16 +60,20 @@ std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
   Family sent("sent_bytes_total", "Payload sent to other ranks", MetricType::Counter);
   Family received("received_bytes_total", "Payload received from other ranks", MetricType::Counter);
   Family messages("messages_total", "Messages sent and received", MetricType::Counter);
-  Family drops("dropped_messages_total", "Messages that were not let in, by reason", MetricType::Counter);
-  Family strangers("strangers_total", "Connections that did not prove the job key", MetricType::Counter);
+  Family drops("dropped_messages_total", "Messages that were not let in, by reason",
+               MetricType::Counter);
+  Family strangers("strangers_total", "Connections that did not prove the job key",
+                   MetricType::Counter);
   Family slices("slices_total", "Slices that entered a stage of the path", MetricType::Counter);
   Family credit("credit_used_bytes", "Bytes with the network, beyond recall", MetricType::Gauge);
   Family waiting("queued_bytes", "Bytes that wait for credit or their turn", MetricType::Gauge);
-  Family inversion("inversion_seconds", "How long urgent slices waited behind less urgent ones beyond recall",
+  Family inversion("inversion_seconds",
+                   "How long urgent slices waited behind less urgent ones beyond recall",
                    MetricType::Summary);
   Family waits("wait_seconds_total", "How long the forward pass stood before a layer's gate",
                MetricType::Counter);
-  Family up("peer_up", "1 while the rank is there, 0 once it has left or is lost", MetricType::Gauge);
+  Family up("peer_up", "1 while the rank is there, 0 once it has left or is lost",
+            MetricType::Gauge);
   Family silence("peer_silence_seconds", "Since the last byte from the rank", MetricType::Gauge);
   Family busy("peer_busy_seconds", "How long the rank's loop has not turned; 0 if it is not busy",
               MetricType::Gauge);
@@ -105,8 +110,8 @@ std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
     }
   }
   std::vector<MetricFamily> all;
-  for (Family* family : {&steps, &sent, &received, &messages, &drops, &strangers, &slices, &credit, &waiting,
-                         &inversion, &waits, &up, &silence, &busy}) {
+  for (Family* family : {&steps, &sent, &received, &messages, &drops, &strangers, &slices, &credit,
+                         &waiting, &inversion, &waits, &up, &silence, &busy}) {
     all.push_back(family->take());
   }
   return all;

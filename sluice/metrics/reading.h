@@ -1,4 +1,5 @@
-// What a session's meters show at one moment. A plain value; families.cc says it in Prometheus' words.
+// What a session's meters show at one moment. A plain value; families.cc says it in Prometheus'
+// words.
 #pragma once
 
 #include <array>

@@ -144,7 +144,8 @@ Address Address::withPort(uint16_t port) const {
 std::string Address::host() const {
   if (!isSet()) return "?";
   std::array<char, NI_MAXHOST> text{};
-  if (::getnameinfo(raw(), size_, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "?";
+  if (::getnameinfo(raw(), size_, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "?";
   return text.data();
 }
 

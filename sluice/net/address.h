@@ -22,8 +22,9 @@ class Address final {
   // Every address of `host`, a name or a number. Waits for the resolver if it is a name.
   static Result<std::vector<Address>> resolve(const std::string& host, uint16_t port);
 
-  static Address wildcard(int family, uint16_t port);  // of every interface; AF_INET6 takes IPv4 as well
-  static Address loopback(uint16_t port);              // 127.0.0.1
+  static Address wildcard(int family,
+                          uint16_t port);  // of every interface; AF_INET6 takes IPv4 as well
+  static Address loopback(uint16_t port);  // 127.0.0.1
 
   // As the kernel writes them. IPv4 dressed as IPv6 (::ffff:10.0.0.1) becomes IPv4.
   static Address fromRaw(const sockaddr* raw, socklen_t size);
@@ -41,7 +42,9 @@ class Address final {
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t rawSize() const { return size_; }
 
-  friend bool operator==(const Address& a, const Address& b) { return a.toString() == b.toString(); }
+  friend bool operator==(const Address& a, const Address& b) {
+    return a.toString() == b.toString();
+  }
 
  private:
   sockaddr_storage storage_{};

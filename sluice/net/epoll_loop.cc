@@ -20,8 +20,8 @@ namespace {
 
 const base::RealClock kRealClock;
 
-// epoll carries the fd and the generation of its watch, so that a late event for a closed descriptor is
-// told from one for a new descriptor of the same number.
+// epoll carries the fd and the generation of its watch, so that a late event for a closed
+// descriptor is told from one for a new descriptor of the same number.
 uint64_t packKey(int fd, uint64_t generation) {
   return generation << 32 | static_cast<uint32_t>(fd);
 }
@@ -45,18 +45,20 @@ EpollLoop::EpollLoop(const Clock& clock)
 }
 
 Status EpollLoop::begin() {
-  if (!epoll_.valid() || !wakeUp_.valid()) return base::fromErrno("a loop needs two descriptors (ulimit -n)");
+  if (!epoll_.valid() || !wakeUp_.valid())
+    return base::fromErrno("a loop needs two descriptors (ulimit -n)");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = packKey(wakeUp_.get(), 0);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeUp_.get(), &event) != 0)
     return base::fromErrno("epoll_ctl");
-  watches_[wakeUp_.get()] = std::make_shared<Watch>(Watch{[this](uint32_t) {
-                                                            uint64_t count = 0;
-                                                            [[maybe_unused]] const auto got =
-                                                                ::read(wakeUp_.get(), &count, sizeof count);
-                                                          },
-                                                          0});
+  watches_[wakeUp_.get()] =
+      std::make_shared<Watch>(Watch{[this](uint32_t) {
+                                      uint64_t count = 0;
+                                      [[maybe_unused]] const auto got =
+                                          ::read(wakeUp_.get(), &count, sizeof count);
+                                    },
+                                    0});
   return base::ok();
 }
 
@@ -71,7 +73,8 @@ EpollLoop::~EpollLoop() {
 void EpollLoop::post(Task task) {
   if (isInherited()) return;  // nobody would run it, and a thread that is gone may hold the lock
   const bool wasEmpty = inbox_.with([&](Inbox& inbox) {
-    if (inbox.closed) return false;  // `task` is destroyed unrun, outside the lock, when post returns
+    if (inbox.closed)
+      return false;  // `task` is destroyed unrun, outside the lock, when post returns
     inbox.tasks.push_back(std::move(task));
     return inbox.tasks.size() == 1;
   });
@@ -117,8 +120,9 @@ void EpollLoop::unwatch(int fd) {
   SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
   if (watches_.erase(fd) == 0) return;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) return;
-  log("base").error("{}: has another part of this program closed it?",
-                    base::fromErrno(fmt::format("descriptor {} is no longer watched", fd)).message());
+  log("base").error(
+      "{}: has another part of this program closed it?",
+      base::fromErrno(fmt::format("descriptor {} is no longer watched", fd)).message());
 }
 
 void EpollLoop::dispatch(uint64_t key, uint32_t events) {
@@ -140,13 +144,15 @@ void EpollLoop::run() {
     runDueTimers();
     if (stopping_) break;
     const int wait = waitMilliseconds();
-    if (wait != 0) oweTurnFrom(wait < 0 ? TimePoint::max() : now() + std::chrono::milliseconds(wait));
+    if (wait != 0)
+      oweTurnFrom(wait < 0 ? TimePoint::max() : now() + std::chrono::milliseconds(wait));
     const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), wait);
     const int error = errno;
     oweTurnFrom(now());
     if (count < 0 && error != EINTR) {
-      log("base").critical("{}: the loop ends; has another part of this program closed its descriptor?",
-                           base::fromErrno("epoll_wait", error).message());
+      log("base").critical(
+          "{}: the loop ends; has another part of this program closed its descriptor?",
+          base::fromErrno("epoll_wait", error).message());
       break;
     }
     for (int i = 0; i < count; ++i) dispatch(ready[i].data.u64, ready[i].events);
@@ -186,7 +192,8 @@ void EpollLoop::runPosted() {
 }
 
 void EpollLoop::runDueTimers() {
-  const TimePoint batchTime = now();  // a timer of no delay that re-arms itself must not starve the sockets
+  const TimePoint batchTime =
+      now();  // a timer of no delay that re-arms itself must not starve the sockets
   while (auto task = timers_.takeDue(batchTime)) (*task)();
 }
 

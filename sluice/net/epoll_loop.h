@@ -1,5 +1,5 @@
-// The real loop: waits for file descriptors, timers and posted tasks with epoll. It never polls: with
-// nothing to do it sleeps in the kernel.
+// The real loop: waits for file descriptors, timers and posted tasks with epoll. It never polls:
+// with nothing to do it sleeps in the kernel.
 #pragma once
 
 #include <atomic>
@@ -42,10 +42,10 @@ class EpollLoop final : public Loop {
   // Ok iff the loop could be made. Any thread.
   const Status& status() const { return status_; }
 
-  // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only, or before
-  // run(). The handler may unwatch any fd, its own too. An fd that cannot be watched, because the program has
-  // closed it or the system is out of memory, is reported to its handler as EPOLLERR | EPOLLHUP.
-  // REQUIRES: unwatch(fd) before close(fd).
+  // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only,
+  // or before run(). The handler may unwatch any fd, its own too. An fd that cannot be watched,
+  // because the program has closed it or the system is out of memory, is reported to its handler as
+  // EPOLLERR | EPOLLHUP. REQUIRES: unwatch(fd) before close(fd).
   void watch(int fd, uint32_t events, FdHandler handler);
   void unwatch(int fd);
 
@@ -55,9 +55,9 @@ class EpollLoop final : public Loop {
   // Ends run() after the tasks that are posted already. Any thread; final.
   void stop();
 
-  // For how long the loop has owed a turn: a task, a timer or a handler keeps it, or the machine does not let
-  // it run though a timer is due. Zero while it sleeps and nothing is due, and while nobody runs it. Any
-  // thread, without a lock.
+  // For how long the loop has owed a turn: a task, a timer or a handler keeps it, or the machine
+  // does not let it run though a timer is due. Zero while it sleeps and nothing is due, and while
+  // nobody runs it. Any thread, without a lock.
   Duration overdue() const;
 
  private:
@@ -71,7 +71,8 @@ class EpollLoop final : public Loop {
 
   struct Watch {
     FdHandler handler;
-    uint64_t generation;  // tells an event for a closed fd from one for its successor of the same number
+    uint64_t
+        generation;  // tells an event for a closed fd from one for its successor of the same number
   };
   struct Inbox {
     std::vector<Task> tasks;
@@ -98,8 +99,8 @@ class EpollLoop final : public Loop {
   const Status status_;  // last: making it needs the others
 };
 
-// A thread that runs an EpollLoop from construction to destruction. In a forked child, which does not have
-// that thread, destruction does nothing.
+// A thread that runs an EpollLoop from construction to destruction. In a forked child, which does
+// not have that thread, destruction does nothing.
 class LoopThread final {
  public:
   explicit LoopThread(std::string_view threadName);

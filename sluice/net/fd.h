@@ -1,4 +1,5 @@
-// Owns one file descriptor. A forked child (fork.h) has its copy closed before fork() returns there; get() is
+// Owns one file descriptor. A forked child (fork.h) has its copy closed before fork() returns
+// there; get() is
 // -1 in that child, since the number may belong to something else by then.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Adam and AdamW, as torch.optim.Adam and torch.optim.AdamW without amsgrad. They differ in where weight
-// decay goes.
+// Adam and AdamW, as torch.optim.Adam and torch.optim.AdamW without amsgrad. They differ in where
+// weight decay goes.
 #include <array>
 #include <cmath>
 
@@ -24,9 +24,10 @@ double power(double base, uint64_t exponent) {
 
 template <typename Compute>
 struct Constants final {
-  Compute weightDecay;  // what a parameter is multiplied with: to add to the gradient, or to shrink itself
-  Compute weight;       // of the gradient in its average: 1 - beta1
-  Compute rest;         // 1 - weight, as rounded
+  // The factor of a parameter: to add to the gradient, or to shrink itself.
+  Compute weightDecay;
+  Compute weight;  // of the gradient in its average: 1 - beta1
+  Compute rest;    // 1 - weight, as rounded
   Compute beta2;
   Compute squareWeight;  // 1 - beta2
   Compute correction;    // sqrt(1 - beta2^t)
@@ -38,9 +39,11 @@ template <typename Element, Decay kDecay>
 struct Step final {
   using Compute = typename Element::Compute;
   using State = kernel::Accumulator<Element>;
-  SLUICE_KERNEL static void run(std::byte* __restrict parameters, const std::byte* __restrict gradients,
-                                std::byte* __restrict averages, std::byte* __restrict squareAverages,
-                                size_t count, Constants<Compute> c) {
+  SLUICE_KERNEL static void run(std::byte* __restrict parameters,
+                                const std::byte* __restrict gradients,
+                                std::byte* __restrict averages,
+                                std::byte* __restrict squareAverages, size_t count,
+                                Constants<Compute> c) {
     const bool light = c.weight < Compute{0.5};
     for (size_t i = 0; i < count; ++i) {
       Compute parameter = Element::load(parameters, i);
@@ -56,7 +59,8 @@ struct Step final {
       const Compute average = light ? fromBefore : fromGradient;
       State::store(averages, i, average);
 
-      const Compute square = State::load(squareAverages, i) * c.beta2 + c.squareWeight * gradient * gradient;
+      const Compute square =
+          State::load(squareAverages, i) * c.beta2 + c.squareWeight * gradient * gradient;
       State::store(squareAverages, i, square);
 
       const Compute denominator = std::sqrt(square) / c.correction + c.eps;
@@ -82,14 +86,14 @@ class Adam final : public Optimizer {
   Status check(std::span<const double> v) const override {
     for (const Value i : {kLr, kBeta1, kBeta2, kEps, kWeightDecay}) {
       if (v[i] < 0) {
-        return {Code::kInvalidArgument,
-                fmt::format("{} {} is {}; it must not be negative", name_, hyperparameters_[i].name, v[i])};
+        return {Code::kInvalidArgument, fmt::format("{} {} is {}; it must not be negative", name_,
+                                                    hyperparameters_[i].name, v[i])};
       }
     }
     for (const Value i : {kBeta1, kBeta2}) {
       if (v[i] >= 1) {
-        return {Code::kInvalidArgument,
-                fmt::format("{} {} is {}; it must be below 1", name_, hyperparameters_[i].name, v[i])};
+        return {Code::kInvalidArgument, fmt::format("{} {} is {}; it must be below 1", name_,
+                                                    hyperparameters_[i].name, v[i])};
       }
     }
     return base::ok();
@@ -110,7 +114,8 @@ class Adam final : public Optimizer {
   static void applyAs(const Update& u) {
     using Compute = typename Element::Compute;
     const auto& v = u.values;
-    const double decay = kDecay == Decay::kOffParameter ? 1 - v[kLr] * v[kWeightDecay] : v[kWeightDecay];
+    const double decay =
+        kDecay == Decay::kOffParameter ? 1 - v[kLr] * v[kWeightDecay] : v[kWeightDecay];
     const double correction1 = 1 - power(v[kBeta1], u.state.steps());
     const double correction2 = 1 - power(v[kBeta2], u.state.steps());
     const auto weight = static_cast<Compute>(1 - v[kBeta1]);

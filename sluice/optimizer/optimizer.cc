@@ -15,19 +15,21 @@ Status checkValues(const Optimizer& optimizer, std::span<const double> values) {
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      return {Code::kInvalidArgument,
-              fmt::format("{} {} is {}; give a finite number", optimizer.name(), known[i].name, values[i])};
+      return {Code::kInvalidArgument, fmt::format("{} {} is {}; give a finite number",
+                                                  optimizer.name(), known[i].name, values[i])};
     }
   }
   return optimizer.check(values);
 }
 
 Status applyStep(const Optimizer& optimizer, OptimizerState& state, std::span<std::byte> published,
-                 std::span<const std::byte> gradient, std::span<const double> values, kernel::Level level) {
+                 std::span<const std::byte> gradient, std::span<const double> values,
+                 kernel::Level level) {
   if (state.optimizer() != optimizer.name()) {
-    return {Code::kInvalidArgument, fmt::format("the state is one of {}, the job's optimizer is {}; use the "
-                                                "optimizer of the checkpoint, or leave its state out",
-                                                state.optimizer(), optimizer.name())};
+    return {Code::kInvalidArgument,
+            fmt::format("the state is one of {}, the job's optimizer is {}; use the "
+                        "optimizer of the checkpoint, or leave its state out",
+                        state.optimizer(), optimizer.name())};
   }
   SLUICE_RETURN_IF_ERROR(checkValues(optimizer, values));
   SLUICE_CHECK(published.size() == state.elements() * sizeOf(state.dtype()), published.size(),

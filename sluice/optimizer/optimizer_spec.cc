@@ -45,21 +45,24 @@ Status assign(OptimizerSpec& spec, std::string_view key, std::string_view text) 
 Result<OptimizerSpec> parseOptimizerSpec(std::string_view text) {
   text = base::trim(text);
   const size_t colon = text.find(':');
-  SLUICE_ASSIGN_OR_RETURN(const Optimizer* optimizer, findOptimizer(base::trim(text.substr(0, colon))));
+  SLUICE_ASSIGN_OR_RETURN(const Optimizer* optimizer,
+                          findOptimizer(base::trim(text.substr(0, colon))));
   OptimizerSpec spec{optimizer, {}};
-  for (const Hyperparameter& known : optimizer->hyperparameters()) spec.values.push_back(known.initial);
+  for (const Hyperparameter& known : optimizer->hyperparameters())
+    spec.values.push_back(known.initial);
   if (colon != std::string_view::npos) {
     std::set<std::string_view> seen;
     for (const std::string_view piece : base::split(text.substr(colon + 1), ',')) {
       const size_t equals = piece.find('=');
       if (equals == std::string_view::npos) {
-        return Status(Code::kInvalidArgument,
-                      fmt::format("{}: '{}' should read KEY=VALUE", optimizer->name(), base::trim(piece)));
+        return Status(Code::kInvalidArgument, fmt::format("{}: '{}' should read KEY=VALUE",
+                                                          optimizer->name(), base::trim(piece)));
       }
       const auto key = base::trim(piece.substr(0, equals));
       SLUICE_RETURN_IF_ERROR(assign(spec, key, base::trim(piece.substr(equals + 1))));
       if (!seen.insert(key).second) {
-        return Status(Code::kInvalidArgument, fmt::format("{}: '{}' is given twice", optimizer->name(), key));
+        return Status(Code::kInvalidArgument,
+                      fmt::format("{}: '{}' is given twice", optimizer->name(), key));
       }
     }
   }

@@ -37,8 +37,10 @@ TEST(OptimizerSpec, RefusesInOneLine) {
   } cases[] = {
       {"", "no optimizer ''; use one of mean-gradient, sgd, adam, adamw"},
       {"lion", "no optimizer 'lion'; use one of mean-gradient, sgd, adam, adamw"},
-      {"adam:amsgrad=1", "adam has no 'amsgrad' on the server; it takes lr, beta1, beta2, eps, weight_decay"},
-      {"mean-gradient:lr=1", "mean-gradient has no 'lr' on the server; it takes no hyperparameters"},
+      {"adam:amsgrad=1",
+       "adam has no 'amsgrad' on the server; it takes lr, beta1, beta2, eps, weight_decay"},
+      {"mean-gradient:lr=1",
+       "mean-gradient has no 'lr' on the server; it takes no hyperparameters"},
       {"sgd:", "sgd: '' should read KEY=VALUE"},
       {"sgd:lr", "sgd: 'lr' should read KEY=VALUE"},
       {"sgd:lr=fast", "sgd lr: 'fast' is not a number"},

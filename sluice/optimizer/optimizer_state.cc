@@ -9,7 +9,8 @@
 namespace sluice::optimizer {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "checkpoints are written in this order of bytes");
+static_assert(std::endian::native == std::endian::little,
+              "checkpoints are written in this order of bytes");
 
 constexpr uint32_t kMagic = 0x504f4c53;  // "SLOP": sluice optimizer state
 constexpr uint8_t kVersion = 1;
@@ -22,7 +23,9 @@ class Writer final {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     out_.insert(out_.end(), bytes, bytes + sizeof(T));
   }
-  void bytes(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void bytes(std::span<const std::byte> bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
   void reserve(size_t bytes) { out_.reserve(bytes); }
   std::vector<std::byte> take() { return std::move(out_); }
 
@@ -133,9 +136,11 @@ Result<OptimizerState> OptimizerState::fromBytes(std::span<const std::byte> byte
   const auto buffers = in.number<uint8_t>();
   if (in.failed()) return damaged("too short");
   if (buffers > kMostBuffers) return damaged("too many buffers");
-  if (elements > std::numeric_limits<size_t>::max() / sizeof(double)) return damaged("impossibly long");
+  if (elements > std::numeric_limits<size_t>::max() / sizeof(double))
+    return damaged("impossibly long");
 
-  OptimizerState state({reinterpret_cast<const char*>(nameBytes.data()), nameBytes.size()}, dtype, elements);
+  OptimizerState state({reinterpret_cast<const char*>(nameBytes.data()), nameBytes.size()}, dtype,
+                       elements);
   state.steps_ = steps;
   for (size_t i = 0; i < buffers; ++i) {
     const auto used = in.number<uint8_t>();

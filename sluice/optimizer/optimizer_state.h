@@ -1,5 +1,6 @@
-// What an optimizer remembers about one slice: how many steps it has made, and its buffers (momentum,
-// averages), one number per parameter each, in the accumulator's type. Belongs to whoever owns the slice.
+// What an optimizer remembers about one slice: how many steps it has made, and its buffers
+// (momentum, averages), one number per parameter each, in the accumulator's type. Belongs to
+// whoever owns the slice.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +28,15 @@ class OptimizerState final {
   void countStep() { ++steps_; }
   void setSteps(uint64_t steps) { steps_ = steps; }  // of a state that comes from elsewhere
 
-  // Buffers appear when they are first asked for, filled with zeros: plain SGD needs no memory at all.
+  // Buffers appear when they are first asked for, filled with zeros: plain SGD needs no memory at
+  // all.
   bool hasBuffer(size_t index) const { return index < buffers_.size() && buffers_[index].used; }
   std::span<std::byte> buffer(size_t index);
   std::span<const std::byte> buffer(size_t index) const;  // REQUIRES: hasBuffer(index)
-  size_t bufferCount() const { return buffers_.size(); }  // used or not: one more than the highest index
-  size_t bufferBytes() const;                             // memory held by all buffers
+  size_t bufferCount() const {
+    return buffers_.size();
+  }  // used or not: one more than the highest index
+  size_t bufferBytes() const;  // memory held by all buffers
 
   // For checkpoints. fromBytes() believes nothing it reads.
   size_t savedBytes() const;  // toBytes() has no more

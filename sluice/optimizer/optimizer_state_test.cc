@@ -44,7 +44,8 @@ TEST(OptimizerState, TakesNoMemoryUntilABufferIsAskedFor) {
 TEST(OptimizerState, RefusesEveryShorterOrLongerText) {
   auto bytes = usedState(3).toBytes();
   for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_EQ(OptimizerState::fromBytes(std::span(bytes).first(length)).status().code(), Code::kDataLoss)
+    EXPECT_EQ(OptimizerState::fromBytes(std::span(bytes).first(length)).status().code(),
+              Code::kDataLoss)
         << length;
   }
   bytes.push_back(std::byte{0});
@@ -57,7 +58,8 @@ TEST(OptimizerState, SurvivesAnyDamageToItsHead) {
     for (unsigned value = 0; value < 256; ++value) {
       auto bytes = good;
       bytes[at] = static_cast<std::byte>(value);
-      const auto back = OptimizerState::fromBytes(bytes);  // refused, or a state that says what the bytes say
+      const auto back =
+          OptimizerState::fromBytes(bytes);  // refused, or a state that says what the bytes say
       if (back.isOk()) {
         EXPECT_EQ(back->toBytes(), bytes) << at << ' ' << value;
       }

@@ -33,8 +33,8 @@ OptimizerSpec spec(std::string_view text) {
   return parseOptimizerSpec(text).value();
 }
 
-// One parameter, as the formulas of PyTorch's documentation read; `volatile` keeps the compiler from being
-// clever.
+// One parameter, as the formulas of PyTorch's documentation read; `volatile` keeps the compiler
+// from being clever.
 template <typename T>
 class ScalarReference final {
  public:
@@ -53,7 +53,8 @@ class ScalarReference final {
  private:
   T of(const char* name) const { return static_cast<T>(value_.at(name)); }
 
-  // base^steps_ from base, base^2, base^4 ... in this order: std::pow differs between C libraries and CPUs.
+  // base^steps_ from base, base^2, base^4 ... in this order: std::pow differs between C libraries
+  // and CPUs.
   double power(double base) const {
     double result = 1;
     for (int bit = 1; bit <= steps_; bit *= 2) {
@@ -122,8 +123,9 @@ Trained train(const OptimizerSpec& s, DType dtype, size_t count, int steps, kern
     const Bytes fresh = numbers.elements(kernel::accumulatorOf(dtype), count, /*ordinary=*/true);
     Bytes gradient(offset + fresh.size());
     std::ranges::copy(fresh, std::span(gradient).subspan(offset).begin());
-    const Status status = applyStep(*s.optimizer, state, std::span(parameters).subspan(offset),
-                                    std::span<const std::byte>(gradient).subspan(offset), s.values, level);
+    const Status status =
+        applyStep(*s.optimizer, state, std::span(parameters).subspan(offset),
+                  std::span<const std::byte>(gradient).subspan(offset), s.values, level);
     SLUICE_CHECK(status.isOk(), status.toString());
   }
   const auto result = std::span(parameters).subspan(offset);
@@ -143,11 +145,13 @@ TEST(Optimizer, IsTheScalarFormulaAtEveryLevelSizeAndAlignment) {
           expected = numbers.elements(dtype, count, /*ordinary=*/true);
           std::vector<ScalarReference<Compute>> references(count, ScalarReference<Compute>(s));
           for (int step = 0; step < kSteps; ++step) {
-            const Bytes gradient = numbers.elements(kernel::accumulatorOf(dtype), count, /*ordinary=*/true);
+            const Bytes gradient =
+                numbers.elements(kernel::accumulatorOf(dtype), count, /*ordinary=*/true);
             for (size_t i = 0; i < count; ++i) {
               const Compute before = Element::load(expected.data(), i);
-              Element::store(expected.data(), i,
-                             references[i].step(before, kernel::loadAt<Compute>(gradient.data(), i)));
+              Element::store(
+                  expected.data(), i,
+                  references[i].step(before, kernel::loadAt<Compute>(gradient.data(), i)));
             }
           }
         });
@@ -165,7 +169,8 @@ TEST(Optimizer, IsTheScalarFormulaAtEveryLevelSizeAndAlignment) {
 // See kernel/reduce_test.cc: these bits are a promise to every other machine.
 TEST(Optimizer, GivesTheBitsOfEveryOtherMachine) {
   const std::map<std::string_view, std::array<uint64_t, 4>> expected = {
-      {"sgd:lr=0.1", {0x39fb19bd54a544adU, 0xffe96c2e724dad86U, 0x99008f9f3b2b686dU, 0xf1242ff30249b2d3U}},
+      {"sgd:lr=0.1",
+       {0x39fb19bd54a544adU, 0xffe96c2e724dad86U, 0x99008f9f3b2b686dU, 0xf1242ff30249b2d3U}},
       {"sgd:lr=0.1,weight_decay=0.01",
        {0x48811bb7629a15daU, 0x49329662a40e939fU, 0x316fcd0788754aebU, 0xf148530422205106U}},
       {"sgd:lr=0.1,momentum=0.9",
@@ -176,12 +181,14 @@ TEST(Optimizer, GivesTheBitsOfEveryOtherMachine) {
        {0xc93334688c74ca53U, 0xc50c2a784e842ce1U, 0xf41014245d8502ebU, 0xc7010e68c3b72d1dU}},
       {"sgd:lr=0.1,momentum=0.9,weight_decay=0.01,nesterov=1",
        {0x71a12c1c897dae17U, 0x169538d9af8626b7U, 0x67dfc3241a0ddd46U, 0xfaf7def9bf39ad3aU}},
-      {"adam:lr=0.01", {0x037487c0521dfe8aU, 0x2e2444f99738ab36U, 0x017b06c0a63b5418U, 0x72940049494b7a00U}},
+      {"adam:lr=0.01",
+       {0x037487c0521dfe8aU, 0x2e2444f99738ab36U, 0x017b06c0a63b5418U, 0x72940049494b7a00U}},
       {"adam:lr=0.01,beta1=0.3,beta2=0.9,eps=1e-4,weight_decay=0.1",
        {0x1f4f781edd49e75eU, 0x7df5903e65133cfdU, 0xa34a6f2a0cf03510U, 0x68df710fafe4cde0U}},
       {"adam:lr=0.01,beta1=0,beta2=0",
        {0x3cb7f778adbfe493U, 0x37d5cf1d911202cdU, 0x99f72ab960b4d3b1U, 0xfed7f725a436a0a7U}},
-      {"adamw:lr=0.01", {0x0ee522597838e0abU, 0xb2e62a7d96f6dfa7U, 0x2c54f99c424ee4b0U, 0x3d215df22950101aU}},
+      {"adamw:lr=0.01",
+       {0x0ee522597838e0abU, 0xb2e62a7d96f6dfa7U, 0x2c54f99c424ee4b0U, 0x3d215df22950101aU}},
       {"adamw:lr=0.01,weight_decay=0",
        {0xf383936dfddeb6deU, 0xa703c080230e636aU, 0xb51dc43e48e7e294U, 0x86d0ab5bd85a804cU}},
   };
@@ -217,7 +224,8 @@ TEST(Optimizer, ContinuesFromAStoredStateAsIfNothingHadHappened) {
 }
 
 TEST(Optimizer, MomentumMayBeSwitchedOnLater) {
-  // As in PyTorch: the velocity begins with the first gradient that meets a momentum, whatever step that is.
+  // As in PyTorch: the velocity begins with the first gradient that meets a momentum, whatever step
+  // that is.
   const OptimizerSpec plain = spec("sgd:lr=1");
   const OptimizerSpec heavy = spec("sgd:lr=1,momentum=0.5");
   OptimizerState state("sgd", DType::kF32, 1);
@@ -227,7 +235,8 @@ TEST(Optimizer, MomentumMayBeSwitchedOnLater) {
   const float after[] = {-1, -2, -3.5};
   const OptimizerSpec* specs[] = {&plain, &heavy, &heavy};
   for (size_t i = 0; i < 3; ++i) {
-    ASSERT_TRUE(applyStep(*specs[i]->optimizer, state, parameter, gradient, specs[i]->values).isOk());
+    ASSERT_TRUE(
+        applyStep(*specs[i]->optimizer, state, parameter, gradient, specs[i]->values).isOk());
     EXPECT_EQ(kernel::loadAt<float>(parameter.data(), 0), after[i]);
   }
 }
@@ -273,7 +282,8 @@ TEST(Optimizer, RefusesWithoutChangingAnything) {
   EXPECT_EQ(applyStep(adam(), state, parameter, gradient, bad).message(),
             "adam lr is -1; it must not be negative");
   EXPECT_EQ(applyStep(adam(), state, parameter, gradient, {}).code(), Code::kInvalidArgument);
-  EXPECT_EQ(applyStep(adam(), foreign, parameter, gradient, s.values).code(), Code::kInvalidArgument);
+  EXPECT_EQ(applyStep(adam(), foreign, parameter, gradient, s.values).code(),
+            Code::kInvalidArgument);
   EXPECT_EQ(parameter, Bytes(4));
   EXPECT_EQ(state, OptimizerState("adam", DType::kF32, 1));
 }

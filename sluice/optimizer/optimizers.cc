@@ -22,7 +22,8 @@ Result<const Optimizer*> findOptimizer(std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += optimizer->name();
   }
-  return Status(Code::kInvalidArgument, fmt::format("no optimizer '{}'; use one of {}", name, known));
+  return Status(Code::kInvalidArgument,
+                fmt::format("no optimizer '{}'; use one of {}", name, known));
 }
 
 }  // namespace sluice::optimizer

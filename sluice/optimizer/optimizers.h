@@ -1,5 +1,5 @@
-// The list of server-side optimizers: sgd, adam, adamw, and mean-gradient, which leaves the step to the
-// worker.
+// The list of server-side optimizers: sgd, adam, adamw, and mean-gradient, which leaves the step to
+// the worker.
 #pragma once
 
 #include <span>

@@ -8,8 +8,8 @@
 
 namespace sluice::optimizer {
 
-// x -= rate * gradient, by SGD without momentum and decay. The gradient is in accumulatorOf(dtype), as many
-// elements as parameters.
+// x -= rate * gradient, by SGD without momentum and decay. The gradient is in accumulatorOf(dtype),
+// as many elements as parameters.
 void plainStep(DType dtype, std::span<std::byte> parameters, std::span<const std::byte> gradient,
                double rate);
 

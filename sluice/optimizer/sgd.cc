@@ -8,9 +8,9 @@ namespace sluice::optimizer {
 namespace {
 
 enum Value { kLr, kMomentum, kDampening, kWeightDecay, kNesterov };
-constexpr std::array kHyperparameters{Hyperparameter{"lr", 1e-3}, Hyperparameter{"momentum", 0},
-                                      Hyperparameter{"dampening", 0}, Hyperparameter{"weight_decay", 0},
-                                      Hyperparameter{"nesterov", 0}};
+constexpr std::array kHyperparameters{
+    Hyperparameter{"lr", 1e-3}, Hyperparameter{"momentum", 0}, Hyperparameter{"dampening", 0},
+    Hyperparameter{"weight_decay", 0}, Hyperparameter{"nesterov", 0}};
 
 enum Buffer { kVelocity };
 enum class Momentum { kNone, kPlain, kNesterov };
@@ -28,8 +28,10 @@ template <typename Element, bool kDecay, Momentum kKind>
 struct Step final {
   using Compute = typename Element::Compute;
   using State = kernel::Accumulator<Element>;
-  SLUICE_KERNEL static void run(std::byte* __restrict parameters, const std::byte* __restrict gradients,
-                                std::byte* __restrict velocities, size_t count, Constants<Compute> c) {
+  SLUICE_KERNEL static void run(std::byte* __restrict parameters,
+                                const std::byte* __restrict gradients,
+                                std::byte* __restrict velocities, size_t count,
+                                Constants<Compute> c) {
     for (size_t i = 0; i < count; ++i) {
       const Compute parameter = Element::load(parameters, i);
       Compute gradient = State::load(gradients, i);
@@ -51,12 +53,15 @@ class Sgd final : public Optimizer {
   std::span<const Hyperparameter> hyperparameters() const override { return kHyperparameters; }
 
   Status check(std::span<const double> v) const override {
-    const auto refuse = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
+    const auto refuse = [](std::string text) {
+      return Status(Code::kInvalidArgument, std::move(text));
+    };
     if (v[kLr] < 0) return refuse(fmt::format("sgd lr is {}; it must not be negative", v[kLr]));
     if (v[kMomentum] < 0)
       return refuse(fmt::format("sgd momentum is {}; it must not be negative", v[kMomentum]));
     if (v[kWeightDecay] < 0) {
-      return refuse(fmt::format("sgd weight_decay is {}; it must not be negative", v[kWeightDecay]));
+      return refuse(
+          fmt::format("sgd weight_decay is {}; it must not be negative", v[kWeightDecay]));
     }
     if (v[kNesterov] != 0 && v[kNesterov] != 1) {
       return refuse(fmt::format("sgd nesterov is {}; it must be 0 or 1", v[kNesterov]));
@@ -99,11 +104,12 @@ class Sgd final : public Optimizer {
   template <typename Element, bool kDecay, Momentum kKind>
   static void applyAs(const Update& u, std::byte* velocities, double keep, double take) {
     using Compute = typename Element::Compute;
-    const Constants<Compute> constants{
-        static_cast<Compute>(-u.values[kLr]), static_cast<Compute>(u.values[kWeightDecay]),
-        static_cast<Compute>(u.values[kMomentum]), static_cast<Compute>(keep), static_cast<Compute>(take)};
-    kernel::run<Step<Element, kDecay, kKind>>(u.level, u.published.data(), u.gradient.data(), velocities,
-                                              u.state.elements(), constants);
+    const Constants<Compute> constants{static_cast<Compute>(-u.values[kLr]),
+                                       static_cast<Compute>(u.values[kWeightDecay]),
+                                       static_cast<Compute>(u.values[kMomentum]),
+                                       static_cast<Compute>(keep), static_cast<Compute>(take)};
+    kernel::run<Step<Element, kDecay, kKind>>(u.level, u.published.data(), u.gradient.data(),
+                                              velocities, u.state.elements(), constants);
   }
 };
 

@@ -7,11 +7,14 @@
 namespace sluice::plan {
 
 Status check(const Model& model) {
-  const auto invalid = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
-  if (model.tensors.empty()) return invalid("the model has no tensors: there is nothing to synchronise");
+  const auto invalid = [](std::string text) {
+    return Status(Code::kInvalidArgument, std::move(text));
+  };
+  if (model.tensors.empty())
+    return invalid("the model has no tensors: there is nothing to synchronise");
   if (model.tensors.size() > kMaxTensors) {
-    return invalid(
-        fmt::format("the model has {} tensors; at most {} are supported", model.tensors.size(), kMaxTensors));
+    return invalid(fmt::format("the model has {} tensors; at most {} are supported",
+                               model.tensors.size(), kMaxTensors));
   }
   for (size_t i = 0; i < model.tensors.size(); ++i) {
     const Tensor& tensor = model.tensors[i];
@@ -24,8 +27,8 @@ Status check(const Model& model) {
           fmt::format("tensor {} '{}' has no elements: leave it out of the model", i, tensor.name));
     }
     if (tensor.elements > kMaxTensorElements) {
-      return invalid(fmt::format("tensor {} '{}' has {} elements; at most {} are supported", i, tensor.name,
-                                 tensor.elements, kMaxTensorElements));
+      return invalid(fmt::format("tensor {} '{}' has {} elements; at most {} are supported", i,
+                                 tensor.name, tensor.elements, kMaxTensorElements));
     }
     if (sizeOf(tensor.dtype) == 0) {
       return invalid(fmt::format("tensor {} '{}' has the unknown type {}", i, tensor.name,

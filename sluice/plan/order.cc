@@ -18,7 +18,8 @@ bool isRotated(const Plan& plan) {
 uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack) {
   const uint32_t distance = (to + count - from % count) % count;
   const uint32_t inRack = distance % hostsPerRack;
-  // Of `count` distances, those that leave remainder r number count/hosts, and one more for the first few r.
+  // Of `count` distances, those that leave remainder r number count/hosts, and one more for the
+  // first few r.
   const uint32_t before = inRack * (count / hostsPerRack) + std::min(inRack, count % hostsPerRack);
   return before + distance / hostsPerRack;
 }
@@ -37,8 +38,8 @@ uint64_t publishTurn(const Plan& plan, const Slice& slice, Rank worker) {
   const auto workers = static_cast<uint32_t>(roles.workers.size());
   const uint32_t position = roles.workerPosition(worker);
   if (!isRotated(plan)) return uint64_t{ordinalInTensor(plan, slice)} * workers + position;
-  return uint64_t{slice.chunk} * workers +
-         visit(roles.serverPosition(slice.server), position, workers, plan.spec().slicing.hostsPerRack);
+  return uint64_t{slice.chunk} * workers + visit(roles.serverPosition(slice.server), position,
+                                                 workers, plan.spec().slicing.hostsPerRack);
 }
 
 }  // namespace sluice::plan

@@ -1,10 +1,12 @@
-// In which order a rank sends. The layer's place in the forward pass decides first (Slice::priority); among
-// messages of one layer the *turn* decides, lower first. Pure functions of plan and rank.
+// In which order a rank sends. The layer's place in the forward pass decides first
+// (Slice::priority); among messages of one layer the *turn* decides, lower first. Pure functions of
+// plan and rank.
 //
-// With `sharded` the destinations are rotated: the sender at position i begins with destination i, then i+1
-// and so on around, so that at any time every destination hears from about one sender. Where neighbouring
-// ranks share an uplink (hostsPerRack > 1), it strides over the racks: first one host of each rack, then the
-// next of each. The other placements keep the order of the slices, the same on all ranks, as published.
+// With `sharded` the destinations are rotated: the sender at position i begins with destination i,
+// then i+1 and so on around, so that at any time every destination hears from about one sender.
+// Where neighbouring ranks share an uplink (hostsPerRack > 1), it strides over the racks: first one
+// host of each rack, then the next of each. The other placements keep the order of the slices, the
+// same on all ranks, as published.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +15,8 @@
 
 namespace sluice::plan {
 
-// When the sender at position `from` visits destination `to` of `count`: 0 is first. For each sender a
-// permutation.
+// When the sender at position `from` visits destination `to` of `count`: 0 is first. For each
+// sender a permutation.
 uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack);
 
 // The turn of `slice` among the pushes of its layer by `worker`. REQUIRES: it is one.

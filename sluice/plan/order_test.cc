@@ -16,10 +16,11 @@ namespace sluice::plan {
 namespace {
 
 Plan planOf(Placement placement, std::string_view servers, uint32_t world, uint64_t elements) {
-  return *Plan::make({.model = {{{"first", elements, DType::kF32}, {"second", elements, DType::kF32}}},
-                      .roles = *parseRoles(servers, world),
-                      .slicing = {.placement = placement},
-                      .strategy = "test"});
+  return *Plan::make(
+      {.model = {{{"first", elements, DType::kF32}, {"second", elements, DType::kF32}}},
+       .roles = *parseRoles(servers, world),
+       .slicing = {.placement = placement},
+       .strategy = "test"});
 }
 
 // All slices in the order in which `worker` pushes them when all are ready.
@@ -68,7 +69,8 @@ RC_GTEST_PROP(Order, PushOrderFollowsTheForwardPassAndIsAPermutation, ()) {
   const auto plan = *Plan::make(*testing::anySpec());
   for (const Rank worker : plan.roles().workers) {
     auto order = pushOrder(plan, worker);
-    RC_ASSERT(std::ranges::is_sorted(order, {}, [&](SliceId id) { return plan.slice(id).priority; }));
+    RC_ASSERT(
+        std::ranges::is_sorted(order, {}, [&](SliceId id) { return plan.slice(id).priority; }));
     std::ranges::sort(order);
     RC_ASSERT(order.size() == plan.slices().size());
     RC_ASSERT(std::ranges::adjacent_find(order) == order.end());
@@ -103,8 +105,9 @@ TEST(Order, ServersPublishToWorkersRotated) {
   }
 }
 
-// 4096 servers and 200 million elements: anything quadratic in servers or slices would take minutes.
-// In CPU time. The limit is for the slowest of builds: without optimisation, under a sanitizer.
+// 4096 servers and 200 million elements: anything quadratic in servers or slices would take
+// minutes. In CPU time. The limit is for the slowest of builds: without optimisation, under a
+// sanitizer.
 TEST(Order, PlansOfThousandsOfServersTakeNoTime) {
   PlanSpec spec{.roles = *parseRoles("all", 4096), .strategy = "test"};
   for (int i = 0; i < 20; ++i) spec.model.tensors.push_back({"bias", 512, DType::kF32});

@@ -11,7 +11,8 @@ namespace {
 
 static_assert(sizeof(Hash) == crypto_generichash_BYTES);
 
-// The slices are hashed too, although they follow from the spec: two versions of sluice may cut differently.
+// The slices are hashed too, although they follow from the spec: two versions of sluice may cut
+// differently.
 Hash hashOf(const PlanSpec& spec, std::span<const Slice> slices) {
   base::ByteWriter writer;
   for (const Slice& slice : slices) {

@@ -1,9 +1,9 @@
-// What every rank agrees on, by hash, before the first step: which tensors, cut into which slices, kept by
-// which servers, trained by which strategy with which settings.
+// What every rank agrees on, by hash, before the first step: which tensors, cut into which slices,
+// kept by which servers, trained by which strategy with which settings.
 //
-// A PlanSpec is what was chosen; Plan::make derives the slices from it. Both are plain values; a Plan never
-// changes once made and may be read from any thread. Ranks compare hashes; only if those differ do they
-// exchange specs (serialise, deserialise) to say in one line what differs.
+// A PlanSpec is what was chosen; Plan::make derives the slices from it. Both are plain values; a
+// Plan never changes once made and may be read from any thread. Ranks compare hashes; only if those
+// differ do they exchange specs (serialise, deserialise) to say in one line what differs.
 #pragma once
 
 #include <array>
@@ -27,8 +27,9 @@ struct PlanSpec {
   Model model{};
   Roles roles{};
   Slicing slicing{};
-  std::string strategy{};                         // by name: "sluice", "p3", ...
-  std::map<std::string, std::string> settings{};  // of the strategy: what must be the same on all ranks
+  std::string strategy{};  // by name: "sluice", "p3", ...
+  std::map<std::string, std::string>
+      settings{};  // of the strategy: what must be the same on all ranks
 
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
 };
@@ -49,7 +50,9 @@ class Plan final {
   const Slice& slice(SliceId id) const { return slices_[index(id)]; }
   std::span<const Slice> slicesOf(TensorId tensor) const;  // by offset; never empty
   std::vector<SliceId> slicesOn(Rank server) const;        // by id
-  uint64_t bytesOf(const Slice& slice) const { return slice.count * sizeOf(model()[slice.tensor].dtype); }
+  uint64_t bytesOf(const Slice& slice) const {
+    return slice.count * sizeOf(model()[slice.tensor].dtype);
+  }
 
   const Hash& hash() const { return hash_; }  // of the spec and of the slices
   std::string toString()
@@ -68,13 +71,13 @@ class Plan final {
   Hash hash_;
 };
 
-// The same spec gives the same bytes on every machine. deserialise checks every length and limit, and takes
-// nothing but what serialise gives.
+// The same spec gives the same bytes on every machine. deserialise checks every length and limit,
+// and takes nothing but what serialise gives.
 std::vector<std::byte> serialise(const PlanSpec& spec);
 Result<PlanSpec> deserialise(std::span<const std::byte> bytes);
 
-// Names the first thing in which rank `other`'s plan differs from ours, in one line: "tensor 3 'conv1.weight'
-// has 9408 elements here, 9216 on rank 2". Empty if nothing does.
+// Names the first thing in which rank `other`'s plan differs from ours, in one line: "tensor 3
+// 'conv1.weight' has 9408 elements here, 9216 on rank 2". Empty if nothing does.
 std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank other);
 std::string firstDifference(const Plan& ours, const Plan& theirs, Rank other);
 

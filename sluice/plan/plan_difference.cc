@@ -38,7 +38,8 @@ void compareTensors(Difference& difference, const Model& ours, const Model& thei
     difference.compare(fmt::format("tensor {} is", i), "'" + a.name + "'", "'" + b.name + "'")
         .compare(what + " is", name(a.dtype), name(b.dtype));
     if (!difference.found()) {
-      difference.compare(what + " has", fmt::format("{} elements", a.elements), fmt::to_string(b.elements));
+      difference.compare(what + " has", fmt::format("{} elements", a.elements),
+                         fmt::to_string(b.elements));
     }
   }
   difference.compare("the number of tensors is", ours.tensors.size(), theirs.tensors.size());
@@ -68,9 +69,11 @@ std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank o
   difference.compare("the roles are", ours.roles.toString(), theirs.roles.toString())
       .compare("the placement is", name(ours.slicing.placement), name(theirs.slicing.placement))
       .compare("the slice size is", ours.slicing.sliceElements, theirs.slicing.sliceElements)
-      .compare("the smallest message is", ours.slicing.minMessageElements, theirs.slicing.minMessageElements)
+      .compare("the smallest message is", ours.slicing.minMessageElements,
+               theirs.slicing.minMessageElements)
       .compare("the placement's seed is", ours.slicing.seed, theirs.slicing.seed)
-      .compare("the number of hosts per rack is", ours.slicing.hostsPerRack, theirs.slicing.hostsPerRack)
+      .compare("the number of hosts per rack is", ours.slicing.hostsPerRack,
+               theirs.slicing.hostsPerRack)
       .compare("the strategy is", "'" + ours.strategy + "'", "'" + theirs.strategy + "'");
   compareSettings(difference, ours.settings, theirs.settings);
   return std::move(difference).take();

@@ -41,8 +41,8 @@ TEST(Plan, FindsSlicesByTensorAndByServer) {
   EXPECT_EQ(plan.bytesOf(plan.slicesOf(TensorId{1}).front()), 100'000U);
 }
 
-// The hash is what ranks of different builds compare: a change of format or of slicing must be seen here.
-// The value was computed apart from this code, as BLAKE2b over the bytes written by hand.
+// The hash is what ranks of different builds compare: a change of format or of slicing must be seen
+// here. The value was computed apart from this code, as BLAKE2b over the bytes written by hand.
 TEST(Plan, TheHashIsTheSameOnEveryMachine) {
   EXPECT_EQ(toHex(Plan::make(smallSpec())->hash()),
             "077f2d3bcd2345118abebcee6581f6be3b604a66bc369d1e5fb88ce608fa62cf");
@@ -127,9 +127,9 @@ TEST(Plan, TheFirstDifferenceIsOneLineThatNamesIt) {
             "the number of tensors is 2 here, 1 on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.roles = *parseRoles("all", 8); }),
             "the job has 4 ranks here, 8 ranks on rank 2");
-  EXPECT_EQ(
-      difference([](PlanSpec& s) { s.roles = *parseRoles("1", 4); }),
-      "the roles are 4 ranks: servers 0-3, workers 0-3 here, 4 ranks: servers 0, workers 0-3 on rank 2");
+  EXPECT_EQ(difference([](PlanSpec& s) { s.roles = *parseRoles("1", 4); }),
+            "the roles are 4 ranks: servers 0-3, workers 0-3 here, 4 ranks: servers 0, workers 0-3 "
+            "on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.slicing.placement = Placement::kKvstore; }),
             "the placement is sharded here, kvstore on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.slicing.sliceElements = 7; }),

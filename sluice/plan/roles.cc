@@ -55,7 +55,8 @@ uint32_t Roles::workerPosition(Rank rank) const {
 }
 
 std::string Roles::toString() const {
-  return fmt::format("{} ranks: servers {}, workers {}", world, describe(servers), describe(workers));
+  return fmt::format("{} ranks: servers {}, workers {}", world, describe(servers),
+                     describe(workers));
 }
 
 Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
@@ -68,14 +69,14 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
   const bool dedicated = servers.starts_with(kDedicated);
   const auto count = base::parseInteger(dedicated ? servers.substr(kDedicated.size()) : servers);
   if (!count.isOk()) {
-    return impossible(
-        fmt::format("--servers takes all, a number, or dedicated: and a number, not '{}'", servers));
+    return impossible(fmt::format(
+        "--servers takes all, a number, or dedicated: and a number, not '{}'", servers));
   }
   // Dedicated servers do not train, so at least one rank must be left that does.
   const uint32_t most = dedicated ? world - 1 : world;
   if (*count < 1 || *count > most) {
-    return impossible(fmt::format("--servers {}: a job of {} ranks can have 1 to {} {}servers", servers,
-                                  world, most, dedicated ? "dedicated " : ""));
+    return impossible(fmt::format("--servers {}: a job of {} ranks can have 1 to {} {}servers",
+                                  servers, world, most, dedicated ? "dedicated " : ""));
   }
   const auto k = static_cast<uint32_t>(*count);
   if (dedicated) return Roles{world, range(world - k, world), range(0, world - k)};
@@ -84,7 +85,8 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
 
 Status check(const Roles& roles) {
   if (roles.world == 0 || roles.world > kMaxWorld) {
-    return impossible(fmt::format("a job of {} ranks cannot be: give 1 to {}", roles.world, kMaxWorld));
+    return impossible(
+        fmt::format("a job of {} ranks cannot be: give 1 to {}", roles.world, kMaxWorld));
   }
   for (const auto* ranks : {&roles.servers, &roles.workers}) {
     const std::string_view what = ranks == &roles.servers ? "server" : "worker";
@@ -93,8 +95,8 @@ Status check(const Roles& roles) {
       return impossible(fmt::format("the {}s are not in ascending order", what));
     }
     if (index(ranks->back()) >= roles.world) {
-      return impossible(
-          fmt::format("{} {} is outside a job of {} ranks", what, index(ranks->back()), roles.world));
+      return impossible(fmt::format("{} {} is outside a job of {} ranks", what,
+                                    index(ranks->back()), roles.world));
     }
   }
   for (uint32_t r = 0; r < roles.world; ++r) {

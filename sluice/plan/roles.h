@@ -1,5 +1,5 @@
-// Who serves and who trains, decided from `--servers all|K|dedicated:K` and the size of the job. Plain
-// values, any thread.
+// Who serves and who trains, decided from `--servers all|K|dedicated:K` and the size of the job.
+// Plain values, any thread.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Roles {
   friend bool operator==(const Roles&, const Roles&) = default;
 };
 
-// all: every rank serves and trains. K: the first K ranks serve, all train. dedicated:K: the last K ranks
-// serve and do nothing else.
+// all: every rank serves and trains. K: the first K ranks serve, all train. dedicated:K: the last K
+// ranks serve and do nothing else.
 Result<Roles> parseRoles(std::string_view servers, uint32_t world);
 
 // Ascending, inside the world, at least one of each, and every rank has something to do.

@@ -34,14 +34,17 @@ TEST(Roles, MistakesSayWhatIsAccepted) {
   } cases[] = {
       {"some", 4, "--servers takes all, a number, or dedicated: and a number, not 'some'"},
       {"", 4, "--servers takes all, a number, or dedicated: and a number, not ''"},
-      {"dedicated:", 4, "--servers takes all, a number, or dedicated: and a number, not 'dedicated:'"},
+      {"dedicated:", 4,
+       "--servers takes all, a number, or dedicated: and a number, not 'dedicated:'"},
       {"0", 4, "--servers 0: a job of 4 ranks can have 1 to 4 servers"},
       {"5", 4, "--servers 5: a job of 4 ranks can have 1 to 4 servers"},
       {"-1", 4, "--servers -1: a job of 4 ranks can have 1 to 4 servers"},
-      {"dedicated:4", 4, "--servers dedicated:4: a job of 4 ranks can have 1 to 3 dedicated servers"},
+      {"dedicated:4", 4,
+       "--servers dedicated:4: a job of 4 ranks can have 1 to 3 dedicated servers"},
       {"all", 0, "a job of 0 ranks cannot be: give 1 to 1048576"},
   };
-  for (const auto& c : cases) EXPECT_EQ(parseRoles(c.servers, c.world).status().message(), c.message);
+  for (const auto& c : cases)
+    EXPECT_EQ(parseRoles(c.servers, c.world).status().message(), c.message);
 }
 
 TEST(Roles, PositionsCountWithinTheRole) {
@@ -58,8 +61,10 @@ TEST(Roles, WhatCameFromElsewhereIsChecked) {
   EXPECT_TRUE(check(Roles{2, both, {Rank{1}}}).isOk());
   EXPECT_EQ(check(Roles{2, {}, both}).message(), "there is no server");
   EXPECT_EQ(check(Roles{2, both, {}}).message(), "there is no worker");
-  EXPECT_EQ(check(Roles{2, {Rank{1}, Rank{0}}, both}).message(), "the servers are not in ascending order");
-  EXPECT_EQ(check(Roles{2, both, {Rank{1}, Rank{1}}}).message(), "the workers are not in ascending order");
+  EXPECT_EQ(check(Roles{2, {Rank{1}, Rank{0}}, both}).message(),
+            "the servers are not in ascending order");
+  EXPECT_EQ(check(Roles{2, both, {Rank{1}, Rank{1}}}).message(),
+            "the workers are not in ascending order");
   EXPECT_EQ(check(Roles{1, both, both}).message(), "server 1 is outside a job of 1 ranks");
   EXPECT_EQ(check(Roles{3, both, both}).message(), "rank 2 neither serves nor trains");
 }

@@ -1,10 +1,10 @@
 // The placement `sharded`.
 //
-// A tensor is cut into as few equal *chunks* as make every message at most one slice. A chunk of enough
-// elements has one slice on every server; a smaller one is spread over as many servers as get at least the
-// smallest message each. What cannot be split evenly goes to the servers that hold least so far. That keeps
-// the totals within one such piece of each other: a server only ever gets more than others while it has no
-// more than they.
+// A tensor is cut into as few equal *chunks* as make every message at most one slice. A chunk of
+// enough elements has one slice on every server; a smaller one is spread over as many servers as
+// get at least the smallest message each. What cannot be split evenly goes to the servers that hold
+// least so far. That keeps the totals within one such piece of each other: a server only ever gets
+// more than others while it has no more than they.
 #include <algorithm>
 #include <functional>
 
@@ -13,8 +13,8 @@
 namespace sluice::plan {
 namespace {
 
-// The servers by what they hold, least first, lower positions first among equals. What all hold alike is left
-// out: it does not change the order.
+// The servers by what they hold, least first, lower positions first among equals. What all hold
+// alike is left out: it does not change the order.
 class Loads final {
  public:
   explicit Loads(uint32_t servers) {
@@ -22,8 +22,8 @@ class Loads final {
     for (uint32_t s = 0; s < servers; ++s) heap_.push_back({0, s});
   }
 
-  // Gives part i of `sizes(i)`, for i < parts, to the server that holds the (i+1)-th least; calls give(i,
-  // server).
+  // Gives part i of `sizes(i)`, for i < parts, to the server that holds the (i+1)-th least; calls
+  // give(i, server).
   template <typename Sizes, typename Give>
   void spread(uint32_t parts, Sizes sizes, Give give) {
     // The heap's back end collects those already served, so that no server is taken twice.
@@ -50,7 +50,8 @@ class Loads final {
 
 Status cutSharded(const Model& model, const Slicing& slicing, Cutter& cutter) {
   const uint32_t servers = cutter.servers();
-  const uint64_t smallest = std::clamp<uint64_t>(slicing.minMessageElements, 1, slicing.sliceElements);
+  const uint64_t smallest =
+      std::clamp<uint64_t>(slicing.minMessageElements, 1, slicing.sliceElements);
   const auto partsOf = [&](uint64_t elements) {
     const uint64_t fewest = ceilDivide(elements, slicing.sliceElements);
     return static_cast<uint32_t>(std::clamp<uint64_t>(elements / smallest, fewest, servers));
@@ -61,14 +62,17 @@ Status cutSharded(const Model& model, const Slicing& slicing, Cutter& cutter) {
   for (uint32_t t = 0; t < model.tensors.size(); ++t) {
     const uint64_t elements = model.tensors[t].elements;
     const uint64_t chunks = ceilDivide(elements, slicing.sliceElements * servers);
-    SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, chunks * partsOf(evenPart(elements, chunks, 0))));
+    SLUICE_RETURN_IF_ERROR(
+        cutter.begin(TensorId{t}, chunks * partsOf(evenPart(elements, chunks, 0))));
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
       const uint64_t size = evenPart(elements, chunks, chunk);
       const uint32_t parts = partsOf(size);
       if (parts < servers) {
         loads.spread(
             parts, [&](uint32_t i) { return evenPart(size, parts, i); },
-            [&](uint32_t i, uint32_t server) { cutter.add(evenPart(size, parts, i), server, chunk); });
+            [&](uint32_t i, uint32_t server) {
+              cutter.add(evenPart(size, parts, i), server, chunk);
+            });
         continue;
       }
       std::ranges::fill(extra, 0);

@@ -10,8 +10,8 @@
 namespace sluice::plan {
 namespace {
 
-// splitmix64: a number from (seed, i) that is the same on every machine, which std::uniform_int_distribution
-// is not.
+// splitmix64: a number from (seed, i) that is the same on every machine, which
+// std::uniform_int_distribution is not.
 uint64_t draw(uint64_t seed, uint64_t i) {
   uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15ULL;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -36,7 +36,8 @@ Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
 }
 
 Status cutRoundRobin(const Model& model, const Slicing& slicing, Cutter& cutter) {
-  uint32_t turn = 0;  // goes on over the ends of tensors, or small tensors would all land on server 0
+  uint32_t turn =
+      0;  // goes on over the ends of tensors, or small tensors would all land on server 0
   for (uint32_t t = 0; t < model.tensors.size(); ++t) {
     uint64_t left = model.tensors[t].elements;
     SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, ceilDivide(left, slicing.sliceElements)));
@@ -53,8 +54,8 @@ Status cutRoundRobin(const Model& model, const Slicing& slicing, Cutter& cutter)
 }  // namespace
 
 std::string Slice::toString() const {
-  return fmt::format("slice {} = tensor {} [{}, {}) on rank {}, priority {}", index(id), index(tensor),
-                     offset, offset + count, index(server), priority);
+  return fmt::format("slice {} = tensor {} [{}, {}) on rank {}, priority {}", index(id),
+                     index(tensor), offset, offset + count, index(server), priority);
 }
 
 std::string_view name(Placement placement) {
@@ -69,7 +70,8 @@ std::string_view name(Placement placement) {
 Status Cutter::begin(TensorId tensor, uint64_t slices) {
   if (slices > kMaxSlices - slices_.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("slices this small would number more than {}: raise the slice size", kMaxSlices)};
+            fmt::format("slices this small would number more than {}: raise the slice size",
+                        kMaxSlices)};
   }
   tensor_ = tensor;
   offset_ = 0;
@@ -80,16 +82,20 @@ Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Sli
   SLUICE_RETURN_IF_ERROR(check(model));
   SLUICE_RETURN_IF_ERROR(check(roles));
   if (slicing.sliceElements == 0 || slicing.sliceElements > kMaxTensorElements) {
-    return Status(Code::kInvalidArgument, fmt::format("a slice of {} elements cannot be: give 1 to {}",
-                                                      slicing.sliceElements, kMaxTensorElements));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("a slice of {} elements cannot be: give 1 to {}",
+                              slicing.sliceElements, kMaxTensorElements));
   }
   if (slicing.hostsPerRack == 0) {
-    return Status(Code::kInvalidArgument, "a rack has at least one host; 1 means that racks do not matter");
+    return Status(Code::kInvalidArgument,
+                  "a rack has at least one host; 1 means that racks do not matter");
   }
   Cutter cutter(roles.servers);
   switch (slicing.placement) {
     case Placement::kKvstore: SLUICE_RETURN_IF_ERROR(cutKvstore(model, slicing, cutter)); break;
-    case Placement::kRoundRobin: SLUICE_RETURN_IF_ERROR(cutRoundRobin(model, slicing, cutter)); break;
+    case Placement::kRoundRobin:
+      SLUICE_RETURN_IF_ERROR(cutRoundRobin(model, slicing, cutter));
+      break;
     case Placement::kSharded: SLUICE_RETURN_IF_ERROR(cutSharded(model, slicing, cutter)); break;
   }
   return std::move(cutter).take();

@@ -1,6 +1,6 @@
-// How tensors are cut into slices and which server each slice lives on. A slice is what travels as one
-// message and what is summed and updated as one. Pure functions over plain values: every rank computes the
-// same slices.
+// How tensors are cut into slices and which server each slice lives on. A slice is what travels as
+// one message and what is summed and updated as one. Pure functions over plain values: every rank
+// computes the same slices.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,11 @@ struct Slice {
 
 // The values are part of the plan's bytes: never renumber.
 enum class Placement : uint8_t {
-  // MXNet's KVStore, the papers' baseline: layer granularity. Under 10^6 elements a tensor lives on one
-  // server,
-  // drawn from the seed; a larger one is split equally over all.
+  // MXNet's KVStore, the papers' baseline: layer granularity. Under 10^6 elements a tensor lives on
+  // one server, drawn from the seed; a larger one is split equally over all.
   kKvstore = 0,
-  // P3 as published: slices of at most `sliceElements`, dealt to the servers in turn. Every worker sends in
-  // the
-  // same order, so at any time the network is busy into few servers only.
+  // P3 as published: slices of at most `sliceElements`, dealt to the servers in turn. Every worker
+  // sends in the same order, so at any time the network is busy into few servers only.
   kRoundRobin = 1,
   // Ours: every chunk is spread over all servers and each worker starts with another one (order.h).
   kSharded = 2,
@@ -47,8 +45,8 @@ std::string_view name(Placement placement);
 struct Slicing {
   Placement placement = Placement::kSharded;
   uint64_t sliceElements = 50'000;  // of one message, at most; kvstore has no limit
-  // sharded: a chunk is spread over fewer servers rather than into messages smaller than this, and a tensor
-  // of less than twice this goes whole to one server.
+  // sharded: a chunk is spread over fewer servers rather than into messages smaller than this, and
+  // a tensor of less than twice this goes whole to one server.
   uint64_t minMessageElements = 2'048;
   uint64_t seed = 1;          // kvstore's draw
   uint32_t hostsPerRack = 1;  // sharded: how many neighbouring ranks share an uplink; see order.h
@@ -61,8 +59,8 @@ inline constexpr size_t kMaxSlices = size_t{1} << 24;
 
 // Slices are numbered by tensor, then by offset. They cover every tensor exactly once.
 //
-// With `sharded`, no two servers' totals differ by more than the elements of two smallest messages, and if
-// every chunk is spread over all servers, by more than one element.
+// With `sharded`, no two servers' totals differ by more than the elements of two smallest messages,
+// and if every chunk is spread over all servers, by more than one element.
 Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Slicing& slicing);
 
 }  // namespace sluice::plan

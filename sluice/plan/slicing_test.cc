@@ -50,7 +50,8 @@ void coversEveryTensorOnce(const Model& model, const std::vector<Slice>& slices)
 }
 
 RC_GTEST_PROP(Slicing, EveryPlacementCoversEveryTensorOnceAndInOrder, ()) {
-  const auto placement = *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded);
+  const auto placement =
+      *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded);
   const auto model = *testing::anyModel();
   const auto roles = *testing::anyRoles();
   const auto slicing = *testing::anySlicing(placement);
@@ -68,12 +69,14 @@ RC_GTEST_PROP(Slicing, ShardedServersHoldTheSame, ()) {
   const auto roles = *testing::anyRoles();
   const auto slicing = *testing::anySlicing(Placement::kSharded);
   const auto slices = *cut(model, roles, slicing);
-  const uint64_t smallest = std::clamp<uint64_t>(slicing.minMessageElements, 1, slicing.sliceElements);
-  const auto limit =
-      std::ranges::all_of(model.tensors,
-                          [&](const Tensor& t) { return t.elements >= smallest * roles.servers.size(); })
-          ? 1
-          : 2 * smallest;
+  const uint64_t smallest =
+      std::clamp<uint64_t>(slicing.minMessageElements, 1, slicing.sliceElements);
+  const auto limit = std::ranges::all_of(model.tensors,
+                                         [&](const Tensor& t) {
+                                           return t.elements >= smallest * roles.servers.size();
+                                         })
+                         ? 1
+                         : 2 * smallest;
   RC_ASSERT(spreadOf(serverLoads(slices, roles)) <= limit);
 }
 
@@ -85,8 +88,8 @@ RC_GTEST_PROP(Slicing, ShardedChunksGoToDifferentServersInMessagesOfTheStatedSiz
   std::set<std::tuple<TensorId, uint32_t, Rank>> seen;
   for (const Slice& slice : slices) {
     RC_ASSERT(seen.emplace(slice.tensor, slice.chunk, slice.server).second);
-    const uint64_t smallest =
-        std::min({slicing.minMessageElements, slicing.sliceElements / 2, model[slice.tensor].elements});
+    const uint64_t smallest = std::min(
+        {slicing.minMessageElements, slicing.sliceElements / 2, model[slice.tensor].elements});
     RC_ASSERT(slice.count >= smallest);
   }
 }
@@ -129,9 +132,11 @@ TEST(Slicing, RoundRobinGoesOnOverTheEndsOfTensors) {
 
 TEST(Slicing, ShardedSlicesAreMessagesAndSmallTensorsGoWholeToTheServerThatHoldsLeast) {
   const auto roles = *parseRoles("2", 4);
-  const auto slices = *cut(modelOf({100, 64, 20'000, 250'000}), roles, {.placement = Placement::kSharded});
+  const auto slices =
+      *cut(modelOf({100, 64, 20'000, 250'000}), roles, {.placement = Placement::kSharded});
   std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> got;  // tensor, server, count
-  for (const Slice& slice : slices) got.emplace_back(index(slice.tensor), index(slice.server), slice.count);
+  for (const Slice& slice : slices)
+    got.emplace_back(index(slice.tensor), index(slice.server), slice.count);
   EXPECT_EQ(got, (std::vector<std::tuple<uint32_t, uint32_t, uint64_t>>{{0, 0, 100},
                                                                         {1, 1, 64},
                                                                         {2, 0, 10'000},

@@ -24,15 +24,16 @@ namespace {
 Result<std::vector<collective::MethodCost>> readMethods(const base::Config& config) {
   if (config.text(option::kCollective) == "auto")
     return collective::parseMethodCosts(config.text(option::kCollectiveCosts));
-  SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(config.text(option::kCollective)));
+  SLUICE_ASSIGN_OR_RETURN(const auto method,
+                          collective::parseMethod(config.text(option::kCollective)));
   return std::vector{collective::MethodCost{.method = method}};
 }
 
 }  // namespace
 
 Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options,
-                                             const base::Config::Values& environment, Duration atMost,
-                                             std::function<Status()> interruption,
+                                             const base::Config::Values& environment,
+                                             Duration atMost, std::function<Status()> interruption,
                                              const std::function<Status(uint16_t)>& published) {
   SLUICE_ASSIGN_OR_RETURN(base::Config config, base::Config::read(options, environment));
   SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
@@ -43,13 +44,14 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
   PlacePtr place = std::make_unique<Place>();
   SLUICE_ASSIGN_OR_RETURN(place->job, session::JobParts::join(std::move(config), environment,
                                                               std::move(interruption), published));
-  SLUICE_ASSIGN_OR_RETURN(place->communicator,
-                          collective::Communicator::start(
-                              [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
-                                SLUICE_ASSIGN_OR_RETURN(auto fabric,
-                                                        session::makeFabric(*place->job, "c10d", receiver));
-                                return std::unique_ptr<fabric::Fabric>(std::move(fabric));
-                              }));
+  SLUICE_ASSIGN_OR_RETURN(
+      place->communicator,
+      collective::Communicator::start(
+          [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
+            SLUICE_ASSIGN_OR_RETURN(auto fabric,
+                                    session::makeFabric(*place->job, "c10d", receiver));
+            return std::unique_ptr<fabric::Fabric>(std::move(fabric));
+          }));
   // From here on everybody hears of everybody's loss, whoever talks with whom later.
   SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
@@ -72,12 +74,14 @@ Result<std::string> Member::ownAddress(const base::Config::Values& options,
                                        const std::function<Status()>& interruption) {
   SLUICE_ASSIGN_OR_RETURN(const base::Config config, base::Config::read(options, environment));
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(environment));
-  SLUICE_ASSIGN_OR_RETURN(const auto master,
-                          rendezvous::findMaster(launch, base::RealClock(),
-                                                 config.duration(option::kRendezvousTimeout), interruption));
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto master,
+      rendezvous::findMaster(launch, base::RealClock(), config.duration(option::kRendezvousTimeout),
+                             interruption));
   SLUICE_ASSIGN_OR_RETURN(const auto interfaces, rendezvous::listInterfaces());
-  SLUICE_ASSIGN_OR_RETURN(const auto own, rendezvous::chooseInterface(interfaces, master.addresses.front(),
-                                                                      config.text(option::kIface)));
+  SLUICE_ASSIGN_OR_RETURN(const auto own,
+                          rendezvous::chooseInterface(interfaces, master.addresses.front(),
+                                                      config.text(option::kIface)));
   return own.address.host();
 }
 
@@ -86,11 +90,13 @@ collective::Method Member::methodFor(size_t bytes) const {
 }
 
 Status Member::submit(std::function<void(collective::Communicator&)> call) {
-  if (process_.isInherited()) return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
+  if (process_.isInherited())
+    return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
   return place_.with([&](const PlacePtr& place) -> Status {
     if (place == nullptr) return {Code::kCancelled, "the process group has been shut down"};
-    place->job->loop().post(
-        [call = std::move(call), communicator = place->communicator.get()] { call(*communicator); });
+    place->job->loop().post([call = std::move(call), communicator = place->communicator.get()] {
+      call(*communicator);
+    });
     return base::ok();
   });
 }

@@ -1,5 +1,6 @@
-// This process in one process group of torch.distributed: the job of the group's ranks, proven by the job
-// key, and the connections between them. What the backend (backend/) stands on; knows nothing of Torch.
+// This process in one process group of torch.distributed: the job of the group's ranks, proven by
+// the job key, and the connections between them. What the backend (backend/) stands on; knows
+// nothing of Torch.
 //
 // Thread safety: any thread but the job's loop.
 #pragma once
@@ -20,16 +21,16 @@ namespace sluice::pytorch {
 
 class Member final {
  public:
-  // Meets the group's other ranks, as `environment` says (RANK and its like are those of the group), and
-  // returns when all have connected to each other, within `atMost`. `interruption` is asked meanwhile, so
-  // that Ctrl-C ends it. `published` as with session::JobParts::join().
-  static Result<std::shared_ptr<Member>> join(const base::Config::Values& options,
-                                              const base::Config::Values& environment, Duration atMost,
-                                              std::function<Status()> interruption,
-                                              const std::function<Status(uint16_t)>& published = {});
+  // Meets the group's other ranks, as `environment` says (RANK and its like are those of the
+  // group), and returns when all have connected to each other, within `atMost`. `interruption` is
+  // asked meanwhile, so that Ctrl-C ends it. `published` as with session::JobParts::join().
+  static Result<std::shared_ptr<Member>> join(
+      const base::Config::Values& options, const base::Config::Values& environment, Duration atMost,
+      std::function<Status()> interruption, const std::function<Status(uint16_t)>& published = {});
   ~Member();
 
-  // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is pinned.
+  // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is
+  // pinned.
   static Result<std::string> ownAddress(const base::Config::Values& options,
                                         const base::Config::Values& environment,
                                         const std::function<Status()>& interruption = {});
@@ -37,8 +38,8 @@ class Member final {
   // Runs `call` on the loop; an error once the member has left, and in a forked child.
   Status submit(std::function<void(collective::Communicator&)> call);
 
-  // Ends in good order. Calls under way end with an error. The second time, and in a forked child, this does
-  // nothing.
+  // Ends in good order. Calls under way end with an error. The second time, and in a forked child,
+  // this does nothing.
   void leave();
 
   Rank rank() const { return rank_; }

@@ -15,7 +15,8 @@ void Messenger::post(Task task) {
   SLUICE_CHECK(!isEnding_);
   tasks_.push_back(std::move(task));
   try {
-    if (idle_ < tasks_.size()) threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
+    if (idle_ < tasks_.size())
+      threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
   } catch (const std::system_error&) {
     if (!threads_.empty()) return;  // those that are there take it in their turn
     tasks_.pop_back();
@@ -32,8 +33,9 @@ void Messenger::work() {
     {
       base::Lock lock(mutex_);
       ++idle_;
-      changed_.waitUntil(mutex_, std::chrono::steady_clock::now() + kPatience,
-                         [this]() SLUICE_NO_THREAD_SAFETY_ANALYSIS { return isEnding_ || !tasks_.empty(); });
+      changed_.waitUntil(
+          mutex_, std::chrono::steady_clock::now() + kPatience,
+          [this]() SLUICE_NO_THREAD_SAFETY_ANALYSIS { return isEnding_ || !tasks_.empty(); });
       --idle_;
       if (!tasks_.empty()) {
         task = std::move(tasks_.front());

@@ -1,6 +1,6 @@
-// Runs tasks off the loop that may take their time, and may wait for each other: what a program has hung on a
-// future runs Python, and may wait there for the next collective. So there are as many threads as there are
-// tasks at once. Any thread may post.
+// Runs tasks off the loop that may take their time, and may wait for each other: what a program has
+// hung on a future runs Python, and may wait there for the next collective. So there are as many
+// threads as there are tasks at once. Any thread may post.
 #pragma once
 
 #include <deque>

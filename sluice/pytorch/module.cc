@@ -1,6 +1,6 @@
-// The Python module sluice._core: jobs and sessions for python/sluice, which holds all that knows of Torch.
-// Tensors come as addresses and sizes; whoever calls keeps them alive until the wait for them has ended.
-// Waits release the GIL, and end on Ctrl-C.
+// The Python module sluice._core: jobs and sessions for python/sluice, which holds all that knows
+// of Torch. Tensors come as addresses and sizes; whoever calls keeps them alive until the wait for
+// them has ended. Waits release the GIL, and end on Ctrl-C.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -30,8 +30,9 @@ namespace py = pybind11;
 namespace sluice::pytorch {
 namespace {
 
-// Where nobody has said how large slices are to be. The core that handles them is one that computes: a few
-// large ones leave it alone longer than many small ones, which a network of its own would prefer.
+// Where nobody has said how large slices are to be. The core that handles them is one that
+// computes: a few large ones leave it alone longer than many small ones, which a network of its own
+// would prefer.
 constexpr std::string_view kSliceElements = "50000";
 
 PyObject* peerLost = nullptr;  // the exception class, made once with the module
@@ -60,7 +61,8 @@ Status checkSignals() {
 }
 
 std::span<std::byte> memoryAt(uintptr_t address, size_t bytes) {
-  auto* first = reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr): data_ptr()
+  auto* first =
+      reinterpret_cast<std::byte*>(address);  // NOLINT(performance-no-int-to-ptr): data_ptr()
   return {first, bytes};
 }
 
@@ -71,14 +73,14 @@ DType dtypeNamed(const std::string& wanted) {
   throw py::value_error(fmt::format("no dtype '{}'", wanted));
 }
 
-// This process's place in the job, until close(): its thread must have ended before the process's static
-// objects go, and Python alone does not see to that.
+// This process's place in the job, until close(): its thread must have ended before the process's
+// static objects go, and Python alone does not see to that.
 class Membership final {
  public:
   explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}
 
-  // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits for it
-  // with the GIL held.
+  // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits
+  // for it with the GIL held.
   ~Membership() { close(); }
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -115,8 +117,10 @@ session::JobParts::Publish publishBy(const py::object& published) {
   };
 }
 
-// `options` as Config's flags; `environment` as the launcher has set it; `published` as with Job::join().
-std::unique_ptr<Membership> join(const base::Config::Values& options, const base::Config::Values& environment,
+// `options` as Config's flags; `environment` as the launcher has set it; `published` as with
+// Job::join().
+std::unique_ptr<Membership> join(const base::Config::Values& options,
+                                 const base::Config::Values& environment,
                                  const py::object& published) {
   base::Config config = valueOrThrow(base::Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
@@ -139,8 +143,8 @@ std::span<const std::byte> bytesOf(const py::bytes& bytes) {
   return std::as_bytes(std::span(static_cast<std::string_view>(bytes)));
 }
 
-// What may wait for other ranks lets Python's other threads run meanwhile. REQUIRES: `call` touches nothing
-// of Python's.
+// What may wait for other ranks lets Python's other threads run meanwhile. REQUIRES: `call` touches
+// nothing of Python's.
 template <typename Call>
 auto withoutGil(Call&& call) {
   const py::gil_scoped_release release;
@@ -155,8 +159,8 @@ std::vector<py::bytes> gather(Gatherer& from, const std::string& key, const py::
   return std::vector<py::bytes>(brought.begin(), brought.end());
 }
 
-// Takes a variable out of this process's environment, and overwrites its value there: programs that this one
-// starts do not inherit it, and /proc does not show it. None if it is not set.
+// Takes a variable out of this process's environment, and overwrites its value there: programs that
+// this one starts do not inherit it, and /proc does not show it. None if it is not set.
 std::optional<std::string> takeVariable(const std::string& name) {
   char* value = ::getenv(name.c_str());
   if (value == nullptr) return std::nullopt;
@@ -168,17 +172,20 @@ std::optional<std::string> takeVariable(const std::string& name) {
 
 py::bytes noteKey(const base::Config::Values& options, const base::Config::Values& environment) {
   const base::Config config = valueOrThrow(base::Config::read(options, environment));
-  const secret::Key key = valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
+  const secret::Key key =
+      valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
   return toPython(key.bytes());
 }
 
-// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers (none: not
-// there), in the order of the optimizer.
-using SliceRead = std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
+// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers
+// (none: not there), in the order of the optimizer.
+using SliceRead =
+    std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
 
 std::vector<SliceRead> readServerState(const py::bytes& state) {
   std::vector<SliceRead> slices;
-  for (const auto& [tensor, offset, content] : valueOrThrow(shard::servedStatesFromBytes(bytesOf(state)))) {
+  for (const auto& [tensor, offset, content] :
+       valueOrThrow(shard::servedStatesFromBytes(bytesOf(state)))) {
     std::vector<std::optional<py::bytes>> buffers;
     for (size_t b = 0; b < content.bufferCount(); ++b) {
       buffers.emplace_back();
@@ -226,10 +233,11 @@ using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // na
 // A session, and what is counted about it.
 class Training final {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is the address
-  // of an engine that outlives this, or 0. `algorithm` may be empty: the job's.
-  Training(const Membership& member, const std::string& name, const std::vector<TensorDescription>& tensors,
-           const std::string& update, const std::vector<uintptr_t>& parameters, uintptr_t collective,
+  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is
+  // the address of an engine that outlives this, or 0. `algorithm` may be empty: the job's.
+  Training(const Membership& member, const std::string& name,
+           const std::vector<TensorDescription>& tensors, const std::string& update,
+           const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm)
       : member_(member), waits_(tensors.size()) {
     session::JobParts& job = member.job();
@@ -248,8 +256,8 @@ class Training final {
       const auto memory = memoryAt(parameters[t], options.model.tensors.at(t).bytes());
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
-    session_ =
-        valueOrThrow(withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+    session_ = valueOrThrow(
+        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
   }
   ~Training() {
     if (session_ == nullptr) return;
@@ -260,8 +268,8 @@ class Training final {
   Training& operator=(const Training&) = delete;
 
   void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
-    throwIfError(
-        session().gradientReady(TensorId{tensor}, {memoryAt(address, bytes), memoryAt(result, bytes)}));
+    throwIfError(session().gradientReady(TensorId{tensor},
+                                         {memoryAt(address, bytes), memoryAt(result, bytes)}));
   }
   void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
     throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
@@ -285,7 +293,8 @@ class Training final {
     throwIfError(session().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
-    return toPython(valueOrThrow(waitFor(session(), [](auto& training) { return training.takeState(); })));
+    return toPython(
+        valueOrThrow(waitFor(session(), [](auto& training) { return training.takeState(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
@@ -305,16 +314,19 @@ class Training final {
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
-    throwIfError(waitFor(
-        session(), [&](auto& training) { return training.broadcast(Rank{root}, memoryAt(address, bytes)); }));
+    throwIfError(waitFor(session(), [&](auto& training) {
+      return training.broadcast(Rank{root}, memoryAt(address, bytes));
+    }));
   }
 
-  // The same for a call that is made again if it is interrupted: the same number is the same broadcast, which
-  // is waited for again and never sent twice.
+  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast, which is waited for again and never sent twice.
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
     if (!numbered_ || numbered_->number != number)
-      numbered_ = {number, withoutGil([&] { return inside().trainer().beginBroadcast(Rank{root}, memory); })};
+      numbered_ = {number, withoutGil([&] {
+                     return inside().trainer().beginBroadcast(Rank{root}, memory);
+                   })};
     const auto& underway = numbered_->underway;
     const bool isRoot = session().rank() == Rank{root};
     if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
@@ -385,13 +397,16 @@ class Compared final {
           return session::compareRanks(member.job(), key, std::move(hashes));
         })) {}
 
-  bool hasEnded() const { return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  bool hasEnded() const {
+    return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
 
-  // The first tensor that differs, how many it may be from there on, and in words where; none if all are
-  // alike, or if they could not be compared. REQUIRES: hasEnded()
+  // The first tensor that differs, how many it may be from there on, and in words where; none if
+  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
   std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
     const auto& result = comparison_.get();
-    if (!result.isOk()) log("pytorch").debug("ranks were not compared: {}", result.status().toString());
+    if (!result.isOk())
+      log("pytorch").debug("ranks were not compared: {}", result.status().toString());
     if (!result.isOk() || !result->has_value()) return std::nullopt;
     const session::RankDifference& found = **result;
     return std::tuple(found.first, found.count,
@@ -413,7 +428,8 @@ PYBIND11_MODULE(_core, module) {
                                        PyExc_RuntimeError, nullptr);
   module.attr("PeerLostError") = py::handle(peerLost);
 
-  module.def("say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
+  module.def(
+      "say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
   module.def("take_variable", &takeVariable, py::arg("name"));
   module.def(
       "is_secret",
@@ -443,48 +459,55 @@ PYBIND11_MODULE(_core, module) {
       "p3_bound",
       [](const std::vector<std::tuple<double, double, double>>& layers, double secondsPerByte) {
         std::vector<timing::Layer> described;
-        for (const auto& [forward, backward, bytes] : layers) described.push_back({forward, backward, bytes});
+        for (const auto& [forward, backward, bytes] : layers)
+          described.push_back({forward, backward, bytes});
         return timing::p3Bound(described, {.start = 0, .perByte = secondsPerByte});
       },
       py::arg("layers"), py::arg("seconds_per_byte"));
 
   py::class_<Membership>(module, "Job")
-      .def(py::init(&join), py::arg("options"), py::arg("environment"), py::arg("published") = py::none())
+      .def(py::init(&join), py::arg("options"), py::arg("environment"),
+           py::arg("published") = py::none())
       .def("close", &Membership::close)
-      .def_property_readonly("rank", [](const Membership& member) { return index(member.job().rank()); })
-      .def_property_readonly("world_size", [](const Membership& member) { return member.job().worldSize(); })
+      .def_property_readonly("rank",
+                             [](const Membership& member) { return index(member.job().rank()); })
+      .def_property_readonly("world_size",
+                             [](const Membership& member) { return member.job().worldSize(); })
       .def_property_readonly("is_asked_to_leave",
                              [](const Membership& member) { return member.job().isAskedToLeave(); })
       .def_property_readonly("address",
                              [](const Membership& member) { return member.job().address().host(); })
-      .def_property_readonly("loop",
-                             [](const Membership& member) {
-                               return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
-                             })
+      .def_property_readonly(
+          "loop",
+          [](const Membership& member) {
+            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
+          })
       .def_property_readonly("interface",
                              [](const Membership& member) { return member.job().interfaceName(); })
-      .def("option",
-           [](const Membership& member, const std::string& name) {
-             const base::Option* option = base::findOption(name);
-             if (option == nullptr) throw py::key_error(name);
-             if (option->secret)
-               throw py::value_error(fmt::format("the option {} is a secret and is not told", name));
-             return member.job().config().value(*option).text;
-           })
+      .def(
+          "option",
+          [](const Membership& member, const std::string& name) {
+            const base::Option* option = base::findOption(name);
+            if (option == nullptr) throw py::key_error(name);
+            if (option->secret)
+              throw py::value_error(fmt::format("the option {} is a secret and is not told", name));
+            return member.job().config().value(*option).text;
+          })
       .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
         return gather(member.job(), key, value);
       });
 
   py::class_<Compared>(module, "Comparison")
-      .def(
-          py::init<const Membership&, const std::string&, const std::vector<std::pair<uintptr_t, size_t>>&>(),
-          py::arg("job"), py::arg("key"), py::arg("tensors"))
+      .def(py::init<const Membership&, const std::string&,
+                    const std::vector<std::pair<uintptr_t, size_t>>&>(),
+           py::arg("job"), py::arg("key"), py::arg("tensors"))
       .def_property_readonly("has_ended", &Compared::hasEnded)
       .def("difference", &Compared::difference);
 
   py::class_<Training>(module, "Session")
       .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
-                    const std::string&, const std::vector<uintptr_t>&, uintptr_t, const std::string&>(),
+                    const std::string&, const std::vector<uintptr_t>&, uintptr_t,
+                    const std::string&>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
            py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
            py::arg("algorithm") = "", py::keep_alive<1, 2>())

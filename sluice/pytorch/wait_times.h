@@ -1,5 +1,5 @@
-// How long the training thread stood before closed gates, by tensor, and how long anything was on its way:
-// what sluice.report() prints. Thread-safe.
+// How long the training thread stood before closed gates, by tensor, and how long anything was on
+// its way: what sluice.report() prints. Thread-safe.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class WaitTimes final : public StageObserver {
   void onWait(const WaitEvent& event) override;
 
   std::vector<double> seconds() const;  // by TensorId, since the start
-  double secondsOnTheWay() const;       // of which any slice was handed over, and its result not here
+  double secondsOnTheWay() const;  // of which any slice was handed over, and its result not here
 
  private:
   mutable base::Mutex mutex_;

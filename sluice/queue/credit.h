@@ -1,9 +1,9 @@
-// How many bytes may be with the network at once: what has been handed over cannot be recalled when something
-// more urgent turns up, so it is bounded, per destination and, if wanted, over all. Belongs to its owner's
-// loop.
+// How many bytes may be with the network at once: what has been handed over cannot be recalled when
+// something more urgent turns up, so it is bounded, per destination and, if wanted, over all.
+// Belongs to its owner's loop.
 //
-// A message larger than the window goes when nothing else is in flight to its destination; otherwise it could
-// never go.
+// A message larger than the window goes when nothing else is in flight to its destination;
+// otherwise it could never go.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class Credit final {
   struct Window {
     uint64_t window;
     uint64_t inFlight;
-    // Written without a sum that could overflow: after a large message inFlight may exceed the window.
+    // Written without a sum that could overflow: after a large message inFlight may exceed the
+    // window.
     bool admits(uint64_t bytes) const {
       return inFlight == 0 || (inFlight < window && bytes <= window - inFlight);
     }

@@ -56,14 +56,15 @@ RC_GTEST_PROP(Credit, NeverMoreThanTheWindowUnlessOneMessageAlone, ()) {
   const auto window = *rc::gen::inRange<uint64_t>(1, 2'000);
   Credit credit(window);
   std::vector<std::pair<Rank, uint64_t>> inFlight;
-  const auto sizes = *rc::gen::container<std::vector<uint64_t>>(rc::gen::inRange<uint64_t>(0, 1'000));
+  const auto sizes =
+      *rc::gen::container<std::vector<uint64_t>>(rc::gen::inRange<uint64_t>(0, 1'000));
   for (const uint64_t bytes : sizes) {
     const Rank to{*rc::gen::inRange<uint32_t>(0, 3)};
     if (credit.admitsTo(to, bytes)) {
       credit.acquire(to, bytes);
       inFlight.emplace_back(to, bytes);
-      const auto others =
-          std::ranges::count_if(inFlight, [&](const auto& f) { return f.first == to && f.second > 0; });
+      const auto others = std::ranges::count_if(
+          inFlight, [&](const auto& f) { return f.first == to && f.second > 0; });
       RC_ASSERT(credit.inFlightTo(to) <= window || others == 1);
     } else if (!inFlight.empty()) {
       const auto at = *rc::gen::inRange<size_t>(0, inFlight.size());

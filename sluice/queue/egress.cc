@@ -51,7 +51,8 @@ Egress::Peer& Egress::at(Rank to) {
 void Egress::relist(Rank to) {
   Peer& peer = peers_[index(to)];
   std::optional<Key> key;
-  if (!peer.queue.empty() && credit_.admitsTo(to, peer.queue.top().send.bytes)) key = peer.queue.topKey();
+  if (!peer.queue.empty() && credit_.admitsTo(to, peer.queue.top().send.bytes))
+    key = peer.queue.topKey();
   if (key == peer.listed) return;
   if (peer.listed) eligible_.erase({*peer.listed, to});
   if (key) eligible_.insert({*key, to});

@@ -1,8 +1,9 @@
-// The way out of a rank: messages wait here until they are the most urgent that may go, and `next` hands them
-// to the network one by one. Combines order (SendQueue) and credit (Credit); measures priority inversion.
+// The way out of a rank: messages wait here until they are the most urgent that may go, and `next`
+// hands them to the network one by one. Combines order (SendQueue) and credit (Credit); measures
+// priority inversion.
 //
-// Belongs to its owner's loop: no threads, no callbacks. The owner calls next() until it gives nothing, after
-// every push() and done(). Costs O(log) in messages and destinations.
+// Belongs to its owner's loop: no threads, no callbacks. The owner calls next() until it gives
+// nothing, after every push() and done(). Costs O(log) in messages and destinations.
 #pragma once
 
 #include <cstdint>
@@ -38,16 +39,17 @@ class Egress final {
 
   void push(const Send& send);
 
-  // The most urgent message whose destination has credit. A destination's messages do not overtake each other
-  // for credit: while its most urgent one does not fit, none goes to it. The same holds over all for the
-  // total window.
+  // The most urgent message whose destination has credit. A destination's messages do not overtake
+  // each other for credit: while its most urgent one does not fit, none goes to it. The same holds
+  // over all for the total window.
   std::optional<Handed> next();
 
-  // The network is through with it, well or badly. REQUIRES: exactly once for each that next() gave.
+  // The network is through with it, well or badly. REQUIRES: exactly once for each that next()
+  // gave.
   void done(const Handed& handed);
 
-  // Takes back all that still waits for this destination, because it is gone; most urgent first. The caller
-  // owes each a completion. What the network has must still come back through done().
+  // Takes back all that still waits for this destination, because it is gone; most urgent first.
+  // The caller owes each a completion. What the network has must still come back through done().
   std::vector<Send> drop(Rank to);
 
   size_t waiting() const { return waiting_; }

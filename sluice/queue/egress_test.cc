@@ -125,7 +125,8 @@ TEST(Egress, InversionTimeIsWhatTheBytesBeyondRecallCost) {
   EXPECT_EQ(inversionsOf({.window = 30}), (Times{milliseconds(25), milliseconds(25)}));
   // No limit, or no priority: it waits for the whole backlog.
   EXPECT_EQ(inversionsOf({}), (Times{milliseconds(95), milliseconds(95)}));
-  EXPECT_EQ(inversionsOf({.order = Order::kFifo, .window = 10}), (Times{milliseconds(95), milliseconds(95)}));
+  EXPECT_EQ(inversionsOf({.order = Order::kFifo, .window = 10}),
+            (Times{milliseconds(95), milliseconds(95)}));
 }
 
 RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
@@ -148,7 +149,8 @@ RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
       if (isHead && credit.admitsTo(w.send.to, w.send.bytes)) heads.push_back(w);
     }
     if (heads.empty()) return std::nullopt;
-    const auto best = std::ranges::min(heads, {}, [&](const Waiting& w) { return keyOf(options.order, w); });
+    const auto best =
+        std::ranges::min(heads, {}, [&](const Waiting& w) { return keyOf(options.order, w); });
     if (!credit.admitsInTotal(best.send.bytes)) return std::nullopt;
     return best;
   };
@@ -178,7 +180,8 @@ RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
     } else {
       const Rank gone{*rc::gen::inRange<uint32_t>(0, 4)};
       const auto dropped = egress.drop(gone);
-      const auto erased = std::erase_if(waiting, [&](const Waiting& w) { return w.send.to == gone; });
+      const auto erased =
+          std::erase_if(waiting, [&](const Waiting& w) { return w.send.to == gone; });
       RC_ASSERT(dropped.size() == erased);
     }
     RC_ASSERT(egress.waiting() == waiting.size());
@@ -186,7 +189,8 @@ RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
   }
 }
 
-// What it costs to pass `messages` messages through, dealt to `ranks` destinations with room for one each.
+// What it costs to pass `messages` messages through, dealt to `ranks` destinations with room for
+// one each.
 Duration costOf(uint32_t ranks, uint32_t messages) {
   base::ManualClock clock;
   Egress egress(clock, {.window = 1});
@@ -204,7 +208,8 @@ Duration costOf(uint32_t ranks, uint32_t messages) {
   return base::threadCpuTime() - start;
 }
 
-// A scan of the destinations for each message would cost 64 times as much with 64 times as many of them.
+// A scan of the destinations for each message would cost 64 times as much with 64 times as many of
+// them.
 TEST(Egress, ThousandsOfDestinationsCostALogarithm) {
   const uint32_t messages = base::testsAreShort() ? 8'192 : 40'960;
   Duration few = Duration::max();

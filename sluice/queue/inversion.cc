@@ -20,12 +20,14 @@ void TimeByPriority::add(uint32_t priority, Duration d) {
 
 Duration TimeByPriority::above(uint32_t priority) const {
   Duration upTo{};
-  for (size_t i = std::min(size_t{priority} + 1, tree_.size() - 1); i > 0; i &= i - 1) upTo += tree_[i];
+  for (size_t i = std::min(size_t{priority} + 1, tree_.size() - 1); i > 0; i &= i - 1)
+    upTo += tree_[i];
   return total_ - upTo;
 }
 
 void Inversion::advance(TimePoint now) {
-  if (!inFlightByPriority_.empty()) leastUrgent_.add(inFlightByPriority_.rbegin()->first, now - last_);
+  if (!inFlightByPriority_.empty())
+    leastUrgent_.add(inFlightByPriority_.rbegin()->first, now - last_);
   last_ = now;
 }
 

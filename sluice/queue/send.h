@@ -23,7 +23,8 @@ struct Send {
   uint64_t turn = 0;           // among those of one layer and stage; lower first (plan/order.h)
   uint64_t tag = 0;            // the caller's: what this message is
 
-  std::string toString() const {  // "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17"
+  std::string toString()
+      const {  // "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17"
     return fmt::format("{} of step {}, priority {} to rank {}, {} bytes, turn {}, tag {}",
                        sluice::name(stage), step, priority, to, bytes, turn, tag);
   }
@@ -43,8 +44,8 @@ struct Waiting {
   Duration behindBefore{};  // what Inversion::mark said when the send became ready
 };
 
-// Smaller goes first. A strict order: arrivals are unique, so no two are equal and every run gives the same
-// result.
+// Smaller goes first. A strict order: arrivals are unique, so no two are equal and every run gives
+// the same result.
 struct Key {
   Step step;
   uint32_t priority;

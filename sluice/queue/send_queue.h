@@ -34,7 +34,9 @@ class SendQueue final {
  private:
   struct LessUrgent {
     Order order;
-    bool operator()(const Waiting& a, const Waiting& b) const { return keyOf(order, a) > keyOf(order, b); }
+    bool operator()(const Waiting& a, const Waiting& b) const {
+      return keyOf(order, a) > keyOf(order, b);
+    }
   };
 
   Order order_;

@@ -20,14 +20,16 @@ std::vector<uint64_t> popAll(SendQueue& queue) {
 }
 
 TEST(SendQueue, StepFirstThenLayerThenPushBeforePublishThenTurnThenArrival) {
-  const std::vector<Send> inOrder{{.priority = 0, .stage = Stage::kPush, .turn = 0},
-                                  {.priority = 0, .stage = Stage::kPush, .turn = 0},
-                                  {.priority = 0, .stage = Stage::kPush, .turn = 4},
-                                  {.priority = 0, .stage = Stage::kPublish, .turn = 1},
-                                  {.priority = 1, .stage = Stage::kPublish, .turn = 0},
-                                  {.priority = 2, .stage = Stage::kPush, .turn = 9},
-                                  // A worker that is a step ahead: others still wait for what is above.
-                                  {.step = Step{1}, .priority = 0, .stage = Stage::kPush, .turn = 0}};
+  const std::vector<Send> inOrder{
+      {.priority = 0, .stage = Stage::kPush, .turn = 0},
+      {.priority = 0, .stage = Stage::kPush, .turn = 0},
+      {.priority = 0, .stage = Stage::kPush, .turn = 4},
+      {.priority = 0, .stage = Stage::kPublish, .turn = 1},
+      {.priority = 1, .stage = Stage::kPublish, .turn = 0},
+      {.priority = 2, .stage = Stage::kPush, .turn = 9},
+      // A worker that is a step ahead: others still wait for what is
+      // above.
+      {.step = Step{1}, .priority = 0, .stage = Stage::kPush, .turn = 0}};
   std::vector<uint64_t> expected;
   SendQueue queue(Order::kPriority);
   for (uint64_t i = 0; i < inOrder.size(); ++i) expected.push_back(i);
@@ -49,8 +51,9 @@ RC_GTEST_PROP(SendQueue, PopsAsAStableSortWouldOrder, ()) {
     }
     auto sorted = sends;
     if (order == Order::kPriority) {
-      std::ranges::stable_sort(sorted, {},
-                               [](const Send& s) { return std::tuple(s.step, s.priority, s.stage, s.turn); });
+      std::ranges::stable_sort(sorted, {}, [](const Send& s) {
+        return std::tuple(s.step, s.priority, s.stage, s.turn);
+      });
     }
     std::vector<uint64_t> expected;
     std::ranges::transform(sorted, std::back_inserter(expected), &Send::tag);
@@ -88,9 +91,10 @@ RC_GTEST_PROP(SendQueue, TheOrderIsStrictAndTotal, ()) {
 }
 
 TEST(Send, PrintsItself) {
-  EXPECT_EQ((Send{.to = Rank{3}, .bytes = 200'000, .step = Step{5}, .priority = 2, .turn = 1, .tag = 17})
-                .toString(),
-            "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17");
+  EXPECT_EQ(
+      (Send{.to = Rank{3}, .bytes = 200'000, .step = Step{5}, .priority = 2, .turn = 1, .tag = 17})
+          .toString(),
+      "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17");
 }
 
 }  // namespace

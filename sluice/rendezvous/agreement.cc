@@ -16,8 +16,8 @@ constexpr std::string_view kLaunchPrefix = "launch ";
 
 std::string different(std::string_view what, std::string_view their, std::string_view theirName,
                       std::string_view our, std::string_view ourName) {
-  return fmt::format("{} is {} on {} but {} on {}", base::printable(what), base::printable(their), theirName,
-                     base::printable(our), ourName);
+  return fmt::format("{} is {} on {} but {} on {}", base::printable(what), base::printable(their),
+                     theirName, base::printable(our), ourName);
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ std::string Agreement::describeOtherLaunch(const Agreement& theirs, std::string_
     if (!what.starts_with(kLaunchPrefix)) continue;
     const auto found = ours.pairs_.find(what);
     if (found == ours.pairs_.end() || found->second == value) continue;
-    return different(std::string_view(what).substr(kLaunchPrefix.size()), value, theirName, found->second,
-                     ourName);
+    return different(std::string_view(what).substr(kLaunchPrefix.size()), value, theirName,
+                     found->second, ourName);
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// What every rank of a job must have in common: sluice's version, the world size, the launcher's name of the
-// launch, and every option whose declaration says so. Compared by hash; only where the hashes differ are the
-// pairs themselves looked at.
+// What every rank of a job must have in common: sluice's version, the world size, the launcher's
+// name of the launch, and every option whose declaration says so. Compared by hash; only where the
+// hashes differ are the pairs themselves looked at.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@ class Agreement final {
   Agreement() = default;
   Agreement(const base::Config& config, uint32_t worldSize);
 
-  // A later value for the same name replaces the earlier one. A line break in the value becomes a blank.
-  // REQUIRES: no line break and no '=' in the name.
+  // A later value for the same name replaces the earlier one. A line break in the value becomes a
+  // blank. REQUIRES: no line break and no '=' in the name.
   void add(std::string name, std::string value);
-  // The launcher's name of this launch (launch.h). Compared only if both sides have it: a rank started by
-  // hand beside a launcher's ranks may lack it.
+  // The launcher's name of this launch (launch.h). Compared only if both sides have it: a rank
+  // started by hand beside a launcher's ranks may lack it.
   void addLaunchId(const std::string& name, std::string value);
 
   std::string hash() const;  // 32 bytes
   std::string encode() const;
   static Result<Agreement> decode(std::string_view text);
 
-  // Names the launch of each side if they are different launches, or is empty: "SLURM_JOB_ID is 4 on rank 3
-  // but 5 on rank 0".
+  // Names the launch of each side if they are different launches, or is empty: "SLURM_JOB_ID is 4
+  // on rank 3 but 5 on rank 0".
   static std::string describeOtherLaunch(const Agreement& theirs, std::string_view theirName,
                                          const Agreement& ours, std::string_view ourName);
   // Names what else differs, or is empty: "world size is 4 on rank 3 but 8 on rank 0".

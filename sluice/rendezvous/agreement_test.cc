@@ -48,7 +48,8 @@ TEST(Agreement, ALaunchDiffersOnlyWhereBothSidesNameIt) {
 }
 
 TEST(Agreement, ALineBreakInAValueDoesNotBreakIt) {
-  EXPECT_EQ(Agreement::decode(of({{"a", "1\nb=2"}}).encode()).value().hash(), of({{"a", "1 b=2"}}).hash());
+  EXPECT_EQ(Agreement::decode(of({{"a", "1\nb=2"}}).encode()).value().hash(),
+            of({{"a", "1 b=2"}}).hash());
 }
 
 TEST(Agreement, HoldsVersionAndWorldSize) {
@@ -58,7 +59,8 @@ TEST(Agreement, HoldsVersionAndWorldSize) {
   EXPECT_NE(two.hash(), Agreement(base::Config(), 3).hash());
 }
 
-// A rank that differs in one of these could not talk to the others, or would compute something else.
+// A rank that differs in one of these could not talk to the others, or would compute something
+// else.
 TEST(Agreement, HoldsEveryOptionThatRanksMustShareAndNoOther) {
   const std::string defaults = Agreement(base::Config(), 2).encode();
   struct Case {
@@ -66,13 +68,14 @@ TEST(Agreement, HoldsEveryOptionThatRanksMustShareAndNoOther) {
     std::string_view value;
     bool isShared;
   };
-  for (const Case& c : {Case{option::kAlgorithm, "p3", true}, Case{option::kEncrypt, "on", true},
-                        Case{option::kFabric, "ucx", true}, Case{option::kHeartbeatInterval, "1s", true},
-                        Case{option::kServers, "1", true}, Case{option::kSilenceLimit, "20s", true},
-                        Case{option::kSliceElements, "7", true}, Case{option::kUcxTransports, "rc,tcp", true},
-                        Case{option::kCredit, "7", false}, Case{option::kIface, "eth7", false},
-                        Case{option::kLog, "debug", false}, Case{option::kMetricsPort, "9000", false},
-                        Case{option::kTrace, "here", false}, Case{option::kWaitTimeout, "7s", false}}) {
+  for (const Case& c :
+       {Case{option::kAlgorithm, "p3", true}, Case{option::kEncrypt, "on", true},
+        Case{option::kFabric, "ucx", true}, Case{option::kHeartbeatInterval, "1s", true},
+        Case{option::kServers, "1", true}, Case{option::kSilenceLimit, "20s", true},
+        Case{option::kSliceElements, "7", true}, Case{option::kUcxTransports, "rc,tcp", true},
+        Case{option::kCredit, "7", false}, Case{option::kIface, "eth7", false},
+        Case{option::kLog, "debug", false}, Case{option::kMetricsPort, "9000", false},
+        Case{option::kTrace, "here", false}, Case{option::kWaitTimeout, "7s", false}}) {
     base::Config config;
     ASSERT_TRUE(config.set(c.option, c.value).isOk()) << c.option.name;
     const std::string changed = Agreement(config, 2).encode();

@@ -21,7 +21,8 @@ constexpr size_t kReadAtOnceBytes = size_t{64} << 10;
 
 std::array<std::byte, kHeaderBytes> frameHeader(uint32_t word) {
   std::array<std::byte, kHeaderBytes> header{};
-  for (size_t i = 0; i < kHeaderBytes; ++i) header[i] = static_cast<std::byte>(word >> (8 * i) & 0xff);
+  for (size_t i = 0; i < kHeaderBytes; ++i)
+    header[i] = static_cast<std::byte>(word >> (8 * i) & 0xff);
   return header;
 }
 
@@ -48,8 +49,8 @@ Status broken(std::string_view what, int error) {
 std::shared_ptr<Connection> Connection::start(net::EpollLoop& loop, net::Fd socket,
                                               secret::Handshake handshake, size_t largestMessage,
                                               Handlers handlers) {
-  std::shared_ptr<Connection> connection(
-      new Connection(loop, std::move(socket), std::move(handshake), largestMessage, std::move(handlers)));
+  std::shared_ptr<Connection> connection(new Connection(
+      loop, std::move(socket), std::move(handshake), largestMessage, std::move(handlers)));
   noticeSilentPeers(connection->socket_.get());
   // A socket that is still connecting becomes writable when it is done, well or badly.
   connection->watchFor(EPOLLIN | (connection->fillOutgoing() ? EPOLLOUT : 0U));
@@ -136,7 +137,8 @@ bool Connection::fillOutgoing() {
   const auto header = frameHeader(static_cast<uint32_t>(bytes + secret::kSealBytes) |
                                   (endsPart && part.endsMessage ? kLastFrame : 0U));
   outgoing_.assign(reinterpret_cast<const char*>(header.data()), header.size());
-  sealer_->seal(std::as_bytes(std::span(*part.bytes)).subspan(queueOffset_, bytes), header, outgoing_);
+  sealer_->seal(std::as_bytes(std::span(*part.bytes)).subspan(queueOffset_, bytes), header,
+                outgoing_);
   queueOffset_ += bytes;
   if (endsPart) {
     queue_.pop_front();
@@ -151,8 +153,8 @@ void Connection::flush() {
                                 outgoing_.size() - outgoingOffset_, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      // Reading first matters, since the other end may have said why before it closed; so an error is kept
-      // for the read that follows, which would not see it a second time.
+      // Reading first matters, since the other end may have said why before it closed; so an error
+      // is kept for the read that follows, which would not see it a second time.
       if (errno != EAGAIN) sendError_ = errno;
       watchFor(errno == EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
       return;
@@ -210,9 +212,11 @@ Status Connection::takeFrames() {
   while (isOpen() && incoming_.size() - at >= kHeaderBytes) {
     const auto header = std::as_bytes(std::span(incoming_)).subspan(at, kHeaderBytes);
     uint32_t word = 0;
-    for (size_t i = 0; i < kHeaderBytes; ++i) word |= std::to_integer<uint32_t>(header[i]) << (8 * i);
+    for (size_t i = 0; i < kHeaderBytes; ++i)
+      word |= std::to_integer<uint32_t>(header[i]) << (8 * i);
     const size_t sealedBytes = word & ~kLastFrame;
-    if (sealedBytes <= secret::kSealBytes || sealedBytes > kLargestFrameBytes + secret::kSealBytes) {
+    if (sealedBytes <= secret::kSealBytes ||
+        sealedBytes > kLargestFrameBytes + secret::kSealBytes) {
       return {Code::kDataLoss, fmt::format("a frame of {} bytes", sealedBytes)};
     }
     if (message_.size() + sealedBytes - secret::kSealBytes > largestMessage_) {

@@ -1,10 +1,11 @@
-// One TCP connection that carries messages once both ends have proved that they hold the job key, and nothing
-// before. Both rank 0, which gets it from its doorman with the handshake done, and the other ranks use it.
-// Loop thread only.
+// One TCP connection that carries messages once both ends have proved that they hold the job key,
+// and nothing before. Both rank 0, which gets it from its doorman with the handshake done, and the
+// other ranks use it. Loop thread only.
 //
-// Before the proof no byte beyond the fixed-size handshake is even read from the socket. After it everything
-// is sealed in frames of at most 64 KiB; a message is one or more frames, so that a large answer never lies
-// in memory twice. A frame is 4 bytes (length, and whether the message ends here) and the sealed bytes.
+// Before the proof no byte beyond the fixed-size handshake is even read from the socket. After it
+// everything is sealed in frames of at most 64 KiB; a message is one or more frames, so that a
+// large answer never lies in memory twice. A frame is 4 bytes (length, and whether the message ends
+// here) and the sealed bytes.
 #pragma once
 
 #include <deque>
@@ -28,31 +29,34 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   struct Handlers {
     std::function<void()> proved;                      // the other end holds the job key
     std::function<void(const std::string&)> received;  // one whole message
-    std::function<void(Status)> closed;                // the other end, or a fault, ended it; runs once
+    std::function<void(Status)> closed;  // the other end, or a fault, ended it; runs once
   };
 
-  // `socket` does not block and may still be connecting; `handshake` may be done. `largestMessage` bounds
-  // what the other end may send.
-  static std::shared_ptr<Connection> start(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake,
-                                           size_t largestMessage, Handlers handlers);
+  // `socket` does not block and may still be connecting; `handshake` may be done. `largestMessage`
+  // bounds what the other end may send.
+  static std::shared_ptr<Connection> start(net::EpollLoop& loop, net::Fd socket,
+                                           secret::Handshake handshake, size_t largestMessage,
+                                           Handlers handlers);
   ~Connection();
 
   void send(std::string message);
-  // One message of two parts, of which the second is shared: a large answer to many ranks is kept once.
+  // One message of two parts, of which the second is shared: a large answer to many ranks is kept
+  // once.
   void send(std::string head, std::shared_ptr<const std::string> body);
 
   // Closes now; no handler runs afterwards.
   void close();
 
   bool isOpen() const { return socket_.valid(); }
-  // True iff the other end has closed it, as it does when its process ends; not if the connection broke.
+  // True iff the other end has closed it, as it does when its process ends; not if the connection
+  // broke.
   bool hasReachedEnd() const { return reachedEnd_; }
   const secret::Handshake& handshake() const { return handshake_; }
   const Address& peer() const { return peer_; }
 
  private:
-  Connection(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake, size_t largestMessage,
-             Handlers handlers);
+  Connection(net::EpollLoop& loop, net::Fd socket, secret::Handshake handshake,
+             size_t largestMessage, Handlers handlers);
 
   void onEvents(uint32_t events);
   void readSome();

@@ -1,6 +1,6 @@
 // The server alone with 4096 ranks, all of them in this process: from nothing to everybody knowing
-// everybody's address. The limit of CPU time, of both sides, is what is promised of the time on a quiet
-// machine; debug builds and sanitizers have a smaller crowd.
+// everybody's address. The limit of CPU time, of both sides, is what is promised of the time on a
+// quiet machine; debug builds and sanitizers have a smaller crowd.
 #include <chrono>
 
 #include <fmt/format.h>
@@ -47,11 +47,12 @@ void meet(uint32_t worldSize) {
   thread.loop().post([&] {
     for (uint32_t r = 1; r < worldSize; ++r) {
       auto& store = stores[r - 1];
-      store = std::make_unique<RemoteStore>(thread.loop(), RemoteOptions{.master = {server.address()},
-                                                                         .key = key,
-                                                                         .rank = Rank{r},
-                                                                         .agreement = agreement,
-                                                                         .timeout = kLimit});
+      store =
+          std::make_unique<RemoteStore>(thread.loop(), RemoteOptions{.master = {server.address()},
+                                                                     .key = key,
+                                                                     .rank = Rank{r},
+                                                                     .agreement = agreement,
+                                                                     .timeout = kLimit});
       store->join([&, r](const Status& status) {
         ASSERT_TRUE(status.isOk()) << status.toString();
         store->gather("address", addresses[r], kLimit, count);

@@ -23,8 +23,9 @@ constexpr Duration kFirstPause = 100ms;
 constexpr Duration kLongestPause = 2s;
 constexpr Duration kAskEvery = 100ms;  // soon, for a person who waits
 
-// getaddrinfo() cannot be called off, and may take as long as name servers stay silent. So it runs on a
-// thread of its own, which is left alone with its own copy of the name once nobody waits for it any more.
+// getaddrinfo() cannot be called off, and may take as long as name servers stay silent. So it runs
+// on a thread of its own, which is left alone with its own copy of the name once nobody waits for
+// it any more.
 Result<std::vector<Address>> lookUpAside(const Launch& launch, Duration atMost,
                                          const std::function<Status()>& interruption) {
   using Found = Result<std::vector<Address>>;
@@ -62,8 +63,8 @@ Result<std::vector<Address>> findMaster(const Search& search, Rank rank, Duratio
     const Duration left = timeout - (now - begun);
     if (left <= Duration(0)) {
       return Status(Code::kTimeout,
-                    fmt::format("rank {} did not find rank 0 in {}: {}; is MASTER_ADDR right?", index(rank),
-                                base::formatDuration(timeout), why));
+                    fmt::format("rank {} did not find rank 0 in {}: {}; is MASTER_ADDR right?",
+                                index(rank), base::formatDuration(timeout), why));
     }
     if (now - toldAt >= kTellEvery) {
       toldAt = now;
@@ -86,16 +87,18 @@ Result<FoundMaster> findMaster(const Launch& launch, const Clock& clock, Duratio
   const auto pause = [&](Duration length) {
     const auto end = std::chrono::steady_clock::now() + length;
     while (std::chrono::steady_clock::now() < end && ask().isOk()) {
-      std::this_thread::sleep_for(std::min<Duration>(kAskEvery, end - std::chrono::steady_clock::now()));
+      std::this_thread::sleep_for(
+          std::min<Duration>(kAskEvery, end - std::chrono::steady_clock::now()));
     }
   };
   // A resolver tells nobody when a name appears: asking again now and then is all there is.
   SLUICE_ASSIGN_OR_RETURN(
-      auto addresses, findMaster({.clock = clock,
-                                  .lookUp = [&](Duration atMost) { return lookUpAside(launch, atMost, ask); },
-                                  .pause = pause,
-                                  .interruption = ask},
-                                 launch.rank, timeout));
+      auto addresses,
+      findMaster({.clock = clock,
+                  .lookUp = [&](Duration atMost) { return lookUpAside(launch, atMost, ask); },
+                  .pause = pause,
+                  .interruption = ask},
+                 launch.rank, timeout));
   return FoundMaster{std::move(addresses), begun};
 }
 

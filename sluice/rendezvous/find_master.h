@@ -1,6 +1,6 @@
-// Rank 0's addresses from the name that the launcher gave. In a cluster that name often exists only once rank
-// 0's host is up, so one that is not found is looked up again until the time is up. Any thread but a loop's:
-// the calling thread waits.
+// Rank 0's addresses from the name that the launcher gave. In a cluster that name often exists only
+// once rank 0's host is up, so one that is not found is looked up again until the time is up. Any
+// thread but a loop's: the calling thread waits.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ struct FoundMaster {
 // Says every few seconds why it still searches; the error says why it never found anything.
 Result<std::vector<Address>> findMaster(const Search& search, Rank rank, Duration timeout);
 
-// With the resolver of this host, and `clock` in real time. `interruption` is asked ten times a second, so
-// that Ctrl-C ends the search even while a name server does not answer.
+// With the resolver of this host, and `clock` in real time. `interruption` is asked ten times a
+// second, so that Ctrl-C ends the search even while a name server does not answer.
 Result<FoundMaster> findMaster(const Launch& launch, const Clock& clock, Duration timeout,
                                const std::function<Status()>& interruption = {});
 

@@ -11,13 +11,15 @@ using testing::HasSubstr;
 
 const std::string kReason = "cannot find the address of 'host': Name or service not known";
 
-// A resolver that knows the name from `appearsAt` on, in time that passes only while the search pauses.
+// A resolver that knows the name from `appearsAt` on, in time that passes only while the search
+// pauses.
 struct Resolver {
   Result<std::vector<Address>> find(Duration timeout) {
     return findMaster({.clock = clock,
                        .lookUp = [this](Duration) -> Result<std::vector<Address>> {
                          ++lookUps;
-                         if (clock.now() < TimePoint(appearsAt)) return Status(Code::kUnavailable, kReason);
+                         if (clock.now() < TimePoint(appearsAt))
+                           return Status(Code::kUnavailable, kReason);
                          return std::vector{Address::loopback(7)};
                        },
                        .pause = [this](Duration pause) { clock.advance(pause); }},
@@ -55,7 +57,8 @@ TEST(FindMaster, ANameThatNeverAppearsEndsInTimeWithTheReason) {
   EXPECT_EQ(resolver.clock.now(), TimePoint(10s));
 }
 
-const Launch kNowhere{.rank = Rank{1}, .worldSize = 2, .masterHost = "no-such-host.invalid", .masterPort = 9};
+const Launch kNowhere{
+    .rank = Rank{1}, .worldSize = 2, .masterHost = "no-such-host.invalid", .masterPort = 9};
 
 TEST(FindMaster, SearchesForTheWholeTimeout) {
   const base::RealClock clock;
@@ -69,8 +72,8 @@ TEST(FindMaster, SearchesForTheWholeTimeout) {
 TEST(FindMaster, AnInterruptionEndsTheSearchAndIsToldOnce) {
   int asked = 0;
   const Status ctrlC(Code::kCancelled, "Ctrl-C");
-  const auto found =
-      findMaster(kNowhere, base::RealClock(), 1h, [&] { return ++asked == 3 ? ctrlC : base::ok(); });
+  const auto found = findMaster(kNowhere, base::RealClock(), 1h,
+                                [&] { return ++asked == 3 ? ctrlC : base::ok(); });
   EXPECT_EQ(found.status(), ctrlC);
   EXPECT_EQ(asked, 3);
 }

@@ -19,10 +19,12 @@ namespace {
 
 std::span<const uint8_t> bitsOf(const Address& address) {
   if (address.family() == AF_INET) {
-    return {reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in*>(address.raw())->sin_addr),
+    return {reinterpret_cast<const uint8_t*>(
+                &reinterpret_cast<const sockaddr_in*>(address.raw())->sin_addr),
             4};
   }
-  return {reinterpret_cast<const uint8_t*>(&reinterpret_cast<const sockaddr_in6*>(address.raw())->sin6_addr),
+  return {reinterpret_cast<const uint8_t*>(
+              &reinterpret_cast<const sockaddr_in6*>(address.raw())->sin6_addr),
           16};
 }
 
@@ -65,7 +67,8 @@ std::string listed(const std::vector<Interface>& interfaces) {
 Result<Address> routeTo(const Address& master) {
   const net::Fd socket(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::connect(socket.get(), master.raw(), master.rawSize()) != 0) {
-    return base::fromErrno(fmt::format("there is no way from here to rank 0 at {}", master.toString()));
+    return base::fromErrno(
+        fmt::format("there is no way from here to rank 0 at {}", master.toString()));
   }
   return Address::localOf(socket.get()).withPort(0);
 }
@@ -99,16 +102,17 @@ Result<Interface> chooseInterface(const std::vector<Interface>& interfaces, cons
   const auto network = parseNetwork(pin);
   const Interface* found = nullptr;
   for (const auto& each : interfaces) {
-    const bool matches =
-        network ? sharePrefix(each.address, network->address, network->prefixBits) : each.name == pin;
+    const bool matches = network ? sharePrefix(each.address, network->address, network->prefixBits)
+                                 : each.name == pin;
     if (!matches) continue;
     const bool isBetter = found == nullptr || (each.address.family() == master.family() &&
                                                found->address.family() != master.family());
     if (isBetter) found = &each;
   }
   if (found != nullptr) return *found;
-  return Status(Code::kInvalidArgument,
-                fmt::format("no interface is or lies in '{}'; there are: {}", pin, listed(interfaces)));
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("no interface is or lies in '{}'; there are: {}", pin, listed(interfaces)));
 }
 
 }  // namespace sluice::rendezvous

@@ -30,7 +30,8 @@ TEST(Interface, IsPinnedByNameOrNetwork) {
       {"192.168.5.7/32", "10.0.0.1:1", "192.168.5.7"},
   };
   for (const auto& c : cases) {
-    EXPECT_EQ(chooseInterface(kHost, at(c.master), c.pin).value().address.host(), c.expected) << c.pin;
+    EXPECT_EQ(chooseInterface(kHost, at(c.master), c.pin).value().address.host(), c.expected)
+        << c.pin;
   }
 }
 

@@ -24,20 +24,21 @@ constexpr std::array kLaunchers{
 Status missing(std::string_view name) {
   return {
       Code::kInvalidArgument,
-      fmt::format("{} is not set; start with torchrun, with mpirun or srun (on several hosts mpirun needs "
-                  "-x MASTER_ADDR=HOST -x MASTER_PORT=PORT with rank 0's host), or set RANK, WORLD_SIZE, "
-                  "MASTER_ADDR and MASTER_PORT",
-                  name)};
+      fmt::format(
+          "{} is not set; start with torchrun, with mpirun or srun (on several hosts mpirun needs "
+          "-x MASTER_ADDR=HOST -x MASTER_PORT=PORT with rank 0's host), or set RANK, WORLD_SIZE, "
+          "MASTER_ADDR and MASTER_PORT",
+          name)};
 }
 
-Result<uint32_t> readNumber(const base::Config::Values& environment, std::string_view name, uint32_t least,
-                            uint32_t most) {
+Result<uint32_t> readNumber(const base::Config::Values& environment, std::string_view name,
+                            uint32_t least, uint32_t most) {
   const auto found = environment.find(name);
   if (found == environment.end() || found->second.empty()) return missing(name);
   const auto number = base::parseInteger(found->second);
   if (!number.isOk() || *number < least || *number > most) {
-    return Status(Code::kInvalidArgument, fmt::format("{}={} must be a whole number from {} to {}", name,
-                                                      found->second, least, most));
+    return Status(Code::kInvalidArgument, fmt::format("{}={} must be a whole number from {} to {}",
+                                                      name, found->second, least, most));
   }
   return static_cast<uint32_t>(*number);
 }
@@ -80,8 +81,8 @@ struct Master {
 Master deriveMaster(const Names& launcher, const base::Config::Values& environment) {
   if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
     const auto job = textOf(environment, "PMIX_NAMESPACE");
-    const bool isOneHost =
-        textOf(environment, "OMPI_COMM_WORLD_LOCAL_SIZE") == textOf(environment, "OMPI_COMM_WORLD_SIZE");
+    const bool isOneHost = textOf(environment, "OMPI_COMM_WORLD_LOCAL_SIZE") ==
+                           textOf(environment, "OMPI_COMM_WORLD_SIZE");
     if (isOneHost && !job.empty()) return {"127.0.0.1", portFor(job)};
   }
   if (launcher.rank == "SLURM_PROCID") {
@@ -98,14 +99,16 @@ Master deriveMaster(const Names& launcher, const base::Config::Values& environme
 }
 
 // Only what every rank of one launch sees alike:
-// - torchrun counts restarts for each host on its own, so the count identifies a launch on one host only.
+// - torchrun counts restarts for each host on its own: the count identifies a launch on one host.
 // - Started by hand inside a Slurm job, ranks may come from several steps of that job.
 // - In a heterogeneous Slurm job each component has its own job id.
-std::map<std::string, std::string> readIds(const Names& launcher, const base::Config::Values& environment) {
+std::map<std::string, std::string> readIds(const Names& launcher,
+                                           const base::Config::Values& environment) {
   std::vector<std::string_view> names;
   if (environment.contains("TORCHELASTIC_RUN_ID")) {
     names = {"TORCHELASTIC_RUN_ID"};
-    if (textOf(environment, "GROUP_WORLD_SIZE") == "1") names.emplace_back("TORCHELASTIC_RESTART_COUNT");
+    if (textOf(environment, "GROUP_WORLD_SIZE") == "1")
+      names.emplace_back("TORCHELASTIC_RESTART_COUNT");
   } else if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
     names = {"PMIX_NAMESPACE"};
   } else if (!environment.contains("SLURM_HET_SIZE")) {
@@ -130,11 +133,13 @@ Result<Launch> readLaunch(const base::Config::Values& environment) {
     }
   }
   Launch launch;
-  SLUICE_ASSIGN_OR_RETURN(const uint32_t rank, readNumber(environment, names->rank, 0, kLargestWorld - 1));
-  SLUICE_ASSIGN_OR_RETURN(launch.worldSize, readNumber(environment, names->worldSize, 1, kLargestWorld));
+  SLUICE_ASSIGN_OR_RETURN(const uint32_t rank,
+                          readNumber(environment, names->rank, 0, kLargestWorld - 1));
+  SLUICE_ASSIGN_OR_RETURN(launch.worldSize,
+                          readNumber(environment, names->worldSize, 1, kLargestWorld));
   if (rank >= launch.worldSize) {
-    return Status(Code::kInvalidArgument, fmt::format("{}={} must be below {}={}", names->rank, rank,
-                                                      names->worldSize, launch.worldSize));
+    return Status(Code::kInvalidArgument, fmt::format("{}={} must be below {}={}", names->rank,
+                                                      rank, names->worldSize, launch.worldSize));
   }
   launch.rank = Rank{rank};
   if (environment.contains(names->localRank)) {

@@ -15,7 +15,9 @@ base::Config::Values with(base::Config::Values values, const base::Config::Value
 TEST(Launch, IsReadFromEachLauncher) {
   const std::vector<base::Config::Values> launchers{
       {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}},
-      {{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
+      {{"OMPI_COMM_WORLD_RANK", "3"},
+       {"OMPI_COMM_WORLD_SIZE", "8"},
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}},
       {{"SLURM_PROCID", "3"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "1"}},
   };
   for (const auto& launcher : launchers) {
@@ -27,7 +29,8 @@ TEST(Launch, IsReadFromEachLauncher) {
     EXPECT_EQ(launch.masterPort, 29500);
   }
   // srun starts torchrun: the nearer launcher is the one that counts.
-  EXPECT_EQ(readLaunch(with(with(kMaster, launchers[0]), {{"SLURM_PROCID", "7"}})).value().rank, Rank{3});
+  EXPECT_EQ(readLaunch(with(with(kMaster, launchers[0]), {{"SLURM_PROCID", "7"}})).value().rank,
+            Rank{3});
 }
 
 TEST(Launch, TheMasterIsDerivedWhereTheLauncherSaysEnough) {
@@ -41,10 +44,12 @@ TEST(Launch, TheMasterIsDerivedWhereTheLauncherSaysEnough) {
   EXPECT_LT(local.masterPort, 30000);
   EXPECT_EQ(readLaunch(with(mpirun, kMaster)).value().masterHost, "node0");
   EXPECT_EQ(readLaunch(with(mpirun, kMaster)).value().masterPort, 29500);
-  EXPECT_NE(readLaunch(with(mpirun, {{"PMIX_NAMESPACE", "prterun-node-4712@1"}})).value().masterPort,
-            local.masterPort);
+  EXPECT_NE(
+      readLaunch(with(mpirun, {{"PMIX_NAMESPACE", "prterun-node-4712@1"}})).value().masterPort,
+      local.masterPort);
   const auto spread = readLaunch(with(mpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}}));
-  EXPECT_TRUE(spread.status().message().starts_with("MASTER_ADDR is not set; ")) << spread.status().message();
+  EXPECT_TRUE(spread.status().message().starts_with("MASTER_ADDR is not set; "))
+      << spread.status().message();
 
   struct Case {
     std::string hosts;
@@ -67,7 +72,8 @@ TEST(Launch, TheMasterIsDerivedWhereTheLauncherSaysEnough) {
 }
 
 TEST(Launch, UnderTorchrunTakesThePortAfterItsStore) {
-  const auto values = with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "x"}});
+  const auto values =
+      with(kMaster, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_RUN_ID", "x"}});
   EXPECT_EQ(readLaunch(values).value().masterPort, 29501);
 }
 
@@ -113,9 +119,10 @@ TEST(Launch, TakesTheNamesThatAllRanksOfOneLaunchShare) {
             (Ids{{"TORCHELASTIC_RUN_ID", "r"}, {"TORCHELASTIC_RESTART_COUNT", "1"}}));
   EXPECT_EQ(readLaunch(with(rank, {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}})).value().ids,
             (Ids{{"SLURM_JOB_ID", "17"}}));
-  const base::Config::Values srun =
-      with(kMaster,
-           {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}});
+  const base::Config::Values srun = with(kMaster, {{"SLURM_PROCID", "0"},
+                                                   {"SLURM_NTASKS", "2"},
+                                                   {"SLURM_JOB_ID", "17"},
+                                                   {"SLURM_STEP_ID", "3"}});
   EXPECT_EQ(readLaunch(srun).value().ids, (Ids{{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "3"}}));
   EXPECT_EQ(readLaunch(with(srun, {{"SLURM_HET_SIZE", "2"}})).value().ids, Ids{});
   EXPECT_EQ(readLaunch(with(kMaster, {{"OMPI_COMM_WORLD_RANK", "0"},
@@ -136,7 +143,8 @@ TEST(Launch, OnlyRank0MayListenOnAnyPort) {
                        {"TORCHELASTIC_RUN_ID", "7"}});
   };
   EXPECT_EQ(at("0").value().masterPort, 0);
-  EXPECT_TRUE(at("1").status().message().starts_with("MASTER_PORT=0 must be a whole number from 1"));
+  EXPECT_TRUE(
+      at("1").status().message().starts_with("MASTER_PORT=0 must be a whole number from 1"));
 }
 
 }  // namespace

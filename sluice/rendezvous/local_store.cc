@@ -15,7 +15,8 @@ Table::Got copyTo(Store::Got got) {
 }  // namespace
 
 void LocalStore::set(std::string key, std::string value, Done done) {
-  loop_.post([done = std::move(done), status = table_.set(key, std::move(value))] { done(status); });
+  loop_.post(
+      [done = std::move(done), status = table_.set(key, std::move(value))] { done(status); });
 }
 
 void LocalStore::get(std::string key, Got got) {

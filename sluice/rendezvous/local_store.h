@@ -1,4 +1,5 @@
-// The Store of a rank that lives in the same process and loop as the table: rank 0, or every rank in a test.
+// The Store of a rank that lives in the same process and loop as the table: rank 0, or every rank
+// in a test.
 #pragma once
 
 #include <memory>

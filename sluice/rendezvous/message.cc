@@ -10,14 +10,15 @@
 namespace sluice::rendezvous {
 namespace {
 
-// 0 kind, 1 code, 2 key length (2), 4 id (4), 8 timeout in ms (4), 12 value length (4), 16 key, value.
-// A timeout of 2^32 - 1 is kNoEnd.
+// 0 kind, 1 code, 2 key length (2), 4 id (4), 8 timeout in ms (4), 12 value length (4), 16 key,
+// value. A timeout of 2^32 - 1 is kNoEnd.
 constexpr uint32_t kNoEndMillis = std::numeric_limits<uint32_t>::max();
 constexpr auto kLastCode = static_cast<uint8_t>(Code::kInternal);
 
 template <typename Number>
 void put(std::string& out, Number value) {
-  for (size_t i = 0; i < sizeof value; ++i) out.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  for (size_t i = 0; i < sizeof value; ++i)
+    out.push_back(static_cast<char>(value >> (8 * i) & 0xff));
 }
 
 // REQUIRES: bytes.size() >= at + sizeof(Number)
@@ -25,7 +26,8 @@ template <typename Number>
 Number get(std::string_view bytes, size_t at) {
   Number value = 0;
   for (size_t i = 0; i < sizeof value; ++i) {
-    value |= static_cast<Number>(static_cast<Number>(static_cast<uint8_t>(bytes[at + i])) << (8 * i));
+    value |=
+        static_cast<Number>(static_cast<Number>(static_cast<uint8_t>(bytes[at + i])) << (8 * i));
   }
   return value;
 }
@@ -49,8 +51,9 @@ Status checkSizes(const std::string& key, const std::string& value) {
             fmt::format("a key has 1 to {} bytes, this one {}", kLargestKeyBytes, key.size())};
   }
   if (value.size() > kLargestValueBytes) {
-    return {Code::kInvalidArgument, fmt::format("the value of '{}' has {} bytes; at most {} are taken", key,
-                                                value.size(), kLargestValueBytes)};
+    return {Code::kInvalidArgument,
+            fmt::format("the value of '{}' has {} bytes; at most {} are taken", key, value.size(),
+                        kLargestValueBytes)};
   }
   return base::ok();
 }
@@ -82,14 +85,16 @@ Result<Message> decode(std::string_view bytes) {
   if (!isKnown(kind)) return malformed("unknown kind");
   if (code > kLastCode) return malformed("unknown code");
   if (keyBytes > kLargestKeyBytes) return malformed("key too long");
-  if (bytes.size() != kMessageOverheadBytes + keyBytes + size_t{valueBytes}) return malformed("wrong length");
+  if (bytes.size() != kMessageOverheadBytes + keyBytes + size_t{valueBytes})
+    return malformed("wrong length");
   const auto millis = get<uint32_t>(bytes, 8);
-  return Message{.kind = static_cast<MessageKind>(kind),
-                 .code = static_cast<Code>(code),
-                 .id = get<uint32_t>(bytes, 4),
-                 .timeout = millis == kNoEndMillis ? kNoEnd : Duration(std::chrono::milliseconds(millis)),
-                 .key = std::string(bytes.substr(kMessageOverheadBytes, keyBytes)),
-                 .value = std::string(bytes.substr(kMessageOverheadBytes + keyBytes))};
+  return Message{
+      .kind = static_cast<MessageKind>(kind),
+      .code = static_cast<Code>(code),
+      .id = get<uint32_t>(bytes, 4),
+      .timeout = millis == kNoEndMillis ? kNoEnd : Duration(std::chrono::milliseconds(millis)),
+      .key = std::string(bytes.substr(kMessageOverheadBytes, keyBytes)),
+      .value = std::string(bytes.substr(kMessageOverheadBytes + keyBytes))};
 }
 
 std::string encodeList(const std::vector<std::string>& values) {

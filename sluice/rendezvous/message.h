@@ -1,5 +1,5 @@
-// What a rank and rank 0 say to each other once both have proved that they hold the job key. One flat shape
-// for all kinds. Pure functions on bytes; every length is checked before it is used.
+// What a rank and rank 0 say to each other once both have proved that they hold the job key. One
+// flat shape for all kinds. Pure functions on bytes; every length is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,13 @@ namespace sluice::rendezvous {
 inline constexpr size_t kLargestKeyBytes = 256;
 inline constexpr size_t kLargestValueBytes = size_t{64} << 10;
 inline constexpr size_t kMessageOverheadBytes = 16;
-inline constexpr size_t kLargestRequestBytes = kMessageOverheadBytes + kLargestKeyBytes + kLargestValueBytes;
+inline constexpr size_t kLargestRequestBytes =
+    kMessageOverheadBytes + kLargestKeyBytes + kLargestValueBytes;
 // Everyone's values at once; rank 0 is trusted with more than the others, but not with everything.
 inline constexpr size_t kLargestAnswerBytes = size_t{64} << 20;
 
-// A wait without an end of its own: it ends with the job. Longer timeouts than 2^32 - 2 ms (49 days) become
-// this.
+// A wait without an end of its own: it ends with the job. Longer timeouts than 2^32 - 2 ms (49
+// days) become this.
 inline constexpr Duration kNoEnd = std::chrono::hours(24 * 365 * 100);
 
 enum class MessageKind : uint8_t {

@@ -65,7 +65,9 @@ TEST(List, IsDecodedAsItWasEncodedAndNeverWhenCut) {
 
 TEST(Message, ALongTimeoutHasNoEnd) {
   const auto travelled = [](Duration timeout) {
-    return decode(encode({.kind = MessageKind::kWait, .timeout = timeout, .key = "k"})).value().timeout;
+    return decode(encode({.kind = MessageKind::kWait, .timeout = timeout, .key = "k"}))
+        .value()
+        .timeout;
   };
   EXPECT_EQ(travelled(std::chrono::hours(24 * 49)), std::chrono::hours(24 * 49));
   EXPECT_EQ(travelled(std::chrono::hours(24 * 50)), kNoEnd);

@@ -15,7 +15,8 @@
 namespace sluice::rendezvous {
 namespace {
 
-// 0 agreement hash (32), 32 process (16), 48 job (16), 64 age in ms (8), 72 waits in ms (8), 80 pid (4)
+// 0 agreement hash (32), 32 process (16), 48 job (16), 64 age in ms (8), 72 waits in ms (8), 80 pid
+// (4)
 constexpr size_t kProcessAt = secret::kDigestBytes;
 constexpr size_t kJobAt = kProcessAt + sizeof(secret::JobNonce);
 constexpr size_t kAgeAt = kJobAt + sizeof(secret::JobNonce);
@@ -53,7 +54,8 @@ std::string Newcomer::encode() const {
 }
 
 Result<Newcomer> Newcomer::decode(std::string_view bytes) {
-  if (bytes.size() != kNewcomerBytes) return Status(Code::kDataLoss, "a request to join has another length");
+  if (bytes.size() != kNewcomerBytes)
+    return Status(Code::kDataLoss, "a request to join has another length");
   Newcomer newcomer;
   newcomer.agreementHash = bytes.substr(0, secret::kDigestBytes);
   std::memcpy(newcomer.process.data(), bytes.data() + kProcessAt, newcomer.process.size());
@@ -67,7 +69,8 @@ Result<Newcomer> Newcomer::decode(std::string_view bytes) {
 std::chrono::milliseconds processAge() {
   std::ifstream file("/proc/self/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // "pid (name) state ...": the name may hold blanks and brackets, and the start is the 20th field after it.
+  // "pid (name) state ...": the name may hold blanks and brackets, and the start is the 20th field
+  // after it.
   constexpr size_t kStartTime = 20;
   const size_t nameEnd = text.rfind(") ");
   if (nameEnd == std::string::npos) return {};

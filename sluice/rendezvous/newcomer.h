@@ -1,5 +1,6 @@
-// A process describes itself by this when it asks rank 0 to let it join. Rank 0 uses it to tell a process
-// that was left over from an earlier launch from the one that belongs to this job. A value; pure functions.
+// A process describes itself by this when it asks rank 0 to let it join. Rank 0 uses it to tell a
+// process that was left over from an earlier launch from the one that belongs to this job. A value;
+// pure functions.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,8 @@ using testing::HasSubstr;
 // Passes the bytes of one connection after another on to rank 0, and breaks them when told to.
 class Relay final {
  public:
-  explicit Relay(const Address& to) : to_(to), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Relay(const Address& to)
+      : to_(to), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const Address any = Address::loopback(0);
     EXPECT_EQ(::bind(listener_.get(), any.raw(), any.rawSize()), 0);
     EXPECT_EQ(::listen(listener_.get(), 16), 0);
@@ -81,8 +82,8 @@ class Relay final {
   void run() {
     while (!isOver_) {
       obey();
-      std::array<pollfd, 3> ready{pollfd{listener_.get(), POLLIN, 0}, pollfd{rank_.get(), POLLIN, 0},
-                                  pollfd{server_.get(), POLLIN, 0}};
+      std::array<pollfd, 3> ready{pollfd{listener_.get(), POLLIN, 0},
+                                  pollfd{rank_.get(), POLLIN, 0}, pollfd{server_.get(), POLLIN, 0}};
       if (::poll(ready.data(), ready.size(), 5) <= 0) continue;
       if (ready[0].revents != 0) {
         rank_ = net::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -91,8 +92,8 @@ class Relay final {
         if (::connect(server_.get(), to.raw(), to.rawSize()) == 0) ++connections_;
         continue;
       }
-      const bool goesOn =
-          (ready[1].revents == 0 || pass(rank_, server_)) && (ready[2].revents == 0 || pass(server_, rank_));
+      const bool goesOn = (ready[1].revents == 0 || pass(rank_, server_)) &&
+                          (ready[2].revents == 0 || pass(server_, rank_));
       if (goesOn) continue;
       rank_.reset();
       server_.reset();
@@ -210,9 +211,10 @@ TEST_F(Reconnecting, ARankThatDoesNotComeBackIsNamed) {
   options.returnGrace = 100ms;
   TestServer server(std::move(options));
   Relay relay(server.address());
-  TestRank rank(
-      ranks_.loop(),
-      {.master = {relay.address()}, .key = key_, .rank = Rank{1}, .agreement = Agreement(base::Config(), 2)});
+  TestRank rank(ranks_.loop(), {.master = {relay.address()},
+                                .key = key_,
+                                .rank = Rank{1},
+                                .agreement = Agreement(base::Config(), 2)});
   ASSERT_EQ(rank.join().get(), base::ok());
   std::future<Result<std::vector<std::string>>> zero;
   auto got = completion(zero);

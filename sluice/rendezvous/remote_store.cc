@@ -21,10 +21,11 @@ using namespace std::chrono_literals;
 constexpr Duration kFirstBackOff = 20ms;
 constexpr Duration kLongestBackOff = 1s;
 constexpr Duration kAttemptDeadline = 5s;
-// Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it given up.
+// Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it
+// given up.
 constexpr Duration kGrace = 10s;
-// Rank 0 listens for as long as it lives, so a few attempts that find nobody are enough to know that it is
-// gone.
+// Rank 0 listens for as long as it lives, so a few attempts that find nobody are enough to know
+// that it is gone.
 constexpr int kMostRefusals = 4;
 
 }  // namespace
@@ -36,8 +37,8 @@ RemoteStore::RemoteStore(net::EpollLoop& loop, RemoteOptions options)
       created_(loop.now()),
       backOff_(kFirstBackOff) {
   SLUICE_CHECK(!options_.master.empty());
-  // Another process of this rank, earlier or later, has other numbers: rank 0 must not take its requests for
-  // repetitions.
+  // Another process of this rank, earlier or later, has other numbers: rank 0 must not take its
+  // requests for repetitions.
   std::memcpy(&nextId_, process_.data(), sizeof nextId_);
 }
 
@@ -70,9 +71,10 @@ void RemoteStore::onTimeUp() {
   if (isMember_) return loseMaster();
   finishJoin(
       {Code::kTimeout,
-       fmt::format("rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
-                   index(options_.rank), masterName(), base::formatDuration(options_.timeout),
-                   lastFailure_.isOk() ? "no answer" : lastFailure_.message())});
+       fmt::format(
+           "rank {} did not reach {} in {}: {}; is rank 0 running, and may its port be reached?",
+           index(options_.rank), masterName(), base::formatDuration(options_.timeout),
+           lastFailure_.isOk() ? "no answer" : lastFailure_.message())});
 }
 
 void RemoteStore::stopTimers() {
@@ -86,7 +88,8 @@ void RemoteStore::finishJoin(Status status) {
   stopTimers();
   isMember_ = isConnected_ = status.isOk();
   if (!isMember_) lost_ = status;
-  loop_.post([joined = std::exchange(joined_, nullptr), status = std::move(status)] { joined(status); });
+  loop_.post(
+      [joined = std::exchange(joined_, nullptr), status = std::move(status)] { joined(status); });
 }
 
 void RemoteStore::rejoin(const Status& why) {
@@ -132,13 +135,13 @@ void RemoteStore::connect() {
   if (::connect(socket.get(), master.raw(), master.rawSize()) != 0 && errno != EINPROGRESS) {
     return tryAgain(base::fromErrno("cannot connect"));
   }
-  connection_ =
-      Connection::start(loop_, std::move(socket),
-                        secret::Handshake::client(key_, secret::Purpose::kRendezvous, claimOf(options_.rank)),
-                        kLargestAnswerBytes,
-                        {.proved = [this] { onProved(); },
-                         .received = [this](const std::string& bytes) { onReceived(bytes); },
-                         .closed = [this](const Status& why) { onClosed(why); }});
+  connection_ = Connection::start(
+      loop_, std::move(socket),
+      secret::Handshake::client(key_, secret::Purpose::kRendezvous, claimOf(options_.rank)),
+      kLargestAnswerBytes,
+      {.proved = [this] { onProved(); },
+       .received = [this](const std::string& bytes) { onReceived(bytes); },
+       .closed = [this](const Status& why) { onClosed(why); }});
   attemptTimer_ = loop_.after(kAttemptDeadline, [this] {
     connection_->close();
     tryAgain({Code::kTimeout, "no answer"});
@@ -184,15 +187,18 @@ void RemoteStore::onClosed(const Status& why) {
     return tryAgain(why);
   }
   if (why.code() != Code::kPermissionDenied || options_.keyFrom) return tryAgain(why);
-  finishJoin(why.withContext(fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
+  finishJoin(why.withContext(
+      fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
 }
 
 void RemoteStore::loseMaster() {
   stopTimers();
   std::string waiting;
   for (const auto& [id, pending] : pending_)
-    waiting += fmt::format("{}'{}'", waiting.empty() ? " while waiting for " : ", ", pending.message.key);
-  lost_ = Status(Code::kPeerLost, fmt::format("{} is gone{}: {}", masterName(), waiting, broke_.message()));
+    waiting +=
+        fmt::format("{}'{}'", waiting.empty() ? " while waiting for " : ", ", pending.message.key);
+  lost_ = Status(Code::kPeerLost,
+                 fmt::format("{} is gone{}: {}", masterName(), waiting, broke_.message()));
   while (!pending_.empty()) complete(pending_.begin()->first, lost_);
 }
 
@@ -226,7 +232,8 @@ void RemoteStore::onReceived(const std::string& bytes) {
     return onWelcome(*message);
   }
   if (!isConnected_ && kind == MessageKind::kShowAgreement) {
-    connection_->send(encode({.kind = MessageKind::kAgreement, .value = options_.agreement.encode()}));
+    connection_->send(
+        encode({.kind = MessageKind::kAgreement, .value = options_.agreement.encode()}));
     return;
   }
   connection_->close();
@@ -244,16 +251,19 @@ void RemoteStore::request(Message message, Duration timeout, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
   Status status = lost_;
   if (status.isOk()) status = checkSizes(message.key, message.value);
-  if (status.isOk() && !isMember_) status = Status(Code::kUnavailable, "join() has not completed yet");
+  if (status.isOk() && !isMember_)
+    status = Status(Code::kUnavailable, "join() has not completed yet");
   if (!status.isOk()) return loop_.post([got = std::move(got), status] { got(status); });
   message.id = nextId_++;
   const uint32_t id = message.id;
   const TimerId timer = loop_.after(timeout + kGrace, [this, id, key = message.key, timeout] {
-    complete(id, Status(Code::kTimeout, fmt::format("{} has not answered about '{}' in {}", masterName(), key,
-                                                    base::formatDuration(timeout + kGrace))));
+    complete(
+        id, Status(Code::kTimeout, fmt::format("{} has not answered about '{}' in {}", masterName(),
+                                               key, base::formatDuration(timeout + kGrace))));
   });
   Pending& pending =
-      pending_.emplace(id, Pending{std::move(message), loop_.now() + timeout, std::move(got), timer})
+      pending_
+          .emplace(id, Pending{std::move(message), loop_.now() + timeout, std::move(got), timer})
           .first->second;
   if (isConnected_) send(pending);
 }

@@ -1,9 +1,9 @@
-// The Store of every rank but 0: asks rank 0 over one connection. It tries until rank 0 answers or its time
-// is up, and says meanwhile why it still tries. Loop thread only.
+// The Store of every rank but 0: asks rank 0 over one connection. It tries until rank 0 answers or
+// its time is up, and says meanwhile why it still tries. Loop thread only.
 //
-// A connection that breaks is made again, and the requests that were not answered are sent again; rank 0
-// counts each once (table.h). Rank 0 is given up when nobody listens at its address any more, or after
-// `timeout`.
+// A connection that breaks is made again, and the requests that were not answered are sent again;
+// rank 0 counts each once (table.h). Rank 0 is given up when nobody listens at its address any
+// more, or after `timeout`.
 #pragma once
 
 #include <functional>
@@ -29,13 +29,15 @@ namespace sluice::rendezvous {
 struct RemoteOptions {
   std::vector<Address> master;  // tried in turn
   secret::JobKey key = secret::JobKey::none();
-  // Rank 0's address, if the job has no key and rank 0 hands one to ranks of the same user (same_user.h).
+  // Rank 0's address, if the job has no key and rank 0 hands one to ranks of the same user
+  // (same_user.h).
   std::optional<Address> keyFrom{};
   Rank rank{};
   Agreement agreement;
   Duration timeout = std::chrono::seconds(60);
   std::chrono::milliseconds processAge = rendezvous::processAge();
-  TimePoint begun{};  // when this process began to look for rank 0; by default when join() is called
+  TimePoint
+      begun{};  // when this process began to look for rank 0; by default when join() is called
 };
 
 class RemoteStore final : public Store {
@@ -95,8 +97,8 @@ class RemoteStore final : public Store {
   Done joined_;
   bool isMember_ = false;     // rank 0 has let this process in once
   bool isConnected_ = false;  // it is a member, and the connection is there
-  int refusals_ = 0;          // attempts in a row, since the connection broke, that found nobody listening
-  Status broke_;              // why the connection broke
+  int refusals_ = 0;  // attempts in a row, since the connection broke, that found nobody listening
+  Status broke_;      // why the connection broke
   TimePoint created_;
   TimePoint begun_;
   TimePoint toldAt_;

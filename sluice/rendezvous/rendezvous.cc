@@ -21,8 +21,9 @@ namespace {
 // For what is left to do when finding rank 0 has taken nearly all the time.
 constexpr Duration kLeastTime = std::chrono::seconds(1);
 
-// With something to tell strangers by, rank 0 listens everywhere: the name by which others know it may mean
-// 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and nowhere else.
+// With something to tell strangers by, rank 0 listens everywhere: the name by which others know it
+// may mean 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and
+// nowhere else.
 Result<std::unique_ptr<Server>> startServer(net::EpollLoop& loop, ServerOptions options,
                                             const Address& master, bool everywhere) {
   if (!everywhere) {
@@ -38,8 +39,10 @@ Result<std::unique_ptr<Server>> startServer(net::EpollLoop& loop, ServerOptions 
 
 }  // namespace
 
-Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop, const base::Config& config,
-                                                      const Launch& launch, const FoundMaster& found,
+Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop,
+                                                      const base::Config& config,
+                                                      const Launch& launch,
+                                                      const FoundMaster& found,
                                                       Agreement agreement) {
   SLUICE_ASSIGN_OR_RETURN(const auto key, secret::loadJobKey(config));
   const Duration patience = config.duration(option::kRendezvousTimeout);
@@ -53,7 +56,8 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop, cons
                           chooseInterface(interfaces, master.front(), config.text(option::kIface)));
   SLUICE_RETURN_IF_ERROR(
       secret::checkKeyFor(key, config, interface.address.host(), interface.address.isLoopback()));
-  const Duration timeout = std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
+  const Duration timeout =
+      std::max(patience - (loop.now() - begun), std::min(patience, kLeastTime));
   std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
   SLUICE_RETURN_IF_ERROR(meeting->door_->status());
   for (const auto& [name, id] : launch.ids) agreement.addLaunchId(name, id);
@@ -82,7 +86,8 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop, cons
                           startServer(loop, std::move(options), master.front(), everywhere));
   log("rendezvous")
       .info("rank 0 of {} listens on port {}; the job uses {} ({}), pin another with --iface",
-            launch.worldSize, meeting->port(), meeting->interface_.name, meeting->interface_.address.host());
+            launch.worldSize, meeting->port(), meeting->interface_.name,
+            meeting->interface_.address.host());
   if (provesUser) {
     SLUICE_ASSIGN_OR_RETURN(
         meeting->keyServer_,

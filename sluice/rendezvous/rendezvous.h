@@ -1,5 +1,5 @@
-// How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought (its
-// fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
+// How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought
+// (its fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
 //
 // The lookup is for a thread that may wait, and the start comes before loop.run():
 //
@@ -30,9 +30,9 @@ class KeyServer;
 
 class Rendezvous final {
  public:
-  // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user) and chooses
-  // the network interface; rank 0 listens from here on. The time that finding the master has taken counts as
-  // part of rendezvous-timeout. Before loop.run(), or on the loop.
+  // Reads the job key (in a job without one on one host, rank 0 makes one for ranks of its user)
+  // and chooses the network interface; rank 0 listens from here on. The time that finding the
+  // master has taken counts as part of rendezvous-timeout. Before loop.run(), or on the loop.
   static Result<std::unique_ptr<Rendezvous>> start(net::EpollLoop& loop, const base::Config& config,
                                                    const Launch& launch, const FoundMaster& master,
                                                    Agreement agreement);
@@ -46,11 +46,12 @@ class Rendezvous final {
   // Where rank 0 listens; 0 on the others. Any thread.
   uint16_t port() const;
 
-  // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread only.
+  // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread
+  // only.
   void join(std::string note, const Store::GotAll& got);
 
-  // The key of this very job (JobKey::forJob), for everything but the rendezvous itself. REQUIRES: join() has
-  // completed well.
+  // The key of this very job (JobKey::forJob), for everything but the rendezvous itself. REQUIRES:
+  // join() has completed well.
   secret::JobKey jobKey() const;
 
   // The thread that holds strangers off, for the doormen of this process.
@@ -59,7 +60,8 @@ class Rendezvous final {
   // For later notes. REQUIRES: join() has completed well.
   Store& store();
 
-  // Rank 0 runs `done` when all others are gone, or after `timeout`; the others at once. Loop thread only.
+  // Rank 0 runs `done` when all others are gone, or after `timeout`; the others at once. Loop
+  // thread only.
   void leave(Duration timeout, std::function<void()> done);
 
  private:

@@ -52,14 +52,16 @@ net::Fd unixSocket() {
 }
 
 constexpr std::string_view kOneUser =
-    "run all ranks as one user, or give the job a key (sluice key new -o job.key, SLUICE_JOB_KEY_FILE)";
+    "run all ranks as one user, or give the job a key (sluice key new -o job.key, "
+    "SLUICE_JOB_KEY_FILE)";
 
 Status takenBy(const ucred& holder, const Address& master) {
   return {
       Code::kPermissionDenied,
-      fmt::format("pid {} of user {} holds the name under which rank 0 at {} hands its key to user {}; end "
-                  "that process or choose another MASTER_PORT, {}",
-                  holder.pid, holder.uid, master.toString(), ::geteuid(), kOneUser)};
+      fmt::format(
+          "pid {} of user {} holds the name under which rank 0 at {} hands its key to user {}; end "
+          "that process or choose another MASTER_PORT, {}",
+          holder.pid, holder.uid, master.toString(), ::geteuid(), kOneUser)};
 }
 
 }  // namespace
@@ -75,12 +77,14 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start(net::EpollLoop& loop, const 
     if (error == EADDRINUSE && ::connect(other.get(), name.raw(), name.bytes) == 0) {
       return takenBy(peerOf(other), master);
     }
-    return base::fromErrno(fmt::format("cannot name a Unix socket for {}; choose another MASTER_PORT or give "
-                                       "the job a key",
-                                       master.toString()),
-                           error);
+    return base::fromErrno(
+        fmt::format("cannot name a Unix socket for {}; choose another MASTER_PORT or give "
+                    "the job a key",
+                    master.toString()),
+        error);
   }
-  if (::listen(socket.get(), kWaiting) != 0) return base::fromErrno("cannot listen on a Unix socket");
+  if (::listen(socket.get(), kWaiting) != 0)
+    return base::fromErrno("cannot listen on a Unix socket");
   return std::unique_ptr<KeyServer>(new KeyServer(loop, std::move(socket), key));
 }
 
@@ -101,14 +105,16 @@ void KeyServer::acceptSome() {
     if (peer.uid != ::geteuid()) {
       if (refused_.size() < kMostUsersNamed && refused_.insert(peer.uid).second) {
         log("rendezvous")
-            .warn("refused the key of this job to pid {} of user {}: the job belongs to user {}; {}",
-                  peer.pid, peer.uid, ::geteuid(), kOneUser);
+            .warn(
+                "refused the key of this job to pid {} of user {}: the job belongs to user {}; {}",
+                peer.pid, peer.uid, ::geteuid(), kOneUser);
       }
       continue;
     }
     std::string hex = key_.toHex();
     // A new socket has room for it. A client that has gone needs no key.
-    [[maybe_unused]] const ssize_t sent = ::send(client.get(), hex.data(), hex.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent =
+        ::send(client.get(), hex.data(), hex.size(), MSG_NOSIGNAL);
     ::explicit_bzero(hex.data(), hex.size());
   }
 }
@@ -139,7 +145,8 @@ Status KeyRequest::connect() {
     }
     return base::fromErrno("cannot ask rank 0 for the key of this job");
   }
-  if (const ucred holder = peerOf(socket); holder.uid != ::geteuid()) return takenBy(holder, master_);
+  if (const ucred holder = peerOf(socket); holder.uid != ::geteuid())
+    return takenBy(holder, master_);
   socket_ = std::move(socket);
   return base::ok();
 }
@@ -149,7 +156,8 @@ Result<secret::JobKey> KeyRequest::read() {
   const ssize_t got = ::recv(socket_.get(), hex.data(), hex.size(), 0);
   if (got < 0) return base::fromErrno("rank 0 did not hand out the key of this job");
   if (got == 0) {
-    return Status(Code::kPeerLost, fmt::format("rank 0 gave user {} no key; {}", ::geteuid(), kOneUser));
+    return Status(Code::kPeerLost,
+                  fmt::format("rank 0 gave user {} no key; {}", ::geteuid(), kOneUser));
   }
   auto key = secret::JobKey::parse({hex.data(), static_cast<size_t>(got)});
   ::explicit_bzero(hex.data(), hex.size());

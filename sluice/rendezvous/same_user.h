@@ -1,7 +1,8 @@
-// Proves that the ranks of a job without a job key, which are all on one host, belong to one user. Rank 0
-// draws a key for the job and hands it to processes of its own user over an abstract Unix socket. The kernel
-// tells each end the user of the other (SO_PEERCRED), and each end checks it. The socket is named after the
-// user and rank 0's address, needs no file and disappears with the process. Loop thread only.
+// Proves that the ranks of a job without a job key, which are all on one host, belong to one user.
+// Rank 0 draws a key for the job and hands it to processes of its own user over an abstract Unix
+// socket. The kernel tells each end the user of the other (SO_PEERCRED), and each end checks it.
+// The socket is named after the user and rank 0's address, needs no file and disappears with the
+// process. Loop thread only.
 #pragma once
 
 #include <functional>
@@ -36,8 +37,8 @@ class KeyServer final {
   std::set<uint32_t> refused_;  // users of whom the log speaks already
 };
 
-// Asks rank 0 for the key, once. The error is kPermissionDenied if another user answers, or holds the name;
-// asking again does not help then.
+// Asks rank 0 for the key, once. The error is kPermissionDenied if another user answers, or holds
+// the name; asking again does not help then.
 class KeyRequest final {
  public:
   using Got = std::function<void(Result<secret::JobKey>)>;  // may destroy the request
@@ -47,8 +48,8 @@ class KeyRequest final {
   KeyRequest(const KeyRequest&) = delete;
   KeyRequest& operator=(const KeyRequest&) = delete;
 
-  // Returns why rank 0 cannot be asked now. If it can, `got` runs exactly once, from the loop, unless the
-  // request is destroyed first. REQUIRES: called once.
+  // Returns why rank 0 cannot be asked now. If it can, `got` runs exactly once, from the loop,
+  // unless the request is destroyed first. REQUIRES: called once.
   Status start(Got got);
 
  private:

@@ -57,7 +57,8 @@ class SameUser : public testing::Test {
     return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())};
   }
 
-  // A process of another user that runs `body` and ends with what it returns; only plain system calls.
+  // A process of another user that runs `body` and ends with what it returns; only plain system
+  // calls.
   template <typename Body>
   static pid_t asNobody(Body body) {
     const pid_t child = ::fork();
@@ -105,7 +106,8 @@ TEST_F(SameUser, AnotherUserGetsNothing) {
   ASSERT_EQ(serve(), base::ok());
   const pid_t child = asNobody([name = name()] {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
-    if (::connect(socket, reinterpret_cast<const sockaddr*>(&name.first), name.second) != 0) return 98;
+    if (::connect(socket, reinterpret_cast<const sockaddr*>(&name.first), name.second) != 0)
+      return 98;
     char byte = 0;
     return static_cast<int>(::read(socket, &byte, 1));  // the end, without a byte of the key
   });
@@ -134,7 +136,8 @@ TEST_F(SameUser, AnotherUserThatTookTheNameIsNamedAndNotAsked) {
   // A rank that wants to join says so at once instead of waiting for its time to be up.
   RemoteOptions options{.master = {master_}, .rank = Rank{1}, .agreement = {}};
   options.keyFrom = master_;
-  EXPECT_THAT(TestRank(loop(), options).join().get().message(), HasSubstr("of user 65534 holds the name"));
+  EXPECT_THAT(TestRank(loop(), options).join().get().message(),
+              HasSubstr("of user 65534 holds the name"));
   ::kill(child, SIGKILL);
   EXPECT_EQ(exitCode(child), -1);
   ::close(ready[0]);
@@ -152,7 +155,8 @@ TEST(SameUserJob, RanksMeetWithTheKeyOfRankZero) {
   auto joined = rank.join();
   EXPECT_EQ(joined.wait_for(100ms), std::future_status::timeout);
   std::unique_ptr<KeyServer> keys;
-  onLoop(server.loop(), [&] { keys = KeyServer::start(server.loop(), server.address(), key).value(); });
+  onLoop(server.loop(),
+         [&] { keys = KeyServer::start(server.loop(), server.address(), key).value(); });
   EXPECT_EQ(joined.get(), base::ok());
   onLoop(server.loop(), [&] { keys.reset(); });
 }

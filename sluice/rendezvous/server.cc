@@ -37,19 +37,22 @@ uint64_t raiseFileLimit(uint64_t needed) {
 Result<std::unique_ptr<Server>> Server::start(net::EpollLoop& loop, ServerOptions options) {
   auto listener = door::listenOn(options.listen);
   if (!listener.isOk()) {
-    return Status(listener.status().code(),
-                  fmt::format("rank 0 {}; choose another MASTER_PORT", listener.status().message()));
+    return Status(listener.status().code(), fmt::format("rank 0 {}; choose another MASTER_PORT",
+                                                        listener.status().message()));
   }
   constexpr uint64_t kOtherFiles = 64;
-  // The program has files of its own, and each rank also connects with the fabric, on several lanes.
+  // The program has files of its own, and each rank also connects with the fabric, on several
+  // lanes.
   const uint64_t files = raiseFileLimit(uint64_t{8} * options.worldSize + 4 * kOtherFiles);
   if (files < options.worldSize + kOtherFiles) {
-    return Status(Code::kUnavailable,
-                  fmt::format("rank 0 may open {} files but {} ranks connect to it; run: ulimit -Hn {}",
-                              files, options.worldSize, options.worldSize + 2 * kOtherFiles));
+    return Status(
+        Code::kUnavailable,
+        fmt::format("rank 0 may open {} files but {} ranks connect to it; run: ulimit -Hn {}",
+                    files, options.worldSize, options.worldSize + 2 * kOtherFiles));
   }
   const uint64_t spare = files - options.worldSize - kOtherFiles / 2;
-  options.maxStrangers = std::min<size_t>(options.maxStrangers, std::max<uint64_t>(spare, kOtherFiles / 2));
+  options.maxStrangers =
+      std::min<size_t>(options.maxStrangers, std::max<uint64_t>(spare, kOtherFiles / 2));
   return std::unique_ptr<Server>(new Server(loop, std::move(options), *std::move(listener)));
 }
 
@@ -86,9 +89,11 @@ door::Doorman::Handlers Server::doorHandlers() {
     return std::make_unique<door::Greeting>(
         std::move(socket), secret::Handshake::server(options_.key, secret::Purpose::kRendezvous));
   };
-  handlers.proved = [this, weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
+  handlers.proved = [this,
+                     weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
     // Shared, since a task must be copyable.
-    auto greeting = std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));
+    auto greeting =
+        std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));
     loop_.post([weak, greeting] {
       if (const auto self = weak.lock()) (*self)->addPeer(std::move(*greeting));
     });
@@ -159,7 +164,8 @@ void Server::onClosed(const PeerPtr& peer, const Status& why) {
     }
   } else {
     countStranger(why.code() == Code::kDataLoss ? &Strangers::garbage : &Strangers::left);
-    log("rendezvous").debug("{} was dropped: {}", peer->connection->peer().toString(), why.message());
+    log("rendezvous")
+        .debug("{} was dropped: {}", peer->connection->peer().toString(), why.message());
   }
   drop(peer);
 }
@@ -187,10 +193,11 @@ void Server::meet(const PeerPtr& peer, const std::string& newcomer) {
   if (!decoded.isOk()) return refuse(peer, decoded.status().message());
   peer->newcomer = *std::move(decoded);
   const Duration age = options_.processAge + (loop_.now() - created_);
-  peer->earlier = std::min<Duration>(peer->newcomer.age - age, peer->newcomer.waits - (loop_.now() - begun_));
+  peer->earlier =
+      std::min<Duration>(peer->newcomer.age - age, peer->newcomer.waits - (loop_.now() - begun_));
   if (peer->newcomer.job != secret::JobNonce{} && peer->newcomer.job != nonce_) {
-    return refuse(peer,
-                  fmt::format("{} was a member of a job that is over: end that process", describe(peer)));
+    return refuse(peer, fmt::format("{} was a member of a job that is over: end that process",
+                                    describe(peer)));
   }
   if (peer->newcomer.agreementHash == agreementHash_) return join(peer);
   peer->connection->send(encode({.kind = MessageKind::kShowAgreement}));
@@ -200,12 +207,14 @@ void Server::compare(const PeerPtr& peer, const std::string& agreement) {
   const auto theirs = Agreement::decode(agreement);
   if (!theirs.isOk()) return refuse(peer, theirs.status().message());
   const std::string theirName = fmt::format("rank {}", index(peer->rank));
-  const std::string launch = Agreement::describeOtherLaunch(*theirs, theirName, options_.agreement, "rank 0");
+  const std::string launch =
+      Agreement::describeOtherLaunch(*theirs, theirName, options_.agreement, "rank 0");
   if (!launch.empty()) {
-    return refuse(peer,
-                  fmt::format("{} belongs to another launch: {}; end that process, or unset this variable "
-                              "on all ranks if they are one job",
-                              describe(peer), launch));
+    return refuse(
+        peer,
+        fmt::format("{} belongs to another launch: {}; end that process, or unset this variable "
+                    "on all ranks if they are one job",
+                    describe(peer), launch));
   }
   const std::string difference =
       Agreement::describeDifference(*theirs, theirName, options_.agreement, "rank 0");
@@ -222,13 +231,15 @@ std::string Server::describe(const PeerPtr& peer) const {
 void Server::join(const PeerPtr& peer) {
   const uint32_t rank = index(peer->rank);
   if (rank >= options_.worldSize) {
-    return refuse(peer, fmt::format("rank {} does not exist in a world of {}", rank, options_.worldSize));
+    return refuse(peer,
+                  fmt::format("rank {} does not exist in a world of {}", rank, options_.worldSize));
   }
   if (rank == 0) {
-    return refuse(peer,
-                  fmt::format("two processes have rank 0, one here and one at {}; the second is refused, "
-                              "give each its own RANK",
-                              peer->connection->peer().toString()));
+    return refuse(
+        peer,
+        fmt::format("two processes have rank 0, one here and one at {}; the second is refused, "
+                    "give each its own RANK",
+                    peer->connection->peer().toString()));
   }
   const bool isBack = peer->newcomer.job == nonce_;
   if (const auto found = members_.find(peer->rank); found != members_.end()) {
@@ -242,10 +253,11 @@ void Server::join(const PeerPtr& peer) {
     if (isEarly(peer->earlier) && !isEarly(found->second->earlier)) return refuseLeftover(peer);
     return refuse(
         peer,
-        fmt::format("two processes have rank {}, pid {} at {} and pid {} at {}; the second is refused, "
-                    "give each its own RANK, and end a process that is left over from an earlier launch",
-                    rank, found->second->newcomer.pid, found->second->connection->peer().toString(),
-                    peer->newcomer.pid, peer->connection->peer().toString()));
+        fmt::format(
+            "two processes have rank {}, pid {} at {} and pid {} at {}; the second is refused, "
+            "give each its own RANK, and end a process that is left over from an earlier launch",
+            rank, found->second->newcomer.pid, found->second->connection->peer().toString(),
+            peer->newcomer.pid, peer->connection->peer().toString()));
   }
   if (const auto held = held_.find(peer->rank); held != held_.end()) {
     if (peer->earlier >= held->second->earlier) return refuseLeftover(peer);
@@ -280,15 +292,18 @@ void Server::hold(const PeerPtr& peer) {
     if (held == held_.end() || held->second != self) return;
     held_.erase(held);
     log("rendezvous")
-        .info("{} was started {:.0f} s before rank 0", describe(self), base::seconds(self->earlier));
+        .info("{} was started {:.0f} s before rank 0", describe(self),
+              base::seconds(self->earlier));
     admit(self);
   });
 }
 
 void Server::refuseLeftover(const PeerPtr& peer) {
-  refuse(peer, fmt::format("{} was started {:.0f} s before rank 0, and a process that was started later has "
-                           "its rank: it is left over from an earlier launch; end it",
-                           describe(peer), base::seconds(peer->earlier)));
+  refuse(
+      peer,
+      fmt::format("{} was started {:.0f} s before rank 0, and a process that was started later has "
+                  "its rank: it is left over from an earlier launch; end it",
+                  describe(peer), base::seconds(peer->earlier)));
 }
 
 void Server::admit(const PeerPtr& peer) {
@@ -297,7 +312,8 @@ void Server::admit(const PeerPtr& peer) {
   members_.emplace(peer->rank, peer);
   refused_.erase(peer->rank);
   away_.erase(peer->rank);
-  if (peer->newcomer.job == nonce_) log("rendezvous").info("{} has connected again", describe(peer));
+  if (peer->newcomer.job == nonce_)
+    log("rendezvous").info("{} has connected again", describe(peer));
   table_.came(peer->rank);
   const std::string nonce(reinterpret_cast<const char*>(nonce_.data()), nonce_.size());
   peer->connection->send(encode({.kind = MessageKind::kWelcome, .value = nonce}));
@@ -311,7 +327,8 @@ void Server::refuse(const PeerPtr& peer, const std::string& why) {
   peer->connection->send(encode({.kind = MessageKind::kRefused, .value = why}));
 }
 
-// Without this rank there is no job, unless the right process of that rank is here already or comes in time.
+// Without this rank there is no job, unless the right process of that rank is here already or comes
+// in time.
 void Server::refuseSettings(const PeerPtr& peer, const std::string& why) {
   refuse(peer, why);
   const bool isMissing = index(peer->rank) < options_.worldSize && !members_.contains(peer->rank);
@@ -333,7 +350,8 @@ void Server::onRequest(const PeerPtr& peer, Message request) {
     const auto connection = weak.lock();
     if (!connection) return;
     const Message head{.kind = MessageKind::kAnswer, .code = value.status().code(), .id = id};
-    const auto body = value.isOk() ? *value : std::make_shared<const std::string>(value.status().message());
+    const auto body =
+        value.isOk() ? *value : std::make_shared<const std::string>(value.status().message());
     connection->send(encodeHead(head, body->size()), body);
   };
   switch (request.kind) {
@@ -346,7 +364,8 @@ void Server::onRequest(const PeerPtr& peer, Message request) {
     case MessageKind::kGet: respond(table_.get(request.key)); break;
     case MessageKind::kWait: table_.wait(peer->rank, request.key, request.timeout, respond); break;
     default:
-      table_.gather(peer->rank, request.id, request.key, std::move(request.value), request.timeout, respond);
+      table_.gather(peer->rank, request.id, request.key, std::move(request.value), request.timeout,
+                    respond);
   }
 }
 
@@ -363,7 +382,8 @@ void Server::keepTicking() {
 void Server::tick() {
   ticker_.reset();
   isTickAsked_ = false;
-  while (!newcomers_.empty() && loop_.now() - newcomers_.front()->since >= options_.handshakeDeadline) {
+  while (!newcomers_.empty() &&
+         loop_.now() - newcomers_.front()->since >= options_.handshakeDeadline) {
     countStranger(&Strangers::silent);
     drop(newcomers_.front());
   }
@@ -386,11 +406,12 @@ void Server::tellProgress() {
     strangersTold_ = strangers.total();
     log("rendezvous")
         .warn(
-            "{} connections to port {} did not become a rank: {} silent, {} garbage, {} with a wrong key, {} "
+            "{} connections to port {} did not become a rank: {} silent, {} garbage, {} with a "
+            "wrong key, {} "
             "left "
             "before their proof (a rank with another job key does), {} crowded out, {} refused",
-            strangersTold_, port_, strangers.silent, strangers.garbage, strangers.wrongKey, strangers.left,
-            strangers.crowdedOut, strangers.refused);
+            strangersTold_, port_, strangers.silent, strangers.garbage, strangers.wrongKey,
+            strangers.left, strangers.crowdedOut, strangers.refused);
   }
 }
 

@@ -1,16 +1,17 @@
-// Rank 0's side of the rendezvous: one listening port, every other rank a connection, and the table behind
-// them. Loop thread only.
+// Rank 0's side of the rendezvous: one listening port, every other rank a connection, and the table
+// behind them. Loop thread only.
 //
-// Strangers never reach the loop: a doorman (door/doorman.h) goes through the handshake with each connection
-// on a thread of its own. A connection that has proved the job key has `handshakeDeadline` to join. Once all
-// ranks are here, the doorman takes few connections at a time; a rank that has lost its connection can still
-// come back.
+// Strangers never reach the loop: a doorman (door/doorman.h) goes through the handshake with each
+// connection on a thread of its own. A connection that has proved the job key has
+// `handshakeDeadline` to join. Once all ranks are here, the doorman takes few connections at a
+// time; a rank that has lost its connection can still come back.
 //
-// Leftovers: a process of an earlier launch may still look for a rank 0 at this port, with the same key and
-// settings. It is refused if its launcher names another launch, or if it has been a member of another job. If
-// it has neither, only time tells: a process that was started, and began to look for rank 0, more than a
-// second before rank 0 did waits for `refusalGrace`. If a process that was started later claims the same rank
-// meanwhile, the earlier one is refused as a leftover. If not, it becomes a member.
+// Leftovers: a process of an earlier launch may still look for a rank 0 at this port, with the same
+// key and settings. It is refused if its launcher names another launch, or if it has been a member
+// of another job. If it has neither, only time tells: a process that was started, and began to look
+// for rank 0, more than a second before rank 0 did waits for `refusalGrace`. If a process that was
+// started later claims the same rank meanwhile, the earlier one is refused as a leftover. If not,
+// it becomes a member.
 #pragma once
 
 #include <atomic>
@@ -42,14 +43,14 @@ struct ServerOptions {
   uint32_t worldSize = 1;
   Agreement agreement;
   Duration handshakeDeadline = std::chrono::seconds(5);
-  // How long the others wait for a rank that was refused for its settings: a process left over from another
-  // job must not end this one while the right one is still on its way. A rank that may be left over waits
-  // as long.
+  // How long the others wait for a rank that was refused for its settings: a process left over from
+  // another job must not end this one while the right one is still on its way. A rank that may be
+  // left over waits as long.
   Duration refusalGrace = std::chrono::seconds(3);
   // How long the others wait for a rank whose connection broke and that has not closed it.
   Duration returnGrace = std::chrono::seconds(3);
   size_t maxStrangers = 8192;  // less if the process may not open that many files
-  door::DoorThread door{};     // where strangers are held off; null: the server makes a thread for it
+  door::DoorThread door{};  // where strangers are held off; null: the server makes a thread for it
   std::chrono::milliseconds processAge = rendezvous::processAge();
   TimePoint begun{};  // when rank 0 began to meet the others; by default when the server starts
 };
@@ -61,7 +62,7 @@ struct Strangers {
   uint64_t wrongKey = 0;    // sent a wrong proof
   uint64_t left = 0;        // went before their proof, as a rank with another job key does
   uint64_t crowdedOut = 0;  // dropped to keep under the cap
-  uint64_t refused = 0;     // hold the key, but are a second of their rank or differ in their settings
+  uint64_t refused = 0;  // hold the key, but are a second of their rank or differ in their settings
   uint64_t total() const { return silent + garbage + wrongKey + left + crowdedOut + refused; }
 };
 
@@ -80,8 +81,8 @@ class Server final {
   }
   size_t memberCount() const { return members_.size(); }  // without rank 0
 
-  // Runs `done` once no other rank is connected any more, or after `timeout`: whoever wants to end rank 0
-  // waits for this, so that the last answers reach the others.
+  // Runs `done` once no other rank is connected any more, or after `timeout`: whoever wants to end
+  // rank 0 waits for this, so that the last answers reach the others.
   void whenAllLeft(Duration timeout, std::function<void()> done);
 
  private:
@@ -137,20 +138,23 @@ class Server final {
     std::string why;
     TimePoint since;
   };
-  std::map<Rank, Refusal> refused_;  // for their settings; whoever of them does not come in time ends the job
+  std::map<Rank, Refusal>
+      refused_;  // for their settings; whoever of them does not come in time ends the job
   base::Guarded<Strangers> strangers_;
   uint64_t strangersTold_ = 0;
   TimePoint toldAt_;
   std::optional<TimerId> ticker_;
   std::function<void()> allLeft_;
   std::optional<TimerId> allLeftTimer_;
-  const std::shared_ptr<Server*> self_ = std::make_shared<Server*>(this);  // for tasks that may come too late
+  const std::shared_ptr<Server*> self_ =
+      std::make_shared<Server*>(this);  // for tasks that may come too late
   std::atomic<bool> isTickAsked_{false};
   std::unique_ptr<door::Doorman> doorman_;  // its handlers use what is above
 };
 
-// Lets this process open `needed` files, if the system allows it; returns how many it may open. A limit that
-// is high enough stays as it is: code with select() cannot handle descriptors from 1024 on.
+// Lets this process open `needed` files, if the system allows it; returns how many it may open. A
+// limit that is high enough stays as it is: code with select() cannot handle descriptors from 1024
+// on.
 uint64_t raiseFileLimit(uint64_t needed);
 
 }  // namespace sluice::rendezvous

@@ -1,4 +1,5 @@
-// Rank 0 and the others over real sockets on loopback: joining, and every way it can go wrong among members.
+// Rank 0 and the others over real sockets on loopback: joining, and every way it can go wrong among
+// members.
 #include <sluice/rendezvous/server.h>
 
 #include <sys/resource.h>
@@ -19,8 +20,10 @@ using testing::HasSubstr;
 class Joining : public testing::Test {
  protected:
   ServerOptions serverOptions(uint32_t worldSize) {
-    return {
-        .listen = {}, .key = key_, .worldSize = worldSize, .agreement = Agreement(base::Config(), worldSize)};
+    return {.listen = {},
+            .key = key_,
+            .worldSize = worldSize,
+            .agreement = Agreement(base::Config(), worldSize)};
   }
   RemoteOptions rankOptions(uint32_t rank, const Address& master, uint32_t worldSize) {
     return {.master = {master},
@@ -73,7 +76,8 @@ TEST_F(Joining, ALeftoverYieldsToTheProcessThatWasStartedLater) {
   old.begun = ranks_.loop().now() - 60s;
   TestRank leftover(ranks_.loop(), old);
   auto waiting = leftover.join();
-  EXPECT_EQ(waiting.wait_for(500ms), std::future_status::timeout) << "it must wait for a later process";
+  EXPECT_EQ(waiting.wait_for(500ms), std::future_status::timeout)
+      << "it must wait for a later process";
   TestRank right(ranks_.loop(), rankOptions(1, server.address(), 2));
   EXPECT_EQ(right.join().get(), base::ok());
   const Status refused = waiting.get();
@@ -99,7 +103,8 @@ TEST_F(Joining, ARankThatWasStartedEarlyIsLetInIfNoOtherClaimsItsPlace) {
   EXPECT_EQ(one.jobNonce(), server.server().jobNonce());
 }
 
-// An old process of a pool that is told of a new job, and a process that joins while rank 0 still loads data.
+// An old process of a pool that is told of a new job, and a process that joins while rank 0 still
+// loads data.
 TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
   ServerOptions options = serverOptions(3);
   options.refusalGrace = 1h;
@@ -112,7 +117,8 @@ TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
   EXPECT_EQ(TestRank(ranks_.loop(), waiting).join().get(), base::ok());
 }
 
-// Rank 0's answer to a process that says this about itself; the connection stays open until `keep` goes.
+// Rank 0's answer to a process that says this about itself; the connection stays open until `keep`
+// goes.
 Message answerTo(net::EpollLoop& loop, const Address& master, const secret::JobKey& key,
                  const Newcomer& newcomer, std::shared_ptr<Connection>& keep) {
   std::future<Message> answer;
@@ -122,8 +128,10 @@ Message answerTo(net::EpollLoop& loop, const Address& master, const secret::JobK
   onLoop(loop, [&] {
     keep = Connection::start(
         loop, std::move(socket),
-        secret::Handshake::client(key, secret::Purpose::kRendezvous, claimOf(Rank{1})), kLargestAnswerBytes,
-        {.proved = [&] { keep->send(encode({.kind = MessageKind::kJoin, .value = newcomer.encode()})); },
+        secret::Handshake::client(key, secret::Purpose::kRendezvous, claimOf(Rank{1})),
+        kLargestAnswerBytes,
+        {.proved =
+             [&] { keep->send(encode({.kind = MessageKind::kJoin, .value = newcomer.encode()})); },
          .received = [got](const std::string& bytes) { got(decode(bytes).value()); },
          .closed = {}});
   });
@@ -201,7 +209,8 @@ TEST_F(Joining, ARankThatIsRefusedForItsSettingsEndsTheWaitOfTheOthers) {
   const auto got = world.gathering.get();
   EXPECT_EQ(got.status().code(), Code::kRefused);
   EXPECT_EQ(got.status().message(),
-            "rank 2 was refused while the others wait for it at 'start': rank 2 must be started like rank 0: "
+            "rank 2 was refused while the others wait for it at 'start': rank 2 must be started "
+            "like rank 0: "
             "world size is 4 on rank 2 but 3 on rank 0");
   // Whoever comes later hears it at once.
   EXPECT_EQ(world.one.gather("start", "one", 60s).get().status().code(), Code::kRefused);
@@ -217,8 +226,8 @@ TEST_F(Joining, ARefusedRankThatComesBackInTimeEndsNothing) {
   EXPECT_EQ(world.gathering.wait_for(3s), std::future_status::timeout);
 }
 
-// Two of one rank, a rank that this world does not have, and a leftover of another job whose rank is here
-// already: none is missing, so none may end what the others do.
+// Two of one rank, a rank that this world does not have, and a leftover of another job whose rank
+// is here already: none is missing, so none may end what the others do.
 TEST_F(Joining, StraysThatAreRefusedEndNothing) {
   OneWaiting world(*this, 0s);
   struct Stray {
@@ -226,8 +235,10 @@ TEST_F(Joining, StraysThatAreRefusedEndNothing) {
     uint32_t worldSize;
   };
   for (const Stray stray : {Stray{1, 3}, Stray{0, 3}, Stray{1, 4}, Stray{0, 4}, Stray{3, 4}}) {
-    TestRank second(ranks_.loop(), rankOptions(stray.rank, world.server.address(), stray.worldSize));
-    EXPECT_EQ(second.join().get().code(), Code::kRefused) << stray.rank << " of " << stray.worldSize;
+    TestRank second(ranks_.loop(),
+                    rankOptions(stray.rank, world.server.address(), stray.worldSize));
+    EXPECT_EQ(second.join().get().code(), Code::kRefused)
+        << stray.rank << " of " << stray.worldSize;
   }
   EXPECT_EQ(world.gathering.wait_for(2500ms), std::future_status::timeout);
 }
@@ -355,7 +366,8 @@ net::Fd knockWithoutFiles(TestServer& server) {
   net::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const NoFilesLeft noFiles;
   EXPECT_EQ(::connect(socket.get(), server.address().raw(), server.address().rawSize()), 0);
-  for (int turn = 0; turn < 2; ++turn) onLoop(server.loop(), [] {});  // one look at the sockets in between
+  for (int turn = 0; turn < 2; ++turn)
+    onLoop(server.loop(), [] {});  // one look at the sockets in between
   return socket;
 }
 

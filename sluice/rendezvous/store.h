@@ -1,8 +1,9 @@
-// Where a rank leaves notes for the others and reads theirs: addresses, plan hashes, barriers. Rank 0's table
-// is behind it today; a c10d Store or etcd may be tomorrow.
+// Where a rank leaves notes for the others and reads theirs: addresses, plan hashes, barriers. Rank
+// 0's table is behind it today; a c10d Store or etcd may be tomorrow.
 //
-// Loop thread only. Every call completes exactly once, on the loop, never inside the call: at the latest,
-// with kCancelled, when the store or what is behind it goes. Keys have 1 to 256 bytes, values at most 64 KiB.
+// Loop thread only. Every call completes exactly once, on the loop, never inside the call: at the
+// latest, with kCancelled, when the store or what is behind it goes. Keys have 1 to 256 bytes,
+// values at most 64 KiB.
 #pragma once
 
 #include <functional>
@@ -23,12 +24,12 @@ class Store {
   virtual ~Store() = default;
 
   virtual void set(std::string key, std::string value, Done done) = 0;
-  virtual void get(std::string key, Got got) = 0;                     // kNotFound if nobody has set it
+  virtual void get(std::string key, Got got) = 0;  // kNotFound if nobody has set it
   virtual void wait(std::string key, Duration timeout, Got got) = 0;  // until somebody has set it
 
-  // Brings `value` and waits until every rank has brought its own; the answer is in rank order. A barrier is
-  // a gather of empty values. The key may be used again afterwards. A timeout names the ranks that are
-  // missing; a rank that goes away meanwhile is named at once.
+  // Brings `value` and waits until every rank has brought its own; the answer is in rank order. A
+  // barrier is a gather of empty values. The key may be used again afterwards. A timeout names the
+  // ranks that are missing; a rank that goes away meanwhile is named at once.
   virtual void gather(std::string key, std::string value, Duration timeout, GotAll got) = 0;
 };
 

@@ -44,16 +44,22 @@ class LocalWorld final : public World {
 
 class RemoteWorld final : public World {
  public:
-  RemoteWorld() : server_(ServerOptions{.listen = {}, .key = key_, .worldSize = kWorld, .agreement = {}}) {
+  RemoteWorld()
+      : server_(ServerOptions{.listen = {}, .key = key_, .worldSize = kWorld, .agreement = {}}) {
     for (uint32_t r = 1; r < kWorld; ++r) {
       ranks_.push_back(std::make_unique<TestRank>(
           thread_.loop(),
-          RemoteOptions{.master = {server_.address()}, .key = key_, .rank = Rank{r}, .agreement = {}}));
+          RemoteOptions{
+              .master = {server_.address()}, .key = key_, .rank = Rank{r}, .agreement = {}}));
       EXPECT_EQ(ranks_.back()->join().get(), base::ok());
     }
   }
-  net::EpollLoop& loop(uint32_t rank) override { return rank == 0 ? server_.loop() : thread_.loop(); }
-  Store& store(uint32_t rank) override { return rank == 0 ? server_.store() : ranks_[rank - 1]->store(); }
+  net::EpollLoop& loop(uint32_t rank) override {
+    return rank == 0 ? server_.loop() : thread_.loop();
+  }
+  Store& store(uint32_t rank) override {
+    return rank == 0 ? server_.store() : ranks_[rank - 1]->store();
+  }
 
  private:
   const secret::JobKey key_ = secret::JobKey::random();
@@ -91,10 +97,12 @@ class StoreContract : public testing::TestWithParam<bool> {
     return done;
   }
   std::future<Result<std::vector<std::string>>> gather(uint32_t rank, const std::string& key,
-                                                       const std::string& value, Duration timeout = 20s) {
+                                                       const std::string& value,
+                                                       Duration timeout = 20s) {
     std::future<Result<std::vector<std::string>>> done;
     auto completed = completion(done);
-    world_->loop(rank).post([=, this] { world_->store(rank).gather(key, value, timeout, completed); });
+    world_->loop(rank).post(
+        [=, this] { world_->store(rank).gather(key, value, timeout, completed); });
     return done;
   }
 
@@ -163,7 +171,8 @@ TEST_P(StoreContract, AGatherThatIsNotCompleteInTimeNamesWhoIsMissing) {
   auto patient = gather(0, "address", "zero");
   const auto got = gather(2, "address", "two", 30ms).get();
   EXPECT_EQ(got.status().code(), Code::kTimeout);
-  EXPECT_THAT(got.status().message(), HasSubstr("ranks 1, 3 did not come to 'address' in 30ms (2 of 4"));
+  EXPECT_THAT(got.status().message(),
+              HasSubstr("ranks 1, 3 did not come to 'address' in 30ms (2 of 4"));
   auto one = gather(1, "address", "one");
   auto three = gather(3, "address", "three");
   EXPECT_EQ(patient.get().value(), one.get().value());
@@ -187,7 +196,8 @@ TEST_P(StoreContract, LargeGathersArriveWhole) {
 TEST_P(StoreContract, WhatIsPendingWhenTheWorldEndsCompletesOnce) {
   auto waiting = wait(1, "never", 20s);
   auto gathering = gather(2, "address", "two");
-  EXPECT_EQ(get(1, "x").status().code(), Code::kNotFound);  // both requests are with the table by now
+  EXPECT_EQ(get(1, "x").status().code(),
+            Code::kNotFound);  // both requests are with the table by now
   EXPECT_EQ(get(2, "x").status().code(), Code::kNotFound);
   world_.reset();
   EXPECT_FALSE(waiting.get().isOk());

@@ -1,5 +1,5 @@
-// Strangers at rank 0's port, a thousand at once of each kind, while eight ranks join: none may be let in,
-// learn more than that somebody speaks the handshake, or keep the ranks from meeting.
+// Strangers at rank 0's port, a thousand at once of each kind, while eight ranks join: none may be
+// let in, learn more than that somebody speaks the handshake, or keep the ranks from meeting.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -28,7 +28,8 @@ constexpr int kStrangers = 1000;
 // A socket as a stranger has it: blocking, with an end to every wait.
 class RawSocket final {
  public:
-  explicit RawSocket(const Address& to) : socket_(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit RawSocket(const Address& to)
+      : socket_(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     EXPECT_TRUE(socket_.valid()) << errno;
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -107,8 +108,11 @@ std::vector<Kind> allKinds(const std::string& recorded) {
       {"WrongKey", withHelloOf(JobKey::random()), true},
       {"Garbage", [](RawSocket& socket) { socket.send(randomBytes(4096)); }},
       {"Http",
-       [](RawSocket& socket) { socket.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n" + std::string(64, ' ')); }},
-      {"Length4GiB", [](RawSocket& socket) { socket.send("\xff\xff\xff\xff" + std::string(1000, 'x')); }},
+       [](RawSocket& socket) {
+         socket.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n" + std::string(64, ' '));
+       }},
+      {"Length4GiB",
+       [](RawSocket& socket) { socket.send("\xff\xff\xff\xff" + std::string(1000, 'x')); }},
       {"Replay", [recorded](RawSocket& socket) { socket.send(recorded); }, true},
       {"HalfOpen", [](RawSocket& socket) { socket.send("sluicehs"); }},
       {"Silent", [](RawSocket&) {}},
@@ -131,7 +135,8 @@ class AtThePort : public testing::TestWithParam<size_t> {
             .worldSize = kJobSize,
             .agreement = {},
             .handshakeDeadline = 1s,
-            .maxStrangers = 300};  // fewer than the strangers, so that dropping the oldest is put to the test
+            .maxStrangers =
+                300};  // fewer than the strangers, so that dropping the oldest is put to the test
   }
 
   // Eight ranks meet; returns how long it took.
@@ -140,10 +145,12 @@ class AtThePort : public testing::TestWithParam<size_t> {
     std::vector<std::unique_ptr<TestRank>> ranks;
     std::vector<std::future<Status>> joined;
     for (uint32_t r = 1; r < kJobSize; ++r) {
-      ranks.push_back(std::make_unique<TestRank>(
-          thread_.loop(),
-          RemoteOptions{
-              .master = {server.address()}, .key = key_, .rank = Rank{r}, .agreement = {}, .timeout = 30s}));
+      ranks.push_back(
+          std::make_unique<TestRank>(thread_.loop(), RemoteOptions{.master = {server.address()},
+                                                                   .key = key_,
+                                                                   .rank = Rank{r},
+                                                                   .agreement = {},
+                                                                   .timeout = 30s}));
       joined.push_back(ranks.back()->join());
     }
     for (auto& each : joined) EXPECT_EQ(each.get(), base::ok());
@@ -152,7 +159,8 @@ class AtThePort : public testing::TestWithParam<size_t> {
     std::future<Result<std::vector<std::string>>> zero;
     auto got = completion(zero);
     server.loop().post([&, got] { server.store().gather("start", "here", 30s, got); });
-    for (auto& each : gathered) EXPECT_EQ(each.get().value(), std::vector<std::string>(kJobSize, "here"));
+    for (auto& each : gathered)
+      EXPECT_EQ(each.get().value(), std::vector<std::string>(kJobSize, "here"));
     EXPECT_TRUE(zero.get().isOk());
     EXPECT_EQ(server.memberCount(), kJobSize - 1);
     return std::chrono::steady_clock::now() - begun;
@@ -191,7 +199,8 @@ TEST_P(AtThePort, AThousandAtOnceAreKeptOutAndDisturbNobody) {
   fmt::print("{} strangers of kind {}: eight ranks met in {:.0f} ms\n", kStrangers, kind.name,
              1e3 * base::seconds(took));
 
-  // The kernel forgets a connection that never said a word, without telling its other end; so all say one.
+  // The kernel forgets a connection that never said a word, without telling its other end; so all
+  // say one.
   for (auto& stranger : strangers) stranger.send("x");
   for (auto& stranger : strangers) {
     const std::string heard = stranger.receiveUntilClosed();
@@ -212,7 +221,8 @@ TEST(Member, ThatSendsNonsenseIsDroppedAlone) {
   const JobKey key = JobKey::random();
   TestServer server({.listen = {}, .key = key, .worldSize = 3, .agreement = {}});
   net::LoopThread thread("ranks");
-  TestRank good(thread.loop(), {.master = {server.address()}, .key = key, .rank = Rank{2}, .agreement = {}});
+  TestRank good(thread.loop(),
+                {.master = {server.address()}, .key = key, .rank = Rank{2}, .agreement = {}});
   ASSERT_EQ(good.join().get(), base::ok());
   for (const std::string& nonsense :
        {std::string("\xff\xff\xff\xff"), std::string("\xff\xff\xff\x7f"), std::string(4, '\0'),

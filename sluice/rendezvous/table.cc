@@ -14,8 +14,8 @@ namespace {
 
 // The cost of a key, a wait or a brought value beside its bytes.
 constexpr size_t kEntryBytes = 256;
-// A rank that lost its connection asks again within seconds; these are far more answers than it can have
-// missed.
+// A rank that lost its connection asks again within seconds; these are far more answers than it can
+// have missed.
 constexpr size_t kMostEnded = 64;
 constexpr size_t kLargestEndedBytes = size_t{64} << 20;
 
@@ -61,9 +61,10 @@ Result<std::shared_ptr<const std::string>> Table::get(const std::string& key) co
   return found->second;
 }
 
-std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key, Duration timeout, Got got,
-                                                OnTimeout onTimeout) {
-  auto waiter = std::make_shared<Waiter>(Waiter{who, std::move(got), timeout, {}, key.size() + kEntryBytes});
+std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key, Duration timeout,
+                                                Got got, OnTimeout onTimeout) {
+  auto waiter =
+      std::make_shared<Waiter>(Waiter{who, std::move(got), timeout, {}, key.size() + kEntryBytes});
   bytes_ += waiter->bytes;
   waiter->timer = loop_.after(timeout, [this, key, onTimeout, weak = std::weak_ptr(waiter)] {
     if (const auto self = weak.lock()) (this->*onTimeout)(key, self);
@@ -71,7 +72,8 @@ std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key
   return waiter;
 }
 
-void Table::answer(const std::shared_ptr<Waiter>& waiter, Result<std::shared_ptr<const std::string>> result) {
+void Table::answer(const std::shared_ptr<Waiter>& waiter,
+                   Result<std::shared_ptr<const std::string>> result) {
   loop_.cancel(waiter->timer);
   bytes_ -= waiter->bytes;
   loop_.post([waiter, result = std::move(result)] { waiter->got(result); });
@@ -93,8 +95,11 @@ void Table::wait(Rank who, const std::string& key, Duration timeout, Got got) {
 }
 
 void Table::forget(Rank who, Waiters& waiters) {
-  const auto isOfThatRank = [&](const std::shared_ptr<Waiter>& waiter) { return waiter->who == who; };
-  const auto first = std::stable_partition(waiters.begin(), waiters.end(), std::not_fn(isOfThatRank));
+  const auto isOfThatRank = [&](const std::shared_ptr<Waiter>& waiter) {
+    return waiter->who == who;
+  };
+  const auto first =
+      std::stable_partition(waiters.begin(), waiters.end(), std::not_fn(isOfThatRank));
   for (auto each = first; each != waiters.end(); ++each)
     answer(*each, Status(Code::kCancelled, "its connection is gone"));
   waiters.erase(first, waiters.end());
@@ -122,8 +127,8 @@ std::vector<Rank> Table::missingFrom(const Gather& gather) const {
   return missing;
 }
 
-void Table::gather(Rank who, uint32_t id, const std::string& key, std::string value, Duration timeout,
-                   Got got) {
+void Table::gather(Rank who, uint32_t id, const std::string& key, std::string value,
+                   Duration timeout, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
   const auto respond = [&](Result<std::shared_ptr<const std::string>> now) {
     loop_.post([got = std::move(got), now = std::move(now)] { got(now); });
@@ -149,8 +154,8 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
     gather.bytes += bytes;
     bytes_ += bytes;
   } else if (id == 0 || own->second.id != id || own->second.value != value) {
-    return respond(
-        Status(Code::kAlreadyExists, fmt::format("rank {} has brought its '{}' already", index(who), key)));
+    return respond(Status(Code::kAlreadyExists,
+                          fmt::format("rank {} has brought its '{}' already", index(who), key)));
   }
   gather.waiters.push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutGather));
   for (const auto& [rank, absence] : absent_) {
@@ -182,13 +187,15 @@ void Table::finish(const std::string& key) {
 
 void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
   auto& gather = gathers_.at(key);
-  std::erase(gather.waiters, waiter);  // what it brought stays: others may still wait with more patience
+  std::erase(gather.waiters,
+             waiter);  // what it brought stays: others may still wait with more patience
   const auto missing = missingFrom(gather);
-  answer(waiter, Status(Code::kTimeout,
-                        fmt::format("{} did not come to '{}' in {} ({} of {} are here); look at their "
-                                    "logs, or give more time with rendezvous-timeout",
-                                    describeRanks(missing), key, base::formatDuration(waiter->timeout),
-                                    worldSize_ - missing.size(), worldSize_)));
+  answer(waiter,
+         Status(Code::kTimeout,
+                fmt::format("{} did not come to '{}' in {} ({} of {} are here); look at their "
+                            "logs, or give more time with rendezvous-timeout",
+                            describeRanks(missing), key, base::formatDuration(waiter->timeout),
+                            worldSize_ - missing.size(), worldSize_)));
   if (!gather.waiters.empty()) return;
   bytes_ -= gather.bytes;
   gathers_.erase(key);
@@ -201,8 +208,9 @@ void Table::miss(Rank who, const Absence& absence) {
       ++each;
       continue;
     }
-    const Status lost(absence.code, fmt::format("rank {} {} while the others wait for it at '{}': {}",
-                                                index(who), absence.how, each->first, absence.why));
+    const Status lost(absence.code,
+                      fmt::format("rank {} {} while the others wait for it at '{}': {}", index(who),
+                                  absence.how, each->first, absence.why));
     for (const auto& waiter : each->second.waiters) answer(waiter, lost);
     bytes_ -= each->second.bytes;
     each = gathers_.erase(each);

@@ -1,5 +1,6 @@
-// The notes that the ranks of a job leave for each other: what lies behind every Store. It knows ranks, but
-// nothing of connections. Loop thread only; completions run on the loop, exactly once, never inside the call.
+// The notes that the ranks of a job leave for each other: what lies behind every Store. It knows
+// ranks, but nothing of connections. Loop thread only; completions run on the loop, exactly once,
+// never inside the call.
 #pragma once
 
 #include <cstdint>
@@ -38,20 +39,23 @@ class Table final {
   void wait(Rank who, const std::string& key, Duration timeout, Got got);
 
   // Adds what `who` brings to `key` and waits until every rank has; the answer is the list of all
-  // (message.h). The key may then be used again. A rank whose connection broke repeats the request with the
-  // same `id`: the value counts once, and a gathering that ended meanwhile is answered again. 0 is never a
-  // repetition.
-  void gather(Rank who, uint32_t id, const std::string& key, std::string value, Duration timeout, Got got);
+  // (message.h). The key may then be used again. A rank whose connection broke repeats the request
+  // with the same `id`: the value counts once, and a gathering that ended meanwhile is answered
+  // again. 0 is never a repetition.
+  void gather(Rank who, uint32_t id, const std::string& key, std::string value, Duration timeout,
+              Got got);
 
-  // The rank's connection is gone, so nobody listens to answers for it: forgets what it waits for. The values
-  // that it has brought stay.
+  // The rank's connection is gone, so nobody listens to answers for it: forgets what it waits for.
+  // The values that it has brought stay.
   void disconnected(Rank who);
 
-  // A rank came, or went, or was not let in and is given up: gathers that still wait for what it would bring
-  // fail now, and later ones at once, until it comes.
+  // A rank came, or went, or was not let in and is given up: gathers that still wait for what it
+  // would bring fail now, and later ones at once, until it comes.
   void came(Rank who) { absent_.erase(who); }
   void went(Rank who, const std::string& why) { miss(who, {Code::kPeerLost, "is gone", why}); }
-  void refused(Rank who, const std::string& why) { miss(who, {Code::kRefused, "was refused", why}); }
+  void refused(Rank who, const std::string& why) {
+    miss(who, {Code::kRefused, "was refused", why});
+  }
 
   // For the line that says whom everybody is waiting for: the gather that has waited longest.
   struct Waiting {
@@ -97,7 +101,8 @@ class Table final {
   using OnTimeout = void (Table::*)(const std::string& key, const std::shared_ptr<Waiter>& waiter);
   std::shared_ptr<Waiter> addWaiter(Rank who, const std::string& key, Duration timeout, Got got,
                                     OnTimeout onTimeout);
-  void answer(const std::shared_ptr<Waiter>& waiter, Result<std::shared_ptr<const std::string>> result);
+  void answer(const std::shared_ptr<Waiter>& waiter,
+              Result<std::shared_ptr<const std::string>> result);
   void forget(Rank who, Waiters& waiters);
   Status checkRoomFor(size_t bytes) const;
   void finish(const std::string& key);

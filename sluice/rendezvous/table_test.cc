@@ -56,20 +56,23 @@ TEST_F(TableTest, IsFullAtSomePointAndAnOversizedSetLeavesNothingBehind) {
   const std::string value(kLargestValueBytes, 'x');
   Status status;
   int kept = 0;
-  for (; status.isOk() && kept < 1000; ++kept) status = table_.set("key" + std::to_string(kept), value);
+  for (; status.isOk() && kept < 1000; ++kept)
+    status = table_.set("key" + std::to_string(kept), value);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_THAT(status.message(), HasSubstr("full"));
   EXPECT_EQ(table_.get("key" + std::to_string(kept - 1)).status().code(), Code::kNotFound);
   EXPECT_TRUE(table_.set("key0", value).isOk());  // in place of what is there
   EXPECT_TRUE(table_.set("key0", "").isOk());
   EXPECT_TRUE(table_.set("small", "").isOk());  // there is room again
-  EXPECT_EQ(table_.set("k", std::string(kLargestValueBytes + 1, 'x')).code(), Code::kInvalidArgument);
+  EXPECT_EQ(table_.set("k", std::string(kLargestValueBytes + 1, 'x')).code(),
+            Code::kInvalidArgument);
   EXPECT_EQ(table_.get("k").status().code(), Code::kNotFound);
 }
 
 TEST_F(TableTest, WaitsAreBounded) {
-  EXPECT_TRUE(fills(
-      [&](const std::string& key, Table::Got got) { table_.wait(Rank{1}, key, kNoEnd, std::move(got)); }));
+  EXPECT_TRUE(fills([&](const std::string& key, Table::Got got) {
+    table_.wait(Rank{1}, key, kNoEnd, std::move(got));
+  }));
   onLoop([&] { table_.disconnected(Rank{1}); });  // and are forgotten with the rank that asked
   EXPECT_TRUE(table_.set("key", "").isOk());
 }

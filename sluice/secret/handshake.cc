@@ -26,7 +26,8 @@ void put16(std::span<std::byte> to, uint16_t value) {
   to[1] = static_cast<std::byte>(value >> 8);
 }
 uint16_t get16(std::span<const std::byte> from) {
-  return static_cast<uint16_t>(std::to_integer<uint16_t>(from[0]) | std::to_integer<uint16_t>(from[1]) << 8);
+  return static_cast<uint16_t>(std::to_integer<uint16_t>(from[0]) |
+                               std::to_integer<uint16_t>(from[1]) << 8);
 }
 
 Status wrongKey() {
@@ -59,7 +60,8 @@ std::span<const std::byte> Handshake::takeToSend() {
 
 size_t Handshake::expectedBytes() const {
   switch (state_) {
-    case State::kAwaitHello: return kOpeningBytes;  // first, to name another version, whatever its length
+    case State::kAwaitHello:
+      return kOpeningBytes;  // first, to name another version, whatever its length
     case State::kAwaitHelloProof:
     case State::kAwaitProof: return kProofBytes;
     case State::kAwaitAnswer: return kAnswerBytes;
@@ -70,7 +72,8 @@ size_t Handshake::expectedBytes() const {
 }
 
 Status Handshake::received(std::span<const std::byte> message) {
-  SLUICE_CHECK(expectedBytes() > 0 && message.size() == expectedBytes(), message.size(), expectedBytes());
+  SLUICE_CHECK(expectedBytes() > 0 && message.size() == expectedBytes(), message.size(),
+               expectedBytes());
   Status status;
   switch (state_) {
     case State::kAwaitHello: status = receivedOpening(message); break;
@@ -93,15 +96,17 @@ Status Handshake::receivedOpening(std::span<const std::byte> message) {
     return {Code::kDataLoss, "what came is no sluice handshake"};
   }
   if (const uint16_t version = get16(message.subspan(kVersionAt)); version != kVersion) {
-    return {Code::kRefused, fmt::format("it speaks handshake version {}, this side {}; run the same sluice "
-                                        "everywhere",
-                                        version, kVersion)};
+    return {Code::kRefused,
+            fmt::format("it speaks handshake version {}, this side {}; run the same sluice "
+                        "everywhere",
+                        version, kVersion)};
   }
   if (const uint16_t purpose = get16(message.subspan(kPurposeAt));
       purpose != static_cast<uint16_t>(purpose_)) {
-    return {Code::kRefused,
-            fmt::format("it asks for purpose {} at a port for {} ({}); check the address it was given",
-                        purpose, static_cast<uint16_t>(purpose_), name(purpose_))};
+    return {
+        Code::kRefused,
+        fmt::format("it asks for purpose {} at a port for {} ({}); check the address it was given",
+                    purpose, static_cast<uint16_t>(purpose_), name(purpose_))};
   }
   if (std::ranges::any_of(message.subspan(kZeroAt, kClaimAt - kZeroAt),
                           [](std::byte b) { return b != std::byte{0}; })) {
@@ -154,7 +159,8 @@ SessionKeys Handshake::sessionKeys() const {
   return {.send = toClient, .receive = toServer};
 }
 
-// Labels differ in length, so each is preceded by its length: no two inputs of the hash are ever the same.
+// Labels differ in length, so each is preceded by its length: no two inputs of the hash are ever
+// the same.
 Key Handshake::hashAs(std::string_view label) const {
   startSodium();
   crypto_generichash_state hash;

@@ -1,19 +1,23 @@
-// Two ends of a connection prove to each other that they hold the same key, before either believes anything
-// else the other says. No socket and no clock in here: the owner moves the bytes. One owner; not shared.
+// Two ends of a connection prove to each other that they hold the same key, before either believes
+// anything else the other says. No socket and no clock in here: the owner moves the bytes. One
+// owner; not shared.
 //
-//   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce, and a proof of them
+//   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce, and a
+//                              proof of them
 //   answer  server -> client   the server's fresh nonce, and its proof
 //   proof   client -> server   the client's proof
 //
-// A proof is a keyed hash over who speaks (client or server), the hello and both nonces. Nonces are fresh, so
-// a recorded conversation proves nothing later; the role is in the hash, so an end cannot be answered with
-// its own proof. All messages are of fixed size, so no length of a stranger's is ever believed.
+// A proof is a keyed hash over who speaks (client or server), the hello and both nonces. Nonces are
+// fresh, so a recorded conversation proves nothing later; the role is in the hash, so an end cannot
+// be answered with its own proof. All messages are of fixed size, so no length of a stranger's is
+// ever believed.
 //
-// The proof in the hello lets a server in a crowd of strangers tell from the first message whom to keep. It
-// covers no nonce of the server, so a recorded hello passes it too: that gains a place among those who wait,
-// and nothing else.
+// The proof in the hello lets a server in a crowd of strangers tell from the first message whom to
+// keep. It covers no nonce of the server, so a recorded hello passes it too: that gains a place
+// among those who wait, and nothing else.
 //
-// Both ends then share a pair of session keys, one for each direction, that no other connection has.
+// Both ends then share a pair of session keys, one for each direction, that no other connection
+// has.
 #pragma once
 
 #include <array>
@@ -26,8 +30,8 @@
 
 namespace sluice::secret {
 
-// What the client says about itself (its rank, whom it wants), in 16 bytes that the handshake does not look
-// into but protects.
+// What the client says about itself (its rank, whom it wants), in 16 bytes that the handshake does
+// not look into but protects.
 using Claim = std::array<std::byte, 16>;
 
 struct SessionKeys {
@@ -51,15 +55,17 @@ class Handshake final {
   // How long the message, or the part of the hello, is that comes next; 0 when none does.
   size_t expectedBytes() const;
 
-  // Takes in what came. An error is final: close the connection. To a hello of another key there is still an
-  // answer to send first, from which the client learns that the keys differ.
-  // REQUIRES: message.size() == expectedBytes() > 0
+  // Takes in what came. An error is final: close the connection. To a hello of another key there is
+  // still an answer to send first, from which the client learns that the keys differ. REQUIRES:
+  // message.size() == expectedBytes() > 0
   Status received(std::span<const std::byte> message);
 
-  // True iff the client's hello was made with the key, or recorded from one that was. Of a server only.
+  // True iff the client's hello was made with the key, or recorded from one that was. Of a server
+  // only.
   bool heardHello() const { return state_ == State::kAwaitProof || state_ == State::kDone; }
 
-  // True iff the other end has proved that it holds the key. A client may still have its proof to send.
+  // True iff the other end has proved that it holds the key. A client may still have its proof to
+  // send.
   bool done() const { return state_ == State::kDone; }
 
   // REQUIRES: done()
@@ -85,8 +91,8 @@ class Handshake final {
   State state_;
   Purpose purpose_;
   Key key_;
-  // The hello and the server's nonce (zeros until it is drawn): all that is not a proof. What the proofs and
-  // session keys hang on.
+  // The hello and the server's nonce (zeros until it is drawn): all that is not a proof. What the
+  // proofs and session keys hang on.
   std::array<std::byte, kOpeningBytes + kNonceBytes> transcript_{};
   std::array<std::byte, kLargestMessageBytes> outgoing_{};
   size_t outgoingBytes_ = 0;

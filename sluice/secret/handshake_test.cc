@@ -17,7 +17,8 @@ Bytes take(Handshake& from) {
 
 Claim claimOf(int seed) {
   Claim claim{};
-  for (size_t i = 0; i < claim.size(); ++i) claim[i] = static_cast<std::byte>(seed + static_cast<int>(i));
+  for (size_t i = 0; i < claim.size(); ++i)
+    claim[i] = static_cast<std::byte>(seed + static_cast<int>(i));
   return claim;
 }
 
@@ -91,7 +92,8 @@ TEST(Handshake, ADifferentKeyIsNoticedByTheServerInTheHelloAndByTheClientInTheAn
 
 TEST(Handshake, AnyBitChangedInAnyMessageEndsIt) {
   const JobKey key = JobKey::random();
-  constexpr std::array kSizes{Handshake::kHelloBytes, Handshake::kAnswerBytes, Handshake::kProofBytes};
+  constexpr std::array kSizes{Handshake::kHelloBytes, Handshake::kAnswerBytes,
+                              Handshake::kProofBytes};
   for (int message = 0; message < 3; ++message) {
     for (size_t bit = 0; bit < 8 * kSizes[message]; ++bit) {
       auto client = Handshake::client(key, Purpose::kFabric, claimOf(1));
@@ -115,7 +117,8 @@ TEST(Handshake, AReplayOfEitherEndFails) {
 
   auto laterServer = Handshake::server(key, Purpose::kRendezvous);
   ASSERT_TRUE(receiveAll(laterServer, seen.hello).isOk());
-  EXPECT_TRUE(laterServer.heardHello()) << "a replay gains a place among those who wait, and nothing else";
+  EXPECT_TRUE(laterServer.heardHello())
+      << "a replay gains a place among those who wait, and nothing else";
   EXPECT_NE(take(laterServer), seen.answer);
   EXPECT_FALSE(laterServer.received(seen.proof).isOk());
   EXPECT_FALSE(laterServer.done());
@@ -148,15 +151,16 @@ TEST(Handshake, AnotherPurposeIsNamed) {
 
 TEST(Handshake, GarbageOfTheRightSizeNeverGetsIn) {
   const JobKey key = JobKey::random();
-  EXPECT_TRUE(rc::check([&](std::array<uint8_t, 96> hello, std::array<uint8_t, 32> proof, bool sendGood) {
-    auto server = Handshake::server(key, Purpose::kFabric);
-    auto client = Handshake::client(key, Purpose::kFabric, {});
-    const Status first = receiveAll(
-        server, sendGood ? std::span<const std::byte>(take(client)) : std::as_bytes(std::span(hello)));
-    if (first.isOk()) RC_ASSERT(!server.received(std::as_bytes(std::span(proof))).isOk());
-    RC_ASSERT(!server.done());
-    RC_ASSERT(server.expectedBytes() == 0U);
-  }));
+  EXPECT_TRUE(
+      rc::check([&](std::array<uint8_t, 96> hello, std::array<uint8_t, 32> proof, bool sendGood) {
+        auto server = Handshake::server(key, Purpose::kFabric);
+        auto client = Handshake::client(key, Purpose::kFabric, {});
+        const Status first = receiveAll(server, sendGood ? std::span<const std::byte>(take(client))
+                                                         : std::as_bytes(std::span(hello)));
+        if (first.isOk()) RC_ASSERT(!server.received(std::as_bytes(std::span(proof))).isOk());
+        RC_ASSERT(!server.done());
+        RC_ASSERT(server.expectedBytes() == 0U);
+      }));
 }
 
 // Version 1 had a hello of 64 bytes: it is named instead of waiting for the rest.

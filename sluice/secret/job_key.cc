@@ -41,8 +41,8 @@ Result<JobKey> JobKey::parse(std::string_view hex) {
   JobKey key;
   size_t parsed = 0;
   const bool isHex = digits.size() == 2 * kKeyBytes &&
-                     sodium_hex2bin(raw(key.key_.mutableBytes()), kKeyBytes, digits.data(), digits.size(),
-                                    nullptr, &parsed, nullptr) == 0 &&
+                     sodium_hex2bin(raw(key.key_.mutableBytes()), kKeyBytes, digits.data(),
+                                    digits.size(), nullptr, &parsed, nullptr) == 0 &&
                      parsed == kKeyBytes;
   if (!isHex) {
     return Status(Code::kInvalidArgument,
@@ -77,7 +77,8 @@ Key JobKey::derive(Purpose purpose) const {
   startSodium();
   Key derived;
   SLUICE_CHECK(crypto_kdf_derive_from_key(raw(derived.mutableBytes()), kKeyBytes,
-                                          static_cast<uint64_t>(purpose), kContext, raw(key_.bytes())) == 0);
+                                          static_cast<uint64_t>(purpose), kContext,
+                                          raw(key_.bytes())) == 0);
   return derived;
 }
 

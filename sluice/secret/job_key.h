@@ -1,6 +1,6 @@
-// The job key: 32 random bytes that every rank of a job holds and nobody else. Everything that tells a member
-// of the job from a stranger is derived from it, by purpose, so that what leaks at one place is of no use at
-// another. key_file.h reads and writes it. Any thread; a value.
+// The job key: 32 random bytes that every rank of a job holds and nobody else. Everything that
+// tells a member of the job from a stranger is derived from it, by purpose, so that what leaks at
+// one place is of no use at another. key_file.h reads and writes it. Any thread; a value.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ enum class Purpose : uint16_t {
 };
 std::string_view name(Purpose purpose);
 
-// 16 random bytes that rank 0 draws for each job and hands out once a rank has proved the job key. They are
-// no secret: they tell this job from every other job that uses the same key.
+// 16 random bytes that rank 0 draws for each job and hands out once a rank has proved the job key.
+// They are no secret: they tell this job from every other job that uses the same key.
 using JobNonce = std::array<std::byte, 16>;
 JobNonce randomNonce();
 
@@ -33,16 +33,18 @@ class JobKey final {
  public:
   static JobKey random();
 
-  // The key of a job that has none: known to everybody, so it keeps mistakes out, not strangers. Handshakes
-  // run with it all the same, so that there is one path through the code.
+  // The key of a job that has none: known to everybody, so it keeps mistakes out, not strangers.
+  // Handshakes run with it all the same, so that there is one path through the code.
   static JobKey none() { return {}; }
   bool isSecret() const { return isSecret_; }
 
   // 64 hexadecimal digits; blanks around them are ignored. The error never repeats the text.
   static Result<JobKey> parse(std::string_view hex);
-  std::string toHex() const;  // for `sluice key new` and launchers that hand the key on; never for a log
+  std::string toHex()
+      const;  // for `sluice key new` and launchers that hand the key on; never for a log
 
-  // The key of one job: everything derived from it is useless in every other job of the same key file.
+  // The key of one job: everything derived from it is useless in every other job of the same key
+  // file.
   JobKey forJob(const JobNonce& nonce) const;
 
   Key derive(Purpose purpose) const;

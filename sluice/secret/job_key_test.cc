@@ -23,8 +23,9 @@ TEST(JobKey, IsPrintedAsItIsParsed) {
 
 TEST(JobKey, WhatIsNoKeyIsRefusedWithoutRepeatingIt) {
   const std::string good = JobKey::random().toHex();
-  for (const std::string& bad : {std::string(), good.substr(1), good + "0", good.substr(0, 63) + "g",
-                                 good.substr(0, 32) + " " + good.substr(33), std::string(64, '0')}) {
+  for (const std::string& bad :
+       {std::string(), good.substr(1), good + "0", good.substr(0, 63) + "g",
+        good.substr(0, 32) + " " + good.substr(33), std::string(64, '0')}) {
     const auto parsed = JobKey::parse(bad);
     EXPECT_FALSE(parsed.isOk()) << bad;
     EXPECT_EQ(parsed.status().message().find(good.substr(1, 8)), std::string::npos);
@@ -40,8 +41,8 @@ TEST(JobKey, EveryPurposeAndEveryKeyGivesAnotherSubKey) {
   const JobKey a = JobKey::random();
   const JobKey b = JobKey::random();
   std::set<std::string> seen{a.toHex(), b.toHex()};
-  for (const auto purpose : {Purpose::kRendezvous, Purpose::kFabric, Purpose::kTlsPsk, Purpose::kWireHeader,
-                             Purpose::kStoreNote}) {
+  for (const auto purpose : {Purpose::kRendezvous, Purpose::kFabric, Purpose::kTlsPsk,
+                             Purpose::kWireHeader, Purpose::kStoreNote}) {
     EXPECT_TRUE(seen.insert(hexOf(a.derive(purpose))).second) << name(purpose);
     EXPECT_TRUE(seen.insert(hexOf(b.derive(purpose))).second) << name(purpose);
     EXPECT_EQ(a.derive(purpose), JobKey::parse(a.toHex()).value().derive(purpose));

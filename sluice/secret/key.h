@@ -1,5 +1,5 @@
-// 32 secret bytes. They are wiped when the object goes, compared in constant time, and have no way to be
-// printed by accident. Any thread; a value.
+// 32 secret bytes. They are wiped when the object goes, compared in constant time, and have no way
+// to be printed by accident. Any thread; a value.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ class Key final {
   std::span<const std::byte, kKeyBytes> bytes() const { return bytes_; }
   std::span<std::byte, kKeyBytes> mutableBytes() { return bytes_; }
 
-  friend bool operator==(const Key& a, const Key& b);  // takes as long for unequal keys as for equal ones
+  friend bool operator==(const Key& a,
+                         const Key& b);  // takes as long for unequal keys as for equal ones
 
  private:
   std::array<std::byte, kKeyBytes> bytes_{};

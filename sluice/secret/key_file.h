@@ -11,15 +11,17 @@ namespace sluice::secret {
 // The key that the options name, or JobKey::none() if they name none.
 Result<JobKey> loadJobKey(const base::Config& config);
 
-// The file must be a regular one that belongs to root or to this process's user, and that nobody else may
-// open. `path` may be a symbolic link to it. Never waits.
+// The file must be a regular one that belongs to root or to this process's user, and that nobody
+// else may open. `path` may be a symbolic link to it. Never waits.
 Result<JobKey> readKeyFile(const std::string& path);
 
 // Makes a file of mode 0600 that holds `key`; one that exists already is left alone.
 Status writeKeyFile(const std::string& path, const JobKey& key);
 
-// Whether a job may talk over `address` with this key: always with a secret one; without only on loopback
-// addresses, or where the user has said `insecure`. The error says the two commands that end it.
-Status checkKeyFor(const JobKey& key, const base::Config& config, std::string_view address, bool isLoopback);
+// Whether a job may talk over `address` with this key: always with a secret one; without only on
+// loopback addresses, or where the user has said `insecure`. The error says the two commands that
+// end it.
+Status checkKeyFor(const JobKey& key, const base::Config& config, std::string_view address,
+                   bool isLoopback);
 
 }  // namespace sluice::secret

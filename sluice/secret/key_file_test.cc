@@ -95,7 +95,8 @@ TEST(KeyFile, OfAnotherKindIsRefusedByName) {
   const std::string path = freshPath("garbage.key");
   std::ofstream(path) << std::string(1000, 'a');
   ASSERT_EQ(::chmod(path.c_str(), 0600), 0);
-  EXPECT_THAT(readKeyFile(path).status().message(), HasSubstr(path + ": a job key is 64 hexadecimal digits"));
+  EXPECT_THAT(readKeyFile(path).status().message(),
+              HasSubstr(path + ": a job key is 64 hexadecimal digits"));
   EXPECT_EQ(readKeyFile("/nowhere/job.key").status().code(), Code::kNotFound);
   ::unlink(path.c_str());
 }

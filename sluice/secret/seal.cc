@@ -20,25 +20,27 @@ Nonce nonceOf(uint64_t count) {
 
 }  // namespace
 
-void Sealer::seal(std::span<const std::byte> plain, std::span<const std::byte> label, std::string& out) {
+void Sealer::seal(std::span<const std::byte> plain, std::span<const std::byte> label,
+                  std::string& out) {
   startSodium();
   const Nonce nonce = nonceOf(count_++);
   const size_t at = out.size();
   out.resize(at + plain.size() + kSealBytes);
-  crypto_aead_xchacha20poly1305_ietf_encrypt(reinterpret_cast<unsigned char*>(out.data()) + at, nullptr,
-                                             raw(plain), plain.size(), raw(label), label.size(), nullptr,
-                                             nonce.data(), raw(key_.bytes()));
+  crypto_aead_xchacha20poly1305_ietf_encrypt(
+      reinterpret_cast<unsigned char*>(out.data()) + at, nullptr, raw(plain), plain.size(),
+      raw(label), label.size(), nullptr, nonce.data(), raw(key_.bytes()));
 }
 
-Status Opener::open(std::span<const std::byte> sealed, std::span<const std::byte> label, std::string& out) {
+Status Opener::open(std::span<const std::byte> sealed, std::span<const std::byte> label,
+                    std::string& out) {
   startSodium();
   if (sealed.size() < kSealBytes) return {Code::kDataLoss, "a sealed message is too short"};
   const Nonce nonce = nonceOf(count_++);
   const size_t at = out.size();
   out.resize(at + sealed.size() - kSealBytes);
-  if (crypto_aead_xchacha20poly1305_ietf_decrypt(reinterpret_cast<unsigned char*>(out.data()) + at, nullptr,
-                                                 nullptr, raw(sealed), sealed.size(), raw(label),
-                                                 label.size(), nonce.data(), raw(key_.bytes())) != 0) {
+  if (crypto_aead_xchacha20poly1305_ietf_decrypt(
+          reinterpret_cast<unsigned char*>(out.data()) + at, nullptr, nullptr, raw(sealed),
+          sealed.size(), raw(label), label.size(), nonce.data(), raw(key_.bytes())) != 0) {
     out.resize(at);
     return {Code::kDataLoss, "a sealed message was changed on its way"};
   }

@@ -1,6 +1,6 @@
-// Messages under a session key: nobody on the way can read, change, repeat, drop or reorder one unnoticed.
-// XChaCha20-Poly1305 with a counter as nonce, which is safe since each session key serves one direction of
-// one connection (handshake.h). One owner; not shared.
+// Messages under a session key: nobody on the way can read, change, repeat, drop or reorder one
+// unnoticed. XChaCha20-Poly1305 with a counter as nonce, which is safe since each session key
+// serves one direction of one connection (handshake.h). One owner; not shared.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ class Sealer final {
  public:
   explicit Sealer(const Key& key) : key_(key) {}
 
-  // Appends the sealed `plain` to `out`. `label` goes in the clear elsewhere and is protected with it.
+  // Appends the sealed `plain` to `out`. `label` goes in the clear elsewhere and is protected with
+  // it.
   void seal(std::span<const std::byte> plain, std::span<const std::byte> label, std::string& out);
 
  private:
@@ -32,7 +33,8 @@ class Opener final {
   explicit Opener(const Key& key) : key_(key) {}
 
   // Appends what was sealed to `out`. An error is final.
-  Status open(std::span<const std::byte> sealed, std::span<const std::byte> label, std::string& out);
+  Status open(std::span<const std::byte> sealed, std::span<const std::byte> label,
+              std::string& out);
 
  private:
   Key key_;

@@ -20,7 +20,8 @@ Status tellSpec(const plan::PlanSpec& spec, const std::string& key, JobParts& jo
   const size_t notes = (text.size() + kNoteBytes - 1) / kNoteBytes;
   SLUICE_RETURN_IF_ERROR(job.set(key + "/notes", std::to_string(notes)));
   for (size_t n = 0; n < notes; ++n) {
-    SLUICE_RETURN_IF_ERROR(job.set(fmt::format("{}/{}", key, n), text.substr(n * kNoteBytes, kNoteBytes)));
+    SLUICE_RETURN_IF_ERROR(
+        job.set(fmt::format("{}/{}", key, n), text.substr(n * kNoteBytes, kNoteBytes)));
   }
   return base::ok();
 }
@@ -51,12 +52,15 @@ Status agreeOn(const plan::Plan& plan, const std::string& name, JobParts& job) {
     SLUICE_RETURN_IF_ERROR(tellSpec(plan.spec(), specKey, job));
   } else if (plan::toHex(plan.hash()) != hashes.front()) {
     SLUICE_ASSIGN_OR_RETURN(const auto theirs, hearSpec(specKey, job));
-    difference = fmt::format("rank {}: {}", job.rank(), firstDifference(plan.spec(), theirs, Rank{0}));
+    difference =
+        fmt::format("rank {}: {}", job.rank(), firstDifference(plan.spec(), theirs, Rank{0}));
   }
   SLUICE_ASSIGN_OR_RETURN(const auto differences, job.gather(key + "/difference", difference));
-  const auto first = std::ranges::find_if(differences, [](const auto& text) { return !text.empty(); });
-  return {Code::kInvalidArgument, fmt::format("the ranks do not train the same thing: {}",
-                                              first == differences.end() ? "?" : base::printable(*first))};
+  const auto first =
+      std::ranges::find_if(differences, [](const auto& text) { return !text.empty(); });
+  return {Code::kInvalidArgument,
+          fmt::format("the ranks do not train the same thing: {}",
+                      first == differences.end() ? "?" : base::printable(*first))};
 }
 
 }  // namespace sluice::session

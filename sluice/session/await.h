@@ -27,16 +27,16 @@ inline bool hasEnded(Loop& loop) {
   return isHeld.expired() && !*ran;
 }
 
-// Refuses a wait for the loop from its own thread, where an observer of the user's runs, and from a forked
-// child.
+// Refuses a wait for the loop from its own thread, where an observer of the user's runs, and from a
+// forked child.
 inline Status checkMayWait(const Loop& loop) {
   if (loop.inLoop())
     return {Code::kInvalidArgument, "a call from the loop's own thread would wait for itself"};
   return loop.isInherited() ? base::forkedStatus() : base::ok();
 }
 
-// Waits for the outcome (a Status or a Result) that a completion on the loop will set. An interruption ends
-// the wait only, and the outcome can be waited for again.
+// Waits for the outcome (a Status or a Result) that a completion on the loop will set. An
+// interruption ends the wait only, and the outcome can be waited for again.
 template <typename Outcome, typename Future>
 Outcome awaitOutcome(Loop& loop, Future& outcome, const Interruption& interruption) {
   constexpr auto kPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
@@ -60,9 +60,9 @@ inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& outcome,
   return awaitOutcome<Status>(loop, outcome, interruption);
 }
 
-// Runs `start` on the loop with a completion, and waits until that has been called. The operation has an end
-// of its own (a timeout, a lost peer); so has the wait. An interruption ends the wait only: what the
-// operation holds must be its own.
+// Runs `start` on the loop with a completion, and waits until that has been called. The operation
+// has an end of its own (a timeout, a lost peer); so has the wait. An interruption ends the wait
+// only: what the operation holds must be its own.
 template <typename T, typename Start>
 Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}) {
   SLUICE_RETURN_IF_ERROR(checkMayWait(loop));

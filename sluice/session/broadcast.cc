@@ -51,7 +51,8 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
   }
   const auto found = underway_.find(sequence);
   if (found == underway_.end()) {
-    if (end_.has_value() && sequence >= end_->count) return end_->why;  // it has ended without this piece
+    if (end_.has_value() && sequence >= end_->count)
+      return end_->why;  // it has ended without this piece
     return refuse("it has ended");
   }
   Underway& here = found->second;
@@ -77,8 +78,10 @@ void Broadcast::forward(uint64_t sequence, uint32_t number) {
   if (found == underway_.end()) return;  // it has failed meanwhile
   const SharedBytes data = found->second.data;
   const auto payload = piece(*data, number);
-  const fabric::Message message{
-      .step = Step{sequence}, .slice = SliceId{number}, .stage = Stage::kApplied, .dtype = DType::kBytes};
+  const fabric::Message message{.step = Step{sequence},
+                                .slice = SliceId{number},
+                                .stage = Stage::kApplied,
+                                .dtype = DType::kBytes};
   for (const Rank child : childrenOf(found->second.root)) {
     fabric_.send(child, kBroadcastLane, message, {payload.data(), payload.size()},
                  [this, sequence, kept = data](const Status& status) {

@@ -1,9 +1,9 @@
-// One rank's bytes to every rank, along a binary tree, so that no rank sends more than two copies. For what
-// is said outside the path of slices: first parameters, buffers. Every rank calls broadcast() in the same
-// order.
+// One rank's bytes to every rank, along a binary tree, so that no rank sends more than two copies.
+// For what is said outside the path of slices: first parameters, buffers. Every rank calls
+// broadcast() in the same order.
 //
-// Belongs to the fabric's loop. It has the urgent lane to itself: a message for a broadcast that has not been
-// called here yet stops that lane, and must not stop training.
+// Belongs to the fabric's loop. It has the urgent lane to itself: a message for a broadcast that
+// has not been called here yet stops that lane, and must not stop training.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ namespace sluice::session {
 
 inline constexpr fabric::Lane kBroadcastLane = fabric::Lane::kUrgent;
 
-// Shared with the fabric, which may still be at work on them when the broadcast has failed and whoever called
-// it is gone.
+// Shared with the fabric, which may still be at work on them when the broadcast has failed and
+// whoever called it is gone.
 using SharedBytes = std::shared_ptr<std::vector<std::byte>>;
 
 class Broadcast final {
@@ -34,7 +34,8 @@ class Broadcast final {
 
   Result<fabric::Landing> onMessage(Rank from, const wire::Header& header);
 
-  // Somebody takes part in the first `count` broadcasts only: all others end with `why`, now and later.
+  // Somebody takes part in the first `count` broadcasts only: all others end with `why`, now and
+  // later.
   void endAfter(uint64_t count, const Status& why);
   void fail(const Status& why) { endAfter(0, why); }
 

@@ -28,7 +28,8 @@ class Member final : public fabric::Receiver {
   }
   void endAfter(uint64_t count, const Status& why) { broadcast_.endAfter(count, why); }
   uint64_t begun() const { return broadcast_.begun(); }
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
     EXPECT_EQ(lane, kBroadcastLane);
     return broadcast_.onMessage(from, header);
   }
@@ -67,7 +68,8 @@ TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
   const SharedBytes landed = fill(sent->size(), 0);
   member.start(Rank{0}, landed);
   const auto send = [&](uint32_t number) {
-    const auto piece = number == 0 ? std::span(*sent).first(first) : std::span(*sent).subspan(first);
+    const auto piece =
+        number == 0 ? std::span(*sent).first(first) : std::span(*sent).subspan(first);
     root->send(Rank{1}, kBroadcastLane, {.slice = SliceId{number}, .stage = Stage::kApplied},
                {piece.data(), piece.size()}, [](const Status&) {});
     loop.runReady();
@@ -89,19 +91,22 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
     base::ManualLoop loop;
     fabric::LoopbackHub hub(world);
     std::vector<std::unique_ptr<Member>> members;
-    for (uint32_t r = 0; r < world; ++r) members.push_back(std::make_unique<Member>(hub, Rank{r}, loop));
+    for (uint32_t r = 0; r < world; ++r)
+      members.push_back(std::make_unique<Member>(hub, Rank{r}, loop));
     // Two broadcasts at once; the second of more than one piece; one of nothing.
     const std::vector<size_t> sizes{10, (size_t{1} << 20) + 17, 0};
     for (uint32_t root = 0; root < world; ++root) {
       std::vector<std::vector<SharedBytes>> data(world);
       for (uint32_t r = 0; r < world; ++r) {
         const uint32_t late = (r + root + 1) % world;  // others call before the root does
-        for (size_t b = 0; b < sizes.size(); ++b) data[late].push_back(fill(sizes[b], late * 10 + b));
+        for (size_t b = 0; b < sizes.size(); ++b)
+          data[late].push_back(fill(sizes[b], late * 10 + b));
         for (const auto& bytes : data[late]) members[late]->start(Rank{root}, bytes);
         loop.runReady();
       }
       for (uint32_t r = 0; r < world; ++r) {
-        for (size_t b = 0; b < sizes.size(); ++b) EXPECT_EQ(*data[r][b], *fill(sizes[b], root * 10 + b));
+        for (size_t b = 0; b < sizes.size(); ++b)
+          EXPECT_EQ(*data[r][b], *fill(sizes[b], root * 10 + b));
         EXPECT_EQ(members[r]->endings.size(), (root + 1) * sizes.size());
         EXPECT_TRUE(std::ranges::all_of(members[r]->endings, &Status::isOk));
       }

@@ -21,8 +21,8 @@ Result<std::unique_ptr<Job>> Job::join(const Config& config, JoinOptions options
   const Config::Values environment =
       options.environment.empty() ? base::processEnvironment() : std::move(options.environment);
   SLUICE_ASSIGN_OR_RETURN(
-      auto parts,
-      session::JobParts::join(inside, environment, std::move(options.interruption), options.published));
+      auto parts, session::JobParts::join(inside, environment, std::move(options.interruption),
+                                          options.published));
   return session::Inside::wrap(std::move(parts));
 }
 

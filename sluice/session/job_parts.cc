@@ -24,12 +24,14 @@ constexpr auto kLastWords = std::chrono::seconds(5);
 constexpr auto kPulseGoodbye = std::chrono::milliseconds(500);
 
 bool wasLaunched(const base::Config::Values& environment) {
-  constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"};
+  constexpr std::array<std::string_view, 3> kRankNames{"RANK", "OMPI_COMM_WORLD_RANK",
+                                                       "SLURM_PROCID"};
   return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
 }
 
 // Ranks of one host listen side by side. Null if metrics are off.
-Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& config, uint32_t localRank) {
+Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& config,
+                                                       uint32_t localRank) {
   constexpr int64_t kLastPort = 65535;
   const std::string& text = config.text(option::kMetricsPort);
   if (text == "off") return std::unique_ptr<metrics::Endpoint>();
@@ -38,18 +40,22 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
   if (!first.isOk() || *first < 0 || port > kLastPort) {
     return Status(
         Code::kInvalidArgument,
-        fmt::format("metrics-port '{}' for local rank {} is no port; give a number or off", text, localRank));
+        fmt::format("metrics-port '{}' for local rank {} is no port; give a number or off", text,
+                    localRank));
   }
-  SLUICE_ASSIGN_OR_RETURN(auto endpoint, metrics::Endpoint::open(config.text(option::kMetricsAddress),
-                                                                 static_cast<uint16_t>(port)));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto endpoint,
+      metrics::Endpoint::open(config.text(option::kMetricsAddress), static_cast<uint16_t>(port)));
   log("session").info("metrics: {}", endpoint->url());
   return endpoint;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config, const base::Config::Values& environment,
-                                                 Interruption interruption, const Publish& published) {
+Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
+                                                 const base::Config::Values& environment,
+                                                 Interruption interruption,
+                                                 const Publish& published) {
   rendezvous::Launch launch;
   if (wasLaunched(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
@@ -66,14 +72,15 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config, const base
   SLUICE_ASSIGN_OR_RETURN(job->metrics_, openMetrics(job->config_, job->launch_.localRank));
   if (job->worldSize() == 1) return job;
 
-  SLUICE_ASSIGN_OR_RETURN(
-      const auto master,
-      rendezvous::findMaster(job->launch_, job->loop().clock(),
-                             job->config_.duration(option::kRendezvousTimeout), job->interruption_));
+  SLUICE_ASSIGN_OR_RETURN(const auto master,
+                          rendezvous::findMaster(job->launch_, job->loop().clock(),
+                                                 job->config_.duration(option::kRendezvousTimeout),
+                                                 job->interruption_));
   Status started;
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
-    auto meeting = rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
-                                                 rendezvous::Agreement(job->config_, job->worldSize()));
+    auto meeting =
+        rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
+                                      rendezvous::Agreement(job->config_, job->worldSize()));
     if (meeting.isOk()) {
       job->rendezvous_ = *std::move(meeting);
     } else {
@@ -81,11 +88,13 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config, const base
     }
   }));
   SLUICE_RETURN_IF_ERROR(started);
-  if (published && job->rank() == Rank{0}) SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
+  if (published && job->rank() == Rank{0})
+    SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
   const std::string note = listener.address().toString();
   const auto everybody = await<std::vector<std::string>>(
-      job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); }, job->interruption_);
+      job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); },
+      job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
   job->hasMet_ = true;
   job->key_ = job->rendezvous_->jobKey();
@@ -99,7 +108,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config, const base
   return job;
 }
 
-Status JobParts::startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses) {
+Status JobParts::startPulse(fabric::TcpListener listener,
+                            const std::vector<std::string>& addresses) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
   fabric::TcpMembership membership{
       .rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_, .door = door()};
@@ -110,11 +120,12 @@ Status JobParts::startPulse(fabric::TcpListener listener, const std::vector<std:
   fabric::TcpOptions options = fabric::readTcpOptions(config_);
   options.closeDeadline = kPulseGoodbye;
   SLUICE_ASSIGN_OR_RETURN(
-      pulse_, fabric::PulseThread::start(
-                  liveness, loop(), worldSize(), [&](net::EpollLoop& loop, fabric::Receiver& receiver) {
-                    return fabric::makeTcpFabric(loop, std::move(listener), std::move(membership), options,
-                                                 receiver);
-                  }));
+      pulse_, fabric::PulseThread::start(liveness, loop(), worldSize(),
+                                         [&](net::EpollLoop& loop, fabric::Receiver& receiver) {
+                                           return fabric::makeTcpFabric(loop, std::move(listener),
+                                                                        std::move(membership),
+                                                                        options, receiver);
+                                         }));
   return base::ok();
 }
 
@@ -131,8 +142,9 @@ JobParts::~JobParts() {
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
-    (void)await<bool>(
-        loop(), [this](auto got) { rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); }); });
+    (void)await<bool>(loop(), [this](auto got) {
+      rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); });
+    });
   }
   fabric::runBeforeFreeing(loop(), [this] { rendezvous_.reset(); });
 }
@@ -150,7 +162,8 @@ std::string JobParts::interfaceName() const {
   return rendezvous_ == nullptr ? "lo" : rendezvous_->interface().name;
 }
 
-Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value) {
+Result<std::vector<std::string>> JobParts::gather(const std::string& key,
+                                                  const std::string& value) {
   return gather(key, value, config_.duration(option::kRendezvousTimeout));
 }
 
@@ -178,7 +191,8 @@ Status JobParts::set(const std::string& key, const std::string& value) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return base::ok();
   return awaitStatus(
-      loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); }, interruption_);
+      loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); },
+      interruption_);
 }
 
 void JobParts::whenSet(const std::string& key, std::function<void(const std::string&)> then) {
@@ -195,7 +209,8 @@ Result<std::string> JobParts::get(const std::string& key) {
   return await<std::string>(
       loop(),
       [&](auto got) {
-        rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout), std::move(got));
+        rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout),
+                                  std::move(got));
       },
       interruption_);
 }

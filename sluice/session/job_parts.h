@@ -1,5 +1,5 @@
-// The parts behind a Job (sluice/job.h): who this process is, how the others are reached, and a loop for
-// everything that waits on the network.
+// The parts behind a Job (sluice/job.h): who this process is, how the others are reached, and a
+// loop for everything that waits on the network.
 //
 // Thread safety: after join(), any thread but the loop's own.
 #pragma once
@@ -28,29 +28,31 @@ class JobParts final {
  public:
   using Publish = std::function<Status(uint16_t port)>;
 
-  // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment` says;
-  // without any launcher the job is this one process. Returns when everybody is here, or why not.
-  // `interruption` is asked while a thread waits for other ranks, here and later, so that Ctrl-C ends the
-  // wait. `published` is for a rank 0 whose MASTER_PORT is 0: it listens on a free port, and `published` is
-  // told that port before anybody is waited for.
-  static Result<std::unique_ptr<JobParts>> join(base::Config config, const base::Config::Values& environment,
+  // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment`
+  // says; without any launcher the job is this one process. Returns when everybody is here, or why
+  // not. `interruption` is asked while a thread waits for other ranks, here and later, so that
+  // Ctrl-C ends the wait. `published` is for a rank 0 whose MASTER_PORT is 0: it listens on a free
+  // port, and `published` is told that port before anybody is waited for.
+  static Result<std::unique_ptr<JobParts>> join(base::Config config,
+                                                const base::Config::Values& environment,
                                                 Interruption interruption = {},
                                                 const Publish& published = {});
   ~JobParts();
 
-  // An error in a forked child of the process that has joined: that child is no rank, and its calls all end
-  // with this error.
+  // An error in a forked child of the process that has joined: that child is no rank, and its calls
+  // all end with this error.
   Status checkProcess() const;
 
-  // True iff SIGTERM has come and the option leave-on-term is on: after its step the rank is to leave its
-  // sessions, which tells the others why.
+  // True iff SIGTERM has come and the option leave-on-term is on: after its step the rank is to
+  // leave its sessions, which tells the others why.
   bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
 
   Rank rank() const { return launch_.rank; }
   uint32_t worldSize() const { return launch_.worldSize; }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }
-  // Derived from the job key and from what tells this job from all others; see Rendezvous::jobKey().
+  // Derived from the job key and from what tells this job from all others; see
+  // Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
 
   // How busy the other ranks' loops are; null in a job of one.
@@ -66,10 +68,10 @@ class JobParts final {
   Address address() const;
   std::string interfaceName() const;  // of that address
 
-  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank calls it.
-  // `refusal` is asked meanwhile, and ends the wait with its error.
-  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value, Duration atMost,
-                                          const Interruption& refusal = {});
+  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank
+  // calls it. `refusal` is asked meanwhile, and ends the wait with its error.
+  Result<std::vector<std::string>> gather(const std::string& key, const std::string& value,
+                                          Duration atMost, const Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
   // The same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
@@ -90,7 +92,8 @@ class JobParts final {
   // `addresses` are of all ranks' listeners for pulses, by rank.
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
-  JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key, Interruption interruption);
+  JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
+           Interruption interruption);
 
   const base::Config config_;
   const rendezvous::Launch launch_;

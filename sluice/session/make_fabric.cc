@@ -15,7 +15,8 @@ namespace {
 Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string& name,
                                                 fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
-  SLUICE_ASSIGN_OR_RETURN(const auto notes, job.gather("fabric/" + name, listener.address().toString()));
+  SLUICE_ASSIGN_OR_RETURN(const auto notes,
+                          job.gather("fabric/" + name, listener.address().toString()));
   fabric::TcpMembership membership{
       .rank = job.rank(), .epoch = Epoch{0}, .addresses = {}, .key = job.key(), .door = job.door()};
   for (const auto& note : notes) {
@@ -23,9 +24,12 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string
     membership.addresses.push_back(std::move(address));
   }
   fabric::TcpOptions options = fabric::readTcpOptions(job.config());
-  // A busy rank takes a connection when its loop turns. The watchman knows sooner if there is nobody.
-  options.connectDeadline = std::max(options.connectDeadline, job.config().duration(option::kBusyLimit));
-  return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options, receiver);
+  // A busy rank takes a connection when its loop turns. The watchman knows sooner if there is
+  // nobody.
+  options.connectDeadline =
+      std::max(options.connectDeadline, job.config().duration(option::kBusyLimit));
+  return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options,
+                               receiver);
 }
 
 Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string& name,

@@ -27,8 +27,10 @@ Result<metrics::Reading> Metering::read() {
                            .fabric = fabric_->counters(),
                            .slicesByStage = counts_.slicesByStage(),
                            .waited = counts_.waitedByTensor()};
-  for (const auto& tensor : trainer_->plan().model().tensors) reading.tensors.push_back(tensor.name);
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Statistics statistics, trainer_->statistics(kScrapeLimit));
+  for (const auto& tensor : trainer_->plan().model().tensors)
+    reading.tensors.push_back(tensor.name);
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Statistics statistics,
+                          trainer_->statistics(kScrapeLimit));
   reading.creditUsed = statistics.bytesInFlight;
   reading.bytesWaiting = statistics.bytesWaiting;
   reading.inversion = statistics.inversion;

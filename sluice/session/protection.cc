@@ -27,7 +27,8 @@ Protection describeProtection(const base::Config& config, bool isOneHost, bool h
     protection.words += "; without a job key, ranks are not proved to be of this job";
   if (hasKey && !isOneHost && !isEncrypted && !isAuthenticated) {
     protection.warning = fmt::format(
-        "there is a job key, but payloads to other hosts are neither encrypted nor authenticated: {}, "
+        "there is a job key, but payloads to other hosts are neither encrypted nor authenticated: "
+        "{}, "
         "unless nobody else reaches this network",
         isUcx ? "use --fabric tcp" : "say --encrypt on or --encrypt integrity");
   }
@@ -38,7 +39,8 @@ Status checkProtectionOfUcx(const base::Config& config) {
   const std::string& encrypt = config.text(option::kEncrypt);
   if (encrypt != "on" && encrypt != "integrity") return {};
   return {Code::kInvalidArgument,
-          fmt::format("--fabric ucx has no --encrypt {}: use --fabric tcp, or say --encrypt off", encrypt)};
+          fmt::format("--fabric ucx has no --encrypt {}: use --fabric tcp, or say --encrypt off",
+                      encrypt)};
 }
 
 }  // namespace sluice::session

@@ -12,7 +12,8 @@ struct Protection {
   std::string warning;  // empty if there is nothing to warn of
 };
 
-// `isOneHost`: all ranks reach each other by loopback addresses. `hasKey`: the job has a secret key.
+// `isOneHost`: all ranks reach each other by loopback addresses. `hasKey`: the job has a secret
+// key.
 Protection describeProtection(const base::Config& config, bool isOneHost, bool hasKey);
 
 // Refuses what --fabric ucx cannot do.

@@ -13,7 +13,8 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-base::Config configOf(const std::string& fabric, const std::string& encrypt, const std::string& check) {
+base::Config configOf(const std::string& fabric, const std::string& encrypt,
+                      const std::string& check) {
   base::Config config;
   EXPECT_TRUE(config.set(option::kFabric, fabric).isOk());
   EXPECT_TRUE(config.set(option::kEncrypt, encrypt).isOk());
@@ -45,8 +46,8 @@ TEST(Protection, IsSaidInWords) {
       {"ucx", "auto", "off", true, true, "not protected", false},
   };
   for (const Case& each : cases) {
-    const auto protection =
-        describeProtection(configOf(each.fabric, each.encrypt, each.check), each.isOneHost, each.hasKey);
+    const auto protection = describeProtection(configOf(each.fabric, each.encrypt, each.check),
+                                               each.isOneHost, each.hasKey);
     SCOPED_TRACE(std::string(each.fabric) + " " + each.encrypt + " " + each.check);
     EXPECT_THAT(protection.words, StartsWith(each.words));
     EXPECT_EQ(!protection.warning.empty(), each.warns) << protection.warning;

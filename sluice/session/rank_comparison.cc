@@ -32,7 +32,8 @@ std::pair<std::vector<uint64_t>, size_t> inGroups(std::vector<uint64_t> hashes) 
   if (count <= 1) return {std::move(hashes), 1};
   std::vector<uint64_t> groups;
   for (size_t first = 0; first < hashes.size(); first += count)
-    groups.push_back(hashOfAll(std::span(hashes).subspan(first, std::min(count, hashes.size() - first))));
+    groups.push_back(
+        hashOfAll(std::span(hashes).subspan(first, std::min(count, hashes.size() - first))));
   return {std::move(groups), count};
 }
 
@@ -52,7 +53,8 @@ Result<std::vector<std::vector<uint64_t>>> hashesFromNotes(const std::vector<std
 }  // namespace
 
 uint64_t hashOf(std::span<const std::byte> bytes) {
-  const std::string hash = secret::digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const std::string hash =
+      secret::digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   return base::ByteReader(std::as_bytes(std::span(hash))).number<uint64_t>();
 }
 

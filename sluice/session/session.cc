@@ -31,8 +31,9 @@ Status Session::gradientReady(TensorId tensor, const TensorMemory& memory) {
 
 Status Session::gradientAbsent(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
-  return onTrainer(*inside_,
-                   [&](auto& trainer) { return trainer.gradientAbsent(tensor, result, std::move(owner)); });
+  return onTrainer(*inside_, [&](auto& trainer) {
+    return trainer.gradientAbsent(tensor, result, std::move(owner));
+  });
 }
 
 Status Session::wait(TensorId tensor) {
@@ -52,7 +53,8 @@ bool Session::isEmpty(TensorId tensor) const {
 }
 
 Status Session::setHyperparameters(std::vector<double> values) {
-  return onTrainer(*inside_, [&](auto& trainer) { return trainer.setHyperparameters(std::move(values)); });
+  return onTrainer(*inside_,
+                   [&](auto& trainer) { return trainer.setHyperparameters(std::move(values)); });
 }
 
 Status Session::update(std::vector<double> values) {
@@ -69,8 +71,9 @@ Result<size_t> Session::delayed() {
 
 Status Session::handOutDelayed(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
-  return onTrainer(*inside_,
-                   [&](auto& trainer) { return trainer.handOutDelayed(tensor, result, std::move(owner)); });
+  return onTrainer(*inside_, [&](auto& trainer) {
+    return trainer.handOutDelayed(tensor, result, std::move(owner));
+  });
 }
 
 Status Session::drain() {

@@ -21,9 +21,10 @@ namespace {
 // The note of the first rank that trains no longer.
 struct End {
   Rank rank{};
-  std::optional<uint64_t> steps;  // that it has taken part in; empty: it left in the middle of something
-  uint64_t broadcasts = 0;        // the same
-  std::string why;                // "has ended its training after 12 steps"
+  std::optional<uint64_t>
+      steps;                // that it has taken part in; empty: it left in the middle of something
+  uint64_t broadcasts = 0;  // the same
+  std::string why;          // "has ended its training after 12 steps"
 };
 
 std::string endKey(const std::string& name) {
@@ -35,7 +36,8 @@ std::string doneKey(const std::string& name, Rank rank) {
 }
 
 std::string toNote(const End& end) {
-  return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-", end.broadcasts,
+  return fmt::format("{} {} {} {}", end.rank, end.steps ? std::to_string(*end.steps) : "-",
+                     end.broadcasts,
                      base::printable(end.why));  // one line
 }
 
@@ -62,31 +64,36 @@ Result<plan::Plan> makePlan(const SessionOptions& options, const optimizer::Opti
                             const JobParts& job) {
   base::Config config = job.config();
   const std::string& wanted = options.algorithm;
-  if (!wanted.empty()) SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // meant for the job's own
+  if (!wanted.empty())
+    SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // meant for the job's own
   SLUICE_ASSIGN_OR_RETURN(
       const auto* algorithm,
-      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted, config));
+      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
+                              config));
   plan::PlanSpec spec;
   spec.model = options.model;
   spec.strategy = algorithm->name;
   spec.settings["update"] = optimizer::canonicalText(update);
-  SLUICE_ASSIGN_OR_RETURN(spec.roles, plan::parseRoles(config.text(option::kServers), job.worldSize()));
+  SLUICE_ASSIGN_OR_RETURN(spec.roles,
+                          plan::parseRoles(config.text(option::kServers), job.worldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
   return plan::Plan::make(std::move(spec));
 }
 
-Status checkMemory(const SessionOptions& options, const plan::Plan& plan, optimizer::Publishes publishes,
-                   Rank rank) {
+Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
+                   optimizer::Publishes publishes, Rank rank) {
   if (!plan.roles().isWorker(rank)) return base::ok();
   if (options.memory.empty() && publishes == optimizer::Publishes::kMeanGradient) return base::ok();
   if (options.memory.size() != options.model.tensors.size()) {
-    return {Code::kInvalidArgument, fmt::format("{} tensors, but memory for {}", options.model.tensors.size(),
-                                                options.memory.size())};
+    return {Code::kInvalidArgument,
+            fmt::format("{} tensors, but memory for {}", options.model.tensors.size(),
+                        options.memory.size())};
   }
   for (size_t t = 0; t < options.memory.size(); ++t) {
     const auto& tensor = options.model.tensors[t];
-    for (const size_t bytes : {options.memory[t].gradient.size(), options.memory[t].result.size()}) {
+    for (const size_t bytes :
+         {options.memory[t].gradient.size(), options.memory[t].result.size()}) {
       if (bytes == tensor.bytes()) continue;
       return {Code::kInvalidArgument, fmt::format("tensor {} needs {} bytes, its memory has {}",
                                                   tensor.toString(), tensor.bytes(), bytes)};
@@ -102,9 +109,9 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(options, update, job));
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
-    return Status(
-        Code::kInvalidArgument,
-        "updates that wait for step() need a worker beside every server; use servers=all or servers=K");
+    return Status(Code::kInvalidArgument,
+                  "updates that wait for step() need a worker beside every server; use servers=all "
+                  "or servers=K");
   }
   SLUICE_RETURN_IF_ERROR(checkMemory(options, plan, update.optimizer->publishes(), job.rank()));
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, options.name, job));
@@ -132,7 +139,8 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),
                      [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
-                       SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job, options.name, receiver));
+                       SLUICE_ASSIGN_OR_RETURN(auto fabric,
+                                               makeFabric(job, options.name, receiver));
                        session->fabric_ = fabric.get();
                        return std::unique_ptr<fabric::Fabric>(std::move(fabric));
                      }));
@@ -172,8 +180,8 @@ bool SessionParts::isWorker() const {
 
 Status SessionParts::leave() {
   SLUICE_RETURN_IF_ERROR(job_.checkProcess());
-  // A lost rank ends the wait by name; a rank that only serves has no other measure of how long training
-  // takes.
+  // A lost rank ends the wait by name; a rank that only serves has no other measure of how long
+  // training takes.
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
@@ -185,8 +193,8 @@ Status SessionParts::leave() {
   });
 }
 
-// Where the others go on without a rank that is lost, the gathering at the end says nothing more: each leaves
-// a note of its own.
+// Where the others go on without a rank that is lost, the gathering at the end says nothing more:
+// each leaves a note of its own.
 void SessionParts::exchangeDone() {
   if (isWorker()) {
     const Status said = job_.set(doneKey(name_, job_.rank()), "done");
@@ -194,13 +202,15 @@ void SessionParts::exchangeDone() {
   }
   for (const Rank worker : plan().roles().workers) {
     if (worker == job_.rank()) continue;
-    job_.whenSet(doneKey(name_, worker), [listener = listener_, worker](const std::string& /*note*/) {
-      if (*listener != nullptr) (*listener)->noteDone(worker);
-    });
+    job_.whenSet(doneKey(name_, worker),
+                 [listener = listener_, worker](const std::string& /*note*/) {
+                   if (*listener != nullptr) (*listener)->noteDone(worker);
+                 });
   }
 }
 
-Result<std::vector<std::string>> SessionParts::gather(const std::string& key, const std::string& value) {
+Result<std::vector<std::string>> SessionParts::gather(const std::string& key,
+                                                      const std::string& value) {
   SLUICE_RETURN_IF_ERROR(job_.checkProcess());
   return job_.gather(key, value, job_.config().duration(option::kWaitTimeout), [this]() -> Status {
     SLUICE_ASSIGN_OR_RETURN(const std::set<Rank> ahead, trainer_->ahead());

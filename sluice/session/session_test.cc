@@ -41,11 +41,11 @@ void onRanks(
     threads.emplace_back([&, r] {
       base::Config config;
       configure(r, config);
-      task(r,
-           Job::join(Inside::wrap(std::move(config)), {.environment = {{"RANK", std::to_string(r)},
-                                                                       {"WORLD_SIZE", std::to_string(world)},
-                                                                       {"MASTER_ADDR", "127.0.0.1"},
-                                                                       {"MASTER_PORT", port}}}));
+      task(r, Job::join(Inside::wrap(std::move(config)),
+                        {.environment = {{"RANK", std::to_string(r)},
+                                         {"WORLD_SIZE", std::to_string(world)},
+                                         {"MASTER_ADDR", "127.0.0.1"},
+                                         {"MASTER_PORT", port}}}));
     });
   }
   for (auto& thread : threads) thread.join();
@@ -56,7 +56,8 @@ struct OneTensor {
   explicit OneTensor(uint64_t elements) : gradient(elements), parameter(elements, 1) {}
   SessionOptions options(const std::string& update, const std::string& name = "model") {
     return {.model = {{{"w", gradient.size(), DType::kF32}}},
-            .memory = {{std::as_bytes(std::span(gradient)), std::as_writable_bytes(std::span(parameter))}},
+            .memory = {{std::as_bytes(std::span(gradient)),
+                        std::as_writable_bytes(std::span(parameter))}},
             .update = update,
             .name = name};
   }
@@ -152,12 +153,16 @@ TEST(Session, TellsPrometheusHowItGoes) {
                 fmt::format("sluice_peer_up{},peer=\"{}\"}} 1\n", labels, 1 - r)}) {
             EXPECT_NE(text.find(line), std::string::npos) << line << "is not in\n" << text;
           }
-          EXPECT_EQ(text.find(fmt::format("sluice_sent_bytes_total{}}} 0\n", labels)), std::string::npos);
+          EXPECT_EQ(text.find(fmt::format("sluice_sent_bytes_total{}}} 0\n", labels)),
+                    std::string::npos);
           EXPECT_TRUE((*session)->leave().isOk());
         }
-        EXPECT_EQ(metrics::scrape(url).find("session="), std::string::npos);  // it is gone; the job is not
+        EXPECT_EQ(metrics::scrape(url).find("session="),
+                  std::string::npos);  // it is gone; the job is not
       },
-      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kMetricsPort, "0").isOk()); });
+      [](uint32_t, base::Config& config) {
+        EXPECT_TRUE(config.set(option::kMetricsPort, "0").isOk());
+      });
 }
 
 TEST(Session, AMetricsPortThatIsNoneIsRefused) {
@@ -174,20 +179,23 @@ TEST(Session, RanksThatTrainDifferentThingsAreToldTheFirstDifference) {
     OneTensor memory(r == 2 ? 7 : 6);
     const Status status = Session::open(**job, memory.options("mean-gradient")).status();
     EXPECT_EQ(status.message(),
-              "the ranks do not train the same thing: rank 2: tensor 0 'w' has 7 elements here, 6 on rank 0");
+              "the ranks do not train the same thing: rank 2: tensor 0 'w' has 7 elements here, 6 "
+              "on rank 0");
   });
 }
 
 TEST(Session, TakesEveryGradientFromWhereItLies) {
   onRanks(2, [](uint32_t r, Result<std::unique_ptr<Job>> job) {
     ASSERT_TRUE(job.isOk()) << job.status().toString();
-    auto session = Session::open(**job, {.model = {{{"w", 70'001, DType::kF32}, {"b", 3, DType::kF32}}}});
+    auto session =
+        Session::open(**job, {.model = {{{"w", 70'001, DType::kF32}, {"b", 3, DType::kF32}}}});
     ASSERT_TRUE(session.isOk()) << session.status().toString();
     std::vector<std::unique_ptr<std::vector<float>>> held;
     for (int step = 0; step < 4; ++step) {
       for (const uint32_t t : {1U, 0U}) {
         auto& gradient = *held.emplace_back(std::make_unique<std::vector<float>>(
-            Inside::of(**session).plan().model().tensors[t].elements, static_cast<float>(step + 2 * r)));
+            Inside::of(**session).plan().model().tensors[t].elements,
+            static_cast<float>(step + 2 * r)));
         const auto bytes = std::as_writable_bytes(std::span(gradient));
         EXPECT_TRUE((*session)->gradientReady(TensorId{t}, {bytes, bytes}).isOk());
       }
@@ -201,7 +209,8 @@ TEST(Session, TakesEveryGradientFromWhereItLies) {
   });
 }
 
-// Who has a gradient, and what becomes of it: rank 1 never has one in "some", nobody has one in "none".
+// Who has a gradient, and what becomes of it: rank 1 never has one in "some", nobody has one in
+// "none".
 TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
   for (const std::string algorithm : {"sluice", "kvstore"}) {
     onRanks(
@@ -219,8 +228,9 @@ TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
             EXPECT_TRUE((r == 0 ? (*session)->gradientReady(TensorId{0}, {bytes, bytes})
                                 : (*session)->gradientAbsent(TensorId{0}, bytes))
                             .isOk());
-            EXPECT_TRUE(
-                (*session)->gradientAbsent(TensorId{1}, std::as_writable_bytes(std::span(none))).isOk());
+            EXPECT_TRUE((*session)
+                            ->gradientAbsent(TensorId{1}, std::as_writable_bytes(std::span(none)))
+                            .isOk());
             EXPECT_TRUE((*session)->waitAll().isOk());
             EXPECT_FALSE((*session)->isEmpty(TensorId{0}));
             EXPECT_TRUE((*session)->isEmpty(TensorId{1}));
@@ -242,7 +252,8 @@ Status takeAStep(Session& session) {
 
 // Returns the exit code of a forked child: 0 iff every call in it ended with the right error.
 int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
-  const std::string expected = "this process was forked from rank " + std::to_string(index(job->rank())) +
+  const std::string expected = "this process was forked from rank " +
+                               std::to_string(index(job->rank())) +
                                " of a sluice job: only the parent trains";
   const pid_t child = ::fork();
   if (child == 0) {
@@ -291,10 +302,11 @@ TEST(Session, Rank0PublishesThePortOnWhichItListens) {
   std::promise<uint16_t> published;
   auto port = published.get_future();
   std::thread second([&] {
-    const auto job = Job::join(Config(), {.environment = {{"RANK", "1"},
-                                                          {"WORLD_SIZE", "2"},
-                                                          {"MASTER_ADDR", "127.0.0.1"},
-                                                          {"MASTER_PORT", std::to_string(port.get())}}});
+    const auto job =
+        Job::join(Config(), {.environment = {{"RANK", "1"},
+                                             {"WORLD_SIZE", "2"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", std::to_string(port.get())}}});
     EXPECT_TRUE(job.isOk()) << job.status().toString();
   });
   const auto job = Job::join(Config(), {.environment = {{"RANK", "0"},
@@ -324,7 +336,9 @@ std::string whatTheOtherHears(const std::function<void(Session&)>& end,
         if (r == 1) return end(**session);
         heard = goOn(**session).message();
       },
-      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk()); });
+      [](uint32_t, base::Config& config) {
+        EXPECT_TRUE(config.set(option::kWaitTimeout, "3s").isOk());
+      });
   return heard;
 }
 
@@ -338,7 +352,9 @@ TEST(Session, ARankThatWaitsForABroadcastIsToldWhoHasEnded) {
     std::vector<std::byte> word(3);
     return session.broadcast(Rank{1}, word);
   };
-  const auto stayUntilTheOtherIsGone = [](Session& session) { EXPECT_FALSE(session.leave().isOk()); };
+  const auto stayUntilTheOtherIsGone = [](Session& session) {
+    EXPECT_FALSE(session.leave().isOk());
+  };
   EXPECT_EQ(whatTheOtherHears(
                 [&](Session& session) {
                   EXPECT_TRUE(session.announceEnd().isOk());
@@ -472,7 +488,8 @@ TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
           if (r == 0) heard = status.message();
         },
         withPipe);
-    EXPECT_NE(heard.find("rank 1 has ended its training after 1 steps"), std::string::npos) << heard;
+    EXPECT_NE(heard.find("rank 1 has ended its training after 1 steps"), std::string::npos)
+        << heard;
   }
 }
 
@@ -495,7 +512,9 @@ TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
         EXPECT_EQ(memory.parameter, std::vector<float>(200'001, 1 - (3 + 5 + 7)));
         EXPECT_TRUE((*session)->leave().isOk());
       },
-      [](uint32_t, base::Config& config) { EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk()); });
+      [](uint32_t, base::Config& config) {
+        EXPECT_TRUE(config.set(option::kAlgorithm, "asp").isOk());
+      });
 }
 
 // One rank makes one step and ends; the other goes on. Returns what it hears, if anything.
@@ -509,7 +528,8 @@ Status goOnAfterAnotherHasEnded(const std::string& algorithm) {
         auto session = Session::open(**job, memory.options("sgd:lr=1"));
         ASSERT_TRUE(session.isOk()) << session.status().toString();
         Status status;
-        for (int i = 0; i < (r == 1 ? 1 : 2000) && status.isOk(); ++i) status = takeAStep(**session);
+        for (int i = 0; i < (r == 1 ? 1 : 2000) && status.isOk(); ++i)
+          status = takeAStep(**session);
         if (r == 0) heard = status;
         if (status.isOk()) (void)(*session)->leave();
       },
@@ -527,8 +547,8 @@ TEST(Session, AnAsynchronousWorkerGoesOnAfterAnotherHasEnded) {
   }
 }
 
-// Every rank adds one to its own element in each step, and one rank takes five times longer: what a rank
-// reads counts the others' steps.
+// Every rank adds one to its own element in each step, and one rank takes five times longer: what a
+// rank reads counts the others' steps.
 TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
   constexpr uint32_t kWorld = 3;
   constexpr uint64_t kBound = 2;
@@ -609,12 +629,12 @@ TEST(Job, AnInterruptionEndsTheSearchForTheMaster) {
   const Status ctrlC(Code::kCancelled, "interrupted");
   int asked = 0;
   const auto begun = std::chrono::steady_clock::now();
-  const auto job =
-      Job::join(Config(), {.environment = {{"RANK", "1"},
-                                           {"WORLD_SIZE", "2"},
-                                           {"MASTER_ADDR", std::string(kLateName)},
-                                           {"MASTER_PORT", "9"}},
-                           .interruption = [&]() -> Status { return ++asked == 3 ? ctrlC : base::ok(); }});
+  const auto job = Job::join(
+      Config(), {.environment = {{"RANK", "1"},
+                                 {"WORLD_SIZE", "2"},
+                                 {"MASTER_ADDR", std::string(kLateName)},
+                                 {"MASTER_PORT", "9"}},
+                 .interruption = [&]() -> Status { return ++asked == 3 ? ctrlC : base::ok(); }});
   EXPECT_EQ(job.status(), ctrlC);
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
   lateName().isSilent = false;
@@ -635,10 +655,12 @@ TEST(Job, ALoopThatCannotBeMadeIsNamed) {
 }  // namespace sluice::session
 
 // In place of the C library's: every lookup of this program comes through here.
-extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** found) {
+extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
   using sluice::session::kLateName;
   using sluice::session::lateName;
-  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  static const auto real =
+      reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   if (node == nullptr || node != kLateName) return real(node, service, hints, found);
   while (lateName().isSilent) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (--lateName().misses >= 0) return EAI_NONAME;

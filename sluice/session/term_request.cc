@@ -12,7 +12,8 @@ namespace {
 // A signal handler can reach nothing else.
 std::atomic<bool> hasCome{false};
 std::atomic<base::ProcessMark> taker{};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<base::ProcessMark>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free &&
+              std::atomic<base::ProcessMark>::is_always_lock_free);
 
 void rememberTerm(int /*signal*/) {
   // SA_RESETHAND has put the default back already, which is what a forked child is to do.
@@ -40,7 +41,8 @@ TermRequest::TermRequest() {
 
 TermRequest::~TermRequest() {
   struct sigaction now{};
-  if (!isOwner_ || ::sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != &rememberTerm) return;
+  if (!isOwner_ || ::sigaction(SIGTERM, nullptr, &now) != 0 || now.sa_handler != &rememberTerm)
+    return;
   now.sa_handler = SIG_DFL;
   ::sigaction(SIGTERM, &now, nullptr);
 }

@@ -1,13 +1,13 @@
-// Remembers SIGTERM instead of ending the process, for the option leave-on-term: the rank leaves at the end
-// of its step. One or several per process; any thread.
+// Remembers SIGTERM instead of ending the process, for the option leave-on-term: the rank leaves at
+// the end of its step. One or several per process; any thread.
 #pragma once
 
 namespace sluice::session {
 
 class TermRequest final {
  public:
-  // Takes SIGTERM if nobody has: a handler that the program or its launcher has set, or an ignored signal,
-  // stays as it is. A second SIGTERM ends the process, as it does without a handler.
+  // Takes SIGTERM if nobody has: a handler that the program or its launcher has set, or an ignored
+  // signal, stays as it is. A second SIGTERM ends the process, as it does without a handler.
   TermRequest();
   ~TermRequest();
   TermRequest(const TermRequest&) = delete;

@@ -36,7 +36,8 @@ TEST(TermRequest, RemembersTheFirstAndTheSecondEndsTheProcess) {
 }
 
 TEST(TermRequest, LeavesAHandlerOfTheProgramAlone) {
-  for (const auto former : {static_cast<void (*)(int)>([](int) {}), static_cast<void (*)(int)>(SIG_IGN)}) {
+  for (const auto former :
+       {static_cast<void (*)(int)>([](int) {}), static_cast<void (*)(int)>(SIG_IGN)}) {
     EXPECT_EQ(endOf([former] {
                 ::signal(SIGTERM, former);
                 {

@@ -33,7 +33,8 @@ void Tracing::noteClocks(const fabric::WatchedFabric& fabric) {
       if (const auto clock = fabric.clockOffset(Rank{r})) trace_.clocks[Rank{r}] = *clock;
     }
   });
-  if (!noted.isOk()) log("session").warn("the trace lacks the other ranks' clocks: {}", noted.message());
+  if (!noted.isOk())
+    log("session").warn("the trace lacks the other ranks' clocks: {}", noted.message());
 }
 
 void Tracing::write() {

@@ -15,8 +15,8 @@
 namespace sluice::session {
 namespace {
 
-// After a rank has left in good order, what it owed is already on its way; what has not come by then never
-// will.
+// After a rank has left in good order, what it owed is already on its way; what has not come by
+// then never will.
 constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
 // By then a rank that is lost has been missed by all who talked with it.
@@ -34,7 +34,8 @@ std::vector<std::string> namesOf(const Model& model) {
 }  // namespace
 
 Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const base::Config& config,
-                                                StageObserver* observer, const MakeFabric& makeFabric) {
+                                                StageObserver* observer,
+                                                const MakeFabric& makeFabric) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(training), config, observer));
   SLUICE_ASSIGN_OR_RETURN(trainer->fabric_, makeFabric(*trainer));
   SLUICE_RETURN_IF_ERROR(trainer->begin());
@@ -51,19 +52,22 @@ Trainer::Trainer(Training training, const base::Config& config, StageObserver* o
           {.atMost = config.duration(option::kWaitTimeout),
            .stallAfter = config.duration(option::kStallAfter),
            .interruption = training_.interruption},
-          [this](TensorId tensor, Step step, Duration waited) { reportStall(tensor, step, waited); },
+          [this](TensorId tensor, Step step, Duration waited) {
+            reportStall(tensor, step, waited);
+          },
           observer) {
   if (memory_.empty()) memory_.resize(training_.plan.model().tensors.size());
 }
 
 Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
-  fabric::runBeforeFreeing(fabric_->loop(), [this] {  // after all that the training thread has posted
-    isEnding_ = true;
-    for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
-  });
-  // Another rank is to blame. Those who heard of our end first would take us for it, if we went without a
-  // word.
+  fabric::runBeforeFreeing(fabric_->loop(),
+                           [this] {  // after all that the training thread has posted
+                             isEnding_ = true;
+                             for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
+                           });
+  // Another rank is to blame. Those who heard of our end first would take us for it, if we went
+  // without a word.
   if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
   Loop& loop = fabric_->loop();
   fabric_.reset();
@@ -77,8 +81,8 @@ Status Trainer::begin() {
     resumeHeldBack();
   }));
 
-  // A rank that only serves keeps its own copy of the first parameters until the strategy has taken its
-  // slices.
+  // A rank that only serves keeps its own copy of the first parameters until the strategy has taken
+  // its slices.
   std::vector<std::vector<std::byte>> own;
   std::vector<std::span<const std::byte>> firstParameters;
   if (training_.update.optimizer->publishes() == optimizer::Publishes::kParameters) {
@@ -103,17 +107,18 @@ Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
     std::span<const std::span<const std::byte>> firstParameters) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(training_.plan.spec().strategy));
-  return algorithm->make({.plan = training_.plan,
-                          .fabric = *fabric_,
-                          .gates = gates_,
-                          .memory = memory_,
-                          .update = training_.update,
-                          .parameters = firstParameters,
-                          .config = config_,
-                          .observer = observer_,
-                          .updatesWaitForWord = training_.updatesWaitForWord,
-                          .collective = training_.collective,
-                          .onRefused = [this](Rank from, const Status& why) { refused(from, why); }});
+  return algorithm->make(
+      {.plan = training_.plan,
+       .fabric = *fabric_,
+       .gates = gates_,
+       .memory = memory_,
+       .update = training_.update,
+       .parameters = firstParameters,
+       .config = config_,
+       .observer = observer_,
+       .updatesWaitForWord = training_.updatesWaitForWord,
+       .collective = training_.collective,
+       .onRefused = [this](Rank from, const Status& why) { refused(from, why); }});
 }
 
 void Trainer::resumeHeldBack() {
@@ -220,7 +225,8 @@ void Trainer::drop() {
 
 Result<size_t> Trainer::delayed() {
   size_t delayed = 0;
-  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); }));
+  SLUICE_RETURN_IF_ERROR(
+      fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); }));
   return delayed;
 }
 
@@ -228,7 +234,8 @@ Status Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
   return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
     memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
-    if (const Status status = strategy_->handOutDelayed(tensor, step); !status.isOk()) gates_.fail(status);
+    if (const Status status = strategy_->handOutDelayed(tensor, step); !status.isOk())
+      gates_.fail(status);
   });
 }
 
@@ -307,17 +314,18 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   }));
   const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
   if (!othersGoOn && isWorker) return done;
-  // Where they do not go on, a rank that only serves stays until it has missed the lost one itself, and has
-  // told them of it: if it just went, they would take it for the lost one.
-  if (theyNeedThisRank) stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+  // Where they do not go on, a rank that only serves stays until it has missed the lost one itself,
+  // and has told them of it: if it just went, they would take it for the lost one.
+  if (theyNeedThisRank)
+    stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
   (void)fabric::closeAndWait(*fabric_);
   // By the end others have gone too, in good order; it is the lost one that is to be named.
   Status loss;
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; }));
   if (loss.isOk()) loss = done;
   if (!othersGoOn) return loss;
-  log("session").warn("rank {} has trained to the end without a rank that was lost: {}", fabric_->rank(),
-                      loss.message());
+  log("session").warn("rank {} has trained to the end without a rank that was lost: {}",
+                      fabric_->rank(), loss.message());
   return base::ok();
 }
 
@@ -330,7 +338,8 @@ void Trainer::stayWhileNeeded(Duration atMost) {
         leaveIfNotNeeded();
       },
       training_.interruption);
-  if (!ended.isOk()) log("session").debug("rank {} stays no longer: {}", fabric_->rank(), ended.toString());
+  if (!ended.isOk())
+    log("session").debug("rank {} stays no longer: {}", fabric_->rank(), ended.toString());
 }
 
 void Trainer::leaveIfNotNeeded() {
@@ -358,20 +367,22 @@ Result<strategy::Statistics> Trainer::statistics(Duration atMost) {
   return statistics;
 }
 
-Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
+                                           const wire::Header& header) {
   const bool isBroadcast = lane == kBroadcastLane;
   if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr) {
     heldBack_.emplace(from, lane);
     return fabric::Landing::later();
   }
-  auto landing = isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
+  auto landing =
+      isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());
   return landing;
 }
 
-// Its sender would not hear of a message that is only dropped, and both would wait for each other. So the
-// sender is lost: it hears of that, and every wait here ends with its name and the reason, unless the
-// algorithm goes on without it. What comes after an end is only counted.
+// Its sender would not hear of a message that is only dropped, and both would wait for each other.
+// So the sender is lost: it hears of that, and every wait here ends with its name and the reason,
+// unless the algorithm goes on without it. What comes after an end is only counted.
 void Trainer::refused(Rank from, const Status& why) {
   if (isEnding_ || !gates_.error().isOk() || !refused_.insert(from).second) return;
   const std::string text =
@@ -383,7 +394,8 @@ void Trainer::refused(Rank from, const Status& why) {
 void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
   if (strategy_ != nullptr && strategy_->goesOnWithout(from)) {
-    log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from, why.message());
+    log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from,
+                        why.message());
     if (survived_.isOk()) survived_ = why;
     strategy_->forget(from);
   } else {
@@ -398,7 +410,8 @@ void Trainer::onPeerLeft(Rank from) {
   gone_.insert(from);
   if (isEnding_) return;
   if (strategy_ == nullptr) {
-    return onPeerLost(from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
+    return onPeerLost(
+        from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
   }
   leaveIfNotNeeded();
   if (strategy_->goesOnWithout(from)) return strategy_->forget(from);
@@ -409,9 +422,11 @@ void Trainer::expectEndAfter(Rank left) {
   const std::string closed = gates_.describeClosed();
   if (closed == "nothing") {  // but for what nobody waits for yet
     return strategy_->fail(
-        {Code::kPeerLost, fmt::format("rank {} has left the job before its last reduction ended", left)});
+        {Code::kPeerLost,
+         fmt::format("rank {} has left the job before its last reduction ended", left)});
   }
-  const Status why{Code::kPeerLost, fmt::format("rank {} has left the job; waiting for {}", left, closed)};
+  const Status why{Code::kPeerLost,
+                   fmt::format("rank {} has left the job; waiting for {}", left, closed)};
   gates_.fail(why);
   strategy_->fail(why);
 }

@@ -1,8 +1,8 @@
-// One model in training over one fabric: gates and strategy put together. Session makes one for users; tests
-// make them over a loopback fabric.
+// One model in training over one fabric: gates and strategy put together. Session makes one for
+// users; tests make them over a loopback fabric.
 //
-// Thread safety: what the training thread calls may be called from any thread; the Receiver part runs on the
-// fabric's loop.
+// Thread safety: what the training thread calls may be called from any thread; the Receiver part
+// runs on the fabric's loop.
 #pragma once
 
 #include <functional>
@@ -38,29 +38,34 @@ struct Training {
 
 class Trainer final : public fabric::Receiver {
  public:
-  // Makes the fabric, given who receives. What arrives before the strategy is there waits at its sender.
+  // Makes the fabric, given who receives. What arrives before the strategy is there waits at its
+  // sender.
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
 
   // Where the update publishes parameters, all ranks begin with those of the lowest worker.
-  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it is given
-  // here, stays where it is, and is not touched while this runs.
+  // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it
+  // is given here, stays where it is, and is not touched while this runs.
   static Result<std::unique_ptr<Trainer>> start(Training training, const base::Config& config,
-                                                StageObserver* observer, const MakeFabric& makeFabric);
+                                                StageObserver* observer,
+                                                const MakeFabric& makeFabric);
 
-  // Without leave() first this is what a crash looks like to the others, unless another rank was lost before.
+  // Without leave() first this is what a crash looks like to the others, unless another rank was
+  // lost before.
   ~Trainer() override;
 
-  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns. An error
-  // if the result of the tensor's last step is not here yet. After a failure of the session nothing happens,
-  // and wait() says why.
+  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
+  // An error if the result of the tensor's last step is not here yet. After a failure of the
+  // session nothing happens, and wait() says why.
   Status gradientReady(TensorId tensor);
 
-  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns. If that
-  // returns an error, bytes may still come for it: its owner is kept until none can, or until this is gone.
+  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
+  // If that returns an error, bytes may still come for it: its owner is kept until none can, or
+  // until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
-  // This rank has no gradient for the tensor in its next step: counts as zeros. What the others' make lands
-  // in `result`; if they have none either, isEmpty() is true after wait(), and `result` has not changed.
+  // This rank has no gradient for the tensor in its next step: counts as zeros. What the others'
+  // make lands in `result`; if they have none either, isEmpty() is true after wait(), and `result`
+  // has not changed.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
 
@@ -70,11 +75,12 @@ class Trainer final : public fabric::Receiver {
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
   bool isEmpty(TensorId tensor) const { return gates_.isEmpty(tensor); }
 
-  // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has returned,
-  // with an error or without, nobody is at work on `data` any more.
+  // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has
+  // returned, with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
 
-  // The same in two parts. An interrupted end can be called again: the broadcast has gone on meanwhile.
+  // The same in two parts. An interrupted end can be called again: the broadcast has gone on
+  // meanwhile.
   struct BroadcastUnderway {
     Rank root;
     SharedBytes bytes;
@@ -84,30 +90,30 @@ class Trainer final : public fabric::Receiver {
   Status endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data);
   Result<uint64_t> broadcastsBegun();
 
-  // For the update on servers, from the next step on: not for one whose first gradient has been handed over.
-  // Every worker says the same; ranks that only serve are told.
+  // For the update on servers, from the next step on: not for one whose first gradient has been
+  // handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
-  // Where updates wait for a word: every gradient of this step has been handed over. They become an update
-  // with these hyperparameters, or nothing (wait() then finds every tensor empty). Every worker says the
-  // same.
+  // Where updates wait for a word: every gradient of this step has been handed over. They become an
+  // update with these hyperparameters, or nothing (wait() then finds every tensor empty). Every
+  // worker says the same.
   Status update(std::vector<double> values);
   void drop();
 
-  // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a step without
-  // gradients. Every tensor's is taken, then waited for.
+  // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a
+  // step without gradients. Every tensor's is taken, then waited for.
   Result<size_t> delayed();
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
-  // The same for all that are, into the tensors' memory: after the last step, every gradient has been used.
-  // REQUIRES: the memory was given at the start.
+  // The same for all that are, into the tensors' memory: after the last step, every gradient has
+  // been used. REQUIRES: the memory was given at the start.
   Status drain();
 
-  // What this rank has to keep in a checkpoint besides parameters, which are the caller's: delayed gradients,
-  // what codecs owe, and the optimizer's state if it is here. Waits for what is on its way, and applies
-  // nothing. Put back between two steps, on every rank its own. Where servers do not wait for all workers it
-  // holds their model too, and with asp and ssp this worker's parameters become that model, now as when it is
-  // put back.
+  // What this rank has to keep in a checkpoint besides parameters, which are the caller's: delayed
+  // gradients, what codecs owe, and the optimizer's state if it is here. Waits for what is on its
+  // way, and applies nothing. Put back between two steps, on every rank its own. Where servers do
+  // not wait for all workers it holds their model too, and with asp and ssp this worker's
+  // parameters become that model, now as when it is put back.
   Result<std::vector<std::byte>> takeState();
   Status restore(std::span<const std::byte> state);
 
@@ -121,10 +127,11 @@ class Trainer final : public fabric::Receiver {
   // Every wait, now and later, ends with `why`.
   void fail(const Status& why);
 
-  // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other ranks have got
-  // that far too (until then they may need this one as a server), and says goodbye. If it says that a rank is
-  // lost, and the others go on without that one, they may still need this rank: then it stays until each is
-  // done (noteDone()) or gone, and logs who was lost. That is no error: this rank has trained to its end.
+  // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other
+  // ranks have got that far too (until then they may need this one as a server), and says goodbye.
+  // If it says that a rank is lost, and the others go on without that one, they may still need this
+  // rank: then it stays until each is done (noteDone()) or gone, and logs who was lost. That is no
+  // error: this rank has trained to its end.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
   // This worker has made its last step. Loop thread only.
@@ -137,7 +144,8 @@ class Trainer final : public fabric::Receiver {
   fabric::Counters counters() const { return fabric_->counters(); }
   const plan::Plan& plan() const { return training_.plan; }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
   void onPeerLeft(Rank from) override;
 
@@ -175,8 +183,8 @@ class Trainer final : public fabric::Receiver {
   std::vector<TimerId> timers_;                       // that would outlive this
   std::set<Rank> gone_;
   std::set<Rank> refused_;  // ranks that are given up for a message
-  std::set<Rank> done_;     // workers that need no server any more, as far as this rank has been told
-  Status survived_;         // the first loss that this rank has gone on after
+  std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told
+  Status survived_;      // the first loss that this rank has gone on after
   strategy::Strategy::Done whenNotNeeded_;  // null: nobody stays
   bool isEnding_ = false;
 };

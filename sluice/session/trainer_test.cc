@@ -33,8 +33,8 @@ class TrainerTest : public testing::Test {
              const std::string& algorithmName = "p3") {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     ASSERT_TRUE(config_.set(option::kStallAfter, "50ms").isOk());
-    // Five slices: each server has some, so that all talk with each. Who never talked with a rank is told of
-    // its loss by the session.
+    // Five slices: each server has some, so that all talk with each. Who never talked with a rank
+    // is told of its loss by the session.
     ASSERT_TRUE(config_.set(option::kSliceElements, "1").isOk());
     everybody_ = std::make_unique<std::barrier<>>(world);
     for (uint32_t r = 0; r < world; ++r) ranks_.push_back(std::make_unique<TestRank>());
@@ -47,19 +47,21 @@ class TrainerTest : public testing::Test {
       spec.roles = plan::parseRoles(servers, world).value();
       spec.strategy = algorithmName;
       ASSERT_TRUE(strategy::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
-      Training training{plan::Plan::make(spec).value(), optimizer::parseOptimizerSpec(update).value(), {}};
+      Training training{
+          plan::Plan::make(spec).value(), optimizer::parseOptimizerSpec(update).value(), {}};
       if (spec.roles.isWorker(Rank{r})) {
         for (size_t t = 0; t < 2; ++t) {
           training.memory.push_back({std::as_bytes(std::span(rank.gradients[t])),
                                      std::as_writable_bytes(std::span(rank.parameters[t]))});
         }
       }
-      auto trainer = Trainer::start(std::move(training), config_, nullptr, [&](fabric::Receiver& receiver) {
-        auto fabric = hub_->join(Rank{r}, rank.thread.loop(), receiver);
-        rank.fabric = fabric.get();
-        everybody_->arrive_and_wait();  // nobody sends before all are there
-        return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
-      });
+      auto trainer =
+          Trainer::start(std::move(training), config_, nullptr, [&](fabric::Receiver& receiver) {
+            auto fabric = hub_->join(Rank{r}, rank.thread.loop(), receiver);
+            rank.fabric = fabric.get();
+            everybody_->arrive_and_wait();  // nobody sends before all are there
+            return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
+          });
       ASSERT_TRUE(trainer.isOk()) << trainer.status().toString();
       rank.trainer = *std::move(trainer);
     });
@@ -85,9 +87,10 @@ class TrainerTest : public testing::Test {
   void sendNonsense(uint32_t from, uint32_t to) {
     static constexpr std::array<std::byte, 2> kShort{};
     const auto done = std::make_shared<std::promise<void>>();
-    ranks_[from]->fabric->send(Rank{to}, fabric::Lane::kBulk,
-                               {.stage = Stage::kPush, .flags = wire::Flags::kEncoded, .dtype = DType::kF32},
-                               {kShort.data(), kShort.size()}, [done](const Status&) { done->set_value(); });
+    ranks_[from]->fabric->send(
+        Rank{to}, fabric::Lane::kBulk,
+        {.stage = Stage::kPush, .flags = wire::Flags::kEncoded, .dtype = DType::kF32},
+        {kShort.data(), kShort.size()}, [done](const Status&) { done->set_value(); });
     done->get_future().wait();
   }
 
@@ -123,7 +126,8 @@ TEST_F(TrainerTest, BroadcastsOneRanksBytes) {
   onEveryRank([&](uint32_t r) {
     auto& data = ranks_[r]->gradients[0];
     std::ranges::fill(data, static_cast<float>(r + 7));
-    EXPECT_TRUE(ranks_[r]->trainer->broadcast(Rank{1}, std::as_writable_bytes(std::span(data))).isOk());
+    EXPECT_TRUE(
+        ranks_[r]->trainer->broadcast(Rank{1}, std::as_writable_bytes(std::span(data))).isOk());
     EXPECT_EQ(data, (std::vector<float>{8, 8, 8}));
   });
 }
@@ -175,11 +179,12 @@ TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
     }
     EXPECT_TRUE(ranks_[r]->trainer->leave(everybody()).isOk());
   });
-  for (const uint32_t r : {0U, 1U}) EXPECT_EQ(ranks_[r]->parameters[1], (std::vector<float>{2.25, 3.25}));
+  for (const uint32_t r : {0U, 1U})
+    EXPECT_EQ(ranks_[r]->parameters[1], (std::vector<float>{2.25, 3.25}));
 }
 
-// With real threads, whose times differ, and a boundary at the end: whatever the groups become, every rank
-// has the same parameters.
+// With real threads, whose times differ, and a boundary at the end: whatever the groups become,
+// every rank has the same parameters.
 TEST_F(TrainerTest, GroupsThatChangeWithTheTimesKeepRanksEqual) {
   ASSERT_TRUE(config_.set(option::kReplanSteps, "2").isOk());
   ASSERT_TRUE(config_.set(option::kComputeTime, "100s").isOk());
@@ -226,9 +231,10 @@ TEST_P(LostWorkerTest, TheOthersGoOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, LostWorkerTest,
-                         testing::Values(std::pair("asp", "dedicated:1"), std::pair("ssp", "dedicated:1"),
-                                         std::pair("easgd", "dedicated:1"), std::pair("gosgd", "all"),
-                                         std::pair("adpsgd", "all")),
+                         testing::Values(std::pair("asp", "dedicated:1"),
+                                         std::pair("ssp", "dedicated:1"),
+                                         std::pair("easgd", "dedicated:1"),
+                                         std::pair("gosgd", "all"), std::pair("adpsgd", "all")),
                          [](const auto& each) { return each.param.first; });
 
 // What a session is told at the end, once a rank is lost.
@@ -265,7 +271,8 @@ TEST_F(TrainerTest, AServerGoesOnceAllItsWorkersAreDone) {
     Trainer& trainer = *ranks_[r]->trainer;
     if (r != 0) return;  // the others neither are lost nor leave: they only say that they are done
     auto& loop = ranks_[0]->thread.loop();
-    for (const uint32_t other : {1U, 2U}) loop.post([&trainer, other] { trainer.noteDone(Rank{other}); });
+    for (const uint32_t other : {1U, 2U})
+      loop.post([&trainer, other] { trainer.noteDone(Rank{other}); });
     EXPECT_TRUE(trainer.leave(somebodyIsLost).isOk());
   });
 }
@@ -302,10 +309,12 @@ TEST_F(TrainerTest, ARankThatLeavesTooEarlyIsNamed) {
 TEST_F(TrainerTest, AResultThatNothingDelaysIsAnErrorAndNoAbort) {
   start(2, "sgd:lr=1");
   std::vector<float> result(3);
-  EXPECT_TRUE(
-      ranks_[0]->trainer->handOutDelayed(TensorId{0}, std::as_writable_bytes(std::span(result))).isOk());
+  EXPECT_TRUE(ranks_[0]
+                  ->trainer->handOutDelayed(TensorId{0}, std::as_writable_bytes(std::span(result)))
+                  .isOk());
   const Status status = ranks_[0]->trainer->wait(TensorId{0});
-  EXPECT_NE(status.message().find("this algorithm delays no results; only pipe does"), std::string::npos)
+  EXPECT_NE(status.message().find("this algorithm delays no results; only pipe does"),
+            std::string::npos)
       << status.message();
 }
 

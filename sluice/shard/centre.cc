@@ -42,7 +42,8 @@ void Centre::step(SliceId slice, Rank worker, std::span<const double> values) {
   const auto gradient =
       std::span(accumulator_).first(here.state.elements() * sizeOf(kernel::accumulatorOf(dtype)));
   kernel::widen(dtype, gradient, desk(slice, worker));
-  const Status applied = optimizer::applyStep(*update_.optimizer, here.state, here.home, gradient, values);
+  const Status applied =
+      optimizer::applyStep(*update_.optimizer, here.state, here.home, gradient, values);
   SLUICE_CHECK(applied.isOk(), applied.toString());
 }
 

@@ -1,14 +1,14 @@
-// The server's side of slices whose workers do not wait for each other: the centre's parameters, and for each
-// worker a *desk*, where its part lands and from which its answer leaves. Whoever owns the centre brings the
-// parts and sends the answers; the centre knows no network.
+// The server's side of slices whose workers do not wait for each other: the centre's parameters,
+// and for each worker a *desk*, where its part lands and from which its answer leaves. Whoever owns
+// the centre brings the parts and sends the answers; the centre knows no network.
 //
 // Belongs to one loop.
 //
-// Memory: for each slice served here, its parameters and a desk for every worker. With servers on all ranks
-// that is about one model per rank, as with synchronous servers (shard.h).
+// Memory: for each slice served here, its parameters and a desk for every worker. With servers on
+// all ranks that is about one model per rank, as with synchronous servers (shard.h).
 //
-// Why one desk serves both ways: a worker that has asked for an answer sends nothing more of that slice
-// before the answer is there, and until then nobody else touches its desk.
+// Why one desk serves both ways: a worker that has asked for an answer sends nothing more of that
+// slice before the answer is there, and until then nobody else touches its desk.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ namespace sluice::shard {
 
 class Centre final {
  public:
-  // REQUIRES: plan outlives the centre; every tensor's type is one to calculate with (kernel/reduce.h).
+  // REQUIRES: plan outlives the centre; every tensor's type is one to calculate with
+  // (kernel/reduce.h).
   Centre(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update);
 
   bool serves(SliceId slice) const { return served_[index(slice)] != nullptr; }
@@ -35,14 +36,17 @@ class Centre final {
   std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
 
   // What the optimizer remembers, for a checkpoint. REQUIRES: a state of such a slice.
-  const optimizer::OptimizerState& state(SliceId slice) const { return served_[index(slice)]->state; }
+  const optimizer::OptimizerState& state(SliceId slice) const {
+    return served_[index(slice)]->state;
+  }
   void setState(SliceId slice, optimizer::OptimizerState state) {
     served_[index(slice)]->state = std::move(state);
   }
 
   std::span<std::byte> desk(SliceId slice, Rank worker) const;
 
-  // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked `values`.
+  // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked
+  // `values`.
   void step(SliceId slice, Rank worker, std::span<const double> values);
 
   // The worker's parameters on its desk and the centre's come together by alpha (kernel/mix.h).

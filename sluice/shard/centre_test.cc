@@ -45,7 +45,8 @@ TEST_F(CentreTest, EveryGradientIsAStepOfItsOwn) {
   put(Rank{1}, {20, 40});
   centre_.step(kSlice, Rank{0}, update_.values);
   EXPECT_EQ(read(centre_.parameters(kSlice)), (std::vector<float>{0, 0}));
-  EXPECT_EQ(read(centre_.desk(kSlice, Rank{1})), (std::vector<float>{20, 40}));  // nobody else's desk
+  EXPECT_EQ(read(centre_.desk(kSlice, Rank{1})),
+            (std::vector<float>{20, 40}));  // nobody else's desk
   centre_.step(kSlice, Rank{1}, update_.values);
   EXPECT_EQ(read(centre_.parameters(kSlice)), (std::vector<float>{-10, -20}));
   centre_.copyToDesk(kSlice, Rank{0});

@@ -10,11 +10,13 @@ constexpr uint32_t kWordBits = 64;
 }  // namespace
 
 Changes::Changes(size_t workers, size_t elements)
-    : elements_(elements), marks_(workers, std::vector<uint64_t>((elements + kWordBits - 1) / kWordBits)) {}
+    : elements_(elements),
+      marks_(workers, std::vector<uint64_t>((elements + kWordBits - 1) / kWordBits)) {}
 
 void Changes::mark(std::span<const uint32_t> places) {
   for (auto& words : marks_) {
-    for (const uint32_t place : places) words[place / kWordBits] |= uint64_t{1} << (place % kWordBits);
+    for (const uint32_t place : places)
+      words[place / kWordBits] |= uint64_t{1} << (place % kWordBits);
   }
 }
 

@@ -1,5 +1,5 @@
-// Which elements of a slice have changed since each worker was told: a bit for each element and worker. A
-// plain value.
+// Which elements of a slice have changed since each worker was told: a bit for each element and
+// worker. A plain value.
 #pragma once
 
 #include <cstddef>

@@ -9,14 +9,16 @@ constexpr base::SavedFrame kServedFrame{
     .magic = 0x56534c53, .version = 1, .what = "a saved state of servers"};  // "SLSV"
 constexpr uint32_t kMostSlices = 100'000'000;
 constexpr size_t kLongestTensorName = 10'000;
-constexpr size_t kServedWords = 32;  // more than the counts and lengths of the whole, and of one slice
+constexpr size_t kServedWords =
+    32;  // more than the counts and lengths of the whole, and of one slice
 
 }  // namespace
 
 std::vector<std::byte> toBytes(std::span<const ServedState> states) {
   base::ByteWriter out;
   size_t bytes = kServedWords;
-  for (const ServedState& each : states) bytes += kServedWords + each.tensor.size() + each.state.savedBytes();
+  for (const ServedState& each : states)
+    bytes += kServedWords + each.tensor.size() + each.state.savedBytes();
   out.reserve(bytes);
   kServedFrame.begin(out);
   out.number(static_cast<uint32_t>(states.size()));

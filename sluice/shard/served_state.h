@@ -1,5 +1,5 @@
-// What the servers' optimizer remembers about slices, for a checkpoint: a plain value, by the names of
-// tensors. Any thread.
+// What the servers' optimizer remembers about slices, for a checkpoint: a plain value, by the names
+// of tensors. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,7 @@ struct ServedState final {
 };
 
 std::vector<std::byte> toBytes(std::span<const ServedState> states);
-Result<std::vector<ServedState>> servedStatesFromBytes(std::span<const std::byte> bytes);  // believes nothing
+Result<std::vector<ServedState>> servedStatesFromBytes(
+    std::span<const std::byte> bytes);  // believes nothing
 
 }  // namespace sluice::shard

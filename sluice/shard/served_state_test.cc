@@ -34,7 +34,8 @@ TEST(ServedStates, ComeBackFromBytes) {
 TEST(ServedStates, RefuseEveryShorterOrLongerText) {
   auto bytes = toBytes(someServedStates());
   for (size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_EQ(servedStatesFromBytes(std::span(bytes).first(length)).status().code(), Code::kDataLoss)
+    EXPECT_EQ(servedStatesFromBytes(std::span(bytes).first(length)).status().code(),
+              Code::kDataLoss)
         << length;
   }
   bytes.push_back(std::byte{0});
@@ -47,7 +48,8 @@ TEST(ServedStates, SurviveAnyDamage) {
     for (const unsigned value : {0U, 1U, 127U, 255U}) {
       auto bytes = good;
       bytes[at] = static_cast<std::byte>(value);
-      const auto back = servedStatesFromBytes(bytes);  // refused, or states that say what the bytes say
+      const auto back =
+          servedStatesFromBytes(bytes);  // refused, or states that say what the bytes say
       if (back.isOk()) {
         EXPECT_EQ(toBytes(*back), bytes) << at << ' ' << value;
       }

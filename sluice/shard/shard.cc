@@ -11,12 +11,14 @@
 namespace sluice::shard {
 
 namespace {
-// A worker sets hyperparameters for its next step, and no two of its tensors are further apart than this.
+// A worker sets hyperparameters for its next step, and no two of its tensors are further apart than
+// this.
 constexpr uint64_t kMostStepsAhead = 4;
 }  // namespace
 
-Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
-                                           const Clock& clock, StageObserver* observer) {
+Result<std::unique_ptr<Shard>> Shard::make(const plan::Plan& plan, Rank self,
+                                           optimizer::OptimizerSpec update, const Clock& clock,
+                                           StageObserver* observer) {
   for (const auto& tensor : plan.model().tensors) {
     if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk()) {
       return status.withContext(fmt::format("tensor '{}'", tensor.name));
@@ -40,18 +42,20 @@ Shard::Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
   for (const SliceId id : plan.slicesOn(self)) {
     const plan::Slice& slice = plan.slice(id);
     const DType dtype = plan.model()[slice.tensor].dtype;
-    auto fresh = std::make_unique<Served>(Served{.states = {},
-                                                 .parts = {},
-                                                 .buffers = {},
-                                                 .home = {},
-                                                 .state = {update_.optimizer->name(), dtype, slice.count}});
+    auto fresh =
+        std::make_unique<Served>(Served{.states = {},
+                                        .parts = {},
+                                        .buffers = {},
+                                        .home = {},
+                                        .state = {update_.optimizer->name(), dtype, slice.count}});
     fresh->states.resize(workers.size());
     fresh->parts.resize(workers.size());
     fresh->buffers.resize(workers.size());
     fresh->home.resize(plan.bytesOf(slice));
     for (size_t w = 0; w < workers.size(); ++w) {
       // Written to here, so that the first step does not pay for the page faults.
-      if (workers[w] != self) fresh->buffers[w] = std::make_unique<std::byte[]>(plan.bytesOf(slice));
+      if (workers[w] != self)
+        fresh->buffers[w] = std::make_unique<std::byte[]>(plan.bytesOf(slice));
     }
     largest = std::max(largest, slice.count * sizeOf(kernel::accumulatorOf(dtype)));
     served_[index(id)] = std::move(fresh);
@@ -72,8 +76,8 @@ Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   for (const auto& each : served_) {
     if (each == nullptr) continue;
     if (from < each->step || index(from) - index(each->step) > kMostStepsAhead) {
-      return {Code::kRefused,
-              fmt::format("hyperparameters for step {}, while step {} is collected", from, each->step)};
+      return {Code::kRefused, fmt::format("hyperparameters for step {}, while step {} is collected",
+                                          from, each->step)};
     }
     earliest = std::min(earliest, each->step);
   }
@@ -88,13 +92,15 @@ Status Shard::check(SliceId slice, Rank from, Step step, uint64_t bytes) const {
     return Status(Code::kRefused,
                   fmt::format("slice {} of step {} from rank {}: {}", slice, step, from, why));
   };
-  if (index(slice) >= served_.size() || served_[index(slice)] == nullptr) return refuse("not served here");
+  if (index(slice) >= served_.size() || served_[index(slice)] == nullptr)
+    return refuse("not served here");
   if (!plan_.roles().isWorker(from)) return refuse("that rank is not a worker");
   const Served& here = served(slice);
   if (here.step != step) return refuse(fmt::format("step {} is being collected", here.step));
   if (here.states[plan_.roles().workerPosition(from)] != PartState::kMissing)
     return refuse("it came already");
-  if (bytes != here.home.size()) return refuse(fmt::format("{} bytes, expected {}", bytes, here.home.size()));
+  if (bytes != here.home.size())
+    return refuse(fmt::format("{} bytes, expected {}", bytes, here.home.size()));
   return base::ok();
 }
 
@@ -113,7 +119,8 @@ bool Shard::arrived(SliceId slice, Rank from) {
   return add(slice, from, {buffer.get(), here.home.size()});
 }
 
-Result<bool> Shard::contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part) {
+Result<bool> Shard::contribute(SliceId slice, Rank from, Step step,
+                               std::span<const std::byte> part) {
   SLUICE_RETURN_IF_ERROR(check(slice, from, step, part.size()));
   return add(slice, from, part);
 }
@@ -125,7 +132,8 @@ uint64_t Shard::bytesOf(SliceId slice) const {
 Result<bool> Shard::contributeNothing(SliceId slice, Rank from, Step step) {
   const uint64_t bytes = bytesOf(slice);
   SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytes));
-  if (zeros_.empty()) zeros_.resize(accumulator_.size());  // never smaller than a slice; never resized again
+  if (zeros_.empty())
+    zeros_.resize(accumulator_.size());  // never smaller than a slice; never resized again
   ++served(slice).empty;
   return add(slice, from, std::span(zeros_).first(bytes));
 }
@@ -161,7 +169,8 @@ void Shard::finish(const plan::Slice& slice, Served& here) {
 
 void Shard::update(const plan::Slice& slice, Served& here) {
   const DType dtype = plan_.model()[slice.tensor].dtype;
-  const auto sum = std::span(accumulator_).first(slice.count * sizeOf(kernel::accumulatorOf(dtype)));
+  const auto sum =
+      std::span(accumulator_).first(slice.count * sizeOf(kernel::accumulatorOf(dtype)));
   observe(Stage::kReduce, slice, here.step, self_);
   kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);
   observe(Stage::kUpdate, slice, here.step, self_);
@@ -201,19 +210,19 @@ Status Shard::restore(std::vector<ServedState> states) {
     if (theirs.optimizer() == mine.optimizer() && theirs.dtype() == mine.dtype() &&
         theirs.elements() == mine.elements())
       continue;
-    return {Code::kInvalidArgument,
-            fmt::format("'{}' was trained by {}, or cut otherwise", node.key().first, theirs.optimizer())};
+    return {Code::kInvalidArgument, fmt::format("'{}' was trained by {}, or cut otherwise",
+                                                node.key().first, theirs.optimizer())};
   }
   if (!saved.empty()) {
-    return {
-        Code::kInvalidArgument,
-        fmt::format("a slice of '{}' is not served here: it was saved on another rank, or with other slices",
-                    saved.begin()->first.first)};
+    return {Code::kInvalidArgument, fmt::format("a slice of '{}' is not served here: it was saved "
+                                                "on another rank, or with other slices",
+                                                saved.begin()->first.first)};
   }
   for (const auto& [id, state] : found) {
     optimizer::OptimizerState& mine = served(id).state;
-    mine = state != nullptr ? std::move(*state)
-                            : optimizer::OptimizerState(mine.optimizer(), mine.dtype(), mine.elements());
+    mine = state != nullptr
+               ? std::move(*state)
+               : optimizer::OptimizerState(mine.optimizer(), mine.dtype(), mine.elements());
   }
   return base::ok();
 }
@@ -240,7 +249,8 @@ std::vector<Rank> Shard::missing(SliceId slice) const {
 }
 
 void Shard::observe(Stage stage, const plan::Slice& slice, Step step, Rank peer) const {
-  if (observer_ != nullptr) observer_->onStage({stage, step, slice.tensor, slice.id, peer, clock_.now()});
+  if (observer_ != nullptr)
+    observer_->onStage({stage, step, slice.tensor, slice.id, peer, clock_.now()});
 }
 
 }  // namespace sluice::shard

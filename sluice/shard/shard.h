@@ -1,15 +1,17 @@
-// The server's side of the slices that live on one rank: collect every worker's part, reduce them in rank
-// order, update. Whoever owns the shard brings the parts and publishes the results; the shard knows no
-// network.
+// The server's side of the slices that live on one rank: collect every worker's part, reduce them
+// in rank order, update. Whoever owns the shard brings the parts and publishes the results; the
+// shard knows no network.
 //
 // Belongs to one loop.
 //
-// Memory: for each slice served here, one landing buffer for every other worker, and the home of the result.
-// With servers on all ranks that is about one model per rank, whatever the number of ranks.
+// Memory: for each slice served here, one landing buffer for every other worker, and the home of
+// the result. With servers on all ranks that is about one model per rank, whatever the number of
+// ranks.
 //
-// Why one step at a time is enough: a worker pushes the next step's part of a slice only after it has this
-// step's result, and the result exists only after every worker's part was in. So no part of the next step can
-// arrive before this step's slice is finished, and no result is overwritten before everybody has it.
+// Why one step at a time is enough: a worker pushes the next step's part of a slice only after it
+// has this step's result, and the result exists only after every worker's part was in. So no part
+// of the next step can arrive before this step's slice is finished, and no result is overwritten
+// before everybody has it.
 #pragma once
 
 #include <map>
@@ -29,28 +31,31 @@ namespace sluice::shard {
 
 class Shard final {
  public:
-  // `update` says what becomes of the mean gradient. Refuses a model with a type that cannot be summed.
-  // REQUIRES: plan, clock and observer (which may be null) outlive the shard.
+  // `update` says what becomes of the mean gradient. Refuses a model with a type that cannot be
+  // summed. REQUIRES: plan, clock and observer (which may be null) outlive the shard.
   static Result<std::unique_ptr<Shard>> make(const plan::Plan& plan, Rank self,
                                              optimizer::OptimizerSpec update, const Clock& clock,
                                              StageObserver* observer);
 
-  // The slice's first parameters, as every rank begins with. Not needed where the update publishes gradients.
+  // The slice's first parameters, as every rank begins with. Not needed where the update publishes
+  // gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
 
-  // The hyperparameters from step `from` on, in the order of the optimizer's list. What is being collected
-  // for earlier steps keeps the earlier ones. Refuses a step that is finished, or far ahead.
+  // The hyperparameters from step `from` on, in the order of the optimizer's list. What is being
+  // collected for earlier steps keeps the earlier ones. Refuses a step that is finished, or far
+  // ahead.
   Status setHyperparameters(std::vector<double> values, Step from);
 
-  // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of the step
-  // that is being collected, the second from that rank, or not of the slice's length.
+  // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of
+  // the step that is being collected, the second from that rank, or not of the slice's length.
   Result<std::span<std::byte>> landing(SliceId slice, Rank from, Step step, uint64_t bytes);
 
-  // The part that landing() made room for is there. True iff it was the last one missing: the slice is then
-  // reduced and updated, and result() is what to publish.
+  // The part that landing() made room for is there. True iff it was the last one missing: the slice
+  // is then reduced and updated, and result() is what to publish.
   bool arrived(SliceId slice, Rank from);
 
-  // The same for a part that lies in this process already: it must not change until the slice is finished.
+  // The same for a part that lies in this process already: it must not change until the slice is
+  // finished.
   Result<bool> contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part);
 
   // The worker has no gradient for this step: its part counts as zeros, and takes no bytes.
@@ -59,16 +64,17 @@ class Shard final {
   // The worker wants nothing to come of this step: once every part is in, nothing is updated.
   Result<bool> contributeVeto(SliceId slice, Rank from, Step step);
 
-  // True iff no worker had a gradient in the slice's last finished step, or one had a veto: then nothing was
-  // updated, and there is no result to publish.
+  // True iff no worker had a gradient in the slice's last finished step, or one had a veto: then
+  // nothing was updated, and there is no result to publish.
   bool isEmpty(SliceId slice) const { return served(slice).lastWasEmpty; }
 
-  // The updated parameters, or the mean gradient. Stays until the last part of the next step arrives.
+  // The updated parameters, or the mean gradient. Stays until the last part of the next step
+  // arrives.
   std::span<const std::byte> result(SliceId slice) const;
 
-  // Between two steps of this rank, for a checkpoint: what the optimizer remembers about the slices served
-  // here, and back on a shard of the same plan. A slice that is not among them begins anew. On an error
-  // nothing has changed.
+  // Between two steps of this rank, for a checkpoint: what the optimizer remembers about the slices
+  // served here, and back on a shard of the same plan. A slice that is not among them begins anew.
+  // On an error nothing has changed.
   std::vector<ServedState> states() const;
   Status restore(std::vector<ServedState> states);
 
@@ -120,7 +126,7 @@ class Shard final {
   std::map<Step, std::vector<double>> values_;   // hyperparameters, by the first step they are for
   std::vector<std::unique_ptr<Served>> served_;  // by SliceId; null: lives elsewhere
   std::vector<std::byte> accumulator_;           // of the slice that is being reduced
-  std::vector<std::byte> zeros_;                 // the part of a worker without a gradient; made when needed
+  std::vector<std::byte> zeros_;  // the part of a worker without a gradient; made when needed
 };
 
 }  // namespace sluice::shard

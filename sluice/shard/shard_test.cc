@@ -27,11 +27,13 @@ plan::Plan makePlan(uint32_t world, DType dtype, uint64_t elements, uint64_t sli
 std::unique_ptr<Shard> makeShard(const plan::Plan& plan, Rank self, std::string_view optimizer,
                                  StageObserver* observer = nullptr) {
   static const base::ManualClock kClock;
-  return Shard::make(plan, self, optimizer::parseOptimizerSpec(optimizer).value(), kClock, observer).value();
+  return Shard::make(plan, self, optimizer::parseOptimizerSpec(optimizer).value(), kClock, observer)
+      .value();
 }
 
 // Brings one part, over landing() and arrived() or, for the shard's own rank, by contribute().
-bool bring(Shard& shard, Rank self, SliceId slice, Rank from, Step step, std::span<const std::byte> part) {
+bool bring(Shard& shard, Rank self, SliceId slice, Rank from, Step step,
+           std::span<const std::byte> part) {
   if (from == self) return shard.contribute(slice, from, step, part).value();
   std::ranges::copy(part, shard.landing(slice, from, step, part.size()).value().begin());
   return shard.arrived(slice, from);
@@ -92,13 +94,15 @@ TEST(Shard, AVetoedStepChangesNothing) {
   const std::array<float, 2> start{10, 20};
   const std::array<float, 2> ones{1, 1};
   shard->setParameters(SliceId{0}, std::as_bytes(std::span(start)));
-  EXPECT_FALSE(bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{0}, std::as_bytes(std::span(ones))));
+  EXPECT_FALSE(
+      bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{0}, std::as_bytes(std::span(ones))));
   EXPECT_TRUE(shard->contributeVeto(SliceId{0}, Rank{0}, Step{0}).value());
   EXPECT_TRUE(shard->isEmpty(SliceId{0}));
   EXPECT_TRUE(std::ranges::equal(shard->result(SliceId{0}), std::as_bytes(std::span(start))));
 
   EXPECT_FALSE(shard->contributeVeto(SliceId{0}, Rank{1}, Step{0}).isOk());  // that step is over
-  EXPECT_FALSE(bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{1}, std::as_bytes(std::span(ones))));
+  EXPECT_FALSE(
+      bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{1}, std::as_bytes(std::span(ones))));
   EXPECT_TRUE(bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{1}, std::as_bytes(std::span(ones))));
   EXPECT_FALSE(shard->isEmpty(SliceId{0}));
   const std::array<float, 2> after{9, 19};
@@ -111,18 +115,22 @@ TEST(Shard, UpdatesTheParametersItWasGiven) {
   const std::array<float, 2> start{10, 20};
   shard->setParameters(SliceId{0}, std::as_bytes(std::span(start)));
   const auto stepWith = [&](uint64_t step, std::array<float, 2> a, std::array<float, 2> b) {
-    EXPECT_FALSE(bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{step}, std::as_bytes(std::span(b))));
-    EXPECT_TRUE(bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{step}, std::as_bytes(std::span(a))));
+    EXPECT_FALSE(
+        bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{step}, std::as_bytes(std::span(b))));
+    EXPECT_TRUE(
+        bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{step}, std::as_bytes(std::span(a))));
     std::array<float, 2> result{};
     std::memcpy(result.data(), shard->result(SliceId{0}).data(), sizeof result);
     return result;
   };
   EXPECT_EQ(stepWith(0, {1, 2}, {3, 4}), (std::array<float, 2>{9, 18.5}));
   ASSERT_TRUE(
-      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=1").value().values, Step{1}).isOk());
+      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=1").value().values, Step{1})
+          .isOk());
   // Said early, for later: step 1 is not touched by it.
   ASSERT_TRUE(
-      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=2").value().values, Step{2}).isOk());
+      shard->setHyperparameters(optimizer::parseOptimizerSpec("sgd:lr=2").value().values, Step{2})
+          .isOk());
   EXPECT_EQ(stepWith(1, {1, 1}, {1, 1}), (std::array<float, 2>{8, 17.5}));
   EXPECT_EQ(stepWith(2, {1, 1}, {1, 1}), (std::array<float, 2>{6, 15.5}));
   EXPECT_EQ(stepWith(3, {1, 1}, {1, 1}), (std::array<float, 2>{4, 13.5}));
@@ -151,8 +159,10 @@ TEST(Shard, RefusesWhatDoesNotBelong) {
 TEST(Shard, RefusesATypeThatCannotBeSummed) {
   const plan::Plan plan = makePlan(2, DType::kBytes, 8, 8);
   static const base::ManualClock kClock;
-  const auto made = Shard::make(plan, Rank{0}, optimizer::parseOptimizerSpec("sgd").value(), kClock, nullptr);
-  EXPECT_NE(made.status().message().find("tensor 'w'"), std::string::npos) << made.status().message();
+  const auto made =
+      Shard::make(plan, Rank{0}, optimizer::parseOptimizerSpec("sgd").value(), kClock, nullptr);
+  EXPECT_NE(made.status().message().find("tensor 'w'"), std::string::npos)
+      << made.status().message();
 }
 
 class Recorder final : public StageObserver {
@@ -169,7 +179,8 @@ TEST(Shard, TellsTheStagesInTheirOrder) {
   const std::vector<std::byte> part(16);
   bring(*shard, Rank{0}, SliceId{0}, Rank{1}, Step{0}, part);
   bring(*shard, Rank{0}, SliceId{0}, Rank{0}, Step{0}, part);
-  EXPECT_EQ(recorder.stages, (std::vector{Stage::kCollect, Stage::kCollect, Stage::kReduce, Stage::kUpdate}));
+  EXPECT_EQ(recorder.stages,
+            (std::vector{Stage::kCollect, Stage::kCollect, Stage::kReduce, Stage::kUpdate}));
 }
 
 }  // namespace

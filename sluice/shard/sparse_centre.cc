@@ -7,7 +7,8 @@
 
 namespace sluice::shard {
 
-SparseCentre::SparseCentre(const plan::Plan& plan, Rank self) : plan_(plan), served_(plan.slices().size()) {
+SparseCentre::SparseCentre(const plan::Plan& plan, Rank self)
+    : plan_(plan), served_(plan.slices().size()) {
   for (const SliceId id : plan.slicesOn(self)) {
     const plan::Slice& slice = plan.slice(id);
     served_[index(id)] = std::make_unique<Served>(
@@ -29,7 +30,8 @@ void SparseCentre::replaceParameters(SliceId slice, std::span<const std::byte> p
 Status SparseCentre::step(SliceId slice, std::span<const std::byte> part, double rate) {
   Served& here = *served_[index(slice)];
   SLUICE_ASSIGN_OR_RETURN(const auto sent, codec::decodeSparse(part, plan_.slice(slice).count));
-  codec::addScaledSparse(sent, static_cast<float>(-rate), std::as_writable_bytes(std::span(here.home)));
+  codec::addScaledSparse(sent, static_cast<float>(-rate),
+                         std::as_writable_bytes(std::span(here.home)));
   here.changes.mark(sent.places);
   return base::ok();
 }

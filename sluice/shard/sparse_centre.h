@@ -1,10 +1,11 @@
-// The server's side of slices that workers change by a few elements at a time (codec/dgc.h): the parameters,
-// and what each worker does not know of them yet. Where centre.h answers with all parameters, this answers
-// with those that have changed since the last answer to that worker, as they are now. So a worker that sets
-// them has the server's parameters, bit for bit, and what it had done to its own copy meanwhile is undone: it
-// had told the server of the same elements.
+// The server's side of slices that workers change by a few elements at a time (codec/dgc.h): the
+// parameters, and what each worker does not know of them yet. Where centre.h answers with all
+// parameters, this answers with those that have changed since the last answer to that worker, as
+// they are now. So a worker that sets them has the server's parameters, bit for bit, and what it
+// had done to its own copy meanwhile is undone: it had told the server of the same elements.
 //
-// Momentum is inside what arrives, so that a step is x -= rate * part. f32 only. Belongs to one loop.
+// Momentum is inside what arrives, so that a step is x -= rate * part. f32 only. Belongs to one
+// loop.
 #pragma once
 
 #include <cstddef>

@@ -75,7 +75,8 @@ TEST_F(SparseCentreTest, ParametersFromACheckpointAreNewToAll) {
 }
 
 TEST_F(SparseCentreTest, APartThatIsNoneChangesNothing) {
-  EXPECT_EQ(centre_.step(kSlice, std::vector<std::byte>(3, std::byte{9}), 1).code(), Code::kDataLoss);
+  EXPECT_EQ(centre_.step(kSlice, std::vector<std::byte>(3, std::byte{9}), 1).code(),
+            Code::kDataLoss);
   EXPECT_EQ(server(), std::vector<float>(kElements));
 }
 

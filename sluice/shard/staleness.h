@@ -1,6 +1,7 @@
-// Stale synchronous parallel (Ho et al. 2013), as decisions over one slice. A worker's *clock* is the number
-// of its steps whose updates the slice holds; the *slowest* is the least of all clocks. A worker at clock c
-// may go on iff c <= slowest + bound, so that what it reads holds every update up to step c - bound - 1.
+// Stale synchronous parallel (Ho et al. 2013), as decisions over one slice. A worker's *clock* is
+// the number of its steps whose updates the slice holds; the *slowest* is the least of all clocks.
+// A worker at clock c may go on iff c <= slowest + bound, so that what it reads holds every update
+// up to step c - bound - 1.
 //
 // Plain values: no network, no time. Belongs to its owner's loop.
 #pragma once
@@ -14,8 +15,8 @@ namespace sluice::shard {
 
 inline constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();  // nobody ever waits
 
-// `slowest` may be what a worker knows of it, which is never more than it is: then the answer is too careful
-// at worst.
+// `slowest` may be what a worker knows of it, which is never more than it is: then the answer is
+// too careful at worst.
 constexpr bool mayGoOn(uint64_t clock, uint64_t slowest, uint64_t bound) {
   return clock <= bound || clock - bound <= slowest;
 }
@@ -38,7 +39,8 @@ class Staleness final {
   // The worker goes on only with parameters that are fresh enough.
   void wait(size_t worker) { waits_[worker] = true; }
 
-  // The worker is gone: nobody waits for it any more, nor it for anybody. release() says who that frees.
+  // The worker is gone: nobody waits for it any more, nor it for anybody. release() says who that
+  // frees.
   void forget(size_t worker);
 
   // Those who waited and may go on now, in ascending order; they wait no longer.

@@ -15,15 +15,18 @@ TEST(Staleness, MayGoOnIsABoundOnTheDistance) {
     uint64_t clock, slowest, bound;
     bool may;
   };
-  for (const Case& c : {Case{0, 0, 0, true}, Case{1, 0, 0, false}, Case{3, 0, 3, true}, Case{4, 0, 3, false},
-                        Case{4, 1, 3, true}, Case{2, 9, 0, true}, Case{1000, 0, kUnbounded, true}}) {
-    EXPECT_EQ(mayGoOn(c.clock, c.slowest, c.bound), c.may) << c.clock << " " << c.slowest << " " << c.bound;
+  for (const Case& c :
+       {Case{0, 0, 0, true}, Case{1, 0, 0, false}, Case{3, 0, 3, true}, Case{4, 0, 3, false},
+        Case{4, 1, 3, true}, Case{2, 9, 0, true}, Case{1000, 0, kUnbounded, true}}) {
+    EXPECT_EQ(mayGoOn(c.clock, c.slowest, c.bound), c.may)
+        << c.clock << " " << c.slowest << " " << c.bound;
   }
 }
 
-// One slice, its server and its workers, and messages that take their time: every turn, one of the workers
-// begins its next step, or one message arrives. What a worker reads is a count of updates by worker, so that
-// the bound can be seen in the parameters themselves, and not only in the clocks that keep it.
+// One slice, its server and its workers, and messages that take their time: every turn, one of the
+// workers begins its next step, or one message arrives. What a worker reads is a count of updates
+// by worker, so that the bound can be seen in the parameters themselves, and not only in the clocks
+// that keep it.
 class Interleaving final {
  public:
   Interleaving(uint32_t seed, size_t workers, uint64_t bound)
@@ -32,7 +35,8 @@ class Interleaving final {
   }
 
   void run(size_t turns) {
-    std::vector<size_t> able;  // by 2 * worker: begins a step; by 2 * worker + 1: its oldest push arrives
+    std::vector<size_t>
+        able;  // by 2 * worker: begins a step; by 2 * worker + 1: its oldest push arrives
     while (turns-- > 0) {
       able.clear();
       for (size_t w = 0; w < workers_.size(); ++w) {

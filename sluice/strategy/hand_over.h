@@ -1,5 +1,5 @@
-// The gradients of a step on their way into a strategy that can take nothing back: where updates wait for the
-// training thread's word, they wait here. Belongs to the fabric's loop.
+// The gradients of a step on their way into a strategy that can take nothing back: where updates
+// wait for the training thread's word, they wait here. Belongs to the fabric's loop.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,9 @@ class HandOver final {
  public:
   using Begin = std::function<void(const Handed&)>;
   HandOver(const Rooms& rooms, Begin begin)
-      : loop_(rooms.fabric.loop()), waitsForWord_(rooms.updatesWaitForWord), begin_(std::move(begin)) {}
+      : loop_(rooms.fabric.loop()),
+        waitsForWord_(rooms.updatesWaitForWord),
+        begin_(std::move(begin)) {}
 
   void add(const Handed& handed) {
     SLUICE_DCHECK(loop_.inLoop());

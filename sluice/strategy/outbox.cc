@@ -57,8 +57,8 @@ void Outbox::handOver() {
                      // Trainer::onPeerLeft() waits a moment for that one's name.
                      gates_.fail(status);
                    }
-                   // After an error nothing more is sent: the step is lost, or the fabric is closing. Only
-                   // who has seen to it himself can do without one message.
+                   // After an error nothing more is sent: the step is lost, or the fabric is
+                   // closing. Only who has seen to it himself can do without one message.
                    const bool isTheEnd = !done || status.code() == Code::kCancelled;
                    if (status.isOk() || !isTheEnd) handOver();
                  });
@@ -67,7 +67,8 @@ void Outbox::handOver() {
 
 void Outbox::observe(Stage stage, const fabric::Message& message, Rank peer) {
   if (observer_ == nullptr) return;
-  observer_->onStage({stage, message.step, message.tensor, message.slice, peer, fabric_.loop().now()});
+  observer_->onStage(
+      {stage, message.step, message.tensor, message.slice, peer, fabric_.loop().now()});
 }
 
 }  // namespace sluice::strategy

@@ -1,5 +1,5 @@
-// The way from a strategy to the fabric: slices wait in order of urgency (queue/) and are handed over as
-// credit allows. Belongs to the fabric's loop.
+// The way from a strategy to the fabric: slices wait in order of urgency (queue/) and are handed
+// over as credit allows. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ queue::EgressOptions byUrgency(const base::Config& config);
 class Outbox final {
  public:
   using AtLast = std::function<void(fabric::ConstBuffer& payload, wire::Flags& flags)>;
-  // A slice on its way to one rank. The payload stays alive and unchanged until the receiver has it.
+  // A slice on its way to one rank. The payload stays alive and unchanged until the receiver has
+  // it.
   struct Parcel {
     const plan::Slice& slice;
     Stage stage;  // kPush or kPublish
@@ -31,9 +32,9 @@ class Outbox final {
     fabric::ConstBuffer payload;
     DType dtype;
     wire::Flags flags = wire::Flags::kNone;  // of the sender's own bits
-    fabric::Done done{};                     // the payload is the caller's again; without one, the gates hear
-    // Called when the slice is handed to the network, if given: for a payload that is better the later it is
-    // made. Until then only its size counts.
+    fabric::Done done{};  // the payload is the caller's again; without one, the gates hear
+    // Called when the slice is handed to the network, if given: for a payload that is better the
+    // later it is made. Until then only its size counts.
     AtLast atLast{};
     std::shared_ptr<const void> owner{};  // keeps the payload alive until it is the caller's again
   };
@@ -42,7 +43,9 @@ class Outbox final {
 
   void post(const Parcel& parcel);
 
-  Statistics statistics() const { return {bytesWaiting_, egress_.credit().inFlight(), egress_.inversion()}; }
+  Statistics statistics() const {
+    return {bytesWaiting_, egress_.credit().inFlight(), egress_.inversion()};
+  }
 
  private:
   struct Packed {

@@ -22,9 +22,10 @@ Status checkUpdate(const Rooms& rooms) {
   if (rooms.update.optimizer->publishes() != optimizer::Publishes::kParameters) {
     return {
         Code::kInvalidArgument,
-        fmt::format("{} has no mean gradient for another optimizer: let sluice make the step, by SGD, Adam "
-                    "or AdamW (in PyTorch: server_optimizer=True)",
-                    rooms.plan.spec().strategy)};
+        fmt::format(
+            "{} has no mean gradient for another optimizer: let sluice make the step, by SGD, Adam "
+            "or AdamW (in PyTorch: server_optimizer=True)",
+            rooms.plan.spec().strategy)};
   }
   for (const auto& tensor : rooms.plan.model().tensors) {
     if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk())
@@ -34,7 +35,8 @@ Status checkUpdate(const Rooms& rooms) {
 }
 
 Status checkSlice(const plan::Plan& plan, const wire::Header& header) {
-  if (index(header.slice) >= plan.slices().size()) return fabric::refusedStatus(header, "no such slice");
+  if (index(header.slice) >= plan.slices().size())
+    return fabric::refusedStatus(header, "no such slice");
   if (header.tensor != plan.slice(header.slice).tensor)
     return fabric::refusedStatus(header, "the slice is of another tensor");
   return base::ok();

@@ -1,5 +1,5 @@
-// Shared by strategies that move slices: how large they are, a slice's part of its tensor, and the checks of
-// a message about one.
+// Shared by strategies that move slices: how large they are, a slice's part of its tensor, and the
+// checks of a message about one.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace sluice::strategy {
 
-inline constexpr uint64_t kPublishedSlice = plan::Slicing{}.sliceElements;  // what P3's authors found best
+inline constexpr uint64_t kPublishedSlice =
+    plan::Slicing{}.sliceElements;  // what P3's authors found best
 // Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
 inline constexpr uint64_t kShardedSlice = 12'500;
 
@@ -22,16 +23,18 @@ inline constexpr uint64_t kShardedSlice = 12'500;
 Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec);
 
-// Refuses an update that leaves the step to the user's own optimizer, since there is no mean gradient to give
-// it, and a model with a type that cannot be calculated with.
+// Refuses an update that leaves the step to the user's own optimizer, since there is no mean
+// gradient to give it, and a model with a type that cannot be calculated with.
 Status checkUpdate(const Rooms& rooms);
 
 template <typename Byte>
 std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const plan::Slice& slice) {
-  return tensor.subspan(slice.offset * sizeOf(plan.model()[slice.tensor].dtype), plan.bytesOf(slice));
+  return tensor.subspan(slice.offset * sizeOf(plan.model()[slice.tensor].dtype),
+                        plan.bytesOf(slice));
 }
 
-// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a tensor's.
+// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a
+// tensor's.
 template <typename Server, typename TensorOf>
 void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf& tensorOf) {
   for (const SliceId id : plan.slicesOn(self)) {

@@ -25,8 +25,8 @@ class ValuesByStep final {
   }
 
  private:
-  // The slices of one worker are never more than two steps apart: a slice's part has left before the next one
-  // of it, and all gradients of a step are handed over before the next step's.
+  // The slices of one worker are never more than two steps apart: a slice's part has left before
+  // the next one of it, and all gradients of a step are handed over before the next step's.
   static constexpr size_t kKept = 4;
   std::map<Step, std::vector<double>> values_;
 };

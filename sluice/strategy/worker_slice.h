@@ -8,7 +8,8 @@
 
 namespace sluice::strategy {
 
-// One slice at a worker, at the end of a step. What the server has answered, if anything, is in `parameters`.
+// One slice at a worker, at the end of a step. What the server has answered, if anything, is in
+// `parameters`.
 struct WorkerSlice {
   const plan::Slice& slice;
   Step step;

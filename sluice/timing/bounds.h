@@ -1,9 +1,10 @@
-// How fast an iteration can possibly be: the bounds that every measurement is held against. Pure functions.
+// How fast an iteration can possibly be: the bounds that every measurement is held against. Pure
+// functions.
 //
-// Words: layers 1..L in forward order; f, b their forward and backward times, F and B the sums. Time counts
-// from the start of backward. Layer j's gradient is *ready* at r_j = b_L + .. + b_j; once layer j may start
-// its forward, the *tail* q_j = f_j + .. + f_L is left. A message of M bytes takes a + b*M on the wire
-// (WireCost).
+// Words: layers 1..L in forward order; f, b their forward and backward times, F and B the sums.
+// Time counts from the start of backward. Layer j's gradient is *ready* at r_j = b_L + .. + b_j;
+// once layer j may start its forward, the *tail* q_j = f_j + .. + f_L is left. A message of M bytes
+// takes a + b*M on the wire (WireCost).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@ struct Layer {
 };
 
 // The profile stretched to `computeSeconds` for one forward and backward pass.
-std::vector<Layer> layersOf(const Profile& profile, double computeSeconds, DType dtype = DType::kF32);
+std::vector<Layer> layersOf(const Profile& profile, double computeSeconds,
+                            DType dtype = DType::kF32);
 
 struct WireCost {
   double start = 0;    // seconds per message: a
@@ -35,30 +37,31 @@ double backwardSeconds(std::span<const Layer> layers);          // B
 std::vector<double> readyTimes(std::span<const Layer> layers);  // r
 std::vector<double> tails(std::span<const Layer> layers);       // q
 
-// P3: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), c_l the wire time of layer l. What one link can do at best,
-// which strict priority reaches if a message can be interrupted. With W slices of s seconds each beyond
-// recall, strict priority needs at most W*s more.
+// P3: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), c_l the wire time of layer l. What one link can
+// do at best, which strict priority reaches if a message can be interrupted. With W slices of s
+// seconds each beyond recall, strict priority needs at most W*s more.
 double p3Bound(std::span<const Layer> layers, const WireCost& wire);
 
-// Wait-free backpropagation, one message per layer in the order of generation, the next forward after all:
-// F + max(B, max_j r_j + sum_{l<=j} c_l).
+// Wait-free backpropagation, one message per layer in the order of generation, the next forward
+// after all: F + max(B, max_j r_j + sum_{l<=j} c_l).
 double wfbpBound(std::span<const Layer> layers, const WireCost& wire);
 
 // Pipe-SGD with K = 2: max(B+F+update, a + b*sum p).
 double pipeBound(std::span<const Layer> layers, const WireCost& wire, double updateSeconds);
 
-// Seconds per NIC to push `bytes` of gradients to servers on all `ranks` hosts and to get the parameters
-// back: 2(N-1)/N * bytes / rate. What a host keeps for itself does not travel.
+// Seconds per NIC to push `bytes` of gradients to servers on all `ranks` hosts and to get the
+// parameters back: 2(N-1)/N * bytes / rate. What a host keeps for itself does not travel.
 double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate);
 // The same as a cost per byte, for p3Bound.
 WireCost shardedWire(uint32_t ranks, Rate rate);
 
-// The slice size in bytes at which the cost of messages and the cost of what is beyond recall balance:
-// sqrt(M*o*rate/W), for M bytes of model, o seconds exposed per message and W slices in flight.
+// The slice size in bytes at which the cost of messages and the cost of what is beyond recall
+// balance: sqrt(M*o*rate/W), for M bytes of model, o seconds exposed per message and W slices in
+// flight.
 double bestSliceBytes(double modelBytes, double secondsPerMessage, Rate rate, double inFlight);
 
-// All-reduce of `ranks` over links of latency alpha (s), beta (s/byte) and summing speed gamma (s/byte),
-// after table II of MG-WFBP. REQUIRES: ranks >= 1.
+// All-reduce of `ranks` over links of latency alpha (s), beta (s/byte) and summing speed gamma
+// (s/byte), after table II of MG-WFBP. REQUIRES: ranks >= 1.
 struct Link {
   double alpha = 0;
   double beta = 0;

@@ -20,7 +20,8 @@ TEST(Bounds, P3IsWhatStrictPriorityReachesOnAPreemptiveLink) {
   }
 }
 
-// Jackson's rule: no other order of layers does better on a preemptive link. Every order as fixed priorities.
+// Jackson's rule: no other order of layers does better on a preemptive link. Every order as fixed
+// priorities.
 TEST(Bounds, NoOtherPriorityBeatsP3) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 30; ++i) {
@@ -65,7 +66,8 @@ TEST(Bounds, SlicesBeyondRecallCostAtMostTheirOwnTime) {
     const double bound = p3Bound(layers, wire);
     const double sliced = simulateSliced(layers, wire, link);
     EXPECT_GE(sliced, bound - 1e-9) << "instance " << i;
-    EXPECT_LE(sliced, bound + static_cast<double>(link.beyondRecall) * wire.of(link.sliceBytes) + 1e-9)
+    EXPECT_LE(sliced,
+              bound + static_cast<double>(link.beyondRecall) * wire.of(link.sliceBytes) + 1e-9)
         << "instance " << i;
   }
 }
@@ -99,12 +101,13 @@ TEST(Bounds, PriorityGainsAtMostAThirdOverFifo) {
   EXPECT_GE(largest, 1.2);  // and the third is nearly reached, so the test does test something
 }
 
-// The simulator's closed forms for ResNet-50 at 10 Gbit/s, which include a little compute before the first
-// and after the last byte.
+// The simulator's closed forms for ResNet-50 at 10 Gbit/s, which include a little compute before
+// the first and after the last byte.
 TEST(Bounds, ShardedWireTimeOfResNet50) {
   const auto profile = *findProfile("resnet50");
   const auto bytes = static_cast<double>(profile.toModel().bytes());
-  for (const auto& [ranks, seconds] : {std::pair(4U, 0.1227), {16U, 0.1534}, {64U, 0.1611}, {256U, 0.1630}}) {
+  for (const auto& [ranks, seconds] :
+       {std::pair(4U, 0.1227), {16U, 0.1534}, {64U, 0.1611}, {256U, 0.1630}}) {
     const double wire = shardedWireSeconds(ranks, bytes, kTenGigabit);
     EXPECT_LE(wire, seconds + 5e-5) << ranks;
     EXPECT_GE(wire, seconds - 1.5e-4) << ranks;
@@ -143,7 +146,8 @@ TEST(Bounds, AllReduceCostsOfTableTwo) {
   same(recursiveDoubling(8, link), 15, 15);
   same(halvingDoubling(8, link), 30, 7);
   same(ring(8, link), 70, 7);
-  for (const auto& cost : {binaryTree, recursiveDoubling, halvingDoubling, ring}) same(cost(1, link), 0, 0);
+  for (const auto& cost : {binaryTree, recursiveDoubling, halvingDoubling, ring})
+    same(cost(1, link), 0, 0);
   // The paper's measured start-up costs on 10GbE grow as its ring says: 2(N-1) alpha.
   const double alpha = 90.52e-6 / 2;
   EXPECT_NEAR(ring(4, {.alpha = alpha}).start, 271.56e-6, 1e-8);

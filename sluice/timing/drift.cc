@@ -25,12 +25,14 @@ std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const d
   const double stretch = measuredSeconds / knownSeconds;
   for (size_t l = 0; l < layers.size(); ++l) {
     layers[l].forward *= stretch;
-    layers[l].backward = l + 1 < layers.size() ? ready[l] - ready[l + 1] : layers[l].backward * stretch;
+    layers[l].backward =
+        l + 1 < layers.size() ? ready[l] - ready[l + 1] : layers[l].backward * stretch;
   }
   return layers;
 }
 
-WireCost correctWire(const Costs& known, std::span<const double> reduced, std::span<const Group> groups) {
+WireCost correctWire(const Costs& known, std::span<const double> reduced,
+                     std::span<const Group> groups) {
   SLUICE_CHECK(reduced.size() == groups.size(), reduced.size(), groups.size());
   constexpr double kApart = 4;
   constexpr double kLeastSeconds = 1e-9;
@@ -60,8 +62,10 @@ StepTimes combine(std::span<const StepTimes> ofRanks) {
   SLUICE_CHECK(!ofRanks.empty());
   StepTimes all = ofRanks.front();
   for (const StepTimes& one : ofRanks.subspan(1)) {
-    for (size_t l = 0; l < all.ready.size(); ++l) all.ready[l] = std::max(all.ready[l], one.ready[l]);
-    for (size_t g = 0; g < all.reduced.size(); ++g) all.reduced[g] = std::min(all.reduced[g], one.reduced[g]);
+    for (size_t l = 0; l < all.ready.size(); ++l)
+      all.ready[l] = std::max(all.ready[l], one.ready[l]);
+    for (size_t g = 0; g < all.reduced.size(); ++g)
+      all.reduced[g] = std::min(all.reduced[g], one.reduced[g]);
   }
   return all;
 }

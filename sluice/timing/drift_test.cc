@@ -39,7 +39,8 @@ TEST(Drift, NothingMeasuredChangesNothing) {
   const Costs costs = correct(knownCosts(), {{0, 0, 0}, {0, 0, 0}}, kEach);
   EXPECT_EQ(costs.wire.start, 1e-4);
   EXPECT_EQ(costs.wire.perByte, 1e-8);
-  for (size_t l = 0; l < 3; ++l) EXPECT_EQ(costs.layers[l].backward, knownCosts().layers[l].backward);
+  for (size_t l = 0; l < 3; ++l)
+    EXPECT_EQ(costs.layers[l].backward, knownCosts().layers[l].backward);
 }
 
 TEST(Drift, DifferentSizesShowBothStartAndRate) {
@@ -50,8 +51,8 @@ TEST(Drift, DifferentSizesShowBothStartAndRate) {
   EXPECT_NEAR(wire.perByte, 5e-8, 1e-13);
 }
 
-// One size says nothing of how its time divides into start and bytes, and a line that falls, or begins below
-// zero, is none: what was known is stretched.
+// One size says nothing of how its time divides into start and bytes, and a line that falls, or
+// begins below zero, is none: what was known is stretched.
 TEST(Drift, TimesThatShowNoLineStretchTheOneThatWasKnown) {
   const WireCost known = knownCosts().wire;
   const std::vector<Group> one{{0, 2}};
@@ -72,7 +73,8 @@ TEST(Drift, CorrectsWhatWasCorrected) {
   const auto cost = [](double bytes) { return 3e-4 + 5e-8 * bytes; };
   const Costs learned =
       correct(knownCosts(), {{6e-3, 4e-3, 0}, {cost(1'000), cost(100'000), cost(2'000)}}, kEach);
-  const Costs later = correct(learned, {{3e-3, 2e-3, 0}, {cost(103'000)}}, std::vector<Group>{{0, 2}});
+  const Costs later =
+      correct(learned, {{3e-3, 2e-3, 0}, {cost(103'000)}}, std::vector<Group>{{0, 2}});
   EXPECT_NEAR(later.wire.start, 3e-4, 1e-9);
   EXPECT_NEAR(later.wire.perByte, 5e-8, 1e-13);
   EXPECT_NEAR(later.layers[2].backward, 3e-3, 1e-12);  // twice as fast again

@@ -12,10 +12,10 @@ struct TimedMessage {
   double seconds = 0;
 };
 
-// The line a + b*M whose errors, squared and over the time, are least: large messages decide what a byte
-// costs, and small ones what a start does. (Relative errors alone let a short message, which a shaper's burst
-// lets pass at once, make all bytes seem cheap.) Either may come out negative. REQUIRES: two different sizes
-// at least, and no time is zero
+// The line a + b*M whose errors, squared and over the time, are least: large messages decide what a
+// byte costs, and small ones what a start does. (Relative errors alone let a short message, which a
+// shaper's burst lets pass at once, make all bytes seem cheap.) Either may come out negative.
+// REQUIRES: two different sizes at least, and no time is zero
 WireCost fitLine(std::span<const TimedMessage> messages);
 
 }  // namespace sluice::timing

@@ -32,7 +32,8 @@ std::vector<Group> groupsWhere(size_t layers, EndsAfter endsAfter) {
   return groups;
 }
 
-// prioritySeconds and fewestGroups must round alike, or the search could not end on a value it has seen.
+// prioritySeconds and fewestGroups must round alike, or the search could not end on a value it has
+// seen.
 double groupBound(const WireCost& wire, double readyPlusTail, double messages, double bytes) {
   return readyPlusTail + (wire.start * messages + wire.perByte * bytes);
 }
@@ -44,10 +45,11 @@ std::vector<double> readyPlusTail(std::span<const Layer> layers) {
   return sums;
 }
 
-// The fewest groups with which every group keeps within `limit`; fewer groups before a group only help it, so
-// the fewest for each prefix of the layers is all that counts.
-std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums, std::span<const double> before,
-                                               const WireCost& wire, double limit) {
+// The fewest groups with which every group keeps within `limit`; fewer groups before a group only
+// help it, so the fewest for each prefix of the layers is all that counts.
+std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums,
+                                               std::span<const double> before, const WireCost& wire,
+                                               double limit) {
   const size_t n = sums.size();
   std::vector<double> fewest(n + 1, kOutOfReach);  // for the layers before j
   std::vector<size_t> firstOfLast(n + 1);
@@ -63,14 +65,16 @@ std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums, std
   }
   if (fewest[n] == kOutOfReach) return std::nullopt;
   std::vector<Group> groups;
-  for (size_t end = n; end > 0; end = firstOfLast[end]) groups.push_back({firstOfLast[end], end - 1});
+  for (size_t end = n; end > 0; end = firstOfLast[end])
+    groups.push_back({firstOfLast[end], end - 1});
   std::ranges::reverse(groups);
   return groups;
 }
 
 }  // namespace
 
-double iterationSeconds(std::span<const Layer> layers, const WireCost& wire, std::span<const Group> groups) {
+double iterationSeconds(std::span<const Layer> layers, const WireCost& wire,
+                        std::span<const Group> groups) {
   const auto ready = readyTimes(layers);
   const auto before = bytesBefore(layers);
   double end = 0;
@@ -81,13 +85,15 @@ double iterationSeconds(std::span<const Layer> layers, const WireCost& wire, std
   return forwardSeconds(layers) + end;
 }
 
-double prioritySeconds(std::span<const Layer> layers, const WireCost& wire, std::span<const Group> groups) {
+double prioritySeconds(std::span<const Layer> layers, const WireCost& wire,
+                       std::span<const Group> groups) {
   const auto sums = readyPlusTail(layers);
   const auto before = bytesBefore(layers);
   double bound = backwardSeconds(layers) + forwardSeconds(layers);
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto messages = static_cast<double>(g + 1);
-    bound = std::max(bound, groupBound(wire, sums[groups[g].first], messages, before[groups[g].last + 1]));
+    bound = std::max(bound,
+                     groupBound(wire, sums[groups[g].first], messages, before[groups[g].last + 1]));
   }
   return bound;
 }
@@ -97,7 +103,7 @@ Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire) {
   const auto ready = readyTimes(layers);
   const auto before = bytesBefore(layers);
   std::vector<double> end(n + 1, kOutOfReach);  // when the layers from j on can all have been sent
-  std::vector<size_t> next(n);                  // first layer of the group after the one that starts at j
+  std::vector<size_t> next(n);  // first layer of the group after the one that starts at j
   end[n] = 0;
   for (size_t j = n; j-- > 0;) {
     for (size_t k = j + 1; k <= n; ++k) {
@@ -113,9 +119,9 @@ Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire) {
   return merging;
 }
 
-// Names as in the paper: layers from 1, tb and tc durations, taub and tauc start times. taub[0] is the end of
-// backward. From the last layer down, l is merged into l-1 if l-1 will be ready less than one start-up cost
-// after l's message could have started.
+// Names as in the paper: layers from 1, tb and tc durations, taub and tauc start times. taub[0] is
+// the end of backward. From the last layer down, l is merged into l-1 if l-1 will be ready less
+// than one start-up cost after l's message could have started.
 Merging mergeByAlgorithm1(std::span<const Layer> layers, const WireCost& wire) {
   const size_t n = layers.size();
   std::vector<double> tb(n + 1);
@@ -131,7 +137,8 @@ Merging mergeByAlgorithm1(std::span<const Layer> layers, const WireCost& wire) {
   std::vector<double> tauc(n + 1);
   const auto calculateCommStart = [&] {
     tauc[n] = taub[n] + tb[n];
-    for (size_t l = n - 1; l >= 1; --l) tauc[l] = std::max(tauc[l + 1] + tc[l + 1], taub[l] + tb[l]);
+    for (size_t l = n - 1; l >= 1; --l)
+      tauc[l] = std::max(tauc[l + 1] + tc[l + 1], taub[l] + tb[l]);
   };
   calculateCommStart();
   std::vector<bool> isMerged(n + 1);

@@ -1,6 +1,6 @@
-// Which neighbouring layers to send as one message when every message has a start-up cost. Pure functions;
-// words as in bounds.h; there must be at least one layer. A *group* is a run of layers sent together: ready
-// when its first layer is (backward reaches that last).
+// Which neighbouring layers to send as one message when every message has a start-up cost. Pure
+// functions; words as in bounds.h; there must be at least one layer. A *group* is a run of layers
+// sent together: ready when its first layer is (backward reaches that last).
 #pragma once
 
 #include <span>
@@ -27,24 +27,26 @@ struct Merging {
   double seconds = 0;         // of an iteration
 };
 
-// An iteration in which groups are sent as they become ready, one after the other, and the next forward
-// starts after the last. Groups of one layer each are WFBP, one group is SyncEASGD.
-double iterationSeconds(std::span<const Layer> layers, const WireCost& wire, std::span<const Group> groups);
+// An iteration in which groups are sent as they become ready, one after the other, and the next
+// forward starts after the last. Groups of one layer each are WFBP, one group is SyncEASGD.
+double iterationSeconds(std::span<const Layer> layers, const WireCost& wire,
+                        std::span<const Group> groups);
 
-// An iteration in which groups are sent by priority, can be interrupted, and each opens its layers at once:
-// max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
-double prioritySeconds(std::span<const Layer> layers, const WireCost& wire, std::span<const Group> groups);
+// An iteration in which groups are sent by priority, can be interrupted, and each opens its layers
+// at once: max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
+double prioritySeconds(std::span<const Layer> layers, const WireCost& wire,
+                       std::span<const Group> groups);
 
-// MG-WFBP, exactly: E[L+1] = 0, E[j] = min_{k>j} max(E[k], r_j) + a + b*sum_{l=j..k-1} p_l; iteration F +
-// E[1]. O(L^2).
+// MG-WFBP, exactly: E[L+1] = 0, E[j] = min_{k>j} max(E[k], r_j) + a + b*sum_{l=j..k-1} p_l;
+// iteration F + E[1]. O(L^2).
 Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire);
 
-// MG-WFBP as published: Algorithm 1 with its printing errors repaired. Not optimal (Theorem 1 does not hold):
-// kept to compare with. O(L^2).
+// MG-WFBP as published: Algorithm 1 with its printing errors repaired. Not optimal (Theorem 1 does
+// not hold): kept to compare with. O(L^2).
 Merging mergeByAlgorithm1(std::span<const Layer> layers, const WireCost& wire);
 
-// "MG-P3": the merging that makes prioritySeconds least. Binary search on the answer; for each, the fewest
-// groups that reach it. O(L^2 log).
+// "MG-P3": the merging that makes prioritySeconds least. Binary search on the answer; for each, the
+// fewest groups that reach it. O(L^2 log).
 Merging mergeWithPriority(std::span<const Layer> layers, const WireCost& wire);
 
 }  // namespace sluice::timing

@@ -38,7 +38,8 @@ TEST(Merging, ExactIsAsGoodAsTheBestOfAllPartitionsAndAlgorithm1IsNot) {
     });
     const auto exact = mergeExactly(layers, wire);
     EXPECT_NEAR(exact.seconds, best, 1e-9) << "instance " << i;
-    EXPECT_NEAR(exact.seconds, iterationSeconds(layers, wire, exact.groups), 1e-9) << "instance " << i;
+    EXPECT_NEAR(exact.seconds, iterationSeconds(layers, wire, exact.groups), 1e-9)
+        << "instance " << i;
     const auto published = mergeByAlgorithm1(layers, wire);
     EXPECT_GE(published.seconds, best - 1e-9) << "instance " << i;
     suboptimal += published.seconds > best * (1 + 1e-9) ? 1 : 0;
@@ -56,7 +57,8 @@ TEST(Merging, WithPriorityIsAsGoodAsTheBestOfAllPartitions) {
     });
     const auto merging = mergeWithPriority(layers, wire);
     EXPECT_NEAR(merging.seconds, best, 1e-9 * best) << "instance " << i;
-    EXPECT_DOUBLE_EQ(merging.seconds, prioritySeconds(layers, wire, merging.groups)) << "instance " << i;
+    EXPECT_DOUBLE_EQ(merging.seconds, prioritySeconds(layers, wire, merging.groups))
+        << "instance " << i;
     // Priority reaches into the next forward, which MG-WFBP does not.
     EXPECT_LE(merging.seconds, mergeExactly(layers, wire).seconds + 1e-9) << "instance " << i;
   }
@@ -96,8 +98,8 @@ TEST(Merging, SinglesAreWfbpAndWithoutStartUpCostNothingIsGainedByMerging) {
   }
 }
 
-// Theorem 1 of the MG-WFBP paper does not hold. The values come from an enumeration written apart from
-// this code.
+// Theorem 1 of the MG-WFBP paper does not hold. The values come from an enumeration written apart
+// from this code.
 TEST(Merging, CounterExamplesToTheorem1) {
   const struct {
     std::vector<double> backward;
@@ -113,7 +115,8 @@ TEST(Merging, CounterExamplesToTheorem1) {
   };
   for (const auto& c : cases) {
     std::vector<Layer> layers;
-    for (size_t l = 0; l < c.backward.size(); ++l) layers.push_back({0, c.backward[l], c.parameters[l]});
+    for (size_t l = 0; l < c.backward.size(); ++l)
+      layers.push_back({0, c.backward[l], c.parameters[l]});
     const WireCost wire{.start = c.start, .perByte = 1};
     EXPECT_DOUBLE_EQ(mergeByAlgorithm1(layers, wire).seconds, c.published);
     EXPECT_DOUBLE_EQ(mergeExactly(layers, wire).seconds, c.exact);

@@ -21,14 +21,16 @@ Status unusable(std::string text) {
 
 Result<std::string> textField(const Json& object, const char* key) {
   const auto found = object.find(key);
-  if (found == object.end() || !found->is_string()) return unusable(fmt::format("'{}' must be a text", key));
+  if (found == object.end() || !found->is_string())
+    return unusable(fmt::format("'{}' must be a text", key));
   return found->get<std::string>();
 }
 
 Result<double> shareField(const Json& object, const char* key) {
   const auto found = object.find(key);
   const double value = found != object.end() && found->is_number() ? found->get<double>() : -1;
-  if (!(value >= 0 && value <= 1)) return unusable(fmt::format("'{}' must be a number from 0 to 1", key));
+  if (!(value >= 0 && value <= 1))
+    return unusable(fmt::format("'{}' must be a number from 0 to 1", key));
   return value;
 }
 
@@ -57,14 +59,16 @@ Result<Profile> parse(std::string_view text) {
   double total = 0;
   for (const Json& entry : *tensors) {
     auto tensor = parseTensor(entry);
-    if (!tensor.isOk()) return tensor.status().withContext(fmt::format("tensor {}", profile.tensors.size()));
+    if (!tensor.isOk())
+      return tensor.status().withContext(fmt::format("tensor {}", profile.tensors.size()));
     total += tensor->forward + tensor->backward;
     profile.tensors.push_back(*std::move(tensor));
   }
   SLUICE_RETURN_IF_ERROR(plan::check(profile.toModel()));
   constexpr double kRounding = 1e-4;  // of shares printed with nine digits
   if (std::abs(total - 1) > kRounding) {
-    return unusable(fmt::format("the shares of forward and backward add up to {:.6f}, not to 1", total));
+    return unusable(
+        fmt::format("the shares of forward and backward add up to {:.6f}, not to 1", total));
   }
   return profile;
 }
@@ -114,8 +118,9 @@ Result<Profile> findProfile(const std::string& nameOrPath) {
   }
   // A bare word is a misspelt name rather than a file.
   if (!std::ifstream(nameOrPath)) {
-    return Status(Code::kNotFound, fmt::format("there is no profile '{}': name a file, or one of {}",
-                                               nameOrPath, fmt::join(builtInProfiles(), ", ")));
+    return Status(Code::kNotFound,
+                  fmt::format("there is no profile '{}': name a file, or one of {}", nameOrPath,
+                              fmt::join(builtInProfiles(), ", ")));
   }
   return readProfile(nameOrPath);
 }

@@ -1,5 +1,6 @@
-// The layer table of a model: how large each tensor is and what share of one forward and backward pass it
-// takes. Replays, planners and simulations compute with it. Plain values; reading a file is for start-up.
+// The layer table of a model: how large each tensor is and what share of one forward and backward
+// pass it takes. Replays, planners and simulations compute with it. Plain values; reading a file is
+// for start-up.
 #pragma once
 
 #include <cstdint>

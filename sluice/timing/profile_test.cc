@@ -41,7 +41,8 @@ TEST(Profile, IsFoundByPathToo) {
   ASSERT_TRUE(profile.isOk()) << profile.status().toString();
   EXPECT_EQ(profile->tensors, (std::vector<ProfileTensor>{{"w", 5, 0.25, 0.75}}));
   EXPECT_EQ(findProfile("resnet5").status().message(),
-            "there is no profile 'resnet5': name a file, or one of inceptionv3, resnet50, sockeye, vgg19");
+            "there is no profile 'resnet5': name a file, or one of inceptionv3, resnet50, sockeye, "
+            "vgg19");
 }
 
 TEST(Profile, MistakesAreNamedInOneLine) {
@@ -55,8 +56,10 @@ TEST(Profile, MistakesAreNamedInOneLine) {
       {head + "]}", "f: the model has no tensors: there is nothing to synchronise"},
       {head + "1]}", "f: tensor 0: must be an object"},
       {head + R"({"name": "w"}]})", "f: tensor 0: 'parameters' must be a whole number"},
-      {head + R"({"name": "w", "parameters": -1}]})", "f: tensor 0: 'parameters' must be a whole number"},
-      {head + R"({"name": "w", "parameters": 1.5}]})", "f: tensor 0: 'parameters' must be a whole number"},
+      {head + R"({"name": "w", "parameters": -1}]})",
+       "f: tensor 0: 'parameters' must be a whole number"},
+      {head + R"({"name": "w", "parameters": 1.5}]})",
+       "f: tensor 0: 'parameters' must be a whole number"},
       {head + R"({"name": "w", "parameters": 1, "forward": 2}]})",
        "f: tensor 0: 'forward' must be a number from 0 to 1"},
       {head + R"({"name": "w", "parameters": 1, "forward": 0.5, "backward": "x"}]})",

@@ -60,8 +60,8 @@ class Walk final {
   }
 
  private:
-  // The rank was computing at this moment. Returns who was computing before what it waited for; empty if
-  // nobody knows.
+  // The rank was computing at this moment. Returns who was computing before what it waited for;
+  // empty if nobody knows.
   std::optional<Rank> backFromComputing(Rank rank) {
     const auto found = rhythms_.find(rank);
     if (found == rhythms_.end()) return std::nullopt;
@@ -97,7 +97,8 @@ class Walk final {
     return backThroughStages(rank, applied);
   }
 
-  // From the worker, where the result is, to the server, and on to the worker whose part was the last.
+  // From the worker, where the result is, to the server, and on to the worker whose part was the
+  // last.
   std::optional<Rank> backThroughStages(Rank worker, const StageEvent& applied) {
     const SliceId slice = applied.slice;
     const Step step = applied.step;
@@ -140,8 +141,8 @@ class Walk final {
     return pusher;
   }
 
-  // The part lasted from `to` until where the path is now. Clocks may disagree by a little; the path never
-  // goes forward.
+  // The part lasted from `to` until where the path is now. Clocks may disagree by a little; the
+  // path never goes forward.
   void back(TimePoint to, PathPart part) {
     part.from = std::max(to, iteration_.begin);
     part.to = at_;

@@ -1,10 +1,11 @@
-// What an iteration's length was made of: the chain of work and waiting, through all ranks, without any of
-// whose parts the iteration would have been shorter. Pure functions.
+// What an iteration's length was made of: the chain of work and waiting, through all ranks, without
+// any of whose parts the iteration would have been shorter. Pure functions.
 //
-// An iteration of a rank goes from the moment it hands over the last gradient of one step to the same moment
-// of the next. The path is followed backwards from its end: while the rank was computing, so does the path;
-// where it stood before a gate, the path goes on with the slice that opened it, back through its stages to
-// the rank that pushed the last part of it, and there on with computing.
+// An iteration of a rank goes from the moment it hands over the last gradient of one step to the
+// same moment of the next. The path is followed backwards from its end: while the rank was
+// computing, so does the path; where it stood before a gate, the path goes on with the slice that
+// opened it, back through its stages to the rank that pushed the last part of it, and there on with
+// computing.
 #pragma once
 
 #include <optional>

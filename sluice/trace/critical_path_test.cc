@@ -26,9 +26,9 @@ TEST(CriticalPath, GoesFromTheGateBackToWhoPushedLast) {
   EXPECT_EQ(iterations[0].step, Step{1});
   EXPECT_EQ(iterations[0].rank, Rank{0});
   EXPECT_THAT(partsOf(iterations[0]),
-              testing::ElementsAre("ready at 0: 1", "queued at 0: 3", "push at 0: 6", "reduce at 1: 2",
-                                   "update at 1: 1", "queued at 1: 1", "publish at 1: 9", "gate at 0: 1",
-                                   "compute at 0: 16"));
+              testing::ElementsAre("ready at 0: 1", "queued at 0: 3", "push at 0: 6",
+                                   "reduce at 1: 2", "update at 1: 1", "queued at 1: 1",
+                                   "publish at 1: 9", "gate at 0: 1", "compute at 0: 16"));
   EXPECT_EQ(iterations[0].explained(), iterations[0].length());
 }
 
@@ -40,9 +40,10 @@ TEST(CriticalPath, LeadsToTheRankThatWasLate) {
   traces[1].events[3].at = msAt(21);
   const auto iterations = criticalPaths(traces);
   ASSERT_EQ(iterations.size(), 1);
-  EXPECT_THAT(partsOf(iterations[0]),
-              testing::ElementsAre("compute at 1: 11", "reduce at 1: 1", "update at 1: 1", "queued at 1: 1",
-                                   "publish at 1: 9", "gate at 0: 1", "compute at 0: 16"));
+  EXPECT_THAT(
+      partsOf(iterations[0]),
+      testing::ElementsAre("compute at 1: 11", "reduce at 1: 1", "update at 1: 1", "queued at 1: 1",
+                           "publish at 1: 9", "gate at 0: 1", "compute at 0: 16"));
 }
 
 TEST(CriticalPath, SaysWhatNoTraceKnows) {

@@ -34,7 +34,8 @@ std::span<const Journeys::Entry> Journeys::of(SliceId slice, Step step) const {
   return found == entries_.end() ? std::span<const Entry>() : std::span<const Entry>(found->second);
 }
 
-std::optional<TimePoint> Journeys::at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const {
+std::optional<TimePoint> Journeys::at(SliceId slice, Step step, Rank rank, Stage stage,
+                                      Rank peer) const {
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank == rank && entry.event->stage == stage && entry.event->peer == peer)
       return entry.event->at;
@@ -42,7 +43,8 @@ std::optional<TimePoint> Journeys::at(SliceId slice, Step step, Rank rank, Stage
   return std::nullopt;
 }
 
-std::optional<Journeys::Moment> Journeys::first(SliceId slice, Step step, Rank rank, Stage stage) const {
+std::optional<Journeys::Moment> Journeys::first(SliceId slice, Step step, Rank rank,
+                                                Stage stage) const {
   std::optional<Moment> found;
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank != rank || entry.event->stage != stage) continue;
@@ -51,7 +53,8 @@ std::optional<Journeys::Moment> Journeys::first(SliceId slice, Step step, Rank r
   return found;
 }
 
-std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank rank, Stage stage) const {
+std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank rank,
+                                               Stage stage) const {
   std::optional<Moment> found;
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank != rank || entry.event->stage != stage) continue;
@@ -62,13 +65,18 @@ std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank ra
 }
 
 std::optional<TimePoint> Journeys::endOf(Rank rank, const StageEvent& event) const {
-  const auto here = [&](Stage stage) { return timeOf(first(event.slice, event.step, rank, stage)); };
-  const auto with = [&](Stage stage) { return at(event.slice, event.step, rank, stage, event.peer); };
+  const auto here = [&](Stage stage) {
+    return timeOf(first(event.slice, event.step, rank, stage));
+  };
+  const auto with = [&](Stage stage) {
+    return at(event.slice, event.step, rank, stage, event.peer);
+  };
   switch (event.stage) {
     case Stage::kReady:
-      return earlier(here(Stage::kQueued), at(event.slice, event.step, rank, Stage::kCollect, rank));
-    // A slice goes to its server as a push and comes from there as a publication: one rank does only one of
-    // the two.
+      return earlier(here(Stage::kQueued),
+                     at(event.slice, event.step, rank, Stage::kCollect, rank));
+    // A slice goes to its server as a push and comes from there as a publication: one rank does
+    // only one of the two.
     case Stage::kQueued: return earlier(with(Stage::kPush), with(Stage::kPublish));
     case Stage::kPush: return at(event.slice, event.step, event.peer, Stage::kCollect, rank);
     case Stage::kCollect: return here(Stage::kReduce);

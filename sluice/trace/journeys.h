@@ -1,5 +1,6 @@
-// The events of several ranks, put together by slice and step: where each slice was when, and what came next.
-// The traces are on one clock (one_clock.h), or there is only one. A value; belongs to its owner.
+// The events of several ranks, put together by slice and step: where each slice was when, and what
+// came next. The traces are on one clock (one_clock.h), or there is only one. A value; belongs to
+// its owner.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ class Journeys final {
   std::optional<Moment> first(SliceId slice, Step step, Rank rank, Stage stage) const;
   std::optional<Moment> last(SliceId slice, Step step, Rank rank, Stage stage) const;
 
-  // When the stage that this event began has ended, here or at another rank; empty if no trace knows, and for
-  // kApplied, which is the end.
+  // When the stage that this event began has ended, here or at another rank; empty if no trace
+  // knows, and for kApplied, which is the end.
   std::optional<TimePoint> endOf(Rank rank, const StageEvent& event) const;
 
  private:

@@ -7,10 +7,12 @@
 namespace sluice::trace {
 namespace {
 
-// What `from` and `to` know about each other's clocks: to's minus from's, by the quicker of their exchanges.
+// What `from` and `to` know about each other's clocks: to's minus from's, by the quicker of their
+// exchanges.
 std::optional<fabric::ClockOffset> between(const RankTrace& from, const RankTrace& to) {
   std::optional<fabric::ClockOffset> best;
-  if (const auto found = from.clocks.find(to.rank); found != from.clocks.end()) best = found->second;
+  if (const auto found = from.clocks.find(to.rank); found != from.clocks.end())
+    best = found->second;
   if (const auto found = to.clocks.find(from.rank); found != to.clocks.end()) {
     const fabric::ClockOffset reversed{-found->second.offset, found->second.roundTrip};
     if (!best || reversed.roundTrip < best->roundTrip) best = reversed;
@@ -46,12 +48,11 @@ Result<std::vector<ClockShift>> putOnOneClock(std::span<RankTrace> traces) {
   std::vector<ClockShift> all;
   for (size_t i = 0; i < traces.size(); ++i) {
     if (!shifts[i]) {
-      return Status(
-          Code::kUnavailable,
-          fmt::format(
-              "rank {}'s clock is unknown: no heartbeats went back and forth between it and the others; "
-              "trace a longer run",
-              traces[i].rank));
+      return Status(Code::kUnavailable,
+                    fmt::format("rank {}'s clock is unknown: no heartbeats went back and forth "
+                                "between it and the others; "
+                                "trace a longer run",
+                                traces[i].rank));
     }
     all.push_back(*shifts[i]);
   }

@@ -16,8 +16,9 @@ struct ClockShift {
   Duration uncertainty{};  // `ahead` is wrong by at most this
 };
 
-// Moves all traces to the clock of the first. Each rank is reached over the ranks between which heartbeats
-// were the quickest. A rank that none of the others has exchanged heartbeats with is an error.
+// Moves all traces to the clock of the first. Each rank is reached over the ranks between which
+// heartbeats were the quickest. A rank that none of the others has exchanged heartbeats with is an
+// error.
 Result<std::vector<ClockShift>> putOnOneClock(std::span<RankTrace> traces);
 
 }  // namespace sluice::trace

@@ -12,7 +12,8 @@ std::vector<RankTrace> ranks(const std::vector<Duration>& ahead) {
   std::vector<RankTrace> traces;
   for (uint32_t r = 0; r < ahead.size(); ++r) {
     RankTrace trace{.rank = Rank{r}};
-    trace.waits.push_back({TensorId{0}, Step{0}, TimePoint(100s + ahead[r]), TimePoint(101s + ahead[r])});
+    trace.waits.push_back(
+        {TensorId{0}, Step{0}, TimePoint(100s + ahead[r]), TimePoint(101s + ahead[r])});
     traces.push_back(trace);
   }
   return traces;
@@ -23,7 +24,8 @@ TEST(OneClock, MovesEveryTraceToTheFirstOnesClock) {
   traces[0].clocks[Rank{1}] = {5s, 2ms};
   traces[2].clocks[Rank{0}] = {3s, 4ms};  // what rank 2 knows of rank 0, not the other way round
   const auto shifts = putOnOneClock(traces).value();
-  for (const auto& trace : traces) EXPECT_EQ(trace.waits[0].from, TimePoint(100s)) << index(trace.rank);
+  for (const auto& trace : traces)
+    EXPECT_EQ(trace.waits[0].from, TimePoint(100s)) << index(trace.rank);
   EXPECT_EQ(shifts[1].ahead, 5s);
   EXPECT_EQ(shifts[1].uncertainty, 1ms);
   EXPECT_EQ(shifts[2].ahead, -3s);

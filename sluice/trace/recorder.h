@@ -1,5 +1,5 @@
-// Remembers the latest of what happens to slices, in bounded memory. A session makes one when a trace is
-// wanted; others may pass it as an observer of their own. Any thread.
+// Remembers the latest of what happens to slices, in bounded memory. A session makes one when a
+// trace is wanted; others may pass it as an observer of their own. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -46,26 +46,29 @@ class Writer final {
     if (buffer_.size() >= kChunkBytes) flush();
   }
 
-  void metadata(Rank rank, std::optional<size_t> track, std::string_view what, const std::string& value) {
-    event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{{}}}}})", rank, track.value_or(0), what,
-          value);
+  void metadata(Rank rank, std::optional<size_t> track, std::string_view what,
+                const std::string& value) {
+    event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{{}}}}})", rank, track.value_or(0),
+          what, value);
   }
 
-  // What went on from `from` to `to`, or at `from` if nobody knows its end. Different ones may overlap on a
-  // track, so they are asynchronous events.
-  void span(Rank rank, size_t track, std::string_view category, std::string_view name, TimePoint from,
-            std::optional<TimePoint> to, const std::string& args) {
+  // What went on from `from` to `to`, or at `from` if nobody knows its end. Different ones may
+  // overlap on a track, so they are asynchronous events.
+  void span(Rank rank, size_t track, std::string_view category, std::string_view name,
+            TimePoint from, std::optional<TimePoint> to, const std::string& args) {
     if (!to) {
-      event(R"({{"ph":"i","s":"t","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}}}})",
-            category, name, rank, track, time(from), args);
+      event(
+          R"({{"ph":"i","s":"t","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}}}})",
+          category, name, rank, track, time(from), args);
       return;
     }
     const uint64_t id = nextId_++;
-    event(R"({{"ph":"b","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}}}})",
+    event(R"({{"ph":"b","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},)"
+          R"("ts":{},"args":{{{}}}}})",
           category, id, name, rank, track, time(from), args);
     // Two clocks may disagree by a little about what came first.
-    event(R"({{"ph":"e","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},"ts":{}}})", category, id, name,
-          rank, track, time(std::max(from, *to)));
+    event(R"({{"ph":"e","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},"ts":{}}})", category,
+          id, name, rank, track, time(std::max(from, *to)));
   }
 
   void flush() {
@@ -116,11 +119,11 @@ void writeEvents(Writer& writer, const RankTrace& trace, const Journeys& journey
   for (const auto& name : trace.tensors)
     names.push_back(json(name).dump(-1, ' ', false, json::error_handler_t::replace));
   for (const auto& event : trace.events) {
-    writer.span(
-        trace.rank, static_cast<size_t>(event.stage), kSliceCategory, sluice::name(event.stage), event.at,
-        journeys.endOf(trace.rank, event),
-        fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})", trace.rank,
-                    names.at(index(event.tensor)), event.tensor, event.slice, event.step, event.peer));
+    writer.span(trace.rank, static_cast<size_t>(event.stage), kSliceCategory,
+                sluice::name(event.stage), event.at, journeys.endOf(trace.rank, event),
+                fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})",
+                            trace.rank, names.at(index(event.tensor)), event.tensor, event.slice,
+                            event.step, event.peer));
   }
   for (const auto& wait : trace.waits) {
     writer.span(trace.rank, kWaitTrack, kWaitCategory, kWaitCategory, wait.from, wait.to,
@@ -149,7 +152,8 @@ RankTrace rankFrom(const json& described, const json& other) {
 }
 
 std::optional<Stage> stageNamed(std::string_view name) {
-  const auto found = std::ranges::find(kPath, name, [](Stage stage) { return sluice::name(stage); });
+  const auto found =
+      std::ranges::find(kPath, name, [](Stage stage) { return sluice::name(stage); });
   return found == kPath.end() ? std::nullopt : std::optional(*found);
 }
 
@@ -212,8 +216,8 @@ std::string traceFileName(const std::string& directory, const std::string& sessi
 
 Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   SLUICE_CHECK(!traces.empty());
-  // A trace often goes to a shared directory such as /tmp. A link there, which another user may have made, is
-  // not followed, and the file is for this user alone.
+  // A trace often goes to a shared directory such as /tmp. A link there, which another user may
+  // have made, is not followed, and the file is for this user alone.
   net::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == ELOOP) {
     return {Code::kPermissionDenied,
@@ -244,7 +248,8 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   }
   writer.raw("\n]}\n");
   writer.flush();
-  return writer.failed() || std::fflush(file.get()) != 0 ? base::fromErrno("write " + path) : base::ok();
+  return writer.failed() || std::fflush(file.get()) != 0 ? base::fromErrno("write " + path)
+                                                         : base::ok();
 }
 
 Result<std::vector<RankTrace>> readTraces(const std::string& path) {
@@ -261,11 +266,13 @@ Result<std::vector<RankTrace>> readTraces(const std::string& path) {
     for (const auto& event : document.at("traceEvents")) reader.take(event);
     return traces;
   } catch (const std::exception& error) {  // nlohmann's, and those of at()
-    return Status(Code::kInvalidArgument, fmt::format("{}: not a trace of sluice: {}", path, error.what()));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: not a trace of sluice: {}", path, error.what()));
   }
 }
 
-Result<std::vector<RankTrace>> readDirectory(const std::string& directory, const std::string& session) {
+Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
+                                             const std::string& session) {
   std::error_code error;
   std::vector<RankTrace> traces;
   std::set<std::string> sessions;
@@ -281,13 +288,13 @@ Result<std::vector<RankTrace>> readDirectory(const std::string& directory, const
     }
   }
   if (traces.empty()) {
-    return Status(Code::kNotFound,
-                  fmt::format("no traces in {}: run the job with SLUICE_TRACE={}", directory, directory));
+    return Status(Code::kNotFound, fmt::format("no traces in {}: run the job with SLUICE_TRACE={}",
+                                               directory, directory));
   }
   if (session.empty() && sessions.size() > 1) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("{} has traces of several sessions ({}): choose one with --session", directory,
-                              fmt::join(sessions, ", ")));
+                  fmt::format("{} has traces of several sessions ({}): choose one with --session",
+                              directory, fmt::join(sessions, ", ")));
   }
   std::ranges::sort(traces, {}, &RankTrace::rank);
   if (std::ranges::adjacent_find(traces, {}, &RankTrace::rank) != traces.end()) {

@@ -15,7 +15,8 @@ class TraceFileTest : public testing::Test {
  protected:
   void SetUp() override {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("sluice-{}-{}", test->name(), ::getpid());
+    folder_ = std::filesystem::temp_directory_path() /
+              fmt::format("sluice-{}-{}", test->name(), ::getpid());
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -55,7 +56,8 @@ TEST_F(TraceFileTest, ComesBackAsItWas) {
   for (RankTrace trace : smallJob()) {
     trace.lost = 3;
     trace.clocks[Rank{7}] = {Duration(-12345), Duration(678)};
-    shift(trace, std::chrono::hours(24 * 365) + Duration(1));  // to the nanosecond, also after a year
+    shift(trace,
+          std::chrono::hours(24 * 365) + Duration(1));  // to the nanosecond, also after a year
     const auto back = readTraces(write(trace)).value();
     ASSERT_EQ(back.size(), 1);
     expectSame(back[0], trace);
@@ -77,8 +79,9 @@ TEST_F(TraceFileTest, SeveralSessionsMustBeToldApart) {
   write(traces[0]);
   traces[1].session = "other";
   write(traces[1]);
-  EXPECT_NE(readDirectory(folder_.string(), "").status().message().find("(model, other): choose one"),
-            std::string::npos);
+  EXPECT_NE(
+      readDirectory(folder_.string(), "").status().message().find("(model, other): choose one"),
+      std::string::npos);
   EXPECT_EQ(readDirectory(folder_.string(), "other").value().size(), 1);
   EXPECT_EQ(readDirectory(folder_.string(), "third").status().code(), Code::kNotFound);
 }
@@ -95,7 +98,8 @@ TEST_F(TraceFileTest, WhatIsNoTraceIsRefusedInOneLine) {
   };
   for (const std::string& text :
        {std::string(), std::string("[]"), std::string("{}"), good.substr(0, good.size() / 2),
-        replaced("\"sluice_trace\":1", "\"sluice_trace\":2"), replaced("\"layer\":0", "\"layer\":9"),
+        replaced("\"sluice_trace\":1", "\"sluice_trace\":2"),
+        replaced("\"layer\":0", "\"layer\":9"),
         replaced("\"name\":\"queued\",\"pid\":0", "\"name\":\"queued\",\"pid\":5"),
         replaced("\"step\":0", "\"step\":\"x\"")}) {
     const std::string path = (folder_ / "x.json").string();

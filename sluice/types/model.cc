@@ -23,7 +23,8 @@ uint64_t Model::bytes() const {
 }
 
 std::string Model::toString() const {
-  return fmt::format("{} tensors, {} elements, {}", tensors.size(), elements(), base::formatBytes(bytes()));
+  return fmt::format("{} tensors, {} elements, {}", tensors.size(), elements(),
+                     base::formatBytes(bytes()));
 }
 
 }  // namespace sluice

@@ -10,7 +10,8 @@
 namespace sluice::wire {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // bits reversed: the highest bit is the coefficient of x^0
+constexpr uint32_t kPolynomial =
+    0x82f63b78;  // bits reversed: the highest bit is the coefficient of x^0
 
 constexpr uint32_t timesX(uint32_t a) {
   return (a & 1) != 0 ? (a >> 1) ^ kPolynomial : a >> 1;
@@ -61,8 +62,8 @@ constexpr uint32_t product(uint32_t a, uint32_t b) {
   return sum;
 }
 
-// Moves a state past `kBytes` zero bytes: a product with x^(8 * kBytes), looked up by the state's four
-// bytes.
+// Moves a state past `kBytes` zero bytes: a product with x^(8 * kBytes), looked up by the state's
+// four bytes.
 template <size_t kBytes>
 struct Zeros {
   static constexpr auto kByByte = [] {
@@ -78,14 +79,16 @@ struct Zeros {
     return tables;
   }();
   static uint32_t after(uint32_t state) {
-    return kByByte[0][state & 0xff] ^ kByByte[1][(state >> 8) & 0xff] ^ kByByte[2][(state >> 16) & 0xff] ^
-           kByByte[3][state >> 24];
+    return kByByte[0][state & 0xff] ^ kByByte[1][(state >> 8) & 0xff] ^
+           kByByte[2][(state >> 16) & 0xff] ^ kByByte[3][state >> 24];
   }
 };
 
-// The instruction takes three cycles and can begin every cycle, so three neighbouring blocks go side by side.
+// The instruction takes three cycles and can begin every cycle, so three neighbouring blocks go
+// side by side.
 template <size_t kBlock>
-[[gnu::target("sse4.2")]] uint32_t threeBlocks(uint32_t state, const std::byte*& data, size_t& bytes) {
+[[gnu::target("sse4.2")]] uint32_t threeBlocks(uint32_t state, const std::byte*& data,
+                                               size_t& bytes) {
   static_assert(kBlock % 8 == 0);
   for (; bytes >= 3 * kBlock; bytes -= 3 * kBlock, data += 3 * kBlock) {
     uint64_t a = state;
@@ -102,7 +105,8 @@ template <size_t kBlock>
   return state;
 }
 
-[[gnu::target("sse4.2")]] uint32_t stateAfterSse42(uint32_t state, const std::byte* data, size_t bytes) {
+[[gnu::target("sse4.2")]] uint32_t stateAfterSse42(uint32_t state, const std::byte* data,
+                                                   size_t bytes) {
   state = threeBlocks<2048>(state, data, bytes);
   state = threeBlocks<128>(state, data, bytes);
   for (; bytes >= 8; bytes -= 8, data += 8) {

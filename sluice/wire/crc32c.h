@@ -1,8 +1,8 @@
-// CRC-32C (Castagnoli), the checksum of iSCSI, SCTP and ext4: finds bytes that changed by accident, not on
-// purpose. Uses the CPU's instruction where there is one. Pure function; any thread.
+// CRC-32C (Castagnoli), the checksum of iSCSI, SCTP and ext4: finds bytes that changed by accident,
+// not on purpose. Uses the CPU's instruction where there is one. Pure function; any thread.
 //
-// Our own, since it is some 60 lines: Debian's ISA-L is a library of assembly for storage, and zlib has
-// another polynomial, for which CPUs have no instruction.
+// Our own, since it is some 60 lines: Debian's ISA-L is a library of assembly for storage, and zlib
+// has another polynomial, for which CPUs have no instruction.
 #pragma once
 
 #include <cstddef>

@@ -34,7 +34,8 @@ TEST(Crc32c, KnownValues) {
 TEST(Crc32c, EveryWayToComputeItGivesTheSame) {
   std::vector<std::byte> bytes(20'000);
   uint32_t state = 1;
-  for (auto& byte : bytes) byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+  for (auto& byte : bytes)
+    byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
   for (size_t size = 0; size < bytes.size(); size = size * 5 / 4 + 1) {
     for (const size_t begin : {size_t{0}, size_t{3}}) {
       if (begin > size) continue;

@@ -37,7 +37,8 @@ std::string DropCounters::toString() const {
   std::string text;
   for (size_t i = 0; i < kDropReasons; ++i) {
     if (byReason[i] == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<Drop>(i)), byReason[i]);
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<Drop>(i)), byReason[i]);
   }
   return text.empty() ? "none" : text;
 }

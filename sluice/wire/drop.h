@@ -33,8 +33,9 @@ inline constexpr size_t kDropReasons = static_cast<size_t>(Drop::kBadPayload) + 
 
 std::string_view name(Drop drop);
 
-// True iff nothing after this header can be trusted, its length least of all, so that a stream cannot find
-// the next header and has to end. After the others the payload is read past and the stream goes on.
+// True iff nothing after this header can be trusted, its length least of all, so that a stream
+// cannot find the next header and has to end. After the others the payload is read past and the
+// stream goes on.
 constexpr bool endsStream(Drop drop) {
   return drop <= Drop::kOutOfSequence;
 }

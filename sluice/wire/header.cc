@@ -49,11 +49,12 @@ static_assert(kDestinationAt == kReservedAt + 1);
 static_assert(kLengthAt == kDestinationAt + sizeof(Rank));
 static_assert(kCheckAt == kLengthAt + sizeof(uint64_t));
 static_assert(kHeaderBytes == kCheckAt + kCheckBytes);
-static_assert(std::endian::native == std::endian::little, "put() and get() copy numbers as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "put() and get() copy numbers as they lie");
 
 constexpr uint32_t kMagic = 0x43554c53;  // "SLUC"
-constexpr uint16_t kKnownFlags = static_cast<uint16_t>(Flags::kGoodbye | Flags::kHeartbeat | Flags::kEncoded |
-                                                       Flags::kTaken | Flags::kFree);
+constexpr uint16_t kKnownFlags = static_cast<uint16_t>(
+    Flags::kGoodbye | Flags::kHeartbeat | Flags::kEncoded | Flags::kTaken | Flags::kFree);
 
 template <typename T>
 void put(HeaderBytes& bytes, size_t at, T value) {
@@ -67,13 +68,15 @@ T get(std::span<const std::byte, kHeaderBytes> bytes, size_t at) {
   return value;
 }
 
-// Keyed BLAKE2b cut to 16 bytes. It is a pseudo-random function by design (no HMAC around it, so one pass
-// instead of two), and a forger has one guess in 2^128 per connection, since a wrong check ends it.
+// Keyed BLAKE2b cut to 16 bytes. It is a pseudo-random function by design (no HMAC around it, so
+// one pass instead of two), and a forger has one guess in 2^128 per connection, since a wrong check
+// ends it.
 std::array<unsigned char, kCheckBytes> checkOf(const std::byte* header, const secret::Key& key) {
   static_assert(kCheckBytes >= crypto_generichash_BYTES_MIN);
   std::array<unsigned char, kCheckBytes> check{};
-  crypto_generichash(check.data(), check.size(), reinterpret_cast<const unsigned char*>(header), kCheckAt,
-                     reinterpret_cast<const unsigned char*>(key.bytes().data()), key.bytes().size());
+  crypto_generichash(check.data(), check.size(), reinterpret_cast<const unsigned char*>(header),
+                     kCheckAt, reinterpret_cast<const unsigned char*>(key.bytes().data()),
+                     key.bytes().size());
   return check;
 }
 
@@ -89,9 +92,10 @@ std::string_view name(Lane lane) {
 }
 
 std::string Header::toString() const {
-  return fmt::format("epoch {}, {} -> {} {} #{}: step {} tensor {} slice {} {} {} {} B", index(epoch),
-                     index(source), index(destination), wire::name(lane), sequence, index(step),
-                     index(tensor), index(slice), sluice::name(stage), sluice::name(dtype), length);
+  return fmt::format("epoch {}, {} -> {} {} #{}: step {} tensor {} slice {} {} {} {} B",
+                     index(epoch), index(source), index(destination), wire::name(lane), sequence,
+                     index(step), index(tensor), index(slice), sluice::name(stage),
+                     sluice::name(dtype), length);
 }
 
 HeaderBytes seal(const Header& header, const secret::Key& key) {
@@ -115,8 +119,8 @@ HeaderBytes seal(const Header& header, const secret::Key& key) {
   return bytes;
 }
 
-std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, const secret::Key& key,
-                                const Expectations& expected) {
+std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes,
+                                const secret::Key& key, const Expectations& expected) {
   if (get<uint32_t>(bytes, kMagicAt) != kMagic) return Drop::kBadMagic;
   if (get<uint16_t>(bytes, kVersionAt) != kVersion) return Drop::kBadVersion;
   if (sodium_memcmp(checkOf(bytes.data(), key).data(), bytes.data() + kCheckAt, kCheckBytes) != 0) {
@@ -147,7 +151,8 @@ std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes, 
   const size_t elementBytes = sizeOf(static_cast<DType>(dtype));  // 0 for one that does not exist
   if (elementBytes == 0) return Drop::kUnknownDType;
   header.dtype = static_cast<DType>(dtype);
-  if (!has(header.flags, Flags::kEncoded) && header.length % elementBytes != 0) return Drop::kRaggedLength;
+  if (!has(header.flags, Flags::kEncoded) && header.length % elementBytes != 0)
+    return Drop::kRaggedLength;
   if (get<uint8_t>(bytes, kReservedAt) != 0) return Drop::kReserved;
   header.step = get<Step>(bytes, kStepAt);
   header.tensor = get<TensorId>(bytes, kTensorAt);

@@ -43,27 +43,31 @@ Expectations expectationsFor(const Header& header) {
           .sequence = header.sequence};
 }
 
-// Puts the right check under bytes that were changed after sealing, as only a holder of the key can.
+// Puts the right check under bytes that were changed after sealing, as only a holder of the key
+// can.
 void sealAgain(HeaderBytes& bytes, const secret::Key& key) {
   constexpr size_t kChecked = 56;
-  crypto_generichash(reinterpret_cast<unsigned char*>(bytes.data()) + kChecked, kHeaderBytes - kChecked,
-                     reinterpret_cast<const unsigned char*>(bytes.data()), kChecked,
-                     reinterpret_cast<const unsigned char*>(key.bytes().data()), key.bytes().size());
+  crypto_generichash(reinterpret_cast<unsigned char*>(bytes.data()) + kChecked,
+                     kHeaderBytes - kChecked, reinterpret_cast<const unsigned char*>(bytes.data()),
+                     kChecked, reinterpret_cast<const unsigned char*>(key.bytes().data()),
+                     key.bytes().size());
 }
 
 Header anyHeader() {
-  return {.epoch = *rc::gen::map<uint32_t>([](auto v) { return Epoch{v}; }),
-          .source = *rc::gen::map<uint32_t>([](auto v) { return Rank{v}; }),
-          .destination = *rc::gen::map<uint32_t>([](auto v) { return Rank{v}; }),
-          .lane = *rc::gen::element(Lane::kControl, Lane::kUrgent, Lane::kBulk),
-          .sequence = *rc::gen::arbitrary<uint64_t>(),
-          .step = *rc::gen::map<uint64_t>([](auto v) { return Step{v}; }),
-          .tensor = *rc::gen::map<uint32_t>([](auto v) { return TensorId{v}; }),
-          .slice = *rc::gen::map<uint32_t>([](auto v) { return SliceId{v}; }),
-          .stage = *rc::gen::elementOf(kPath),
-          .flags = *rc::gen::element(Flags::kNone, Flags::kEncoded, Flags::kHeartbeat | Flags{0x4200}),
-          .dtype = *rc::gen::element(DType::kBytes, DType::kF32, DType::kF64, DType::kBF16, DType::kF16),
-          .length = *rc::gen::inRange<uint64_t>(0, kMaxLength / 8 + 1) * 8};
+  return {
+      .epoch = *rc::gen::map<uint32_t>([](auto v) { return Epoch{v}; }),
+      .source = *rc::gen::map<uint32_t>([](auto v) { return Rank{v}; }),
+      .destination = *rc::gen::map<uint32_t>([](auto v) { return Rank{v}; }),
+      .lane = *rc::gen::element(Lane::kControl, Lane::kUrgent, Lane::kBulk),
+      .sequence = *rc::gen::arbitrary<uint64_t>(),
+      .step = *rc::gen::map<uint64_t>([](auto v) { return Step{v}; }),
+      .tensor = *rc::gen::map<uint32_t>([](auto v) { return TensorId{v}; }),
+      .slice = *rc::gen::map<uint32_t>([](auto v) { return SliceId{v}; }),
+      .stage = *rc::gen::elementOf(kPath),
+      .flags = *rc::gen::element(Flags::kNone, Flags::kEncoded, Flags::kHeartbeat | Flags{0x4200}),
+      .dtype =
+          *rc::gen::element(DType::kBytes, DType::kF32, DType::kF64, DType::kBF16, DType::kF16),
+      .length = *rc::gen::inRange<uint64_t>(0, kMaxLength / 8 + 1) * 8};
 }
 
 TEST(Header, WhatIsSealedIsOpened) {
@@ -88,7 +92,8 @@ TEST(Header, AnyChangedBitIsNoticed) {
 }
 
 TEST(Header, AnotherKeyIsABadCheck) {
-  const auto opened = open(seal(someHeader(), someKey(1)), someKey(2), expectationsFor(someHeader()));
+  const auto opened =
+      open(seal(someHeader(), someKey(1)), someKey(2), expectationsFor(someHeader()));
   EXPECT_EQ(std::get<Drop>(opened), Drop::kBadCheck);
 }
 
@@ -126,8 +131,8 @@ TEST(Header, AnEncodedPayloadMayHaveAnyLength) {
   Header header = someHeader();
   header.length = 3;
   header.flags = Flags::kEncoded;
-  EXPECT_TRUE(
-      std::holds_alternative<Header>(open(seal(header, someKey()), someKey(), expectationsFor(header))));
+  EXPECT_TRUE(std::holds_alternative<Header>(
+      open(seal(header, someKey()), someKey(), expectationsFor(header))));
 }
 
 // A reader that takes a goodbye for the end would take its payload for bytes that follow.
@@ -138,23 +143,27 @@ TEST(Header, AGoodbyeHasNoPayload) {
   EXPECT_EQ(std::get<Drop>(opened), Drop::kTooLong);
   EXPECT_TRUE(endsStream(Drop::kTooLong));
   header.length = 0;
-  EXPECT_TRUE(
-      std::holds_alternative<Header>(open(seal(header, someKey()), someKey(), expectationsFor(header))));
+  EXPECT_TRUE(std::holds_alternative<Header>(
+      open(seal(header, someKey()), someKey(), expectationsFor(header))));
 }
 
 TEST(Header, AReceiverMaySetALowerBoundOnTheLength) {
   Expectations expected = expectationsFor(someHeader());
   expected.maxLength = someHeader().length;
-  EXPECT_TRUE(std::holds_alternative<Header>(open(seal(someHeader(), someKey()), someKey(), expected)));
+  EXPECT_TRUE(
+      std::holds_alternative<Header>(open(seal(someHeader(), someKey()), someKey(), expected)));
   expected.maxLength -= 1;
-  EXPECT_EQ(std::get<Drop>(open(seal(someHeader(), someKey()), someKey(), expected)), Drop::kTooLong);
+  EXPECT_EQ(std::get<Drop>(open(seal(someHeader(), someKey()), someKey(), expected)),
+            Drop::kTooLong);
 }
 
-// Two releases that agree on the version must agree on every byte: a change here needs a new kVersion.
+// Two releases that agree on the version must agree on every byte: a change here needs a new
+// kVersion.
 TEST(Header, TheBytesOfVersion2AreFixed) {
   const HeaderBytes bytes = seal(someHeader(), someKey());
   std::string hex(2 * kHeaderBytes + 1, '\0');
-  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  sodium_bin2hex(hex.data(), hex.size(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                 bytes.size());
   hex.pop_back();
   EXPECT_EQ(hex,
             "534c5543"

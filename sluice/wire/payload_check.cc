@@ -40,17 +40,18 @@ Status PayloadCheck::checkTags() {
   if (cipher != nullptr &&
       EVP_EncryptInit_ex(cipher.get(), EVP_aes_256_gcm(), nullptr, nullptr, nullptr) == 1)
     return base::ok();
-  return {Code::kUnavailable, "OpenSSL has no AES-256-GCM here: look at OPENSSL_CONF and openssl.cnf"};
+  return {Code::kUnavailable,
+          "OpenSSL has no AES-256-GCM here: look at OPENSSL_CONF and openssl.cnf"};
 }
 
 PayloadCheck::PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey) : kind_(kind) {
   if (kind_ != PayloadCheckKind::kTag) return;
   secret::Key key;
   const auto raw = [](auto bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); };
-  crypto_generichash(raw(key.mutableBytes()), key.bytes().size(),
-                     reinterpret_cast<const unsigned char*>(kTagKeyLabel.data()), kTagKeyLabel.size(),
-                     reinterpret_cast<const unsigned char*>(sessionKey.bytes().data()),
-                     sessionKey.bytes().size());
+  crypto_generichash(
+      raw(key.mutableBytes()), key.bytes().size(),
+      reinterpret_cast<const unsigned char*>(kTagKeyLabel.data()), kTagKeyLabel.size(),
+      reinterpret_cast<const unsigned char*>(sessionKey.bytes().data()), sessionKey.bytes().size());
   cipher_.reset(EVP_CIPHER_CTX_new());
   SLUICE_CHECK(cipher_ != nullptr && EVP_EncryptInit_ex(cipher_.get(), EVP_aes_256_gcm(), nullptr,
                                                         raw(key.mutableBytes()), nullptr) == 1);
@@ -95,16 +96,17 @@ PayloadCheck::Trailer PayloadCheck::end() {
   if (kind_ == PayloadCheckKind::kTag) {
     int none = 0;
     unsigned char nothing = 0;
-    SLUICE_CHECK(
-        EVP_EncryptFinal_ex(cipher_.get(), &nothing, &none) == 1 &&
-        EVP_CIPHER_CTX_ctrl(cipher_.get(), EVP_CTRL_AEAD_GET_TAG, kLargestTrailerBytes, trailer.data()) == 1);
+    SLUICE_CHECK(EVP_EncryptFinal_ex(cipher_.get(), &nothing, &none) == 1 &&
+                 EVP_CIPHER_CTX_ctrl(cipher_.get(), EVP_CTRL_AEAD_GET_TAG, kLargestTrailerBytes,
+                                     trailer.data()) == 1);
   }
   return trailer;
 }
 
 bool PayloadCheck::endsWith(std::span<const std::byte> trailer) {
   const Trailer expected = end();
-  return sodium_memcmp(expected.data(), trailer.data(), std::min(trailer.size(), expected.size())) == 0;
+  return sodium_memcmp(expected.data(), trailer.data(),
+                       std::min(trailer.size(), expected.size())) == 0;
 }
 
 uint32_t payloadCrc32c(uint64_t sequence, std::span<const std::byte> payload) {

@@ -1,9 +1,9 @@
-// The trailer of a payload, by which its receiver notices changed bytes: nothing, a checksum against
-// accidents, or a tag that only a holder of the connection's key can make. Computed piece by piece, in the
-// order of the bytes. One owner; not shared.
+// The trailer of a payload, by which its receiver notices changed bytes: nothing, a checksum
+// against accidents, or a tag that only a holder of the connection's key can make. Computed piece
+// by piece, in the order of the bytes. One owner; not shared.
 //
-// Both include the message's sequence, which its sealed header has too, so a payload fits no other header. An
-// empty payload has no trailer: its header says all.
+// Both include the message's sequence, which its sealed header has too, so a payload fits no other
+// header. An empty payload has no trailer: its header says all.
 #pragma once
 
 #include <openssl/types.h>
@@ -23,7 +23,7 @@ namespace sluice::wire {
 enum class PayloadCheckKind : uint8_t {
   kNone,
   kCrc32c,  // 4 bytes
-  kTag,     // 16 bytes: AES-256-GMAC under a key derived from the connection's key of this direction
+  kTag,  // 16 bytes: AES-256-GMAC under a key derived from the connection's key of this direction
 };
 std::string_view name(PayloadCheckKind kind);  // "checksum"
 
@@ -32,12 +32,13 @@ class PayloadCheck final {
   static constexpr size_t kLargestTrailerBytes = 16;
   using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // of which trailerBytes() count
 
-  // An error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Ask before the first kTag.
+  // An error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Ask before the first
+  // kTag.
   static Status checkTags();
 
   PayloadCheck() = default;  // kNone
-  // `sessionKey` is of the direction in which the payloads go. REQUIRES: no other PayloadCheck of this
-  // direction.
+  // `sessionKey` is of the direction in which the payloads go. REQUIRES: no other PayloadCheck of
+  // this direction.
   PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey);
 
   PayloadCheckKind kind() const { return kind_; }

@@ -30,7 +30,8 @@ class PayloadChecks : public testing::TestWithParam<PayloadCheckKind> {
       check.add(payload.subspan(at, std::min(pieceBytes, payload.size() - at)));
     }
     const auto trailer = check.end();
-    return {trailer.begin(), trailer.begin() + static_cast<ptrdiff_t>(check.trailerBytes(payload.size()))};
+    return {trailer.begin(),
+            trailer.begin() + static_cast<ptrdiff_t>(check.trailerBytes(payload.size()))};
   }
 };
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A member sends a well-sealed message that no rank of ours would send: a push that says that it has no gradient, and has four bytes of one.
+"""A member sends a well-sealed message that no rank of ours would send: a push that says that it
+has no gradient, and has four bytes of one.
 
-Rank 0 is real (`sluice bench rank`); rank 1 is spoken by hand. The message used to abort rank 0. Rank 0 must refuse it and name rank 1.
-The first run learns the plan's hash from the gathering, the second uses it. With `--nonsense SEED` rank 1 sends random messages instead, all of
-them well sealed.
+Rank 0 is real (`sluice bench rank`); rank 1 is spoken by hand. The message used to abort rank 0.
+Rank 0 must refuse it and name rank 1. The first run learns the plan's hash from the gathering, the
+second uses it. With `--nonsense SEED` rank 1 sends random messages instead, all of them well
+sealed.
 """
 
 import argparse
@@ -34,7 +36,11 @@ from peer import (
     verdict,
 )
 
-REFUSALS = ("rank 1 is lost", "rank 1 sent", "1 -> 0 bulk #0")  # the sender, or its message, by name
+REFUSALS = (
+    "rank 1 is lost",
+    "rank 1 sent",
+    "1 -> 0 bulk #0",
+)  # the sender, or its message, by name
 
 
 def messages(seed: int | None) -> Iterator[tuple[dict[str, int], bytes]]:
@@ -52,21 +58,54 @@ def messages(seed: int | None) -> Iterator[tuple[dict[str, int], bytes]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--nonsense", type=int, metavar="SEED")
     seed = parser.parse_args().nonsense
     guard()
     folder = tempfile.TemporaryDirectory()
     profile = Path(folder.name) / "model.json"
-    profile.write_text(json.dumps({"model": "tiny", "note": "for a demonstration",
-                                   "tensors": [{"name": "layer0", "parameters": 20_000, "forward": 0.3, "backward": 0.7}]}))
-    task = json.dumps({"profile": str(profile), "computeSeconds": 0.05, "warmUp": 0, "iterations": 1000, "update": "mean-gradient",
-                       "watchNetwork": False, "compareWithReference": False,
-                       "unevenness": {"stragglers": 0, "stragglerFactor": 1, "jitterPeriod": 0, "jitterFactor": 1}})
+    profile.write_text(
+        json.dumps(
+            {
+                "model": "tiny",
+                "note": "for a demonstration",
+                "tensors": [
+                    {"name": "layer0", "parameters": 20_000, "forward": 0.3, "backward": 0.7}
+                ],
+            }
+        )
+    )
+    task = json.dumps(
+        {
+            "profile": str(profile),
+            "computeSeconds": 0.05,
+            "warmUp": 0,
+            "iterations": 1000,
+            "update": "mean-gradient",
+            "watchNetwork": False,
+            "compareWithReference": False,
+            "unevenness": {
+                "stragglers": 0,
+                "stragglerFactor": 1,
+                "jitterPeriod": 0,
+                "jitterFactor": 1,
+            },
+        }
+    )
     plan = b"0" * 64
     for _ in range(2):
         key, port = secrets.token_hex(32), free_port()
-        victim = Rank([SLUICE, "bench", "rank", task], 0, 2, port, SLUICE_JOB_KEY=key, SLUICE_ENCRYPT="on", SLUICE_LOG="info")
+        victim = Rank(
+            [SLUICE, "bench", "rank", task],
+            0,
+            2,
+            port,
+            SLUICE_JOB_KEY=key,
+            SLUICE_ENCRYPT="on",
+            SLUICE_LOG="info",
+        )
         try:
             member = Rendezvous(port, key, rank=1)
             start(member)
@@ -75,11 +114,21 @@ def main() -> None:
                 plan = plans[0]
                 continue
             ports = bring_address(member, "fabric/model")
-            stream = Tls(connect(ports[0]), member.job_key, stream_claim(1, 0, BULK))  # in TLS nothing follows a payload
+            stream = Tls(
+                connect(ports[0]), member.job_key, stream_claim(1, 0, BULK)
+            )  # in TLS nothing follows a payload
             if len(stream.read(72)) != 72:
                 verdict(False, "rank 1 was not let in, so nothing was shown")
             for number, (fields, payload) in enumerate(messages(seed)):
-                sealed = header(stream.send_key, source=1, destination=0, lane=BULK, sequence=number, length=len(payload), **fields)
+                sealed = header(
+                    stream.send_key,
+                    source=1,
+                    destination=0,
+                    lane=BULK,
+                    sequence=number,
+                    length=len(payload),
+                    **fields,
+                )
                 if not stream.write(sealed + payload):
                     break
             is_named = any(victim.wait_for(text, 4) for text in REFUSALS)

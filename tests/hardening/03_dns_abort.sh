@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A MASTER_ADDR that nobody resolves yet is looked up again until rendezvous-timeout, and Ctrl-C ends that. A wait of more
-# than 30 s used to abort the process. Exit code 0: the name was searched for its whole time, the error names MASTER_ADDR,
-# and an interrupt ended a second search at once.
+# A MASTER_ADDR that nobody resolves yet is looked up again until rendezvous-timeout, and Ctrl-C
+# ends that. A wait of more than 30 s used to abort the process. Exit code 0: the name was searched
+# for its whole time, the error names MASTER_ADDR, and an interrupt ended a second search at once.
 #   tests/hardening/03_dns_abort.sh PROGRAM PYTHONPATH [SECONDS]
 set -uo pipefail
 SLUICE=${1:-build/dev/bin/sluice}

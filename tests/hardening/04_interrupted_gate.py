@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""An exception out of a wait (Ctrl-C, a timeout) that the program catches: the step is resumed with the right bits.
+"""An exception out of a wait (Ctrl-C, a timeout) that the program catches: the step is resumed with
+the right bits.
 
-Two ranks. Rank 1 is late in one step. Rank 0 is interrupted while it waits for the first layer in the next forward pass, saves
-as a notebook or a framework does on KeyboardInterrupt, and goes on. The saved model and the last parameters must be those of
-rank 1. `control` leaves the interrupt out.
+Two ranks. Rank 1 is late in one step. Rank 0 is interrupted while it waits for the first layer in
+the next forward pass, saves as a notebook or a framework does on KeyboardInterrupt, and goes on.
+The saved model and the last parameters must be those of rank 1. `control` leaves the interrupt out.
 """
 
 import os
@@ -54,13 +55,19 @@ def main() -> int:
     how = "control" if "control" in sys.argv else "interrupt"
     ended = run_script(f"HOW = {how!r}\n{PROGRAM}", 2, anew=True)
     for rank, one in enumerate(ended):
-        print(f"rank {rank}: exit {one.returncode}", *one.stdout.splitlines(), one.stderr, sep="\n   ")
+        print(
+            f"rank {rank}: exit {one.returncode}", *one.stdout.splitlines(), one.stderr, sep="\n   "
+        )
     said = [one.stdout.splitlines() for one in ended]
     words = [{line for line in lines if line.startswith(("model", "end"))} for lines in said]
     happened = "interrupted" in said[0] or how == "control"
     is_same = words[0] == words[1] if how == "interrupt" else words[0] <= words[1]
     print("the interrupt happened" if happened else "no wait was interrupted: nothing is shown")
-    print("the same parameters" if is_same else "the ranks have different parameters, and no error was raised")
+    print(
+        "the same parameters"
+        if is_same
+        else "the ranks have different parameters, and no error was raised"
+    )
     return 0 if happened and is_same and all(one.returncode == 0 for one in ended) else 1
 
 

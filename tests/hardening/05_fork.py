@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Processes that are forked after the job was joined (DataLoader workers, os.fork()) must not keep its connections or its
-port, and must not hang.
+"""Processes that are forked after the job was joined (DataLoader workers, os.fork()) must not keep
+its connections or its port, and must not hang.
 
   05_fork.py [--python BUILD/python] [detection] [exit] [port]     all three by default
 
@@ -101,7 +101,9 @@ class Rank:
 
     def end(self) -> None:
         try:
-            os.killpg(self.process.pid, signal.SIGKILL)  # its own session: the rank and its child, nobody else
+            os.killpg(
+                self.process.pid, signal.SIGKILL
+            )  # its own session: the rank and its child, nobody else
         except ProcessLookupError:
             pass
         self.process.wait()
@@ -110,7 +112,9 @@ class Rank:
 class World:
     def __init__(self, program: str, port: int, module: str) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.ranks = [Rank(program, rank, port, module, Path(self.folder.name)) for rank in range(2)]
+        self.ranks = [
+            Rank(program, rank, port, module, Path(self.folder.name)) for rank in range(2)
+        ]
 
     def __enter__(self) -> list[Rank]:
         return self.ranks
@@ -136,7 +140,9 @@ def detection(module: str) -> bool:
             ranks[1].process.kill()
             times.append(float(ranks[0].wait_for("told", 30).split()[0]) - begun)
             if ranks[1].words("child"):
-                assert is_alive(int(ranks[1].words("child")[0])), "the child has ended too early to show anything"
+                assert is_alive(int(ranks[1].words("child")[0])), (
+                    "the child has ended too early to show anything"
+                )
     print(f"detection: {times[0]:.2f} s without a child, {times[1]:.2f} s with one")
     return times[1] < 1
 
@@ -145,7 +151,9 @@ def ordinary_exit(module: str) -> bool:
     with World(TRAIN + EXIT, free_port(), module) as ranks:
         for rank in ranks:
             rank.wait_for("trained", 150)
-        print(f"exit: the child {ranks[0].words('ended') or 'hangs'}; it was told {ranks[0].words('raised')}")
+        print(
+            f"exit: the child {ranks[0].words('ended') or 'hangs'}; it was told {ranks[0].words('raised')}"
+        )
         return ranks[0].words("ended") == ["7"] and ranks[0].words("raised") == [FORKED, FORKED]
 
 
@@ -173,7 +181,9 @@ def port(module: str) -> bool:
 
 def main() -> None:
     parts = {"detection": detection, "exit": ordinary_exit, "port": port}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--python", default="build/release/python")
     parser.add_argument("parts", nargs="*", metavar="PART", help="detection, exit or port")
     args = parser.parse_args()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A job key must not stand in an exception's text (from which it goes to every rank's log), nor be told by Job.option(), nor
-stay in the environment that other programs inherit. One process, no network.
+"""A job key must not stand in an exception's text (from which it goes to every rank's log), nor be
+told by Job.option(), nor stay in the environment that other programs inherit. One process, no
+network.
 
   06_key_in_text.py [--python BUILD/python]
 
-Exit code 0: the exception occurred and does not have the key; the option was refused; the child has no key.
+Exit code 0: the exception occurred and does not have the key; the option was refused; the child has
+no key.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def run(module: str, options: str, again: str, **variables: str) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--python", default="build/release/python")
     module = os.path.abspath(parser.parse_args().python)
     results = [

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A slow rank of the backend `sluice` keeps a bounded amount of what it has not asked for, and the rest waits at its sender.
+"""A slow rank of the backend `sluice` keeps a bounded amount of what it has not asked for, and the
+rest waits at its sender.
 
-Rank 0 makes 24 broadcasts of 16 MB (async) while rank 1 does something else for some seconds. Rank 1 may keep 64 MB. Then it makes
-the same calls, and every byte must be right. An all-reduce that both have called goes through meanwhile. Exit code 0: all of
-that held. `gloo` as argument runs the same on Gloo, to compare. SLUICE_PYTHON: where the built package lies.
+Rank 0 makes 24 broadcasts of 16 MB (async) while rank 1 does something else for some seconds. Rank
+1 may keep 64 MB. Then it makes the same calls, and every byte must be right. An all-reduce that
+both have called goes through meanwhile. Exit code 0: all of that held. `gloo` as argument runs the
+same on Gloo, to compare. SLUICE_PYTHON: where the built package lies.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ print(f"rank {rank} has all of it", flush=True)
 
 def main() -> int:
     backend = "gloo" if "gloo" in sys.argv else "sluice"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")
+    }
     environment |= {
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",

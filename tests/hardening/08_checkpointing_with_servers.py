@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""server_optimizer=True, reentrant activation checkpointing, and one module in two checkpointed segments: its parameters get
-their gradient twice in one backward(). They are handed over at its end, so training has the bits of use_reentrant=False.
+"""server_optimizer=True, reentrant activation checkpointing, and one module in two checkpointed
+segments: its parameters get their gradient twice in one backward(). They are handed over at its
+end, so training has the bits of use_reentrant=False.
 """
 
 import os
@@ -47,11 +48,20 @@ for on_servers in (False, True):
 def main() -> int:
     ended = run_script(PROGRAM, 2, anew=True)
     for rank, one in enumerate(ended):
-        print(f"rank {rank}: exit {one.returncode}", *one.stdout.splitlines(), one.stderr[-500:], sep="\n   ")
+        print(
+            f"rank {rank}: exit {one.returncode}",
+            *one.stdout.splitlines(),
+            one.stderr[-500:],
+            sep="\n   ",
+        )
     lines = ended[0].stdout.splitlines()
     happened = len(lines) == 2 and all("4 and 8 gradients" in line for line in lines)
     is_right = all("the same bits" in line for line in lines) and ended[0].stdout == ended[1].stdout
-    print("gradients came in two parts" if happened else "no gradient came in two parts: nothing is shown")
+    print(
+        "gradients came in two parts"
+        if happened
+        else "no gradient came in two parts: nothing is shown"
+    )
     return 0 if happened and is_right and all(one.returncode == 0 for one in ended) else 1
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A steady flood of connections must not keep out a peer that is far away.
 
-Ranks 0 and 1 are real; rank 2 is spoken by hand and is 60 ms away: it waits that long before each of its messages. Ten times it proves the
-job key at rank 0's fabric port, with a claim that no rank makes, so that rank 0 says for each that it was heard to its end. It does so alone and
-during a flood of about 4,000 connections a second.
+Ranks 0 and 1 are real; rank 2 is spoken by hand and is 60 ms away: it waits that long before each
+of its messages. Ten times it proves the job key at rank 0's fabric port, with a claim that no rank
+makes, so that rank 0 says for each that it was heard to its end. It does so alone and during a
+flood of about 4,000 connections a second.
 """
 
 import secrets
@@ -81,8 +82,18 @@ def main() -> None:
     guard()
     key, port = secrets.token_hex(32), free_port()
     task = '{"case": "idle", "seconds": 60, "warm_up": 0.5, "outlives_loss": true}'
-    ranks = [Rank([SLUICE, "bench", "fabric-rank", task], rank, 3, port, SLUICE_JOB_KEY=key, SLUICE_ENCRYPT="off",
-                  SLUICE_SILENCE_LIMIT="60s") for rank in range(2)]
+    ranks = [
+        Rank(
+            [SLUICE, "bench", "fabric-rank", task],
+            rank,
+            3,
+            port,
+            SLUICE_JOB_KEY=key,
+            SLUICE_ENCRYPT="off",
+            SLUICE_SILENCE_LIMIT="60s",
+        )
+        for rank in range(2)
+    ]
     try:
         member = Rendezvous(port, key, rank=2)
         start(member)
@@ -97,9 +108,13 @@ def main() -> None:
         count = heard(ranks[0], ports[0], member.job_key)
         stop.set()
         crowd.join()
-        lost = [line for rank in ranks for line in rank.lines if line.startswith(("lost 0", "lost 1"))]
-        verdict(alone == TRIES and count == TRIES and not lost and rates[0] > 500,
-                f"alone {alone}, in the flood {count} of {TRIES} were heard ({rates[0]:.0f} connections a second); lost: {lost}")
+        lost = [
+            line for rank in ranks for line in rank.lines if line.startswith(("lost 0", "lost 1"))
+        ]
+        verdict(
+            alone == TRIES and count == TRIES and not lost and rates[0] > 500,
+            f"alone {alone}, in the flood {count} of {TRIES} were heard ({rates[0]:.0f} connections a second); lost: {lost}",
+        )
     finally:
         for rank in ranks:
             rank.end()

@@ -5,16 +5,19 @@
 
 Two parts, each with two ranks and default limits:
 
-1. hook: the loop of rank 1 calls into a process group that is written in Python, which sleeps for --hook-seconds. Rank 0 must
+1. hook: the loop of rank 1 calls into a process group that is written in Python, which sleeps for
+--hook-seconds. Rank 0 must
    say that rank 1 is busy, and both must train on to the end. --control sets busy-limit to silence-limit, so that rank 1 is lost:
    it shows that the loop was really gone.
-2. save: asp with Adam on the servers and --millions million parameters; rank 1 calls optimizer.state_dict() and
+2. save: asp with Adam on the servers and --millions million parameters; rank 1 calls
+optimizer.state_dict() and
    load_state_dict(), while --load other processes use the CPU. Rank 1's metrics are read all the while: a reading waits for the
    loop, so the longest one is how long the loop did not turn.
 
-Exit code 77: the package is not built. 0: in both parts nobody was lost, and in the first the loop was gone for longer than silence-limit.
-1 GB of parameters: --millions 256 --load 8.
+Exit code 77: the package is not built. 0: in both parts nobody was lost, and in the first the loop
+was gone for longer than silence-limit. 1 GB of parameters: --millions 256 --load 8.
 """
+
 import argparse
 import contextlib
 import os
@@ -64,7 +67,7 @@ print("trained", flush=True)
 sluice.barrier()
 '''
 
-SAVE = r'''
+SAVE = r"""
 import os, sys, time
 import torch, sluice
 rank, parts = int(os.environ["RANK"]), int(sys.argv[1])
@@ -97,18 +100,33 @@ else:
 optimizer.synchronize()
 print("trained", flush=True)
 sluice.barrier()
-'''
+"""
 
 
 class Rank:
     """One process; `lines` is what it has printed."""
 
     def __init__(self, program, arguments, rank, port, module, **variables):
-        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
-                           MASTER_PORT=str(port), OMP_NUM_THREADS="1", PYTHONPATH=module, SLUICE_LOG="info", **variables)
+        environment = dict(
+            os.environ,
+            RANK=str(rank),
+            WORLD_SIZE="2",
+            LOCAL_RANK=str(rank),
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(port),
+            OMP_NUM_THREADS="1",
+            PYTHONPATH=module,
+            SLUICE_LOG="info",
+            **variables,
+        )
         self.lines = []
-        self.process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, env=environment)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):
@@ -149,24 +167,40 @@ def fault(ranks, codes):
     """Why the ranks have not both trained to their end; empty if they have."""
     if codes == [0, 0] and all(rank.has_said("trained") for rank in ranks):
         return ""
-    said = [f"rank {number}: {line[:200]}" for number, rank in enumerate(ranks) for line in rank.lines[-8:]]
+    said = [
+        f"rank {number}: {line[:200]}"
+        for number, rank in enumerate(ranks)
+        for line in rank.lines[-8:]
+    ]
     return f"exit codes {codes}\n" + "\n".join(said)
 
 
 def hook(options):
     with tempfile.TemporaryDirectory() as folder:
         limits = {"SLUICE_BUSY_LIMIT": f"{SILENCE_LIMIT}s"} if options.control else {}
-        with job(HOOK, [str(options.hook_seconds), f"{folder}/gloo"], options.python, **limits) as ranks:
+        with job(
+            HOOK, [str(options.hook_seconds), f"{folder}/gloo"], options.python, **limits
+        ) as ranks:
             codes = wait_for_end(ranks, 120 + options.hook_seconds)
     why = fault(ranks, codes)
     if options.control:
         is_lost = any("it is busy: its loop has not turned" in line for line in ranks[0].lines)
-        print("hook, control: rank 1 was lost as it must be" if is_lost else f"hook, control: rank 1 was not lost\n{why}")
+        print(
+            "hook, control: rank 1 was lost as it must be"
+            if is_lost
+            else f"hook, control: rank 1 was not lost\n{why}"
+        )
         return is_lost
     busy = [line for line in ranks[0].lines if "rank 1 is busy" in line]
-    over = [float(found[1]) for line in ranks[0].lines if (found := re.search(r"no longer busy, after at least ([\d.]+) s", line))]
+    over = [
+        float(found[1])
+        for line in ranks[0].lines
+        if (found := re.search(r"no longer busy, after at least ([\d.]+) s", line))
+    ]
     is_good = not why and bool(busy) and bool(over) and max(over) > SILENCE_LIMIT
-    print(f"hook: the loop of rank 1 was gone for at least {max(over, default=0):.1f} s; lost: {'nobody' if not why else why}")
+    print(
+        f"hook: the loop of rank 1 was gone for at least {max(over, default=0):.1f} s; lost: {'nobody' if not why else why}"
+    )
     return is_good
 
 
@@ -174,7 +208,14 @@ def longest_absence(ranks, is_over):
     """(begin, end) of every reading of rank 1's metrics, until `is_over()`."""
     readings = []
     while not is_over() and ranks[1].process.poll() is None:
-        url = next((found[1] for line in ranks[1].lines if (found := re.search(r"metrics: (http://\S+)", line))), None)
+        url = next(
+            (
+                found[1]
+                for line in ranks[1].lines
+                if (found := re.search(r"metrics: (http://\S+)", line))
+            ),
+            None,
+        )
         begun = time.monotonic()
         with contextlib.suppress(OSError):
             if url:
@@ -194,12 +235,22 @@ def save(options):
         with job(SAVE, arguments, options.python, SLUICE_METRICS_PORT="0") as ranks:
             readings = longest_absence(ranks, lambda: ranks[1].has_said("phase end"))
             codes = wait_for_end(ranks, 120)
-    phases = [(" ".join(line.split()[1:-1]), float(line.split()[-1])) for line in ranks[1].lines if line.startswith("phase")]
+    phases = [
+        (" ".join(line.split()[1:-1]), float(line.split()[-1]))
+        for line in ranks[1].lines
+        if line.startswith("phase")
+    ]
     for (name, begin), (_, end) in zip(phases, phases[1:]):
-        longest = max((min(b, end) - max(a, begin) for a, b in readings if b > begin and a < end), default=0)
-        print(f"save: {name}: {end - begin:.2f} s, the loop of rank 1 was gone for up to {longest:.2f} s")
+        longest = max(
+            (min(b, end) - max(a, begin) for a, b in readings if b > begin and a < end), default=0
+        )
+        print(
+            f"save: {name}: {end - begin:.2f} s, the loop of rank 1 was gone for up to {longest:.2f} s"
+        )
     why = fault(ranks, codes)
-    print(f"save: {options.millions * 4} MB of parameters, {options.load} other processes; lost: {'nobody' if not why else why}")
+    print(
+        f"save: {options.millions * 4} MB of parameters, {options.load} other processes; lost: {'nobody' if not why else why}"
+    )
     return not why
 
 

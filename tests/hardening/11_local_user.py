@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Another user of the same host must not be a member of a job without a key. Needs root, to become that user.
+"""Another user of the same host must not be a member of a job without a key. Needs root, to become
+that user.
 
-Two real ranks on loopback without a job key. A process of uid 65534 asks rank 0 for the key of the job, and tries the key that such jobs used to
-have (zeros) at the fabric port. A process of the ranks' own user asks in the same way, as a control.
+Two real ranks on loopback without a job key. A process of uid 65534 asks rank 0 for the key of the
+job, and tries the key that such jobs used to have (zeros) at the fabric port. A process of the
+ranks' own user asks in the same way, as a control.
 """
 
 import encodings.idna  # noqa: F401  (loaded now, since the other user may not be allowed to read it later)
@@ -10,7 +12,20 @@ import os
 import socket
 import sys
 
-from peer import FABRIC, SKIPPED, SLUICE, URGENT, Rank, connect, free_port, guard, listening_ports, plain_handshake, stream_claim, verdict
+from peer import (
+    FABRIC,
+    SKIPPED,
+    SLUICE,
+    URGENT,
+    Rank,
+    connect,
+    free_port,
+    guard,
+    listening_ports,
+    plain_handshake,
+    stream_claim,
+    verdict,
+)
 
 
 def ask_for_key(port: int) -> int:
@@ -66,8 +81,10 @@ def main() -> None:
         control = ask_for_key(port)
         is_named = ranks[0].wait_for("of user 65534", 5)
         lost = [line for rank in ranks for line in rank.lines if line.startswith("lost")]
-        verdict(stranger == "65534 0 refused" and control == 64 and is_named and not lost,
-                f"as uid 65534: {stranger!r}; as uid 0: {control} bytes; named: {is_named}; lost: {lost}")
+        verdict(
+            stranger == "65534 0 refused" and control == 64 and is_named and not lost,
+            f"as uid 65534: {stranger!r}; as uid 0: {control} bytes; named: {is_named}; lost: {lost}",
+        )
     finally:
         for rank in ranks:
             rank.end()

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# A process that was left over from an earlier launch, with the same key, port and settings, must not take a rank's place. Once with a launcher
-# that names its launches (SLURM_JOB_ID), twice without any: then the leftover is known by its age, whether it comes before the right process or
-# after it. Each time the right rank 1 must get its place, and the leftover must end by itself with a line that says what it is.
+# A process that was left over from an earlier launch, with the same key, port and settings, must
+# not take a rank's place. Once with a launcher that names its launches (SLURM_JOB_ID), twice
+# without any: then the leftover is known by its age, whether it comes before the right process or
+# after it. Each time the right rank 1 must get its place, and the leftover must end by itself with
+# a line that says what it is.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 SLUICE=${SLUICE:-$root/build/release/bin/sluice}
 [ -x "$SLUICE" ] || { echo "not run: $SLUICE is not built"; exit 77; }

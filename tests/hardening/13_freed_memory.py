@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""server_optimizer=True: rank 0 gives its parameter other memory between step() and the next forward pass (as vector_to_parameters
-does), before rank 1's part and the result are there. New tensors must not change under the program's hands, and the next forward
-pass must say in one line what happened. `control` leaves the memory where it
-is.
+"""server_optimizer=True: rank 0 gives its parameter other memory between step() and the next
+forward pass (as vector_to_parameters does), before rank 1's part and the result are there. New
+tensors must not change under the program's hands, and the next forward pass must say in one line
+what happened. `control` leaves the memory where it is.
 """
 
 import os
@@ -54,9 +54,17 @@ def main() -> int:
     said = ended[0].stdout.splitlines()
     print(f"{how}, rank 0: exit {ended[0].returncode}", *said, ended[0].stderr[-500:], sep="\n   ")
     happened = "swapped before the result came" in said
-    named = [line for line in said if line.startswith("error:") and "'weight' was changed or given other memory" in line]
+    named = [
+        line
+        for line in said
+        if line.startswith("error:") and "'weight' was changed or given other memory" in line
+    ]
     is_right = len(named) == (2 if how == "free" else 0) and "changed: 0" in said
-    print("the memory was given away while the result was on its way" if happened else "nothing is shown")
+    print(
+        "the memory was given away while the result was on its way"
+        if happened
+        else "nothing is shown"
+    )
     return 0 if happened and is_right and ended[0].returncode == 0 else 1
 
 

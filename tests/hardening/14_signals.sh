@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `import sluice` must leave the handlers of signals alone, and so must a job over UCX, whose library takes SIGHUP and four
-# signals of faults when it is loaded. Exit code 0: SigCgt of a Python is the same before and after both, SIGHUP ends it, and
-# faulthandler still says where a fault was.
+# `import sluice` must leave the handlers of signals alone, and so must a job over UCX, whose
+# library takes SIGHUP and four signals of faults when it is loaded. Exit code 0: SigCgt of a Python
+# is the same before and after both, SIGHUP ends it, and faulthandler still says where a fault was.
 #   tests/hardening/14_signals.sh PYTHONPATH
 set -uo pipefail
 export PYTHONPATH=${1:-build/dev/python} PYTHONDONTWRITEBYTECODE=1

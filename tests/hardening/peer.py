@@ -1,6 +1,8 @@
-"""A member of a sluice job, spoken by hand: it says what no rank of ours would say. Shared by the programs beside it.
+"""A member of a sluice job, spoken by hand: it says what no rank of ours would say. Shared by the
+programs beside it.
 
-Loopback only. Nothing here finds out a job key: the program that uses it is given the key, so that it is an *authenticated* peer.
+Loopback only. Nothing here finds out a job key: the program that uses it is given the key, so that
+it is an *authenticated* peer.
 """
 
 from __future__ import annotations
@@ -48,16 +50,25 @@ def verdict(is_gone: bool, what: str) -> None:
 
 def job_key(key_hex: str, nonce: bytes) -> str:
     """The key of one job, for everything but the rendezvous: JobKey::forJob."""
-    return hashlib.blake2b(b"sluice job" + nonce, digest_size=32, key=bytes.fromhex(key_hex)).hexdigest()
+    return hashlib.blake2b(
+        b"sluice job" + nonce, digest_size=32, key=bytes.fromhex(key_hex)
+    ).hexdigest()
 
 
 def derive(key_hex: str, purpose: int) -> bytes:
-    return hashlib.blake2b(b"", digest_size=32, key=bytes.fromhex(key_hex), salt=purpose.to_bytes(8, "little") + bytes(8),
-                           person=b"sluice 1" + bytes(8)).digest()
+    return hashlib.blake2b(
+        b"",
+        digest_size=32,
+        key=bytes.fromhex(key_hex),
+        salt=purpose.to_bytes(8, "little") + bytes(8),
+        person=b"sluice 1" + bytes(8),
+    ).digest()
 
 
 def keyed(key: bytes, label: bytes, transcript: bytes) -> bytes:
-    return hashlib.blake2b(bytes([len(label)]) + label + transcript, digest_size=32, key=key).digest()
+    return hashlib.blake2b(
+        bytes([len(label)]) + label + transcript, digest_size=32, key=key
+    ).digest()
 
 
 def receive(sock: socket.socket, size: int) -> bytes:
@@ -78,7 +89,9 @@ def hello_proof(key: bytes, hello: bytes) -> bytes:
     return keyed(key, b"hello proof", hello + bytes(32))
 
 
-def plain_handshake(sock: socket.socket, key_hex: str, purpose: int, claim: bytes) -> tuple[bytes, bytes]:
+def plain_handshake(
+    sock: socket.socket, key_hex: str, purpose: int, claim: bytes
+) -> tuple[bytes, bytes]:
     """(key for what we send, key for what we receive)"""
     key = derive(key_hex, purpose)
     hello = hello_of(purpose, claim)
@@ -95,10 +108,40 @@ def stream_claim(source: int, destination: int, lane: int, epoch: int = 0) -> by
     return struct.pack("<IIII", epoch, source, destination, lane)
 
 
-def header(key: bytes, *, source: int, destination: int, lane: int, sequence: int, length: int, flags: int = 0, step: int = 0,
-           tensor: int = 0, slice: int = 0, stage: int = PUSH, dtype: int = BYTES, epoch: int = 0) -> bytes:
-    body = struct.pack("<IHHIIQQIIBBBBIQ", 0x43554C53, 2, flags, epoch, source, sequence, step, tensor, slice, stage, dtype, lane, 0,
-                       destination, length)
+def header(
+    key: bytes,
+    *,
+    source: int,
+    destination: int,
+    lane: int,
+    sequence: int,
+    length: int,
+    flags: int = 0,
+    step: int = 0,
+    tensor: int = 0,
+    slice: int = 0,
+    stage: int = PUSH,
+    dtype: int = BYTES,
+    epoch: int = 0,
+) -> bytes:
+    body = struct.pack(
+        "<IHHIIQQIIBBBBIQ",
+        0x43554C53,
+        2,
+        flags,
+        epoch,
+        source,
+        sequence,
+        step,
+        tensor,
+        slice,
+        stage,
+        dtype,
+        lane,
+        0,
+        destination,
+        length,
+    )
     assert len(body) == 56
     return body + hashlib.blake2b(body, digest_size=16, key=key).digest()
 
@@ -120,17 +163,37 @@ class Tls:
         lib.SSL_write.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
         lib.SSL_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
         lib.SSL_CIPHER_find.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-        lib.SSL_SESSION_set1_master_key.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        lib.SSL_SESSION_set1_master_key.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+        ]
         lib.SSL_SESSION_set_cipher.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         lib.SSL_SESSION_set_protocol_version.argtypes = [ctypes.c_void_p, ctypes.c_int]
-        lib.SSL_export_keying_material.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t,
-                                                   ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        lib.SSL_export_keying_material.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_int,
+        ]
         self.identity = ctypes.create_string_buffer(b"sluice fabric 1 " + claim, 32)
         psk = derive(key_hex, TLS_PSK)
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p),
-                                ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_void_p))
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.POINTER(ctypes.c_size_t),
+            ctypes.POINTER(ctypes.c_void_p),
+        )
 
-        def use_session(ssl: int, _digest: int, identity: object, size: object, session: object) -> int:
+        def use_session(
+            ssl: int, _digest: int, identity: object, size: object, session: object
+        ) -> int:
             made = lib.SSL_SESSION_new()
             lib.SSL_SESSION_set1_master_key(made, psk, len(psk))
             lib.SSL_SESSION_set_cipher(made, lib.SSL_CIPHER_find(ssl, b"\x13\x01"))
@@ -154,12 +217,14 @@ class Tls:
             raise PermissionError("TLS was refused")
         keys = ctypes.create_string_buffer(64)
         label = b"sluice fabric header keys"
-        assert lib.SSL_export_keying_material(self.ssl, keys, 64, label, len(label), None, 0, 0) == 1
+        assert (
+            lib.SSL_export_keying_material(self.ssl, keys, 64, label, len(label), None, 0, 0) == 1
+        )
         self.send_key, self.receive_key = keys.raw[:32], keys.raw[32:]
 
     def write(self, data: bytes) -> bool:
         for begin in range(0, len(data), 1 << 20):
-            part = data[begin:begin + (1 << 20)]
+            part = data[begin : begin + (1 << 20)]
             if self.lib.SSL_write(self.ssl, part, len(part)) != len(part):
                 return False
         return True
@@ -167,14 +232,15 @@ class Tls:
     def read(self, size: int) -> bytes:
         buffer = ctypes.create_string_buffer(size)
         got = self.lib.SSL_read(self.ssl, buffer, size)
-        return buffer.raw[:max(got, 0)]
+        return buffer.raw[: max(got, 0)]
 
 
 # ---- rank 0's table, as a member sees it ----
 
 
 class Rendezvous:
-    """A member that has joined. Learns the settings that must agree from what rank 0 refuses it for.
+    """A member that has joined. Learns the settings that must agree from what rank 0 refuses it
+    for.
 
     `job_key` is the key of this very job.
     """
@@ -189,13 +255,17 @@ class Rendezvous:
             if refusal is None:
                 self.job_key = job_key(key_hex, self.nonce)
                 return
-            for what, value in re.findall(r"(?:: |; )([a-z -]+?) is .*? on rank \d+ but (.*?) on rank 0(?=; |$)", refusal):
+            for what, value in re.findall(
+                r"(?:: |; )([a-z -]+?) is .*? on rank \d+ but (.*?) on rank 0(?=; |$)", refusal
+            ):
                 settings[what] = value
         raise PermissionError(refusal)
 
     def _join(self, port: int, key_hex: str, rank: int, settings: dict[str, str]) -> str | None:
         self.sock = connect(port, patience=20)
-        self.send_key, self.receive_key = plain_handshake(self.sock, key_hex, RENDEZVOUS, struct.pack("<I12x", rank))
+        self.send_key, self.receive_key = plain_handshake(
+            self.sock, key_hex, RENDEZVOUS, struct.pack("<I12x", rank)
+        )
         self.sent = self.received = self.ids = 0
         text = "".join(f"{name}={value}\n" for name, value in sorted(settings.items())).encode()
         age = int(1000 * (time.monotonic() - STARTED))
@@ -212,16 +282,31 @@ class Rendezvous:
                 self.sock.close()
                 return value.decode()
 
-    def say(self, kind: int, key: bytes = b"", value: bytes = b"", timeout_ms: int = 0, request: int = 0) -> None:
-        plain = struct.pack("<BBHIII", kind, 0, len(key), request, timeout_ms, len(value)) + key + value
+    def say(
+        self, kind: int, key: bytes = b"", value: bytes = b"", timeout_ms: int = 0, request: int = 0
+    ) -> None:
+        plain = (
+            struct.pack("<BBHIII", kind, 0, len(key), request, timeout_ms, len(value)) + key + value
+        )
         for begin in range(0, len(plain), 65536):
-            part = plain[begin:begin + 65536]
-            word = struct.pack("<I", len(part) + 16 | (1 << 31 if begin + 65536 >= len(plain) else 0))
+            part = plain[begin : begin + 65536]
+            word = struct.pack(
+                "<I", len(part) + 16 | (1 << 31 if begin + 65536 >= len(plain) else 0)
+            )
             out = ctypes.create_string_buffer(len(part) + 16)
             nonce = self.sent.to_bytes(8, "little") + bytes(16)
             self.sent += 1
-            self.sodium.crypto_aead_xchacha20poly1305_ietf_encrypt(out, None, part, ctypes.c_ulonglong(len(part)), word,
-                                                                   ctypes.c_ulonglong(4), None, nonce, self.send_key)
+            self.sodium.crypto_aead_xchacha20poly1305_ietf_encrypt(
+                out,
+                None,
+                part,
+                ctypes.c_ulonglong(len(part)),
+                word,
+                ctypes.c_ulonglong(4),
+                None,
+                nonce,
+                self.send_key,
+            )
             self.sock.sendall(word + out.raw)
 
     def hear(self) -> tuple[int, int, int, bytes]:
@@ -233,13 +318,25 @@ class Rendezvous:
             out = ctypes.create_string_buffer(len(sealed) - 16)
             nonce = self.received.to_bytes(8, "little") + bytes(16)
             self.received += 1
-            assert self.sodium.crypto_aead_xchacha20poly1305_ietf_decrypt(
-                out, None, None, sealed, ctypes.c_ulonglong(len(sealed)), word, ctypes.c_ulonglong(4), nonce, self.receive_key) == 0
+            assert (
+                self.sodium.crypto_aead_xchacha20poly1305_ietf_decrypt(
+                    out,
+                    None,
+                    None,
+                    sealed,
+                    ctypes.c_ulonglong(len(sealed)),
+                    word,
+                    ctypes.c_ulonglong(4),
+                    nonce,
+                    self.receive_key,
+                )
+                == 0
+            )
             message += out.raw
             if number >> 31:
                 break
         kind, code, key_bytes, request, _, _ = struct.unpack("<BBHIII", message[:16])
-        return kind, code, request, message[16 + key_bytes:]
+        return kind, code, request, message[16 + key_bytes :]
 
     def gather(self, key: str, value: bytes, seconds: int = 30) -> list[bytes]:
         self.ids += 1
@@ -250,8 +347,8 @@ class Rendezvous:
         (count,), rest, values = struct.unpack("<I", answer[:4]), answer[4:], []
         for _ in range(count):
             (size,) = struct.unpack("<I", rest[:4])
-            values.append(rest[4:4 + size])
-            rest = rest[4 + size:]
+            values.append(rest[4 : 4 + size])
+            rest = rest[4 + size :]
         return values
 
 
@@ -278,7 +375,8 @@ def connect(port: int, patience: float = 10) -> socket.socket:
 
 
 def bring_address(member: Rendezvous, key: str) -> list[int]:
-    """Brings an address at which nobody answers, as the others bring theirs, and returns all ranks' ports."""
+    """Brings an address at which nobody answers, as the others bring theirs, and returns all ranks'
+    ports."""
     listener = socket.create_server(("127.0.0.1", 0))
     member.listeners.append(listener)
     notes = member.gather(key, f"127.0.0.1:{listener.getsockname()[1]}".encode())
@@ -312,12 +410,28 @@ def listening_ports(pid: int) -> list[int]:
 class Rank:
     """A real rank, and what it says."""
 
-    def __init__(self, command: list[str], rank: int, world: int, port: int, **variables: str) -> None:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")}
-        environment = clean | {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-                               "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"} | variables
+    def __init__(
+        self, command: list[str], rank: int, world: int, port: int, **variables: str
+    ) -> None:
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")
+        }
+        environment = (
+            clean
+            | {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(world),
+                "LOCAL_RANK": str(rank),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
+            }
+            | variables
+        )
         self.lines: list[str] = []
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -354,15 +468,24 @@ def how_it_ended(process: subprocess.Popen, seconds: float) -> str:
 
 def busy_threads(pid: int, seconds: float = 1.0) -> dict[str, float]:
     """CPU per thread, in cores."""
+
     def read() -> dict[str, tuple[str, int]]:
         found = {}
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/stat") as stat:
                 text = stat.read()
-            name, rest = text[text.index("(") + 1:text.rindex(")")], text[text.rindex(")") + 2:].split()
+            name, rest = (
+                text[text.index("(") + 1 : text.rindex(")")],
+                text[text.rindex(")") + 2 :].split(),
+            )
             found[task] = (name, int(rest[11]) + int(rest[12]))
         return found
+
     before = read()
     time.sleep(seconds)
     tick = os.sysconf("SC_CLK_TCK")
-    return {f"{name}/{task}": (ticks - before[task][1]) / tick / seconds for task, (name, ticks) in read().items() if task in before}
+    return {
+        f"{name}/{task}": (ticks - before[task][1]) / tick / seconds
+        for task, (name, ticks) in read().items()
+        if task in before
+    }

@@ -46,11 +46,11 @@ int train(int rank, const int pipe[2]) {
   const auto job = join(rank, pipe);
   std::vector<float> gradient(1000);
   std::vector<float> parameters(1000, 1.0F);
-  const auto session = valueOrExit(
-      sluice::Session::open(*job, {.model = {{{"weight", parameters.size(), sluice::DType::kF32}}},
-                                   .memory = {{.gradient = std::as_bytes(std::span(gradient)),
-                                               .result = std::as_writable_bytes(std::span(parameters))}},
-                                   .update = "sgd:lr=0.5"}));
+  const auto session = valueOrExit(sluice::Session::open(
+      *job, {.model = {{{"weight", parameters.size(), sluice::DType::kF32}}},
+             .memory = {{.gradient = std::as_bytes(std::span(gradient)),
+                         .result = std::as_writable_bytes(std::span(parameters))}},
+             .update = "sgd:lr=0.5"}));
   constexpr sluice::TensorId kWeight{0};
   for (int step = 0; step < kSteps; ++step) {
     exitOnError(session->wait(kWeight));

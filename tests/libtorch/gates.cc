@@ -1,5 +1,6 @@
-// Two ranks with gates against one process without: every rank computes both ranks' gradients on a plain copy
-// of the model, takes their mean as sluice does, and must have the same bits after every step.
+// Two ranks with gates against one process without: every rank computes both ranks' gradients on a
+// plain copy of the model, takes their mean as sluice does, and must have the same bits after every
+// step.
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -26,11 +27,12 @@ void requireError(Call&& call, const std::string& text) {
   } catch (const Error& error) {
     said = error.what();
   }
-  require(said.find(text) != std::string::npos, "an error with '" + text + "' is expected, not " + said);
+  require(said.find(text) != std::string::npos,
+          "an error with '" + text + "' is expected, not " + said);
 }
 
-// A gated Sequential; gated layers in a plain one; weights that two layers share; parameters outside any
-// gate; a layer that only rank 0 uses, and one that nobody uses.
+// A gated Sequential; gated layers in a plain one; weights that two layers share; parameters
+// outside any gate; a layer that only rank 0 uses, and one that nobody uses.
 template <template <typename> class Wrapped, typename Sequence>
 struct Net : nn::Module {
   Net() {
@@ -74,12 +76,13 @@ void backward(AnyNet& net, int step, int64_t rank, int part) {
 
 void copyState(nn::Module& to, const nn::Module& from) {
   const torch::NoGradGuard noGrad;
-  for (const auto& item : from.named_parameters()) to.named_parameters()[item.key()].copy_(item.value());
+  for (const auto& item : from.named_parameters())
+    to.named_parameters()[item.key()].copy_(item.value());
   for (const auto& item : from.named_buffers()) to.named_buffers()[item.key()].copy_(item.value());
 }
 
-// The reference: gradients of both ranks, each with its own copy of the model as every rank has its own
-// buffers.
+// The reference: gradients of both ranks, each with its own copy of the model as every rank has its
+// own buffers.
 struct Reference {
   explicit Reference(const nn::Module& like) : optimizer(adam(main)) {
     copyState(main, like);
@@ -121,8 +124,9 @@ struct Reference {
 void run() {
   bool interrupts = false;
   const auto interruption = [&interrupts]() -> sluice::Status {
-    return std::exchange(interrupts, false) ? sluice::Status(sluice::Code::kCancelled, "interrupted")
-                                            : sluice::Status();
+    return std::exchange(interrupts, false)
+               ? sluice::Status(sluice::Code::kCancelled, "interrupted")
+               : sluice::Status();
   };
   const auto job = valueOrThrow(
       Job::join(valueOrThrow(sluice::Config::fromEnvironment()), {.interruption = interruption}));
@@ -158,7 +162,8 @@ void run() {
     distributed.step();
     reference.step(step, parts, clips, rate);
     rate *= 0.9;
-    optimizer.param_groups()[0].options().set_lr(rate);  // must not reach the step that was just taken
+    optimizer.param_groups()[0].options().set_lr(
+        rate);  // must not reach the step that was just taken
   }
 
   // A checkpoint reads every gated parameter without a word about gates.

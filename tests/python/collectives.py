@@ -1,5 +1,6 @@
-"""Every collective of torch.distributed as a function of a group and a source of random numbers, which returns all that it has
-made: called with two groups and the same numbers, the answers of two backends can be compared."""
+"""Every collective of torch.distributed as a function of a group and a source of random numbers,
+which returns all that it has made: called with two groups and the same numbers, the answers of two
+backends can be compared."""
 
 from __future__ import annotations
 
@@ -39,10 +40,13 @@ class Case:
         return kinds[self.choose(len(kinds))]
 
     def values(self, shape: list[int]) -> Tensor:
-        """Of two floats there is one sum. More are small whole numbers, whose sum and product no order changes."""
+        """Of two floats there is one sum. More are small whole numbers, whose sum and product no
+        order changes."""
         if self.dtype in FLOATS and self.world == 2:
             return torch.randn(shape, generator=self._own).to(self.dtype)
-        return torch.randint(0 if self.dtype in (torch.uint8, torch.bool) else -3, 4, shape, generator=self._own).to(self.dtype)
+        return torch.randint(
+            0 if self.dtype in (torch.uint8, torch.bool) else -3, 4, shape, generator=self._own
+        ).to(self.dtype)
 
     def tensor(self) -> Tensor:
         return self.values(self.shape())
@@ -66,7 +70,10 @@ def all_reduce(case: Case, group: ProcessGroup) -> list[Tensor]:
 def all_reduce_async(case: Case, group: ProcessGroup) -> list[Tensor]:
     """Many under way, which end through futures."""
     tensors = [case.tensor() for _ in range(6)]
-    futures = [dist.all_reduce(tensor, case.reduction, group=group, async_op=True).get_future() for tensor in tensors]
+    futures = [
+        dist.all_reduce(tensor, case.reduction, group=group, async_op=True).get_future()
+        for tensor in tensors
+    ]
     for future in futures:
         future.wait()
     return [tensor for future in futures for tensor in future.value()]
@@ -132,19 +139,25 @@ def scatter(case: Case, group: ProcessGroup) -> list[Tensor]:
 def reduce_scatter(case: Case, group: ProcessGroup) -> list[Tensor]:
     shape = case.shape()
     out = torch.zeros(shape, dtype=case.dtype)
-    dist.reduce_scatter(out, [case.values(shape) for _ in range(case.world)], case.reduction, group=group)
+    dist.reduce_scatter(
+        out, [case.values(shape) for _ in range(case.world)], case.reduction, group=group
+    )
     return [out]
 
 
 def reduce_scatter_tensor(case: Case, group: ProcessGroup) -> list[Tensor]:
     rows = 1 + case.choose(700)
     out = torch.zeros([rows, 2], dtype=case.dtype)
-    dist.reduce_scatter_tensor(out, case.values([case.world * rows, 2]), case.reduction, group=group)
+    dist.reduce_scatter_tensor(
+        out, case.values([case.world * rows, 2]), case.reduction, group=group
+    )
     return [out]
 
 
 def all_to_all_single(case: Case, group: ProcessGroup) -> list[Tensor]:
-    counts = [[case.choose(900) for _ in range(case.world)] for _ in range(case.world)]  # [from][to]
+    counts = [
+        [case.choose(900) for _ in range(case.world)] for _ in range(case.world)
+    ]  # [from][to]
     mine, theirs = counts[case.rank], [counts[r][case.rank] for r in range(case.world)]
     out = torch.zeros([sum(theirs), 2], dtype=case.dtype)
     dist.all_to_all_single(out, case.values([sum(mine), 2]), theirs, mine, group=group)
@@ -164,7 +177,10 @@ def send_and_receive(case: Case, group: ProcessGroup) -> list[Tensor]:
     out = [case.values(shape) for shape in shapes]
     into = [torch.zeros(shape, dtype=case.dtype) for shape in shapes]
     next_one, previous = (case.rank + 1) % case.world, (case.rank - 1) % case.world
-    sends = [dist.isend(tensor, group=group, group_dst=next_one, tag=tag) for tag, tensor in enumerate(out)]
+    sends = [
+        dist.isend(tensor, group=group, group_dst=next_one, tag=tag)
+        for tag, tensor in enumerate(out)
+    ]
     for tag in (1, 0):
         dist.recv(into[tag], group=group, group_src=previous, tag=tag)
     for work in sends:
@@ -187,7 +203,9 @@ def batch(case: Case, group: ProcessGroup) -> list[Tensor]:
 
 def objects(case: Case, group: ProcessGroup) -> list[Tensor]:
     everybodys: list[object] = [None] * case.world
-    dist.all_gather_object(everybodys, {"rank": case.rank, "text": "x" * (10 + case.choose(1000))}, group=group)
+    dist.all_gather_object(
+        everybodys, {"rank": case.rank, "text": "x" * (10 + case.choose(1000))}, group=group
+    )
     return [torch.tensor([len(str(each)) for each in everybodys])]
 
 

@@ -2,14 +2,14 @@
 
     PYTHONPATH=build/release/python python3 tests/python/examples_vs_ddp.py --data DATA --json out.json
 
-two         2 ranks: all parameters are DDP's, bit by bit, after 200 steps
-four        4 ranks, where DDP sums in another order: the loss within 1e-3 in the first 20 steps, its mean over the last 20
+two 2 ranks: all parameters are DDP's, bit by bit, after 200 steps four 4 ranks, where DDP sums in
+another order: the loss within 1e-3 in the first 20 steps, its mean over the last 20
             within 1 %, and the same bits on all ranks
-backend     2 ranks: DDP on the backend sluice has the parameters of DDP on Gloo, bit by bit, after 200 steps
-algorithms  4 ranks: every algorithm and slice size gives the same bits
+backend 2 ranks: DDP on the backend sluice has the parameters of DDP on Gloo, bit by bit, after 200
+steps algorithms 4 ranks: every algorithm and slice size gives the same bits
 
-The models are the examples' own; batches are small (and the transformer's samples short), so that 200 steps take a minute.
-It takes a quarter of an hour on two cores, so it is not among the tests.
+The models are the examples' own; batches are small (and the transformer's samples short), so that
+200 steps take a minute. It takes a quarter of an hour on two cores, so it is not among the tests.
 """
 
 from __future__ import annotations
@@ -58,12 +58,20 @@ class Trained:
     """What a job left behind: the parameters of every rank, and the losses of rank 0."""
 
     def __init__(self, folder: Path, world: int) -> None:
-        self.states: list[dict[str, Any]] = [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(world)]
+        self.states: list[dict[str, Any]] = [
+            torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(world)
+        ]
         self.losses: list[float] = json.loads((folder / "out.json").read_text())["losses"]
 
 
 def train(
-    args: argparse.Namespace, example: str, how: str, world: int, steps: int, backend: str = "gloo", **variables: str
+    args: argparse.Namespace,
+    example: str,
+    how: str,
+    world: int,
+    steps: int,
+    backend: str = "gloo",
+    **variables: str,
 ) -> Trained:
     title = " ".join([f"{example} by {how} on {world} ranks", *variables.values()])
     with tempfile.TemporaryDirectory() as name:
@@ -110,7 +118,11 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 def parameters(state: dict[str, Any]) -> dict[str, Any]:
     """Without the statistics of the last batch, which is every rank's own."""
-    return {name: tensor for name, tensor in state.items() if not name.endswith(("running_mean", "running_var"))}
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if not name.endswith(("running_mean", "running_var"))
+    }
 
 
 class Checks:
@@ -141,19 +153,31 @@ class Checks:
         self.same(example, 2, f"{size:.1f} M numbers and DDP's, {STEPS} steps", wrong)
 
     def backends(self, args: argparse.Namespace, example: str) -> None:
-        gloo, ours = (train(args, example, "ddp", 2, STEPS, backend=backend) for backend in ("gloo", "sluice"))
+        gloo, ours = (
+            train(args, example, "ddp", 2, STEPS, backend=backend) for backend in ("gloo", "sluice")
+        )
         pairs = zip(ours.states, gloo.states, strict=True)
         wrong = next((text for pair in pairs if (text := difference(*pair))), "")
         self.same(example, 2, f"DDP on sluice and on Gloo, {STEPS} steps", wrong)
 
     def four_ranks(self, args: argparse.Namespace, example: str) -> None:
         by_ddp, ours = (train(args, example, how, 4, STEPS) for how in ("ddp", "sluice"))
-        first = max(abs(a - b) / abs(b) for a, b in zip(ours.losses[:20], by_ddp.losses[:20], strict=True))
+        first = max(
+            abs(a - b) / abs(b) for a, b in zip(ours.losses[:20], by_ddp.losses[:20], strict=True)
+        )
         means = [statistics.fmean(trained.losses[-20:]) for trained in (ours, by_ddp)]
         last = abs(means[0] - means[1]) / means[1]
-        self.add(example, 4, "loss of steps 1 to 20 off DDP's (1e-3)", f"{first:.1e}", first <= 1e-3)
-        self.add(example, 4, "its mean over steps 181 to 200 (1 %)", f"{100 * last:.3f} %", last <= 0.01)
-        apart = (text for state in ours.states[1:] if (text := difference(state, parameters(ours.states[0]))))
+        self.add(
+            example, 4, "loss of steps 1 to 20 off DDP's (1e-3)", f"{first:.1e}", first <= 1e-3
+        )
+        self.add(
+            example, 4, "its mean over steps 181 to 200 (1 %)", f"{100 * last:.3f} %", last <= 0.01
+        )
+        apart = (
+            text
+            for state in ours.states[1:]
+            if (text := difference(state, parameters(ours.states[0])))
+        )
         self.same(example, 4, "all ranks", next(apart, ""))
 
     def algorithms(self, args: argparse.Namespace) -> None:
@@ -162,14 +186,27 @@ class Checks:
             variables = {"SLUICE_ALGORITHM": algorithm, "SLUICE_SLICE_ELEMENTS": str(elements)}
             ours = train(args, "mnist_cnn", "sluice", 4, 50, **variables)
             reference = reference or ours
-            wrong = next((text for state in ours.states if (text := difference(state, reference.states[0]))), "")
-            self.same("mnist_cnn", 4, f"{algorithm}{f', slices of {elements}' if elements else ''}, all ranks", wrong)
+            wrong = next(
+                (text for state in ours.states if (text := difference(state, reference.states[0]))),
+                "",
+            )
+            self.same(
+                "mnist_cnn",
+                4,
+                f"{algorithm}{f', slices of {elements}' if elements else ''}, all ranks",
+                wrong,
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "--data", type=Path, default=os.environ.get("SLUICE_DATA"), help="folder of the data sets [SLUICE_DATA]"
+        "--data",
+        type=Path,
+        default=os.environ.get("SLUICE_DATA"),
+        help="folder of the data sets [SLUICE_DATA]",
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--examples", nargs="+", choices=list(SIZES), default=list(SIZES))
@@ -192,7 +229,11 @@ def main() -> None:
     if "algorithms" in args.only:
         checks.algorithms(args)
     good = sum(check.is_good for check in checks.done)
-    print("\n" + "\n".join(map(checks.line, checks.done)) + f"\n{good} of {len(checks.done)} as they should be")
+    print(
+        "\n"
+        + "\n".join(map(checks.line, checks.done))
+        + f"\n{good} of {len(checks.done)} as they should be"
+    )
     if args.json is not None:
         args.json.write_text(json.dumps([asdict(check) for check in checks.done], indent=1) + "\n")
     sys.exit(0 if good == len(checks.done) else 1)

@@ -1,5 +1,6 @@
-"""Trains while exceptions end waits at random, catches them and goes on as docs/pytorch.md says. Every parameter must have the
-bits of a run without exceptions, or a later call must have said that the model is no longer good."""
+"""Trains while exceptions end waits at random, catches them and goes on as docs/pytorch.md says.
+Every parameter must have the bits of a run without exceptions, or a later call must have said that
+the model is no longer good."""
 
 from __future__ import annotations
 
@@ -73,23 +74,39 @@ class Waits:
 def digest(model: nn.Module, optimizer: Any) -> str:
     tensors = [*model.state_dict().values()]
     if not current().is_on("dgc") and optimizer.state:
-        tensors += [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
-    return hashlib.sha256(b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)).hexdigest()
+        tensors += [
+            value
+            for state in optimizer.state.values()
+            for value in state.values()
+            if isinstance(value, Tensor)
+        ]
+    return hashlib.sha256(
+        b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)
+    ).hexdigest()
 
 
 class Trial:
     """One model from its start to its end."""
 
-    def __init__(self, how: str, kind: str, on_servers: bool, seed: int, counts: Counter[str]) -> None:
+    def __init__(
+        self, how: str, kind: str, on_servers: bool, seed: int, counts: Counter[str]
+    ) -> None:
         self.how, self.counts = how, counts
         self.armed = False
         self.random = random.Random(f"{seed} {rank()}")
         self.digests: dict[int, str] = {}
         torch.manual_seed(seed)
         torch.set_grad_enabled(True)  # a signal may have come inside torch.no_grad()
-        make: Any = {"sgd": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9), "adam": torch.optim.Adam}[kind]
-        buffers = how != "signals"  # whether a pass has ended cannot be told there, and each one sends them
-        self.model, self.optimizer = sluice.distribute(Net(), make, server_optimizer=on_servers, broadcast_buffers=buffers)
+        make: Any = {
+            "sgd": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9),
+            "adam": torch.optim.Adam,
+        }[kind]
+        buffers = (
+            how != "signals"
+        )  # whether a pass has ended cannot be told there, and each one sends them
+        self.model, self.optimizer = sluice.distribute(
+            Net(), make, server_optimizer=on_servers, broadcast_buffers=buffers
+        )
         self.engine = self.optimizer._late.engine
         self.seed = seed
 
@@ -108,7 +125,8 @@ class Trial:
         return self.digests
 
     def step(self, x: Tensor) -> bool:
-        """False: backward() was interrupted before it had sent anything, so all has to be done again."""
+        """False: backward() was interrupted before it had sent anything, so all has to be done
+        again."""
         before = self.engine.round
         self.again(self.optimizer.zero_grad)
         loss = self.again(lambda: self.model(x)).square().sum()
@@ -196,7 +214,9 @@ class Trial:
         session = self.engine._session
         if isinstance(session, Waits):
             self.engine._session = session._session
-        self.engine.abandon(str(error))  # the others are told at once, not at the end of this process
+        self.engine.abandon(
+            str(error)
+        )  # the others are told at once, not at the end of this process
         raise EndedError from error
 
 

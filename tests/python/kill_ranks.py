@@ -1,10 +1,12 @@
-"""Kills a random rank somewhere in 1,000 steps, again and again: the others must end within 5 s and name it, and leave nothing.
+"""Kills a random rank somewhere in 1,000 steps, again and again: the others must end within 5 s and
+name it, and leave nothing.
 
     PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20
     PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20 --workers 2 --told 1
 
-Takes about twelve seconds each time, so it is not among the tests. Its last lines are the summary: how long it took until every
-other rank had its PeerLostError and until their processes had ended, which processes and what in /dev/shm were left. With
+Takes about twelve seconds each time, so it is not among the tests. Its last lines are the summary:
+how long it took until every other rank had its PeerLostError and until their processes had ended,
+which processes and what in /dev/shm were left. With
 --workers every rank has a DataLoader with so many persistent workers, which outlive a killed rank by seconds.
 """
 
@@ -68,7 +70,8 @@ def strays_after(seconds: float) -> list[int]:
 
 
 def once(world: int, luck: random.Random, args: argparse.Namespace) -> tuple[float, float, str]:
-    """How long it took until the last of the others was told, and until it had ended; what was wrong, empty if nothing."""
+    """How long it took until the last of the others was told, and until it had ended; what was
+    wrong, empty if nothing."""
     port, victim, last = free_port(), luck.randrange(world), luck.randrange(5, STEPS - 100)
     ranks = [
         subprocess.Popen([sys.executable, "-c", TRAINING % STEPS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -98,7 +101,11 @@ def once(world: int, luck: random.Random, args: argparse.Namespace) -> tuple[flo
             line = errors.strip().splitlines()[-1] if errors.strip() else "(it said nothing)"
             heard = [said.split() for said in errors.splitlines() if said.startswith("told at ")]
             told = max([told, *(float(words[2]) - killed for words in heard)])
-            if rank.returncode == 0 or f"rank {victim}" not in line or [words[3] for words in heard] != ["PeerLostError"]:
+            if (
+                rank.returncode == 0
+                or f"rank {victim}" not in line
+                or [words[3] for words in heard] != ["PeerLostError"]
+            ):
                 wrong.append(f"rank {number} ended with {rank.returncode}: {line}")
         ranks[victim].communicate()
         if left := strays_after(15):
@@ -124,11 +131,18 @@ def shared_memory() -> set[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--world", type=int, default=3)
     parser.add_argument("--limit", type=float, default=5.0, help="seconds")
-    parser.add_argument("--told", type=float, default=5.0, help="seconds until every other rank has its PeerLostError")
+    parser.add_argument(
+        "--told",
+        type=float,
+        default=5.0,
+        help="seconds until every other rank has its PeerLostError",
+    )
     parser.add_argument("--workers", type=int, default=0, help="of each rank's DataLoader")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -1,6 +1,7 @@
-"""The ranks of the tests. Importing Torch takes longer than most of the tests, so ranks are forked from the process of the
-tests, which has imported it, but for those whose launch or end is what is tested. And `Ranks` stay alive over many tests: each
-is a process that runs the functions it is told to, all ranks the same one at the same time."""
+"""The ranks of the tests. Importing Torch takes longer than most of the tests, so ranks are forked
+from the process of the tests, which has imported it, but for those whose launch or end is what is
+tested. And `Ranks` stay alive over many tests: each is a process that runs the functions it is told
+to, all ranks the same one at the same time."""
 
 from __future__ import annotations
 
@@ -43,10 +44,18 @@ def environment(rank: int, world: int, port: int, **more: str) -> dict[str, str]
                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn"}  # fmt: skip
     # A busy machine may not run a heartbeat for a while.
     patience = {"SLUICE_SILENCE_LIMIT": "20s"}
-    return {**os.environ, "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}", **launched, **patience, **more}
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}",
+        **launched,
+        **patience,
+        **more,
+    }
 
 
-def fork(work: Callable[[], None], variables: dict[str, str], **pipes: int) -> subprocess.Popen[str]:
+def fork(
+    work: Callable[[], None], variables: dict[str, str], **pipes: int
+) -> subprocess.Popen[str]:
     """A process that does the work as a program of its own with these variables would."""
 
     def be_it() -> None:
@@ -54,7 +63,11 @@ def fork(work: Callable[[], None], variables: dict[str, str], **pipes: int) -> s
         gc.enable()
         os.environ.clear()
         os.environ.update(variables)
-        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(0),
+            os.fdopen(1, "w"),
+            os.fdopen(2, "w", buffering=1),
+        )
         sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
         # They may have looked at the variables when they were imported.
         for name, module in list(sys.modules.items()):
@@ -68,14 +81,21 @@ def fork(work: Callable[[], None], variables: dict[str, str], **pipes: int) -> s
         as_a_program(be_it)
 
     command = [sys.executable]  # never run
-    return subprocess.Popen(command, preexec_fn=instead_of_another_program, restore_signals=False, text=True, **pipes)
+    return subprocess.Popen(
+        command, preexec_fn=instead_of_another_program, restore_signals=False, text=True, **pipes
+    )
 
 
 class Ranks:
     def __init__(self, world: int, **variables: str) -> None:
         port = free_port()
         self._processes = [
-            fork(_serve, environment(rank, world, port, **variables), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            fork(
+                _serve,
+                environment(rank, world, port, **variables),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
             for rank in range(world)
         ]
         self._answers: list[queue.Queue[str]] = [queue.Queue() for _ in self._processes]
@@ -92,7 +112,9 @@ class Ranks:
 
     def run(self, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list[Any]:
         """What the function returns on each rank. A failure on any of them is a failure here."""
-        task = base64.b64encode(pickle.dumps((function.__module__, function.__name__, args))).decode()
+        task = base64.b64encode(
+            pickle.dumps((function.__module__, function.__name__, args))
+        ).decode()
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(task + "\n")
@@ -100,7 +122,11 @@ class Ranks:
         values, failures = [], []
         for rank, answers in enumerate(self._answers):
             answer = answers.get(timeout=timeout)
-            is_ok, value = pickle.loads(base64.b64decode(answer)) if answer else (False, "the process has ended")
+            is_ok, value = (
+                pickle.loads(base64.b64decode(answer))
+                if answer
+                else (False, "the process has ended")
+            )
             (values if is_ok else failures).append(value if is_ok else f"rank {rank}: {value}")
         assert not failures, "\n".join(failures)
         return values
@@ -116,17 +142,26 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def running(text: str, world: int, anew: bool = False, **variables: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """A program of its own on every rank, until this ends. `anew`: started as users do it, and so ended as Python does it."""
+def running(
+    text: str, world: int, anew: bool = False, **variables: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """A program of its own on every rank, until this ends. `anew`: started as users do it, and so
+    ended as Python does it."""
     port = free_port()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     processes = []
     for rank in range(world):
         variables_of_rank = environment(rank, world, port, **variables)
         if anew:
-            processes.append(subprocess.Popen([sys.executable, "-c", text], text=True, env=variables_of_rank, **pipes))
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", text], text=True, env=variables_of_rank, **pipes
+                )
+            )
         else:
-            processes.append(fork(lambda: exec(text, {"__name__": "__main__"}), variables_of_rank, **pipes))
+            processes.append(
+                fork(lambda: exec(text, {"__name__": "__main__"}), variables_of_rank, **pipes)
+            )
     try:
         yield processes
     finally:

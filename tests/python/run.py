@@ -1,4 +1,5 @@
-"""Runs the tests of the Python package, as CTest calls it: with 77, which it shows as skipped, where Torch is missing."""
+"""Runs the tests of the Python package, as CTest calls it: with 77, which it shows as skipped,
+where Torch is missing."""
 
 import sys
 

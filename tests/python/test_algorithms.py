@@ -1,5 +1,5 @@
-"""Algorithms that all-reduce give DDP's parameters too, bit by bit, with two ranks; with a codec ranks stay alike; those that
-do not keep step learn all the same."""
+"""Algorithms that all-reduce give DDP's parameters too, bit by bit, with two ranks; with a codec
+ranks stay alike; those that do not keep step learn all the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ ALGORITHMS = ["allreduce", "wfbp", "mgwfbp", "mgp3"]
 
 
 def train() -> None:
-    same_as_ddp(lambda ps: torch.optim.AdamW(ps, lr=1e-3), plain_loop(50), algorithm=os.environ["SLUICE_ALGORITHM"])
+    same_as_ddp(
+        lambda ps: torch.optim.AdamW(ps, lr=1e-3),
+        plain_loop(50),
+        algorithm=os.environ["SLUICE_ALGORITHM"],
+    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -37,9 +41,13 @@ def train_over_gloo() -> None:
 
 
 # "arsgd" is an alias of "allreduce".
-@pytest.mark.parametrize("algorithm", ["arsgd", *(name for name in ALGORITHMS if name not in ("allreduce", "mgp3"))])
+@pytest.mark.parametrize(
+    "algorithm", ["arsgd", *(name for name in ALGORITHMS if name not in ("allreduce", "mgp3"))]
+)
 def test_over_the_users_own_process_group(algorithm: str) -> None:
-    ranks = Ranks(2, SLUICE_ALGORITHM=algorithm, SLUICE_REPLAN_STEPS="5", SLUICE_COMPUTE_TIME="100s")
+    ranks = Ranks(
+        2, SLUICE_ALGORITHM=algorithm, SLUICE_REPLAN_STEPS="5", SLUICE_COMPUTE_TIME="100s"
+    )
     ranks.run(train_over_gloo)
     assert ranks.end() == [0, 0]
 
@@ -56,7 +64,10 @@ except ValueError as error:
 
 @pytest.mark.parametrize(
     ("options", "why"),
-    [('algorithm="sluice"', "a process group reduces"), ('algorithm="wfbp", codec="int8"', "cannot use a codec")],
+    [
+        ('algorithm="sluice"', "a process group reduces"),
+        ('algorithm="wfbp", codec="int8"', "cannot use a codec"),
+    ],
 )
 def test_a_process_group_is_refused_where_it_has_nothing_to_do(options: str, why: str) -> None:
     for result in run_script(REFUSED.format(options=options), 2):
@@ -106,13 +117,18 @@ print("learns")
 """
 
 
-@pytest.mark.parametrize(("algorithm", "more"), [("asp", 20), ("ssp:2", 0), ("easgd:4", 20), ("gosgd:.5", 20), ("adpsgd", 20)])
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [("asp", 20), ("ssp:2", 0), ("easgd:4", 20), ("gosgd:.5", 20), ("adpsgd", 20)],
+)
 def test_ranks_learn_without_keeping_step(algorithm: str, more: int) -> None:
     for result in run_script(APART.format(algorithm=algorithm, more=more), 2):
         assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
 
 
-@pytest.mark.parametrize(("algorithm", "more"), [("allreduce", 0), ("bsp", 0), ("asp", 20), ("ssp:2", 0)])
+@pytest.mark.parametrize(
+    ("algorithm", "more"), [("allreduce", 0), ("bsp", 0), ("asp", 20), ("ssp:2", 0)]
+)
 def test_ranks_learn_from_compressed_gradients(algorithm: str, more: int) -> None:
     script = APART.format(algorithm=algorithm, more=more).replace("server_optimizer=True,", "server_optimizer=True, dgc=True, "
                                                                   "dgc_sparsity=0.9,")  # fmt: skip
@@ -174,17 +190,27 @@ def test_training_goes_on_from_a_checkpoint(optimizer: str, options: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("options", "what"), [('algorithm="ssp"', "ssp"), ('algorithm="easgd"', "easgd"), ('algorithm="bsp", dgc=True', "dgc")]
+    ("options", "what"),
+    [
+        ('algorithm="ssp"', "ssp"),
+        ('algorithm="easgd"', "easgd"),
+        ('algorithm="bsp", dgc=True', "dgc"),
+    ],
 )
 def test_nans_are_not_trained_on(options: str, what: str) -> None:
     script = APART.replace('algorithm="{algorithm}"', options + ', debug="gates"').format(more=0)
     for result in run_script(script, 2):
         assert result.returncode != 0
-        assert f"ValueError: debug=gates fills parameters with NaN, which {what} goes on from" in result.stderr, result.stderr
+        assert (
+            f"ValueError: debug=gates fills parameters with NaN, which {what} goes on from"
+            in result.stderr
+        ), result.stderr
 
 
 def test_other_optimizers_are_refused_in_one_line() -> None:
     script = APART.format(algorithm="asp", more=0).replace("server_optimizer=True, ", "")
     for result in run_script(script, 2):
         assert result.returncode != 0
-        assert "ValueError: asp has no mean gradient for another optimizer" in result.stderr, result.stderr
+        assert "ValueError: asp has no mean gradient for another optimizer" in result.stderr, (
+            result.stderr
+        )

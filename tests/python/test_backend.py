@@ -1,4 +1,5 @@
-"""The backend of torch.distributed: every collective beside Gloo's, DDP on it as on Gloo bit by bit, groups, endings."""
+"""The backend of torch.distributed: every collective beside Gloo's, DDP on it as on Gloo bit by
+bit, groups, endings."""
 
 from __future__ import annotations
 
@@ -78,11 +79,20 @@ def compare(number: int) -> int:
         taken += 1
         assert len(got) == len(expected)
         for a, b in zip(bits(got), bits(expected), strict=True):
-            assert a.dtype == b.dtype and torch.equal(a, b), (function.__name__, seed, make[0].dtype, make[0].reduction, a, b)
+            assert a.dtype == b.dtype and torch.equal(a, b), (
+                function.__name__,
+                seed,
+                make[0].dtype,
+                make[0].reduction,
+                a,
+                b,
+            )
     return taken
 
 
-@pytest.mark.parametrize("number", range(len(COLLECTIVES)), ids=[function.__name__ for function in COLLECTIVES])
+@pytest.mark.parametrize(
+    "number", range(len(COLLECTIVES)), ids=[function.__name__ for function in COLLECTIVES]
+)
 def test_a_collective_gives_what_gloo_gives(ranks: Ranks, number: int) -> None:
     taken = ranks.run(compare, number)
     assert taken[0] >= CASES // 2 and len(set(taken)) == 1, taken
@@ -108,7 +118,8 @@ def test_all_to_all_of_lists(ranks: Ranks) -> None:
 
 
 def reductions() -> list[str]:
-    """Every type and reduction: what Gloo takes gives the same, and nothing that it refuses passes here unseen."""
+    """Every type and reduction: what Gloo takes gives the same, and nothing that it refuses passes
+    here unseen."""
     ours, gloo = groups()
     dtypes = [getattr(torch, name) for name in
               ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")]  # fmt: skip
@@ -117,7 +128,9 @@ def reductions() -> list[str]:
         for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
             answers: list[Tensor | str] = []
             for group in (gloo, ours):
-                values = torch.tensor([3, 5, 1, 0]) if dist.get_rank() else torch.tensor([6, 5, 0, 0])
+                values = (
+                    torch.tensor([3, 5, 1, 0]) if dist.get_rank() else torch.tensor([6, 5, 0, 0])
+                )
                 tensor = values.to(dtype)
                 try:
                     dist.all_reduce(tensor, getattr(ReduceOp, name), group=group)
@@ -154,7 +167,8 @@ def test_a_tensor_need_not_lie_in_one_piece(two: Ranks) -> None:
 def ddp_steps(hook: str, steps: int) -> None:
     """Two models trained side by side, one over each backend; equal after every step."""
     ours, gloo = groups()
-    # PowerSGD reduces again when a bucket's first reduction has ended; only of one bucket all ranks do so in the same order.
+    # PowerSGD reduces again when a bucket's first reduction has ended; only of one bucket all ranks
+    # do so in the same order.
     megabytes = 25 if hook == "powerSGD" else 0.01
     models = [make_net(), make_net()]
     models[1].load_state_dict(models[0].state_dict())
@@ -164,7 +178,9 @@ def ddp_steps(hook: str, steps: int) -> None:
     ]
     for model, group in zip(wrapped, (ours, gloo), strict=True):
         if hook == "powerSGD":
-            state = powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=1, start_powerSGD_iter=2)
+            state = powerSGD_hook.PowerSGDState(
+                group, matrix_approximation_rank=1, start_powerSGD_iter=2
+            )
             model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
         elif hook:
             model.register_comm_hook(group, getattr(default_hooks, hook))
@@ -176,7 +192,9 @@ def ddp_steps(hook: str, steps: int) -> None:
             optimizer.step()
         for name, mine in models[0].state_dict().items():
             theirs = models[1].state_dict()[name]
-            assert torch.equal(mine, theirs), f"step {step}: '{name}' differs by {(mine - theirs).abs().max()}"
+            assert torch.equal(mine, theirs), (
+                f"step {step}: '{name}' differs by {(mine - theirs).abs().max()}"
+            )
 
 
 @pytest.mark.parametrize("hook", ["", "allreduce_hook", "fp16_compress_hook", "powerSGD"])
@@ -257,7 +275,9 @@ def refusals() -> list[str]:
 
 def test_what_cannot_be_is_refused_in_one_line(two: Ranks) -> None:
     said = two.run(refusals)[0]
-    assert "dense" in said[0] and "whole numbers" in said[1] and "cannot be reduced" in said[2], said
+    assert "dense" in said[0] and "whole numbers" in said[1] and "cannot be reduced" in said[2], (
+        said
+    )
     assert "must hold 2 times 2" in said[3] and "one tensor per rank" in said[4], said
 
 
@@ -286,11 +306,15 @@ def kill_one(backend: str) -> tuple[float, list[str]]:
     ]  # fmt: skip
     try:
         for each in ranks:
-            assert each.stdout is not None and each.stdout.readline() == "reduces\n", each.stderr and each.stderr.read()
+            assert each.stdout is not None and each.stdout.readline() == "reduces\n", (
+                each.stderr and each.stderr.read()
+            )
         ranks[1].send_signal(signal.SIGKILL)
         killed = time.time()
         ends = [ranks[number].communicate(timeout=90)[0].split(" ", 1) for number in (0, 2)]
-        return max(float(seconds) for seconds, _ in ends) - killed, [text.splitlines()[0] for _, text in ends]
+        return max(float(seconds) for seconds, _ in ends) - killed, [
+            text.splitlines()[0] for _, text in ends
+        ]
     finally:
         for each in ranks:
             each.kill()
@@ -308,7 +332,10 @@ def test_a_killed_rank_is_named_on_all_others() -> None:
 
 
 def test_time_is_up_with_the_name_of_who_is_missing() -> None:
-    script = ENDING.format(backend="sluice", timeout=3) + "reduce(10)\nif rank == 1: time.sleep(6); os._exit(0)\nreduce(1)"
+    script = (
+        ENDING.format(backend="sluice", timeout=3)
+        + "reduce(10)\nif rank == 1: time.sleep(6); os._exit(0)\nreduce(1)"
+    )
     first, _, third = run_script(script, 3)
     for ended in (first, third):
         assert ended.returncode == 1
@@ -329,18 +356,27 @@ def test_other_calls_on_other_ranks_are_an_error() -> None:
     script += "dist.barrier()\ndist.all_gather([torch.zeros(3), torch.zeros(3)], torch.zeros(3)) if rank else dist.barrier()"
     for ended in run_script(script, 2):
         assert ended.returncode == 1
-        assert "all ranks must make the same calls" in ended.stderr or "rank" in ended.stderr, ended.stderr
+        assert "all ranks must make the same calls" in ended.stderr or "rank" in ended.stderr, (
+            ended.stderr
+        )
 
 
 @pytest.mark.parametrize("destroy", [True, False])
 def test_a_normal_end_is_silent(destroy: bool) -> None:
-    script = ENDING.format(backend="sluice", timeout=60) + "reduce(10)\n" + ("dist.destroy_process_group()" if destroy else "")
+    script = (
+        ENDING.format(backend="sluice", timeout=60)
+        + "reduce(10)\n"
+        + ("dist.destroy_process_group()" if destroy else "")
+    )
     for ended in run_script(script, 2, anew=True):
         assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_one_process_is_a_group_too() -> None:
-    script = ENDING.format(backend="sluice", timeout=60) + "reduce(10); dist.barrier(); print(dist.get_world_size())"
+    script = (
+        ENDING.format(backend="sluice", timeout=60)
+        + "reduce(10); dist.barrier(); print(dist.get_world_size())"
+    )
     (ended,) = run_script(script, 1, anew=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "reduces\n1\n", "")
 
@@ -363,7 +399,8 @@ print(sluice.world_size())
 def test_without_the_key_nobody_gets_in(tmp_path: object) -> None:
     """Rank 1 has another key than rank 0."""
     script = ENDING.format(backend="sluice", timeout=8).replace(
-        "rank = int(", "os.environ['SLUICE_JOB_KEY_FILE'] = os.environ['KEYS'] + os.environ['RANK']\nrank = int("
+        "rank = int(",
+        "os.environ['SLUICE_JOB_KEY_FILE'] = os.environ['KEYS'] + os.environ['RANK']\nrank = int(",
     )
     for number in range(2):
         path = f"{tmp_path}/key{number}"

@@ -81,7 +81,8 @@ def clipping_sometimes(model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def logged_norms(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Looks at gradients without changing them; what was seen goes into the parameters, so that it is compared too."""
+    """Looks at gradients without changing them; what was seen goes into the parameters, so that it
+    is compared too."""
     for x, y in batches(20):
         optimizer.zero_grad()
         loss_of(model, x, y).backward()
@@ -136,7 +137,8 @@ def skipped_steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def with_evaluation(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Looks at outputs right after step(); what was seen goes into the rate, so that it is compared too."""
+    """Looks at outputs right after step(); what was seen goes into the rate, so that it is compared
+    too."""
     for number, (x, y) in enumerate(batches(20)):
         model.train()
         optimizer.zero_grad()
@@ -150,8 +152,11 @@ def with_evaluation(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def with_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """An exponential moving average right after step(); its end goes into the model, so that it is compared."""
-    average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    """An exponential moving average right after step(); its end goes into the model, so that it is
+    compared."""
+    average = torch.optim.swa_utils.AveragedModel(
+        model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+    )
     for x, y in batches(20):
         optimizer.zero_grad()
         loss_of(model, x, y).backward()
@@ -198,7 +203,9 @@ class Tied(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = (x.flatten(1)[:, :6].abs() * 3).long().clamp(max=9)
-        return functional.linear(torch.tanh(self.body(self.embedding(tokens).mean(1))), self.embedding.weight)
+        return functional.linear(
+            torch.tanh(self.body(self.embedding(tokens).mean(1))), self.embedding.weight
+        )
 
 
 class Attention(nn.Module):
@@ -224,11 +231,14 @@ class Checkpointed(nn.Module):
         self.last = nn.Linear(32, 10)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.last(checkpoint(self.middle, self.first(x.flatten(1)), use_reentrant=self.use_reentrant))
+        return self.last(
+            checkpoint(self.middle, self.first(x.flatten(1)), use_reentrant=self.use_reentrant)
+        )
 
 
 class Branches(nn.Module):
-    """A layer that is first used in step 50, one that each rank uses now and then, and one that nobody ever does."""
+    """A layer that is first used in step 50, one that each rank uses now and then, and one that
+    nobody ever does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -279,7 +289,12 @@ def run_model(name: str) -> None:
         torch.manual_seed(5 + rank())
         return make()
 
-    same_as_ddp(lambda ps: torch.optim.Adam(ps, lr=1e-2, weight_decay=1e-2), plain_loop(60), seeded, ddp_options)
+    same_as_ddp(
+        lambda ps: torch.optim.Adam(ps, lr=1e-2, weight_decay=1e-2),
+        plain_loop(60),
+        seeded,
+        ddp_options,
+    )
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -289,7 +304,9 @@ def test_models(two_ranks: Ranks, model: str) -> None:
 
 def run_without_broadcast_of_buffers() -> None:
     """Statistics of batches stay every rank's own."""
-    same_as_ddp(sgd, plain_loop(10), ddp_options={"broadcast_buffers": False}, broadcast_buffers=False)
+    same_as_ddp(
+        sgd, plain_loop(10), ddp_options={"broadcast_buffers": False}, broadcast_buffers=False
+    )
 
 
 def test_buffers_can_stay_on_their_rank(two_ranks: Ranks) -> None:
@@ -301,7 +318,9 @@ def test_buffers_can_stay_on_their_rank(two_ranks: Ranks) -> None:
 
 def groups(parameters: Any) -> torch.optim.Optimizer:
     every = list(parameters)
-    return torch.optim.AdamW([{"params": every[:3], "lr": 1e-2}, {"params": every[3:], "weight_decay": 0.3}], lr=1e-3)
+    return torch.optim.AdamW(
+        [{"params": every[:3], "lr": 1e-2}, {"params": every[3:], "weight_decay": 0.3}], lr=1e-3
+    )
 
 
 def run_groups() -> None:
@@ -309,7 +328,9 @@ def run_groups() -> None:
 
 
 def scheduled_by_group(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, [lambda n: 0.9**n, lambda n: 1 / (n + 1)])
+    scheduler = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, [lambda n: 0.9**n, lambda n: 1 / (n + 1)]
+    )
     for x, y in batches(20):
         optimizer.zero_grad()
         loss_of(model, x, y).backward()
@@ -326,7 +347,10 @@ def run_lbfgs() -> None:
 
     def loop(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         generator = torch.Generator().manual_seed(3)
-        x, y = torch.randn(16, 1, 8, 8, generator=generator), torch.randint(0, 10, (16,), generator=generator)
+        x, y = (
+            torch.randn(16, 1, 8, 8, generator=generator),
+            torch.randint(0, 10, (16,), generator=generator),
+        )
         for _ in range(3):
 
             def closure() -> Tensor:
@@ -379,7 +403,11 @@ def run_existing_scheduler() -> None:
     optimizer = sgd(model.parameters())
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     same_model, same_optimizer = sluice.distribute(model, optimizer)
-    assert same_model is model and same_optimizer is optimizer and isinstance(optimizer, torch.optim.SGD)
+    assert (
+        same_model is model
+        and same_optimizer is optimizer
+        and isinstance(optimizer, torch.optim.SGD)
+    )
     loop(model, optimizer, scheduler)
     assert_equal(model.state_dict(), reference.state_dict())
 
@@ -426,7 +454,9 @@ def test_frozen_parameters_can_be_unfrozen(two_ranks: Ranks) -> None:
 def run_two_models() -> None:
     """As in a GAN: two models and optimizers, one's gradients through the other."""
 
-    def play(generator: nn.Module, critic: nn.Module, g: torch.optim.Optimizer, c: torch.optim.Optimizer) -> None:
+    def play(
+        generator: nn.Module, critic: nn.Module, g: torch.optim.Optimizer, c: torch.optim.Optimizer
+    ) -> None:
         noise = torch.Generator().manual_seed(rank())
         for _ in range(15):
             c.zero_grad()
@@ -439,7 +469,10 @@ def run_two_models() -> None:
 
     def make() -> tuple[nn.Module, nn.Module]:
         torch.manual_seed(rank())
-        layers = [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 6)], [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)]
+        layers = (
+            [nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 6)],
+            [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)],
+        )
         return nn.Sequential(*layers[0]), nn.Sequential(*layers[1])
 
     one, two = make()
@@ -492,7 +525,9 @@ def run_checkpoint() -> None:
     optimizer = torch.optim.Adam(straight.parameters())
     every = list(batches(20))
 
-    def go_on(model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]]) -> None:
+    def go_on(
+        model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]]
+    ) -> None:
         for x, y in data:
             optimizer.zero_grad()
             loss_of(model, x, y).backward()
@@ -520,7 +555,8 @@ def test_checkpoints_go_to_plain_pytorch_and_back(two_ranks: Ranks) -> None:
 
 
 def run_rank_0_begins() -> None:
-    """Rank 0 comes from a checkpoint, rank 1 from nowhere: both have rank 0's parameters, buffers and optimizer state."""
+    """Rank 0 comes from a checkpoint, rank 1 from nowhere: both have rank 0's parameters, buffers
+    and optimizer state."""
     data = list(batches(8))
 
     def go_on(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -533,7 +569,9 @@ def run_rank_0_begins() -> None:
     if rank() == 0:
         its = torch.optim.Adam(begun.parameters(), lr=1e-2)
         go_on(begun, its)
-    model, optimizer = sluice.distribute(begun, its or torch.optim.Adam(begun.parameters(), lr=1e-2))
+    model, optimizer = sluice.distribute(
+        begun, its or torch.optim.Adam(begun.parameters(), lr=1e-2)
+    )
     assert len(optimizer.state_dict()["state"]) == len(list(model.parameters()))
     go_on(model, optimizer)
     for state in optimizer.state_dict()["state"].values():
@@ -562,19 +600,31 @@ def after_step() -> tuple[Any, torch.optim.Optimizer, dict[str, Tensor]]:
 
 
 def parameters_only(state: Any) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in dict(state).items() if "running" not in name and "num_" not in name}
+    return {
+        name: tensor
+        for name, tensor in dict(state).items()
+        if "running" not in name and "num_" not in name
+    }
 
 
 READS: dict[str, Any] = {
     "state_dict": lambda model: model.state_dict(),
-    "state_dict of a part": lambda model: {f"conv.{k}": v for k, v in model.conv.state_dict().items()},
+    "state_dict of a part": lambda model: {
+        f"conv.{k}": v for k, v in model.conv.state_dict().items()
+    },
     "deepcopy": lambda model: copy.deepcopy(model).state_dict(),
-    "deepcopy of a part": lambda model: {f"out.{k}": v for k, v in copy.deepcopy(model.out).state_dict().items()},
+    "deepcopy of a part": lambda model: {
+        f"out.{k}": v for k, v in copy.deepcopy(model.out).state_dict().items()
+    },
     "pickle": lambda model: pickle.loads(pickle.dumps(model)).state_dict(),
     "torch.save": lambda model: _saved_and_loaded(model).state_dict(),
-    "parameters": lambda model: dict(zip((n for n, _ in Net().named_parameters()), model.parameters(), strict=True)),
+    "parameters": lambda model: dict(
+        zip((n for n, _ in Net().named_parameters()), model.parameters(), strict=True)
+    ),
     "named_parameters": lambda model: dict(model.named_parameters()),
-    "parameters of a part": lambda model: {f"hidden.{k}": v for k, v in model.hidden.named_parameters()},
+    "parameters of a part": lambda model: {
+        f"hidden.{k}": v for k, v in model.hidden.named_parameters()
+    },
     "attribute": lambda model: {"hidden.weight": model.hidden.weight, "conv.bias": model.conv.bias},
 }
 
@@ -604,7 +654,10 @@ def run_eval_of_a_part() -> None:
     model, _, expected = after_step()
     with torch.no_grad():
         seen = model.hidden(torch.ones(1, 144))
-    assert torch.equal(seen, functional.linear(torch.ones(1, 144), expected["hidden.weight"], expected["hidden.bias"]))
+    assert torch.equal(
+        seen,
+        functional.linear(torch.ones(1, 144), expected["hidden.weight"], expected["hidden.bias"]),
+    )
 
 
 def test_a_part_that_is_called_alone(two_ranks: Ranks) -> None:
@@ -613,7 +666,10 @@ def test_a_part_that_is_called_alone(two_ranks: Ranks) -> None:
 
 def run_optimizer_state() -> None:
     _, optimizer, _ = after_step()
-    assert all(torch.isfinite(state["momentum_buffer"]).all() for state in optimizer.state_dict()["state"].values())
+    assert all(
+        torch.isfinite(state["momentum_buffer"]).all()
+        for state in optimizer.state_dict()["state"].values()
+    )
     model, optimizer, _ = after_step()
     optimizer.synchronize()
     assert not model._sluice.is_closed
@@ -630,7 +686,10 @@ def run_layer_by_layer() -> None:
     closed = []
 
     def look(module: nn.Module, args: Any) -> None:
-        slots = {name: model._sluice.slot_of[model._modules[name]._parameters["weight"]] for name in names}
+        slots = {
+            name: model._sluice.slot_of[model._modules[name]._parameters["weight"]]
+            for name in names
+        }
         closed.append([name for name in names if slots[name].gate.is_closed])
 
     for name in names:
@@ -663,8 +722,12 @@ def run_hidden_read() -> str:
     for step in range(4):
         optimizer.zero_grad()
         try:
-            # In the first step the read would be observed; it begins later, when every gate is closed by a gradient.
-            (model(torch.ones(2, 4), step == 3) + (0 if step == 3 else model.secret(torch.ones(2, 4)))).sum().backward()
+            # In the first step the read would be observed; it begins later, when every gate is
+            # closed by a gradient.
+            (
+                model(torch.ones(2, 4), step == 3)
+                + (0 if step == 3 else model.secret(torch.ones(2, 4)))
+            ).sum().backward()
         except RuntimeError as error:
             return str(error)
         optimizer.step()
@@ -677,7 +740,8 @@ def test_a_read_that_nobody_saw_is_an_error(two_ranks: Ranks) -> None:
 
 
 def run_touched_in_flight() -> tuple[str, bool]:
-    """Somebody changes a gradient behind sluice's back while its mean is on the way: by a reference from before backward."""
+    """Somebody changes a gradient behind sluice's back while its mean is on the way: by a reference
+    from before backward."""
     model, optimizer = sluice.distribute(make_net(), sgd)
     plain_loop(3)(model, optimizer)
     optimizer.synchronize()
@@ -690,7 +754,9 @@ def run_touched_in_flight() -> tuple[str, bool]:
     try:
         optimizer.synchronize()
     except RuntimeError as error:
-        with pytest.raises(RuntimeError, match=r"is no longer good: the gradient of 'out\.weight' was changed"):
+        with pytest.raises(
+            RuntimeError, match=r"is no longer good: the gradient of 'out\.weight' was changed"
+        ):
             model.state_dict()
         return str(error), was_pending
     return "nothing", was_pending
@@ -703,7 +769,8 @@ def test_a_gradient_changed_on_its_way_is_an_error(two_ranks: Ranks) -> None:
 
 
 def run_first_rounds() -> list[bool]:
-    """Whether all mean gradients are in place when backward() returns; and whether looking at them is noticed."""
+    """Whether all mean gradients are in place when backward() returns; and whether looking at them
+    is noticed."""
     model, optimizer = sluice.distribute(make_net(), sgd)
     in_place = []
     for number, (x, y) in enumerate(batches(4)):
@@ -731,7 +798,10 @@ def run_helpers() -> None:
     assert sluice.mean(float(rank())) == 0.5
     assert sluice.mean(rank() + 1) == 1.5
     assert torch.equal(sluice.mean(torch.full((2, 3), 4.0 * rank())), torch.full((2, 3), 2.0))
-    with pytest.raises(ValueError, match=r"sluice.mean\(\) of \(2,\) torch.float32 on rank 0, but of \(3,\) .* on rank 1"):
+    with pytest.raises(
+        ValueError,
+        match=r"sluice.mean\(\) of \(2,\) torch.float32 on rank 0, but of \(3,\) .* on rank 1",
+    ):
         sluice.mean(torch.ones(2 + rank()))
 
 
@@ -740,7 +810,8 @@ def test_helpers(two_ranks: Ranks) -> None:
 
 
 def run_debug() -> None:
-    """With SLUICE_DEBUG=gates what is behind a closed gate is NaN, and training gives the same bits."""
+    """With SLUICE_DEBUG=gates what is behind a closed gate is NaN, and training gives the same
+    bits."""
     reference, model = make_net(), make_net()
     plain_loop(6)(ddp(reference), sgd(reference.parameters()))
     os.environ["SLUICE_DEBUG"] = "gates"
@@ -845,7 +916,9 @@ def run_sparse_gradient() -> str:
 
 def test_a_sparse_gradient_is_an_error(two_ranks: Ranks) -> None:
     for text in two_ranks.run(run_sparse_gradient):
-        assert "'table' has a sparse gradient, which sluice cannot average; use sparse=False" in text
+        assert (
+            "'table' has a sparse gradient, which sluice cannot average; use sparse=False" in text
+        )
 
 
 SETTINGS = """
@@ -862,8 +935,14 @@ except (ValueError, RuntimeError) as error:
     ("options", "text"),
     [
         ("servers='dedicated:1'", "servers=dedicated:K is not there for PyTorch yet"),
-        ("broadcast_buffers=rank == 0", "on rank 1 broadcast_buffers=False; on rank 0 broadcast_buffers=True"),
-        ("server_optimizer=rank == 0", "on rank 1 server_optimizer=False; on rank 0 server_optimizer=True"),
+        (
+            "broadcast_buffers=rank == 0",
+            "on rank 1 broadcast_buffers=False; on rank 0 broadcast_buffers=True",
+        ),
+        (
+            "server_optimizer=rank == 0",
+            "on rank 1 server_optimizer=False; on rank 0 server_optimizer=True",
+        ),
     ],
 )
 def test_settings_that_cannot_be(options: str, text: str) -> None:
@@ -894,7 +973,9 @@ class CountsInGroup(torch.optim.SGD):
 
 
 def run_group_state() -> str:
-    model, optimizer = sluice.distribute(make_net(), lambda ps: CountsInGroup(ps, lr=0.1), per_tensor=True)
+    model, optimizer = sluice.distribute(
+        make_net(), lambda ps: CountsInGroup(ps, lr=0.1), per_tensor=True
+    )
     try:
         plain_loop(3)(model, optimizer)
     except RuntimeError as error:

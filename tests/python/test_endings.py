@@ -11,7 +11,8 @@ import time
 import pytest
 from ranks import run_script, running
 
-# Says when it hears of its end: what comes after, Python and Torch tidying up, takes a busy machine as long as it takes.
+# Says when it hears of its end: what comes after, Python and Torch tidying up, takes a busy machine
+# as long as it takes.
 TELLS = """
 import os, sys, time
 def tell(kind, error, trace):
@@ -65,15 +66,28 @@ def test_a_normal_end_is_silent() -> None:
 
 
 def test_one_process_needs_no_launcher() -> None:
-    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
-    program = TRAINING.replace('int(os.environ["RANK"])', "0") + "train(10); print(sluice.world_size(), sluice.mean(3.0))"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=variables, timeout=60)
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
+    }
+    program = (
+        TRAINING.replace('int(os.environ["RANK"])', "0")
+        + "train(10); print(sluice.world_size(), sluice.mean(3.0))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=variables, timeout=60
+    )
     assert (ended.returncode, ended.stdout) == (0, "trains\n1 3.0\n"), ended.stderr
 
 
 def test_an_exception_ends_the_others_with_its_text() -> None:
-    script = TRAINING + "train(10 + 1000000 * (1 - rank))\nprint('raises', time.monotonic(), flush=True)\n"
-    with running(script + "raise KeyError('no such batch')", 2, anew=True, **HEARTBEAT) as (first, second):
+    script = (
+        TRAINING
+        + "train(10 + 1000000 * (1 - rank))\nprint('raises', time.monotonic(), flush=True)\n"
+    )
+    with running(script + "raise KeyError('no such batch')", 2, anew=True, **HEARTBEAT) as (
+        first,
+        second,
+    ):
         errors = errors_at_its_end(first, since=float(wait_for(second, "raises")))
         assert first.returncode == 1
         assert "PeerLostError" in errors and "rank 1 ended with KeyError: 'no such batch'" in errors
@@ -88,7 +102,9 @@ def test_unequal_numbers_of_batches_end_with_a_name() -> None:
 
 def test_unequal_numbers_of_batches_where_buffers_are_broadcast() -> None:
     """Rank 1 waits for rank 0's buffers then, not for a gradient."""
-    script = TRAINING.replace("torch.nn.Linear(8, 300), ", "torch.nn.Linear(8, 300), torch.nn.BatchNorm1d(300), ")
+    script = TRAINING.replace(
+        "torch.nn.Linear(8, 300), ", "torch.nn.Linear(8, 300), torch.nn.BatchNorm1d(300), "
+    )
     first, second = run_script(script + "train(20 if rank == 0 else 30)", 2, **HEARTBEAT)
     assert first.returncode == 0 and second.returncode == 1
     assert "PeerLostError" in second.stderr and "rank 0 has ended its training" in second.stderr
@@ -166,7 +182,9 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
 
 def test_ctrl_c_ends_a_wait() -> None:
     """Rank 0 waits for rank 1, which does nothing for a while."""
-    script = TRAINING + "train(10)\nif rank == 1: time.sleep(60)\nprint('waits', flush=True)\ntrain(10)"
+    script = (
+        TRAINING + "train(10)\nif rank == 1: time.sleep(60)\nprint('waits', flush=True)\ntrain(10)"
+    )
     with running(script, 2, anew=True) as ranks:
         wait_for(ranks[0], "waits")
         begun = time.monotonic()

@@ -1,4 +1,5 @@
-"""Programs that fork while they train: DataLoader workers and os.fork(). And what SIGTERM does to a rank."""
+"""Programs that fork while they train: DataLoader workers and os.fork(). And what SIGTERM does to a
+rank."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def test_data_loader_workers_to_a_normal_end_and_a_second_job_on_the_same_port()
 
 
 def test_a_forked_child_ends_and_is_told() -> None:
-    """In the ordinary way, with the connections of both the job and a process group; and the job goes on."""
+    """In the ordinary way, with the connections of both the job and a process group; and the job
+    goes on."""
     script = (
         TRAINING
         + """
@@ -122,7 +124,11 @@ print("mean", sluice.mean(float(rank)), flush=True)
         for rank, ended in enumerate(run_script(script, 2, anew=True, MEETING=meeting)):
             assert ended.returncode == 0, ended.stderr
             lines = ended.stdout.splitlines()
-            told = [line.removeprefix("child ").removeprefix("sluice: ") for line in lines if line.startswith("child")]
+            told = [
+                line.removeprefix("child ").removeprefix("sluice: ")
+                for line in lines
+                if line.startswith("child")
+            ]
             assert told and set(told) == {FORKED.format(rank)}, lines
             assert "ended 7" in lines and "mean 0.5" in lines
     finally:
@@ -131,7 +137,9 @@ print("mean", sluice.mean(float(rank)), flush=True)
 
 
 def test_a_process_forked_before_joining_can_train() -> None:
-    script = "import os, sys, sluice\nchild = os.fork()\nif child: sys.exit(os.waitpid(child, 0)[1])\n"
+    script = (
+        "import os, sys, sluice\nchild = os.fork()\nif child: sys.exit(os.waitpid(child, 0)[1])\n"
+    )
     for ended in run_script(script + "print(sluice.mean(float(sluice.rank())))", 2, anew=True):
         assert (ended.returncode, ended.stdout) == (0, "0.5\n"), ended.stderr
 
@@ -139,7 +147,9 @@ def test_a_process_forked_before_joining_can_train() -> None:
 def test_the_metrics_port_is_not_kept_by_a_child() -> None:
     script = "import os, sys, time, sluice\nsluice.rank()\nchild = os.fork()\nif child == 0: time.sleep(20); os._exit(0)\n"
     port = free_port()
-    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
+    }
     variables |= {"SLUICE_METRICS_PORT": str(port), "SLUICE_LOG": "warn"}
     process = subprocess.Popen([sys.executable, "-c", script + "print('child', child, flush=True); time.sleep(20)"],
                                stdout=subprocess.PIPE, text=True, env=variables)  # fmt: skip
@@ -185,7 +195,10 @@ def test_leave_on_term_leaves_after_the_step() -> None:
         ranks[1].send_signal(signal.SIGTERM)
         for number in (0, 2):
             last = errors_at_its_end(ranks[number], begun).splitlines()[-1]
-            assert "PeerLostError" in last and "rank 1 was told to end (SIGTERM) and has left after" in last, last
+            assert (
+                "PeerLostError" in last
+                and "rank 1 was told to end (SIGTERM) and has left after" in last
+            ), last
         out, errors = ranks[1].communicate(timeout=30)
         assert (ranks[1].returncode, errors) == (128 + signal.SIGTERM, "") and "never" not in out
 
@@ -203,7 +216,9 @@ def test_a_handler_of_the_program_stays(option: str) -> None:
         wait_for(process, "mine")
         process.kill()
         errors = process.communicate()[1]
-        assert ("leave-on-term does nothing: SIGTERM has a handler already" in errors) == (option == "on")
+        assert ("leave-on-term does nothing: SIGTERM has a handler already" in errors) == (
+            option == "on"
+        )
     finally:
         process.kill()
         process.communicate()

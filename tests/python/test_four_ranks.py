@@ -1,5 +1,5 @@
-"""With four ranks DDP sums in another order: the loss is its own to rounding. All ranks have the same bits, always: with every
-optimizer, algorithm and size of slices."""
+"""With four ranks DDP sums in another order: the loss is its own to rounding. All ranks have the
+same bits, always: with every optimizer, algorithm and size of slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ ALGORITHMS = ["sluice", "p3", "kvstore", "slicing", "allreduce", "wfbp", "mgwfbp
 
 def digest(model: nn.Module) -> str:
     """Of the parameters; the statistics of the last batch are every rank's own."""
-    return hashlib.sha256(b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())).hexdigest()
+    return hashlib.sha256(
+        b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
+    ).hexdigest()
 
 
 def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]:
@@ -58,10 +60,15 @@ def four_ranks() -> Iterator[Ranks]:
 def test_the_loss_is_that_of_ddp(four_ranks: Ranks, name: str) -> None:
     ours, theirs, digests = zip(*four_ranks.run(train_both, name), strict=True)
     assert len(set(digests)) == 1
-    both = [[statistics.fmean(ranks) for ranks in zip(*losses, strict=True)] for losses in (ours, theirs)]
+    both = [
+        [statistics.fmean(ranks) for ranks in zip(*losses, strict=True)]
+        for losses in (ours, theirs)
+    ]
     for a, b in zip(both[0][:20], both[1][:20], strict=True):
         assert a == pytest.approx(b, rel=1e-3)
-    assert statistics.fmean(both[0][-20:]) == pytest.approx(statistics.fmean(both[1][-20:]), rel=0.01)
+    assert statistics.fmean(both[0][-20:]) == pytest.approx(
+        statistics.fmean(both[1][-20:]), rel=0.01
+    )
 
 
 def train_in_a_new_job(algorithm: str, slice_elements: int, port: int) -> tuple[str, str]:
@@ -70,7 +77,9 @@ def train_in_a_new_job(algorithm: str, slice_elements: int, port: int) -> tuple[
     _job._end()
     os.environ["MASTER_PORT"] = str(port)
     options = {"algorithm": algorithm, "slice_elements": slice_elements}
-    model, optimizer = sluice.distribute(make_net(), lambda ps: torch.optim.AdamW(ps, lr=1e-3), **options)
+    model, optimizer = sluice.distribute(
+        make_net(), lambda ps: torch.optim.AdamW(ps, lr=1e-3), **options
+    )
     first = digest(model)
     plain_loop(30)(model, optimizer)
     return first, digest(model)
@@ -87,7 +96,9 @@ def test_all_algorithms_and_slice_sizes_have_the_same_bits(four_ranks_without_dd
     found = {}
     for algorithm in ALGORITHMS:
         for slice_elements in (0, 1000, 77):
-            digests = four_ranks_without_ddp.run(train_in_a_new_job, algorithm, slice_elements, free_port())
+            digests = four_ranks_without_ddp.run(
+                train_in_a_new_job, algorithm, slice_elements, free_port()
+            )
             assert len(set(digests)) == 1, (algorithm, slice_elements)
             found[algorithm, slice_elements] = digests[0]
     assert len(set(found.values())) == 1, found

@@ -1,7 +1,8 @@
-"""Exceptions out of waits, caught by the program: the right bits, or an error that says that the model is no longer good.
+"""Exceptions out of waits, caught by the program: the right bits, or an error that says that the
+model is no longer good.
 
-`INTERRUPTED_WAITS=1000 PYTHONPATH=build/dev/python python3 -m pytest tests/python/test_interruptions.py` interrupts a thousand
-waits in each case; the gate a few."""
+`INTERRUPTED_WAITS=1000 PYTHONPATH=build/dev/python python3 -m pytest
+tests/python/test_interruptions.py` interrupts a thousand waits in each case; the gate a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How ranks find each other: by torchrun's store, a process group, or neither; and what a stranger in the store can do."""
+"""How ranks find each other: by torchrun's store, a process group, or neither; and what a stranger
+in the store can do."""
 
 from __future__ import annotations
 
@@ -29,24 +30,33 @@ def test_with_and_without_a_process_group(init: bool) -> None:
 
 def test_torchrun() -> None:
     """Its own store has MASTER_PORT, so that ranks agree on another."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    variables = {
+        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
+    }
     # In one call with its newline: both ranks write into one pipe.
     program = "import sluice, sys; sys.stdout.write(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}\\n')"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
                "--no-python", sys.executable, "-c", program]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
-    assert (ended.returncode, sorted(ended.stdout.split())) == (0, ["0.5", "0.5", "2", "2"]), ended.stderr
+    assert (ended.returncode, sorted(ended.stdout.split())) == (0, ["0.5", "0.5", "2", "2"]), (
+        ended.stderr
+    )
 
 
 def test_the_key_does_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that a rank starts do not inherit it; the second job of a process finds it all the same."""
+    """Programs that a rank starts do not inherit it; the second job of a process finds it all the
+    same."""
     key = "17" * 32
     monkeypatch.setenv("SLUICE_JOB_KEY", key)
     monkeypatch.setattr(_launch, "_taken", {})
     for _ in range(2):
         assert _launch.own_environment()["SLUICE_JOB_KEY"] == key
         assert "SLUICE_JOB_KEY" not in os.environ
-        inherited = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], capture_output=True, text=True)
+        inherited = subprocess.run(
+            [sys.executable, "-c", "import os; print(dict(os.environ))"],
+            capture_output=True,
+            text=True,
+        )
         assert inherited.returncode == 0 and key not in inherited.stdout
     monkeypatch.setenv("SLUICE_JOB_KEY_FILE", "job.key")
     assert "SLUICE_JOB_KEY" not in _launch.own_environment()
@@ -75,14 +85,24 @@ sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key[::-1]}")
 """
     for ended in run_script(script, 2, anew=True):
         assert ended.stdout == "the option job-key is a secret and is not told\n"
-        assert "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) in" in ended.stderr
+        assert (
+            "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) in"
+            in ended.stderr
+        )
         assert key not in ended.stderr and key[::-1] not in ended.stderr
 
 
-def test_a_note_that_was_not_written_with_the_key_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_that_was_not_written_with_the_key_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     store = HashStore()
     monkeypatch.setattr(_launch, "_store", lambda environment: store)
-    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+    for name, value in {
+        "WORLD_SIZE": "2",
+        "RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     options = {"job-key": "17" * 32}
     environment, published = _launch.launch_environment(options)

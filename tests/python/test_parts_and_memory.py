@@ -1,4 +1,5 @@
-"""Gradients that come in several parts in one backward(), and parameters that are given other memory."""
+"""Gradients that come in several parts in one backward(), and parameters that are given other
+memory."""
 
 from __future__ import annotations
 
@@ -22,15 +23,23 @@ class Twice(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = checkpoint(self.shared, self.first(x), use_reentrant=self.reentrant)
-        return checkpoint(self.shared, x.relu(), use_reentrant=self.reentrant) if self.is_used_twice else x
+        return (
+            checkpoint(self.shared, x.relu(), use_reentrant=self.reentrant)
+            if self.is_used_twice
+            else x
+        )
 
 
 def train_twice(reentrant: bool, on_servers: bool) -> dict[str, Tensor]:
     torch.manual_seed(3)
     net = Twice(reentrant)
-    model, optimizer = sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers)
+    model, optimizer = sluice.distribute(
+        net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers
+    )
     for step in range(6):
-        net.is_used_twice = step != 0 and not (step == 3 and rank() == 0)  # first seen after the plan; not on all ranks
+        net.is_used_twice = step != 0 and not (
+            step == 3 and rank() == 0
+        )  # first seen after the plan; not on all ranks
         optimizer.zero_grad()
         if step == 4:
             with model.no_sync():
@@ -52,7 +61,9 @@ def test_a_module_in_two_reentrant_checkpoints(two_ranks: Ranks, on_servers: boo
 
 def run_other_memory(on_servers: bool) -> list[str]:
     net = nn.Linear(64, 64)
-    model, optimizer = sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers)
+    model, optimizer = sluice.distribute(
+        net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers
+    )
     parameters = list(model.parameters())
     for _ in range(3):
         optimizer.zero_grad()
@@ -74,4 +85,7 @@ def run_other_memory(on_servers: bool) -> list[str]:
 def test_other_memory_before_the_update_is_an_error(two_ranks: Ranks, on_servers: bool) -> None:
     for texts in two_ranks.run(run_other_memory, on_servers):
         assert len(texts) == 2
-        assert all("is no longer good: 'weight' was changed or given other memory between step()" in text for text in texts)
+        assert all(
+            "is no longer good: 'weight' was changed or given other memory between step()" in text
+            for text in texts
+        )

@@ -1,4 +1,5 @@
-"""Pipe-SGD: gradients are applied late, as a loop around DDP does it by hand; evaluations and checkpoints change nothing."""
+"""Pipe-SGD: gradients are applied late, as a loop around DDP does it by hand; evaluations and
+checkpoints change nothing."""
 
 from __future__ import annotations
 
@@ -49,12 +50,19 @@ def delayed_by_hand() -> dict[str, Tensor]:
     return model.state_dict()
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]], clips: bool = False) -> None:
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data: list[tuple[Tensor, Tensor]],
+    clips: bool = False,
+) -> None:
     for x, y in data:
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         if clips:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)  # looks at every mean, and changes none
+            torch.nn.utils.clip_grad_norm_(
+                model.parameters(), 1e9
+            )  # looks at every mean, and changes none
         optimizer.step()
 
 
@@ -102,7 +110,11 @@ def same_as_by_hand() -> None:
 
 @pytest.mark.parametrize(("depth", "warm_up"), [(2, 0), (3, 5), (1, 0)])
 def test_the_same_as_delayed_by_hand(depth: int, warm_up: int) -> None:
-    ranks = Ranks(2, SLUICE_ALGORITHM="pipe" if depth == 2 else f"pipe:{depth}", SLUICE_PIPE_WARM_UP=str(warm_up))
+    ranks = Ranks(
+        2,
+        SLUICE_ALGORITHM="pipe" if depth == 2 else f"pipe:{depth}",
+        SLUICE_PIPE_WARM_UP=str(warm_up),
+    )
     ranks.run(same_as_by_hand)
     assert ranks.end() == [0, 0]
 
@@ -189,5 +201,7 @@ print("drained", flush=True)
 
 def test_a_process_group_that_is_written_in_python(tmp_path: Path) -> None:
     """The network's thread needs the GIL for it, so nobody may wait for that thread with the GIL held."""
-    for ended in run_script(WRITTEN_IN_PYTHON, 2, timeout=60, anew=True, MEETING=str(tmp_path / "meeting")):
+    for ended in run_script(
+        WRITTEN_IN_PYTHON, 2, timeout=60, anew=True, MEETING=str(tmp_path / "meeting")
+    ):
         assert (ended.returncode, ended.stdout) == (0, "drained\n"), ended.stderr

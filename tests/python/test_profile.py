@@ -25,8 +25,20 @@ print("all steps were made")
 def profile(folder: Path, steps: int, **variables: str) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
     script.write_text(SCRIPT.replace("STEPS", str(steps)))
-    command = [sys.executable, "-m", "sluice._profile_command", "--steps", "4", "--out", str(folder / "out.json"), str(script)]
-    variables = {**{name: value for name, value in os.environ.items() if name != "RANK"}, **variables}
+    command = [
+        sys.executable,
+        "-m",
+        "sluice._profile_command",
+        "--steps",
+        "4",
+        "--out",
+        str(folder / "out.json"),
+        str(script),
+    ]
+    variables = {
+        **{name: value for name, value in os.environ.items() if name != "RANK"},
+        **variables,
+    }
     return subprocess.run(command, capture_output=True, text=True, env=variables, timeout=60)
 
 
@@ -34,8 +46,15 @@ def test_a_script_is_measured_as_it_is(tmp_path: Path) -> None:
     ended = profile(tmp_path, 1000)
     assert ended.returncode == 0 and "all steps were made" not in ended.stdout, ended.stderr
     written = json.loads((tmp_path / "out.json").read_text())
-    assert [tensor["name"] for tensor in written["tensors"]] == ["0.weight", "0.bias", "2.weight", "2.bias"]
-    assert sum(tensor["forward"] + tensor["backward"] for tensor in written["tensors"]) == pytest.approx(1)
+    assert [tensor["name"] for tensor in written["tensors"]] == [
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    ]
+    assert sum(
+        tensor["forward"] + tensor["backward"] for tensor in written["tensors"]
+    ) == pytest.approx(1)
 
 
 def test_what_cannot_be_measured_is_said(tmp_path: Path) -> None:

@@ -39,7 +39,10 @@ def test_ranks_that_are_alike_are_left_alone(on_servers: bool) -> None:
 
 CASES = [
     ("model[2].weight[0, 0] += 1", "'2.weight'"),
-    ("model.state_dict(); optimizer.state[model[0].bias]['momentum_buffer'][0] += 1", "'0.bias'|'0.weight'"),
+    (
+        "model.state_dict(); optimizer.state[model[0].bias]['momentum_buffer'][0] += 1",
+        "'0.bias'|'0.weight'",
+    ),
 ]
 
 
@@ -53,8 +56,6 @@ def test_the_first_tensor_and_the_ranks_are_named(change: str, named: str) -> No
 
 def test_algorithms_that_let_ranks_differ_refuse() -> None:
     script = "import torch, sluice\nnet = torch.nn.Linear(2, 2)\n"
-    script += (
-        "sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True, algorithm='asp', debug='ranks')"
-    )
+    script += "sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True, algorithm='asp', debug='ranks')"
     for ended in run_script(script, 2):
         assert "algorithm=asp lets ranks differ" in ended.stderr

@@ -1,4 +1,5 @@
-"""A job that torchrun starts again goes on from its checkpoint, with the bits of a job that was never killed."""
+"""A job that torchrun starts again goes on from its checkpoint, with the bits of a job that was
+never killed."""
 
 from __future__ import annotations
 
@@ -48,8 +49,19 @@ def train_by_torchrun(folder: Path, dies_in_step: int) -> subprocess.CompletedPr
     variables = environment(0, 2, free_port(), FOLDER=str(folder), DIES_IN_STEP=str(dies_in_step))
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         del variables[name]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1", "--standalone"]
-    return subprocess.run([*launch, str(program)], capture_output=True, text=True, env=variables, timeout=120)
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--max-restarts",
+        "1",
+        "--standalone",
+    ]
+    return subprocess.run(
+        [*launch, str(program)], capture_output=True, text=True, env=variables, timeout=120
+    )
 
 
 def test_a_job_killed_while_it_saves_goes_on_with_the_same_bits(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Checkpoints of an optimizer that runs on the servers: gathered, in PyTorch's own layout, and back."""
+"""Checkpoints of an optimizer that runs on the servers: gathered, in PyTorch's own layout, and
+back."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ OPTIMIZERS: dict[str, Any] = {
 STEPS, STOP = 16, 6
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]]) -> None:
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]]
+) -> None:
     for x, y in data:
         optimizer.zero_grad()
         functional.cross_entropy(model(x.to(next(iter(model.parameters())).dtype)), y).backward()
@@ -50,7 +53,9 @@ def of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def put_back(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))  # PyTorch would go on in the same tensors
+    optimizer.load_state_dict(
+        copy.deepcopy(saved["optimizer"])
+    )  # PyTorch would go on in the same tensors
 
 
 def first_half(name: str, path: str) -> dict[str, Tensor]:
@@ -138,7 +143,9 @@ def from_plain_pytorch(name: str) -> None:
 
     loaded = on_servers(name, make_net(seed=99))
     put_back(*loaded, saved)
-    assert layout(loaded[1].state_dict()) == layout(saved["optimizer"])  # nothing has begun yet, and nothing is lost
+    assert layout(loaded[1].state_dict()) == layout(
+        saved["optimizer"]
+    )  # nothing has begun yet, and nothing is lost
     train(*loaded, data[STOP:])
 
     plain = make_net(seed=99)
@@ -160,7 +167,8 @@ def test_servers_go_on_from_plain_pytorch(two_ranks: Ranks, name: str) -> None:
 
 
 def in_place(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
-    """Back to a checkpoint in the middle of a job, and the same again; twice, so that the second save is of loaded state."""
+    """Back to a checkpoint in the middle of a job, and the same again; twice, so that the second
+    save is of loaded state."""
     data = list(batches(STEPS))
     model, optimizer = on_servers("adam", make_net().to(dtype=dtype, memory_format=memory_format))
     train(model, optimizer, data[:STOP])
@@ -176,12 +184,18 @@ def in_place(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
 
 
 def flat(saved: dict[str, Any]) -> dict[str, Tensor]:
-    return {f"{number} {key}": value for number, state in saved["state"].items() for key, value in state.items()}
+    return {
+        f"{number} {key}": value
+        for number, state in saved["state"].items()
+        for key, value in state.items()
+    }
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
-def test_back_to_a_checkpoint(two_ranks: Ranks, dtype: torch.dtype, memory_format: torch.memory_format) -> None:
+def test_back_to_a_checkpoint(
+    two_ranks: Ranks, dtype: torch.dtype, memory_format: torch.memory_format
+) -> None:
     two_ranks.run(in_place, dtype, memory_format)
 
 
@@ -191,7 +205,9 @@ def loaded_on_one_rank() -> str:
     saved = of(model, optimizer)
     model, optimizer = on_servers("adam")
     if rank() == 1:
-        optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))  # PyTorch would go on in the same tensors
+        optimizer.load_state_dict(
+            copy.deepcopy(saved["optimizer"])
+        )  # PyTorch would go on in the same tensors
     try:
         train(model, optimizer, list(batches(1)))
     except ValueError as error:
@@ -204,7 +220,9 @@ def test_a_checkpoint_that_one_rank_has_loaded_is_refused() -> None:
     texts = ranks.run(loaded_on_one_rank)
     ranks.end()
     for text in texts:
-        assert text.startswith("the optimizer has a state of 0 parameters and 0 steps on rank 0, but of 8 parameters"), text
+        assert text.startswith(
+            "the optimizer has a state of 0 parameters and 0 steps on rank 0, but of 8 parameters"
+        ), text
         assert "every rank must load the same checkpoint" in text
 
 
@@ -234,7 +252,10 @@ def test_a_rank_that_saves_alone_names_those_that_train_on() -> None:
         assert time.monotonic() - begun < 5
         assert first.returncode == 1
         line = errors.splitlines()[-1]
-        assert "every rank must call optimizer.state_dict()" in line and "went on to the next step instead" in line, errors
+        assert (
+            "every rank must call optimizer.state_dict()" in line
+            and "went on to the next step instead" in line
+        ), errors
         assert "rank 1" in line or "rank 2" in line or "ranks 1-2" in line
         for other in others:
             assert "rank 0 ended with RuntimeError" in other.communicate(timeout=60)[1]
@@ -244,4 +265,6 @@ def test_a_rank_that_saves_alone_does_not_wait_for_ever() -> None:
     first, _ = run_script(ALONE.format(other="else: time.sleep(6)"), 2, SLUICE_WAIT_TIMEOUT="2s")
     assert first.returncode == 1
     line = first.stderr.splitlines()[-1]
-    assert "every rank must call optimizer.state_dict()" in line and "rank 1 did not come" in line, first.stderr
+    assert (
+        "every rank must call optimizer.state_dict()" in line and "rank 1 did not come" in line
+    ), first.stderr

@@ -1,4 +1,5 @@
-"""The optimizer on the servers: the same training to rounding, the same bits on all ranks, and nothing before step()."""
+"""The optimizer on the servers: the same training to rounding, the same bits on all ranks, and
+nothing before step()."""
 
 from __future__ import annotations
 
@@ -27,13 +28,22 @@ def close_to_ddp(optimizers: Any, loop: Any, **options: Any) -> None:
     loop(model, optimizer)
     state = model.state_dict()
     for name, expected in reference.state_dict().items():
-        torch.testing.assert_close(state[name], expected, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
-    own = hashlib.sha256(b"".join(state[name].numpy().tobytes() for name, _ in model.named_parameters())).hexdigest()
+        torch.testing.assert_close(
+            state[name],
+            expected,
+            rtol=1e-3,
+            atol=1e-5,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+    own = hashlib.sha256(
+        b"".join(state[name].numpy().tobytes() for name, _ in model.named_parameters())
+    ).hexdigest()
     assert len(set(current().gather("digest", own))) == 1
 
 
 def scheduled(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """The rate of a step is the one at step(), also if the scheduler goes on before the servers are done."""
+    """The rate of a step is the one at step(), also if the scheduler goes on before the servers are
+    done."""
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     for x, y in batches(12):
         optimizer.zero_grad()
@@ -69,9 +79,15 @@ def not_zeroed(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 CASES: dict[str, tuple[Any, Any]] = {
-    "sgd": (lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True), plain_loop(40)),
+    "sgd": (
+        lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9, weight_decay=1e-4, nesterov=True),
+        plain_loop(40),
+    ),
     "adam": (lambda ps: torch.optim.Adam(ps, lr=1e-3, weight_decay=1e-3, eps=1e-4), plain_loop(40)),
-    "adamw": (lambda ps: torch.optim.AdamW(ps, lr=1e-3, betas=(0.8, 0.99), eps=1e-4), plain_loop(40)),
+    "adamw": (
+        lambda ps: torch.optim.AdamW(ps, lr=1e-3, betas=(0.8, 0.99), eps=1e-4),
+        plain_loop(40),
+    ),
     "scheduled": (lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9), scheduled),
     "skipped": (lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9), skipped),
     "several backwards": (lambda ps: torch.optim.SGD(ps, lr=0.05), several_backwards),
@@ -89,7 +105,9 @@ def test_trains_as_ddp_does(two_ranks: Ranks, name: str) -> None:
 
 
 def started(steps: int) -> tuple[Any, Any]:
-    model, optimizer = sluice.distribute(make_net(), lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True)
+    model, optimizer = sluice.distribute(
+        make_net(), lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True
+    )
     plain_loop(steps)(model, optimizer)
     return model, optimizer
 
@@ -125,7 +143,9 @@ def text_of(function: Any) -> str:
 def run_errors() -> list[str]:
     model, optimizer = started(3)
     saved = optimizer.state_dict()
-    assert saved["param_groups"][0]["lr"] == 0.1 and saved["state"] == {}  # without momentum there is nothing more to it
+    assert (
+        saved["param_groups"][0]["lr"] == 0.1 and saved["state"] == {}
+    )  # without momentum there is nothing more to it
     texts = [text_of(lambda: copy.deepcopy(optimizer))]
     x, y = next(batches(1))
     optimizer.zero_grad()
@@ -164,7 +184,10 @@ def run_refusals() -> list[str]:
         lambda ps: torch.optim.Adam(ps, amsgrad=True),
         lambda ps: torch.optim.SGD(list(ps)[:1], lr=0.1),
     ]
-    return [text_of(lambda make=make: sluice.distribute(nn.Linear(2, 2), make, server_optimizer=True)) for make in makers]
+    return [
+        text_of(lambda make=make: sluice.distribute(nn.Linear(2, 2), make, server_optimizer=True))
+        for make in makers
+    ]
 
 
 def test_refusals(two_ranks: Ranks) -> None:
@@ -181,7 +204,9 @@ def run_debug() -> None:
     model, _ = started(6)
     os.environ["SLUICE_DEBUG"] = "gates"
     try:
-        shown, its = sluice.distribute(make_net(), lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True)
+        shown, its = sluice.distribute(
+            make_net(), lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True
+        )
     finally:
         del os.environ["SLUICE_DEBUG"]
     plain_loop(6)(shown, its)

@@ -1,4 +1,5 @@
-"""The parts of `sluice study` that need no training: what is asked for, the rate, and what the page says of given results."""
+"""The parts of `sluice study` that need no training: what is asked for, the rate, and what the page
+says of given results."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ def test_algorithms_are_read(text: str, expected: Algorithm) -> None:
     assert parse(expected.text) == expected
 
 
-@pytest.mark.parametrize("text", ["p3", "", "ssp", "ssp:x", "ssp:-1", "ssp:1.5", "easgd:0", "gosgd:0", "gosgd:2", "bsp:3"])
+@pytest.mark.parametrize(
+    "text",
+    ["p3", "", "ssp", "ssp:x", "ssp:-1", "ssp:1.5", "easgd:0", "gosgd:0", "gosgd:2", "bsp:3"],
+)
 def test_what_is_no_algorithm_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]{20,}$"):
         parse(text)
@@ -53,14 +57,23 @@ def test_the_rate_is_scaled_warmed_up_and_decays() -> None:
     assert bsp.peak == pytest.approx(0.1)
     assert bsp.rate(0) == pytest.approx(0.1 / 8)
     assert bsp.rate(2.5 / 90) == pytest.approx((0.1 + 0.1 / 8) / 2)
-    assert [bsp.rate(at) for at in (5 / 90, 0.3, 0.34, 0.67, 0.89)] == pytest.approx([0.1, 0.1, 0.01, 1e-3, 1e-4])
-    # N gradients that are each applied in full move a model as far as their mean does at N times the rate.
+    assert [bsp.rate(at) for at in (5 / 90, 0.3, 0.34, 0.67, 0.89)] == pytest.approx(
+        [0.1, 0.1, 0.01, 1e-3, 1e-4]
+    )
+    # N gradients that are each applied in full move a model as far as their mean does at N times
+    # the rate.
     assert schedule.make(Algorithm("asp"), 0.05, 32, 8).peak * 8 == pytest.approx(bsp.peak)
     assert schedule.make(Algorithm("easgd", 4), 0.05, 32, 8, factor=3).peak == pytest.approx(0.3)
 
 
 def settings(**other: Any) -> Settings:
-    base: dict[str, Any] = {"algorithms": ALL, "workers": (4, 8, 16), "seeds": 3, "epochs": 4, "output": Path("x")}
+    base: dict[str, Any] = {
+        "algorithms": ALL,
+        "workers": (4, 8, 16),
+        "seeds": 3,
+        "epochs": 4,
+        "output": Path("x"),
+    }
     return Settings(**(base | other))
 
 
@@ -71,7 +84,9 @@ def test_runs_are_those_of_the_study_its_grid_and_dgc() -> None:
     assert len({run.key for run in with_grid}) == len(with_grid)
     assert with_grid[0].key == "bsp-n4-s1"
     with_dgc = [run for run in settings(dgc=True, seeds=1).runs() if run.dgc]
-    assert [run.key for run in with_dgc] == [f"{name}-n16-s1-dgc" for name in ("bsp", "asp", "ssp-3", "ssp-10", "arsgd")]
+    assert [run.key for run in with_dgc] == [
+        f"{name}-n16-s1-dgc" for name in ("bsp", "asp", "ssp-3", "ssp-10", "arsgd")
+    ]
 
 
 def test_lists_and_stragglers_are_read() -> None:
@@ -103,7 +118,9 @@ def test_accuracy_is_that_of_the_parameters_given() -> None:
 
 
 def row(name: str, workers: int, seed: int, accuracy: float, **other: Any) -> Row:
-    epochs = [{"epoch": e, "seconds": 2.0 * e, "accuracy": accuracy - 0.1 + 0.05 * e} for e in (1, 2)]
+    epochs = [
+        {"epoch": e, "seconds": 2.0 * e, "accuracy": accuracy - 0.1 + 0.05 * e} for e in (1, 2)
+    ]
     usual = {
         "algorithm": name, "workers": workers, "seed": seed, "rate_factor": 1.0, "dgc": False, "failed": None, "epochs": epochs,
         "accuracy": accuracy, "worst_accuracy": accuracy - 0.2 if parse(name).has_own_models else None, "samples_per_s": 1000.0,
@@ -114,7 +131,15 @@ def row(name: str, workers: int, seed: int, accuracy: float, **other: Any) -> Ro
 
 
 STUDY = {"settings": settings().fixed(), "pace_s": {"4": 0.01}}
-LEVELS = {"bsp": 0.9, "arsgd": 0.9, "asp": 0.88, "adpsgd": 0.88, "ssp": 0.86, "easgd": 0.8, "gosgd": 0.8}
+LEVELS = {
+    "bsp": 0.9,
+    "arsgd": 0.9,
+    "asp": 0.88,
+    "adpsgd": 0.88,
+    "ssp": 0.86,
+    "easgd": 0.8,
+    "gosgd": 0.8,
+}
 
 
 def as_in_the_paper(seeds: int) -> list[Row]:
@@ -131,10 +156,16 @@ def test_the_order_is_judged_with_its_spread() -> None:
     assert [verdict.word for verdict in order.judge(results, 4)] == ["confirmed"] * 3
     assert "confirmed" in words.order(results) and "refuted" not in words.order(results)
 
-    upside_down = Results(row(one.text, 4, seed, 1 - LEVELS[one.name] + 0.001 * seed) for one in ALL for seed in (1, 2, 3))
+    upside_down = Results(
+        row(one.text, 4, seed, 1 - LEVELS[one.name] + 0.001 * seed)
+        for one in ALL
+        for seed in (1, 2, 3)
+    )
     assert [verdict.word for verdict in order.judge(upside_down, 4)] == ["refuted"] * 3
 
-    noisy = Results(row(name, 4, seed, 0.8 + 0.1 * seed) for name in ("bsp", "asp") for seed in (1, 2, 3))
+    noisy = Results(
+        row(name, 4, seed, 0.8 + 0.1 * seed) for name in ("bsp", "asp") for seed in (1, 2, 3)
+    )
     assert [verdict.word for verdict in order.judge(noisy, 4)] == ["not separable"]
 
     assert order.judge(Results(as_in_the_paper(1)), 4)[0].margin is None
@@ -142,19 +173,39 @@ def test_the_order_is_judged_with_its_spread() -> None:
 
 
 def test_tables_show_ours_beside_theirs() -> None:
-    results = Results([*as_in_the_paper(2), row("bsp", 8, 1, 0.89, dgc=True, sent_bytes_per_step=10)])
+    results = Results(
+        [*as_in_the_paper(2), row("bsp", 8, 1, 0.89, dgc=True, sent_bytes_per_step=10)]
+    )
     by_title = {table.title.split(":")[0]: table for table in tables.all_tables(results)}
     assert by_title["Table II"].rows[0] == ["BSP", "90.15 ± 0.07", "0.00", "75.11", "0.00"]
-    assert ["GoSGD p = 0.01", "80.15 ± 0.07", "10.00", "39.38", "35.73"] in by_title["Table II"].rows
-    assert [cells[0] for cells in by_title["Table III"].rows] == ["4, ours", "4, theirs", "8, ours", "8, theirs"]
-    assert by_title["Table IV"].rows == [["BSP", "90.15 ± 0.07", "89.00", "1.0 %", "75.11", "75.05"]]
+    assert ["GoSGD p = 0.01", "80.15 ± 0.07", "10.00", "39.38", "35.73"] in by_title[
+        "Table II"
+    ].rows
+    assert [cells[0] for cells in by_title["Table III"].rows] == [
+        "4, ours",
+        "4, theirs",
+        "8, ours",
+        "8, theirs",
+    ]
+    assert by_title["Table IV"].rows == [
+        ["BSP", "90.15 ± 0.07", "89.00", "1.0 %", "75.11", "75.05"]
+    ]
     assert "Tuned rates" not in " ".join(by_title)
 
 
 def test_the_best_rate_of_each_is_shown() -> None:
-    results = Results([row("easgd:4", 8, 1, 0.8), row("easgd:4", 8, 1, 0.85, rate_factor=0.3), row("bsp", 8, 1, 0.9)])
+    results = Results(
+        [
+            row("easgd:4", 8, 1, 0.8),
+            row("easgd:4", 8, 1, 0.85, rate_factor=0.3),
+            row("bsp", 8, 1, 0.9),
+        ]
+    )
     table = tables.rates(results)
-    assert table.rows == [["BSP", "-", "90.00", "x 1: 90.00"], ["EASGD τ = 4", "85.00", "80.00", "x 0.3: 85.00"]]
+    assert table.rows == [
+        ["BSP", "-", "90.00", "x 1: 90.00"],
+        ["EASGD τ = 4", "85.00", "80.00", "x 0.3: 85.00"],
+    ]
     assert "EASGD τ = 4 5.0 at 0.3 times the rate" in words.advice(results)
 
 
@@ -167,11 +218,24 @@ def test_the_order_is_judged_at_tuned_rates_too() -> None:
 
 PARTIAL: dict[str, list[Row]] = {
     "nothing": [],
-    "only failures": [{"algorithm": "asp", "workers": 4, "seed": 1, "rate_factor": 1.0, "dgc": True, "failed": "rank 1: <no>"}],
+    "only failures": [
+        {
+            "algorithm": "asp",
+            "workers": 4,
+            "seed": 1,
+            "rate_factor": 1.0,
+            "dgc": True,
+            "failed": "rank 1: <no>",
+        }
+    ],
     "one run": [row("gosgd:0.1", 4, 1, 0.5)],
     "two without bsp": [row("ssp:3", 4, 1, 0.5), row("adpsgd", 8, 1, 0.6)],
     "all of it": as_in_the_paper(3),
-    "with dgc": [*as_in_the_paper(2), row("asp", 8, 1, 0.8, dgc=True), row("asp", 8, 1, 0.8, rate_factor=3.0)],
+    "with dgc": [
+        *as_in_the_paper(2),
+        row("asp", 8, 1, 0.8, dgc=True),
+        row("asp", 8, 1, 0.8, rate_factor=3.0),
+    ],
 }
 
 
@@ -189,7 +253,9 @@ def test_the_page_is_whole_whatever_there_is(name: str) -> None:
     assert report.markdown(results, STUDY, 0).startswith("# ")
 
 
-@pytest.mark.parametrize("values", [[0.0, 1.0], [0.871, 0.8712], [5.0], [-3.0, -1.0], [0.0, 12345.0]])
+@pytest.mark.parametrize(
+    "values", [[0.0, 1.0], [0.871, 0.8712], [5.0], [-3.0, -1.0], [0.0, 12345.0]]
+)
 def test_ticks_enclose_what_is_drawn(values: list[float]) -> None:
     axis = charts.axis_for(values)
     assert axis.ticks[0] == axis.low <= min(values) <= max(values) <= axis.high + 1e-9
@@ -203,7 +269,16 @@ def test_another_study_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", ["--workers 1", "--seeds 0", "--rate 1gbit", "--algorithms p3", "--pace 0", "--grid x", "--straggler 1"]
+    "flags",
+    [
+        "--workers 1",
+        "--seeds 0",
+        "--rate 1gbit",
+        "--algorithms p3",
+        "--pace 0",
+        "--grid x",
+        "--straggler 1",
+    ],
 )
 def test_wrong_flags_are_refused_before_anything_starts(flags: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]{20,}$"):

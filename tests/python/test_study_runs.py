@@ -1,4 +1,5 @@
-"""`sluice study` in short: all algorithms, real processes, a page; and that it goes on where it was ended."""
+"""`sluice study` in short: all algorithms, real processes, a page; and that it goes on where it was
+ended."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from sluice.study import algorithms
 
 def study(folder: Path, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sluice.study", "-o", str(folder), *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env={**os.environ, **variables}
+    )
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -36,7 +39,9 @@ def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None
     first = study(tmp_path, *flags)
     assert first.returncode == 0, first.stderr
     found = rows(tmp_path)
-    assert {row["algorithm"] for row in found} == {one.text for one in algorithms.parse_list(algorithms.DEFAULT)}
+    assert {row["algorithm"] for row in found} == {
+        one.text for one in algorithms.parse_list(algorithms.DEFAULT)
+    }
     for row in found:
         assert row["failed"] is None and row["accuracy"] > 0.2, row
         assert row["compute_s"] >= row["pace_s"] * 0.99, row
@@ -75,11 +80,15 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     ran = study(tmp_path, *flags, SLUICE_TOPOLOGY="knot")
     assert ran.returncode == 1, ran.stderr
     reasons = [row["failed"] for row in rows(tmp_path)]
-    assert len(reasons) == 2 and all("SLUICE_TOPOLOGY" in reason and "\n" not in reason for reason in reasons), reasons
+    assert len(reasons) == 2 and all(
+        "SLUICE_TOPOLOGY" in reason and "\n" not in reason for reason in reasons
+    ), reasons
     assert "Runs that failed" in (tmp_path / "study.html").read_text()
 
 
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     ran = study(tmp_path, "--data-dir", str(tmp_path / "nowhere"))
     assert ran.returncode == 1
-    assert ran.stderr.startswith("sluice study: there is no ") and ran.stderr.count("\n") == 1, ran.stderr
+    assert ran.stderr.startswith("sluice study: there is no ") and ran.stderr.count("\n") == 1, (
+        ran.stderr
+    )

@@ -37,7 +37,10 @@ def rank() -> int:
 def batches(steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(1000 * seed + rank())
     for _ in range(steps):
-        yield torch.randn(8, 1, 8, 8, generator=generator), torch.randint(0, 10, (8,), generator=generator)
+        yield (
+            torch.randn(8, 1, 8, 8, generator=generator),
+            torch.randint(0, 10, (8,), generator=generator),
+        )
 
 
 def make_net(seed: int = 7) -> Net:
@@ -84,4 +87,6 @@ def same_as_ddp(
 def assert_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
     assert list(ours) == list(theirs)
     for name, tensor in theirs.items():
-        assert torch.equal(ours[name], tensor), f"'{name}' differs by {(ours[name] - tensor).abs().max()}"
+        assert torch.equal(ours[name], tensor), (
+            f"'{name}' differs by {(ours[name] - tensor).abs().max()}"
+        )

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Starts N real processes of `sluice rendezvous check` on loopback and says how long they took to meet.
+"""Starts N real processes of `sluice rendezvous check` on loopback and says how long they took to
+meet.
 
     tests/rendezvous/meet.py build/release/bin/sluice --ranks 64 --within 5
 
@@ -23,21 +24,37 @@ def free_port():
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sluice")
     parser.add_argument("--ranks", type=int, default=64)
-    parser.add_argument("--within", type=float, default=5.0, help="seconds from the first start to the last end")
+    parser.add_argument(
+        "--within", type=float, default=5.0, help="seconds from the first start to the last end"
+    )
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
         key = os.path.join(folder, "job.key")
-        subprocess.run([args.sluice, "key", "new", "-o", key], check=True, stdout=subprocess.DEVNULL)
-        common = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), SLUICE_JOB_KEY_FILE=key,
-                      WORLD_SIZE=str(args.ranks), SLUICE_RENDEZVOUS_TIMEOUT="60s", SLUICE_LOG="warn")
+        subprocess.run(
+            [args.sluice, "key", "new", "-o", key], check=True, stdout=subprocess.DEVNULL
+        )
+        common = dict(
+            os.environ,
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(free_port()),
+            SLUICE_JOB_KEY_FILE=key,
+            WORLD_SIZE=str(args.ranks),
+            SLUICE_RENDEZVOUS_TIMEOUT="60s",
+            SLUICE_LOG="warn",
+        )
         begun = time.monotonic()
         ranks = [
-            subprocess.Popen([args.sluice, "rendezvous", "check", "--json"], env=dict(common, RANK=str(rank)),
-                             stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL)
+            subprocess.Popen(
+                [args.sluice, "rendezvous", "check", "--json"],
+                env=dict(common, RANK=str(rank)),
+                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            )
             for rank in reversed(range(args.ranks))  # rank 0 last: the others must wait for it
         ]
         out, _ = ranks[-1].communicate(timeout=120)

@@ -1,5 +1,6 @@
-"""`sluice study`: trains the same model with many algorithms, numbers of workers and seeds, and compares what comes out with
-what "An In-Depth Analysis of Distributed Training of Deep Neural Networks" (Ko et al.) has found.
+"""`sluice study`: trains the same model with many algorithms, numbers of workers and seeds, and
+compares what comes out with what "An In-Depth Analysis of Distributed Training of Deep Neural
+Networks" (Ko et al.) has found.
 
     settings.py    what is asked for, and the runs that it takes
     algorithms.py  what a study has to know of an algorithm

@@ -1,4 +1,5 @@
-"""What a study has to know of an algorithm: how its rate scales, which model is scored, and what it sends."""
+"""What a study has to know of an algorithm: how its rate scales, which model is scored, and what it
+sends."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Algorithm:
 
     @property
     def sums_gradients(self) -> bool:
-        """True iff the server applies each worker's gradient in full. Everywhere else what is scored moves by the mean."""
+        """True iff the server applies each worker's gradient in full. Everywhere else what is
+        scored moves by the mean."""
         return self.name in ("asp", "ssp")
 
     @property
@@ -60,18 +62,21 @@ class Algorithm:
 
     @property
     def has_own_models(self) -> bool:
-        """True iff every worker trains a model of its own, so that one may be worse than what is scored."""
+        """True iff every worker trains a model of its own, so that one may be worse than what is
+        scored."""
         return self.is_gossip or self.name == "easgd"
 
     @property
     def scored(self) -> str:
         if self.is_gossip:
             return "the mean of all workers' models"
-        return {"easgd": "the centre", "arsgd": "the model that all workers have"}.get(self.name, "the server's model")
+        return {"easgd": "the centre", "arsgd": "the model that all workers have"}.get(
+            self.name, "the server's model"
+        )
 
     def models_sent(self, workers: int) -> float:
-        """Models that a worker and the server beside it send in a step, by the paper's formulae. A rank's own share does not
-        travel."""
+        """Models that a worker and the server beside it send in a step, by the paper's formulae. A
+        rank's own share does not travel."""
         value = self.argument or 0.0
         whole = {
             "bsp": 2.0,
@@ -99,7 +104,11 @@ def parse(text: str) -> Algorithm:
         value = float(argument)
     except ValueError:
         raise ValueError(f"'{text}' does not say its {what}; write {_EXAMPLES[name]}") from None
-    is_good = 0 < value <= 1 if name == "gosgd" else value == int(value) and value >= (1 if name == "easgd" else 0)
+    is_good = (
+        0 < value <= 1
+        if name == "gosgd"
+        else value == int(value) and value >= (1 if name == "easgd" else 0)
+    )
     if not is_good:
         raise ValueError(f"'{text}' has no {what} that can be used; write {_EXAMPLES[name]}")
     return Algorithm(name, value)

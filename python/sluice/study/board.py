@@ -1,4 +1,5 @@
-"""Memory that the workers of one run share with the process that forked them. Each worker writes in its own row."""
+"""Memory that the workers of one run share with the process that forked them. Each worker writes in
+its own row."""
 
 from __future__ import annotations
 
@@ -15,11 +16,19 @@ _TEXT = 1000  # bytes of an error
 class Board:
     def __init__(self, workers: int, epochs: int, parameters: int, batches: int) -> None:
         self.workers = workers
-        self.scored = _zeros(torch.float32, epochs, parameters)  # what rank 0 has of the server's or the centre's
-        self.models = _zeros(torch.float32, epochs, workers, parameters)  # each worker's own, at the end of each epoch
-        self.crossed = _zeros(torch.float64, epochs, workers)  # seconds from the start to the end of an epoch
+        self.scored = _zeros(
+            torch.float32, epochs, parameters
+        )  # what rank 0 has of the server's or the centre's
+        self.models = _zeros(
+            torch.float32, epochs, workers, parameters
+        )  # each worker's own, at the end of each epoch
+        self.crossed = _zeros(
+            torch.float64, epochs, workers
+        )  # seconds from the start to the end of an epoch
         self.own_accuracy = _zeros(torch.float64, workers)
-        self.blocked = _zeros(torch.float64, workers, batches)  # seconds that a step waited for parameters
+        self.blocked = _zeros(
+            torch.float64, workers, batches
+        )  # seconds that a step waited for parameters
         self.steps = _zeros(torch.int64, workers)  # in the time that is measured
         self.computed = _zeros(torch.float64, workers)  # seconds of these
         self.late = _zeros(torch.int64, workers)  # steps that took a tenth longer than they may

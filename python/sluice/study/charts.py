@@ -1,5 +1,5 @@
-"""Charts as SVG text, without a library: the page has to be one file, and the interpreter that has Torch need not have
-matplotlib."""
+"""Charts as SVG text, without a library: the page has to be one file, and the interpreter that has
+Torch need not have matplotlib."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _WIDTH, _HEIGHT = 560, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 170, 34, 58  # margins; the legend is on the right
 _FONT = 'font-family="sans-serif" font-size="11"'
 
-# Colours that stay apart for the colour-blind (Okabe and Ito), by family; arguments of one family differ in their dashes.
+# Colours that stay apart for the colour-blind (Okabe and Ito), by family; arguments of one family
+# differ in their dashes.
 COLOURS = {
     "bsp": "#000000",
     "arsgd": "#8c8c8c",
@@ -65,7 +66,13 @@ def axis_for(values: Sequence[float], from_zero: bool = False) -> Axis:
     return Axis(low, high, [low + step * n for n in range(round((high - low) / step) + 1)])
 
 
-def lines(title: str, x_label: str, y_label: str, series: Sequence[Line], x_ticks: Sequence[float] | None = None) -> str:
+def lines(
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Sequence[Line],
+    x_ticks: Sequence[float] | None = None,
+) -> str:
     points = [point for line in series for point in line.points]
     if not points:
         return _empty(title)
@@ -82,20 +89,37 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Line], x_tick
     for line in series:
         path = " ".join(f"{to_x(px):.1f},{to_y(py):.1f}" for px, py in line.points)
         dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
-        body.append(f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.8"{dash}/>')
+        body.append(
+            f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.8"{dash}/>'
+        )
         for (px, py), spread in _with_spreads(line):
-            body.append(f'<circle cx="{to_x(px):.1f}" cy="{to_y(py):.1f}" r="2.6" fill="{line.colour}"/>')
-            body.append(_whisker(to_x(px), to_y(py - spread), to_y(py + spread), line.colour) if spread else "")
+            body.append(
+                f'<circle cx="{to_x(px):.1f}" cy="{to_y(py):.1f}" r="2.6" fill="{line.colour}"/>'
+            )
+            body.append(
+                _whisker(to_x(px), to_y(py - spread), to_y(py + spread), line.colour)
+                if spread
+                else ""
+            )
     body.append(_legend([(line.label, line.colour, line.dash) for line in series]))
     return _svg(body)
 
 
-def bars(title: str, y_label: str, groups: Sequence[Bar], parts: Sequence[tuple[str, str]], *, is_stacked: bool = True) -> str:
+def bars(
+    title: str,
+    y_label: str,
+    groups: Sequence[Bar],
+    parts: Sequence[tuple[str, str]],
+    *,
+    is_stacked: bool = True,
+) -> str:
     """parts: names and colours. Not stacked: the parts of a bar stand side by side."""
     if not groups:
         return _empty(title)
     heights = [sum(bar.parts) if is_stacked else max(bar.parts) for bar in groups]
-    y = axis_for([height + bar.spread for height, bar in zip(heights, groups, strict=True)], from_zero=True)
+    y = axis_for(
+        [height + bar.spread for height, bar in zip(heights, groups, strict=True)], from_zero=True
+    )
     to_x, to_y = _scales(Axis(0, len(groups)), y)
     body = [_frame(title, "", y_label, y, to_y)]
     for place, bar in enumerate(groups):
@@ -111,7 +135,9 @@ def bars(title: str, y_label: str, groups: Sequence[Bar], parts: Sequence[tuple[
             base += value if is_stacked else 0.0
         if bar.spread:
             middle, height = to_x(place + 0.5), heights[place]
-            body.append(_whisker(middle, to_y(height - bar.spread), to_y(height + bar.spread), "#333"))
+            body.append(
+                _whisker(middle, to_y(height - bar.spread), to_y(height + bar.spread), "#333")
+            )
         x, low = to_x(place + 0.5), _HEIGHT - _BOTTOM + 10
         body.append(
             f'<text x="{x:.1f}" y="{low}" font-family="sans-serif" font-size="9" text-anchor="end" '
@@ -128,18 +154,26 @@ def _with_spreads(line: Line) -> list[tuple[tuple[float, float], float]]:
 
 def _scales(x: Axis, y: Axis) -> tuple[Callable[[float], float], Callable[[float], float]]:
     wide, high = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
-    return lambda value: _LEFT + wide * x.share(value), lambda value: _TOP + high * (1 - y.share(value))
+    return (
+        lambda value: _LEFT + wide * x.share(value),
+        lambda value: _TOP + high * (1 - y.share(value)),
+    )
 
 
 def _frame(title: str, x_label: str, y_label: str, y: Axis, to_y: Callable[[float], float]) -> str:
     right, bottom, middle = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM, (_LEFT + _WIDTH - _RIGHT) / 2
-    parts = [_text(middle, 18, title, "middle", bold=True), _text(middle, _HEIGHT - 10, x_label, "middle")]
+    parts = [
+        _text(middle, 18, title, "middle", bold=True),
+        _text(middle, _HEIGHT - 10, x_label, "middle"),
+    ]
     upright = _TOP + (bottom - _TOP) / 2
     parts.append(
         f'<text x="14" y="{upright}" {_FONT} text-anchor="middle" transform="rotate(-90 14 {upright})">{escape(y_label)}</text>'
     )
     for tick in y.ticks:
-        parts.append(f'<line x1="{_LEFT}" x2="{right}" y1="{to_y(tick):.1f}" y2="{to_y(tick):.1f}" stroke="#e4e4e4"/>')
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{right}" y1="{to_y(tick):.1f}" y2="{to_y(tick):.1f}" stroke="#e4e4e4"/>'
+        )
         parts.append(_text(_LEFT - 6, to_y(tick) + 4, f"{tick:.6g}", "end"))
     parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#555"/>')
     return "".join(parts)
@@ -151,7 +185,9 @@ def _legend(entries: Sequence[tuple[str, str, str]]) -> str:
     for place, (label, colour, dash) in enumerate(entries):
         y = _TOP + 8 + 17 * place
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        parts.append(f'<line x1="{left}" x2="{left + 22}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="4"{dashes}/>')
+        parts.append(
+            f'<line x1="{left}" x2="{left + 22}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="4"{dashes}/>'
+        )
         parts.append(_text(left + 28, y + 4, label, "start"))
     return "".join(parts)
 
@@ -172,4 +208,6 @@ def _svg(body: Sequence[str]) -> str:
 
 
 def _empty(title: str) -> str:
-    return _svg([_text(_WIDTH / 2, _HEIGHT / 2, f"{title}: nothing has been measured yet", "middle")])
+    return _svg(
+        [_text(_WIDTH / 2, _HEIGHT / 2, f"{title}: nothing has been measured yet", "middle")]
+    )

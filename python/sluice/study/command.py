@@ -1,4 +1,5 @@
-"""`sluice study`: flags, progress, errors. Goes on where it was ended: a run that has its file of results is not made again."""
+"""`sluice study`: flags, progress, errors. Goes on where it was ended: a run that has its file of
+results is not made again."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ study/study.md, and every run a file in study/runs/: delete one to make it again
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended first
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # what was started is ended first
     try:
         sys.exit(_main(sys.argv[1:]))
     except KeyboardInterrupt:
@@ -52,7 +55,9 @@ def _main(arguments: list[str]) -> int:
     if flags.json:
         print(json.dumps(rows))
     else:
-        print(f"{settings.output / 'study.html'} and {settings.output / 'study.md'}: {len(rows)} runs")
+        print(
+            f"{settings.output / 'study.html'} and {settings.output / 'study.md'}: {len(rows)} runs"
+        )
     return code
 
 
@@ -64,25 +69,84 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where results and the page go")
-    parser.add_argument("--data", choices=data.NAMES, default="fashion-mnist", help="[fashion-mnist]")
-    parser.add_argument("--data-dir", type=Path, default=Path("data"), metavar="DIR", help="folder that the data is in [data]")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where results and the page go",
+    )
+    parser.add_argument(
+        "--data", choices=data.NAMES, default="fashion-mnist", help="[fashion-mnist]"
+    )
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("data"),
+        metavar="DIR",
+        help="folder that the data is in [data]",
+    )
     parser.add_argument("--model", choices=network.NAMES, default="cnn", help="[cnn]")
-    parser.add_argument("--algorithms", default=algorithms.DEFAULT, metavar="LIST", help=f"[{algorithms.DEFAULT}]")
-    parser.add_argument("--workers", default="4,8,16", metavar="LIST", help="numbers of workers [4,8,16]")
-    parser.add_argument("--seeds", type=int, default=3, metavar="K", help="trainings of each, with other beginnings [3]")
+    parser.add_argument(
+        "--algorithms", default=algorithms.DEFAULT, metavar="LIST", help=f"[{algorithms.DEFAULT}]"
+    )
+    parser.add_argument(
+        "--workers", default="4,8,16", metavar="LIST", help="numbers of workers [4,8,16]"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=3,
+        metavar="K",
+        help="trainings of each, with other beginnings [3]",
+    )
     parser.add_argument("--epochs", type=int, default=4, metavar="K", help="[4]")
-    parser.add_argument("--batch", type=int, default=32, metavar="K", help="samples of a worker in a step [32]")
-    parser.add_argument("--learning-rate", type=float, default=0.015, metavar="X", help="of a worker with 128 samples [0.015]")
-    parser.add_argument("--grid", default="0.3,1,3", metavar="LIST", help="factors of the rate, one seed; or none [0.3,1,3]")
-    parser.add_argument("--grid-workers", type=int, metavar="N", help="workers for that [8, or the nearest in --workers]")
+    parser.add_argument(
+        "--batch", type=int, default=32, metavar="K", help="samples of a worker in a step [32]"
+    )
+    parser.add_argument(
+        "--learning-rate",
+        type=float,
+        default=0.015,
+        metavar="X",
+        help="of a worker with 128 samples [0.015]",
+    )
+    parser.add_argument(
+        "--grid",
+        default="0.3,1,3",
+        metavar="LIST",
+        help="factors of the rate, one seed; or none [0.3,1,3]",
+    )
+    parser.add_argument(
+        "--grid-workers",
+        type=int,
+        metavar="N",
+        help="workers for that [8, or the nearest in --workers]",
+    )
     parser.add_argument("--samples", type=int, metavar="K", help="only the first K training images")
-    parser.add_argument("--pace", type=float, metavar="MS", help="how long a step takes at least [measured]")
-    parser.add_argument("--straggler", metavar="RANK:Kx", help="a rank that is slower, such as 1:3x")
-    parser.add_argument("--dgc", action="store_true", help="also with deep gradient compression, where gradients are sent")
-    parser.add_argument("--lab", action="store_true", help="each worker on a host of its own (docs/lab.md); needs root")
+    parser.add_argument(
+        "--pace", type=float, metavar="MS", help="how long a step takes at least [measured]"
+    )
+    parser.add_argument(
+        "--straggler", metavar="RANK:Kx", help="a rank that is slower, such as 1:3x"
+    )
+    parser.add_argument(
+        "--dgc",
+        action="store_true",
+        help="also with deep gradient compression, where gradients are sent",
+    )
+    parser.add_argument(
+        "--lab",
+        action="store_true",
+        help="each worker on a host of its own (docs/lab.md); needs root",
+    )
     parser.add_argument("--rate", metavar="RATE", help="with --lab: the speed of each link [1gbit]")
-    parser.add_argument("--report", action="store_true", help="train nothing: write the page from the runs that are there")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="train nothing: write the page from the runs that are there",
+    )
     parser.add_argument("--json", action="store_true", help="print the results of all runs as JSON")
     return parser
 
@@ -118,11 +182,14 @@ def settings_from(flags: argparse.Namespace) -> Settings:
 
 
 def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
-    """What all runs in the folder have in common. Another study in the same folder would be compared with the first."""
+    """What all runs in the folder have in common. Another study in the same folder would be
+    compared with the first."""
     path = settings.output / "study.json"
     if not path.is_file():
         if must_exist:
-            raise FileNotFoundError(f"there is no {path}, so no study to report; leave --report away to make one")
+            raise FileNotFoundError(
+                f"there is no {path}, so no study to report; leave --report away to make one"
+            )
         return {"settings": settings.fixed(), "pace_s": {}}
     study: dict[str, Any] = json.loads(path.read_text())
     if must_exist:
@@ -130,7 +197,9 @@ def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
     for name, value in settings.fixed().items():
         if study["settings"][name] != value:
             was = study["settings"][name]
-            raise ValueError(f"{settings.output} has a study with {name} {was}, not {value}; give the same, or another -o")
+            raise ValueError(
+                f"{settings.output} has a study with {name} {was}, not {value}; give the same, or another -o"
+            )
     return study
 
 
@@ -202,7 +271,8 @@ class Progress:
         seen = self._seconds.get(run.workers)
         if seen:
             return sum(seen) / len(seen)
-        # As if a step cost what all workers' computing costs: twice the workers, twice the pace, half the steps.
+        # As if a step cost what all workers' computing costs: twice the workers, twice the pace,
+        # half the steps.
         known = min(self._paces, key=lambda workers: abs(workers - run.workers))
         pace = self._paces[known] * run.workers / known
         return _OUTSIDE_TRAINING + self._runner.expected_seconds(run, pace)

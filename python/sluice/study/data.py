@@ -1,4 +1,5 @@
-"""Images in memory: MNIST's own format as it is downloaded, or patterns with noise where there is none."""
+"""Images in memory: MNIST's own format as it is downloaded, or patterns with noise where there is
+none."""
 
 from __future__ import annotations
 
@@ -34,14 +35,23 @@ def load(name: str, folder: Path, samples: int | None) -> Data:
 
 def _images(folder: Path, name: str, part: str) -> tuple[Tensor, Tensor]:
     mean, spread = _MEAN_AND_SPREAD[name]
-    pixels = _read(folder, name, f"{part}-images-idx3-ubyte.gz", 16).view(-1, 1, 28, 28).float().div_(255)
-    return pixels.sub_(mean).div_(spread), _read(folder, name, f"{part}-labels-idx1-ubyte.gz", 8).long()
+    pixels = (
+        _read(folder, name, f"{part}-images-idx3-ubyte.gz", 16)
+        .view(-1, 1, 28, 28)
+        .float()
+        .div_(255)
+    )
+    return pixels.sub_(mean).div_(spread), _read(
+        folder, name, f"{part}-labels-idx1-ubyte.gz", 8
+    ).long()
 
 
 def _read(folder: Path, name: str, file: str, header: int) -> Tensor:
     path = folder / file
     if not path.is_file():
-        raise FileNotFoundError(f"there is no {path}; give the folder that {name}/ is in as --data-dir")
+        raise FileNotFoundError(
+            f"there is no {path}; give the folder that {name}/ is in as --data-dir"
+        )
     with gzip.open(path) as stream:
         return torch.frombuffer(bytearray(stream.read()[header:]), dtype=torch.uint8)
 
@@ -49,7 +59,11 @@ def _read(folder: Path, name: str, file: str, header: int) -> Tensor:
 def _synthetic(samples: int) -> Data:
     """Ten patterns, each under its own noise: easy, but not at once."""
     generator = torch.Generator().manual_seed(0)
-    patterns = torch.randn(10, 1, 7, 7, generator=generator).repeat_interleave(4, 2).repeat_interleave(4, 3)
+    patterns = (
+        torch.randn(10, 1, 7, 7, generator=generator)
+        .repeat_interleave(4, 2)
+        .repeat_interleave(4, 3)
+    )
 
     def draw(count: int) -> tuple[Tensor, Tensor]:
         y = torch.randint(0, 10, (count,), generator=generator)

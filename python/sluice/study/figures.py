@@ -1,4 +1,5 @@
-"""The paper's figures 1 to 4 with our measurements, and the losses of table III as a picture, ours beside theirs."""
+"""The paper's figures 1 to 4 with our measurements, and the losses of table III as a picture, ours
+beside theirs."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ _PARTS = (("computing", "#56B4E9"), ("waiting for others", "#D55E00"), ("bytes' 
 def by_epoch(results: Results, workers: int) -> str:
     """Figure 1a."""
     return charts.lines(
-        f"Error by epoch, {workers} workers", "epoch", "test error, per cent", _errors(results, workers, lambda e: e["epoch"])
+        f"Error by epoch, {workers} workers",
+        "epoch",
+        "test error, per cent",
+        _errors(results, workers, lambda e: e["epoch"]),
     )
 
 
@@ -41,7 +45,9 @@ def losses(results: Results) -> str:
                 points.append((float(workers), 100 * (own.mean - bsp.mean)))
                 spreads.append(100 * own.deviation)
         lines.append(_line(results, algorithm, points, spreads))
-    return charts.lines("Accuracy against BSP's: ours", "workers", "points", lines, x_ticks=results.workers)
+    return charts.lines(
+        "Accuracy against BSP's: ours", "workers", "points", lines, x_ticks=results.workers
+    )
 
 
 def their_losses(results: Results) -> str:
@@ -49,11 +55,15 @@ def their_losses(results: Results) -> str:
     lines = []
     for algorithm in results.algorithms:
         points = [
-            (float(n), 100 * (row[algorithm.text] - row["bsp"])) for n, row in paper.TABLE_3.items() if algorithm.text in row
+            (float(n), 100 * (row[algorithm.text] - row["bsp"]))
+            for n, row in paper.TABLE_3.items()
+            if algorithm.text in row
         ]
         lines.append(_line(results, algorithm, points))
     shown = [line for line in lines if line.points]
-    return charts.lines("Accuracy against BSP's: theirs", "workers", "points", shown, x_ticks=sorted(paper.TABLE_3))
+    return charts.lines(
+        "Accuracy against BSP's: theirs", "workers", "points", shown, x_ticks=sorted(paper.TABLE_3)
+    )
 
 
 def throughput(results: Results) -> str:
@@ -66,7 +76,9 @@ def throughput(results: Results) -> str:
             if share is not None:
                 points.append((float(workers), workers * share.mean))
         lines.append(_line(results, algorithm, points))
-    return charts.lines("Throughput", "workers", "in single workers", lines, x_ticks=results.workers)
+    return charts.lines(
+        "Throughput", "workers", "in single workers", lines, x_ticks=results.workers
+    )
 
 
 def breakdown(results: Results, workers: int) -> str:
@@ -76,7 +88,9 @@ def breakdown(results: Results, workers: int) -> str:
         rows = results.of(algorithm, workers)
         if rows:
             keys = ("compute_s", "wait_s", "communication_s")
-            bars.append(Bar(algorithm.title, [1e3 * mean(row[key] for row in rows) for key in keys]))
+            bars.append(
+                Bar(algorithm.title, [1e3 * mean(row[key] for row in rows) for key in keys])
+            )
     return charts.bars(f"Where a step's time goes, {workers} workers", "ms", bars, _PARTS)
 
 
@@ -89,7 +103,13 @@ def compressed(results: Results, workers: int) -> str:
         if dense is not None and sparse is not None:
             bars.append(Bar(algorithm.title, [workers * dense.mean, workers * sparse.mean]))
     names = (("without DGC", "#56B4E9"), ("with DGC", "#0072B2"))
-    return charts.bars(f"Throughput with DGC, {workers} workers", "in single workers", bars, names, is_stacked=False)
+    return charts.bars(
+        f"Throughput with DGC, {workers} workers",
+        "in single workers",
+        bars,
+        names,
+        is_stacked=False,
+    )
 
 
 def _errors(results: Results, workers: int, place: Callable[[Row], float]) -> list[Line]:
@@ -97,14 +117,20 @@ def _errors(results: Results, workers: int, place: Callable[[Row], float]) -> li
     for algorithm in results.algorithms:
         rows: list[Row] = results.of(algorithm, workers)
         epochs = zip(*(row["epochs"] for row in rows), strict=True)
-        points = [(mean(place(e) for e in seeds), 100 - 100 * mean(e["accuracy"] for e in seeds)) for seeds in epochs]
+        points = [
+            (mean(place(e) for e in seeds), 100 - 100 * mean(e["accuracy"] for e in seeds))
+            for seeds in epochs
+        ]
         if points:
             lines.append(_line(results, algorithm, points))
     return lines
 
 
 def _line(
-    results: Results, algorithm: Algorithm, points: list[tuple[float, float]], spreads: list[float] | None = None
+    results: Results,
+    algorithm: Algorithm,
+    points: list[tuple[float, float]],
+    spreads: list[float] | None = None,
 ) -> Line:
     family = [one for one in results.algorithms if one.name == algorithm.name]
     dash = charts.DASHES[family.index(algorithm) % len(charts.DASHES)]

@@ -32,7 +32,8 @@ def flat(model: nn.Module) -> Tensor:
 
 
 def accuracy(parameters: Tensor, data: Data) -> float:
-    """Of a model with these parameters, on the test images. NaNs find no class right but by chance: they count as none."""
+    """Of a model with these parameters, on the test images. NaNs find no class right but by chance:
+    they count as none."""
     if not torch.isfinite(parameters).all():
         return 0.0
     model = make(0)

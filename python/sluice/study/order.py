@@ -26,7 +26,11 @@ class Verdict:
     @property
     def word(self) -> str:
         if self.margin is None:
-            return "as in the paper, one seed" if self.difference > 0 else "not as in the paper, one seed"
+            return (
+                "as in the paper, one seed"
+                if self.difference > 0
+                else "not as in the paper, one seed"
+            )
         if abs(self.difference) <= self.margin:
             return "not separable"
         return "confirmed" if self.difference > 0 else "refuted"
@@ -43,10 +47,15 @@ def judge(results: Results, workers: int) -> list[Verdict]:
 
 
 def at_tuned_rates(results: Results, workers: int) -> list[tuple[str, float]]:
-    """The groups in the paper's order, with the mean of what each algorithm reaches at the best of its rates."""
+    """The groups in the paper's order, with the mean of what each algorithm reaches at the best of
+    its rates."""
     groups = []
     for names in paper.ORDER:
-        best = [max(scores) for one in results.algorithms if one.name in names and (scores := _tried(results, one, workers))]
+        best = [
+            max(scores)
+            for one in results.algorithms
+            if one.name in names and (scores := _tried(results, one, workers))
+        ]
         if best:
             groups.append((", ".join(names), mean(best)))
     return groups
@@ -54,18 +63,26 @@ def at_tuned_rates(results: Results, workers: int) -> list[tuple[str, float]]:
 
 def _tried(results: Results, algorithm: Algorithm, workers: int) -> list[float]:
     """Accuracies of the first seed, at all rates; none if there is one rate only."""
-    found = [rows[0]["accuracy"] for factor in results.factors if (rows := results.of(algorithm, workers, factor=factor))]
+    found = [
+        rows[0]["accuracy"]
+        for factor in results.factors
+        if (rows := results.of(algorithm, workers, factor=factor))
+    ]
     return found if len(found) > 1 else []
 
 
 def _by_seed(results: Results, names: tuple[str, ...], workers: int) -> Spread | None:
-    """The mean accuracy of a group's algorithms, each seed for itself; only seeds that all of them have."""
+    """The mean accuracy of a group's algorithms, each seed for itself; only seeds that all of them
+    have."""
     rows = [results.of(one, workers) for one in results.algorithms if one.name in names]
     rows = [of_one for of_one in rows if of_one]
     if not rows:
         return None
     seeds = set.intersection(*({row["seed"] for row in of_one} for of_one in rows))
-    values = [mean(row["accuracy"] for of_one in rows for row in of_one if row["seed"] == seed) for seed in sorted(seeds)]
+    values = [
+        mean(row["accuracy"] for of_one in rows for row in of_one if row["seed"] == seed)
+        for seed in sorted(seeds)
+    ]
     return Spread(tuple(values)) if values else None
 
 

@@ -1,5 +1,6 @@
-"""What "An In-Depth Analysis of Distributed Training of Deep Neural Networks" (Ko et al.) prints: ResNet-50 on ImageNet-1K,
-top-1 accuracy after 90 epochs. Its figures 1 to 4 are pictures only; of these its text says what SAYS repeats."""
+"""What "An In-Depth Analysis of Distributed Training of Deep Neural Networks" (Ko et al.) prints:
+ResNet-50 on ImageNet-1K, top-1 accuracy after 90 epochs. Its figures 1 to 4 are pictures only; of
+these its text says what SAYS repeats."""
 
 from __future__ import annotations
 
@@ -15,17 +16,35 @@ TABLE_2 = {
 }
 TABLE_2_WORKERS = 24
 
-_TABLE_3_COLUMNS = ("bsp", "asp", "ssp:3", "ssp:10", "easgd:4", "easgd:8", "gosgd:1", "gosgd:0.1", "gosgd:0.01", "adpsgd")
+_TABLE_3_COLUMNS = (
+    "bsp",
+    "asp",
+    "ssp:3",
+    "ssp:10",
+    "easgd:4",
+    "easgd:8",
+    "gosgd:1",
+    "gosgd:0.1",
+    "gosgd:0.01",
+    "adpsgd",
+)
 _TABLE_3_ROWS = {
     4: (0.7514, 0.7508, 0.7480, 0.7462, 0.7028, 0.7027, 0.7160, 0.6892, 0.6775, 0.7483),
     8: (0.7509, 0.7482, 0.7450, 0.7412, 0.6357, 0.6269, 0.6529, 0.6173, 0.5845, 0.7447),
     16: (0.7496, 0.7447, 0.7393, 0.7147, 0.5416, 0.5237, 0.5492, 0.5135, 0.4922, 0.7439),
     24: (0.7511, 0.7459, 0.7282, 0.6448, 0.4709, 0.4528, 0.4641, 0.4475, 0.3938, 0.7411),
 }
-TABLE_3 = {workers: dict(zip(_TABLE_3_COLUMNS, row, strict=True)) for workers, row in _TABLE_3_ROWS.items()}
+TABLE_3 = {
+    workers: dict(zip(_TABLE_3_COLUMNS, row, strict=True)) for workers, row in _TABLE_3_ROWS.items()
+}
 
 # Table IV, 24 workers: without and with DGC.
-TABLE_4 = {"bsp": (0.7511, 0.7505), "asp": (0.7459, 0.7440), "ssp:3": (0.7282, 0.7295), "ssp:10": (0.6448, 0.6542)}
+TABLE_4 = {
+    "bsp": (0.7511, 0.7505),
+    "asp": (0.7459, 0.7440),
+    "ssp:3": (0.7282, 0.7295),
+    "ssp:10": (0.6448, 0.6542),
+}
 
 # By final accuracy, best first.
 ORDER = (("bsp", "arsgd"), ("asp", "adpsgd"), ("ssp",), ("easgd", "gosgd"))

@@ -1,5 +1,6 @@
-"""The processes of one run. They are forked from one that has imported Torch already, since importing it sixteen times takes
-longer than the run; so that process calculates in one thread only."""
+"""The processes of one run. They are forked from one that has imported Torch already, since
+importing it sixteen times takes longer than the run; so that process calculates in one thread only.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ class Place:
     lab: str | None = None
 
     def variables(self, rank: int, world: int, port: int) -> dict[str, str]:
-        found = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": self.address}
+        found = {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(world),
+            "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": self.address,
+        }
         found |= {"MASTER_PORT": str(port), **_PATIENCE}
         if self.lab is not None:
             found |= {"LOCAL_RANK": "0", "SLUICE_IFACE": "eth0", "SLUICE_ENCRYPT": "off"}
@@ -62,7 +68,9 @@ def lab(hosts: int, rate: str) -> Iterator[Place]:
     program = _program()
     name = f"study{os.getpid()}"
     made = subprocess.run(
-        [program, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate], capture_output=True, text=True
+        [program, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate],
+        capture_output=True,
+        text=True,
     )
     if made.returncode != 0:
         raise OSError((made.stderr.strip() or "there is no lab").splitlines()[-1])
@@ -81,10 +89,12 @@ def _program() -> str:
 
 
 def prepare_to_fork() -> None:
-    """Once, before anything is calculated: a process with threads must not be forked, and what every rank would import for
-    itself is imported here."""
+    """Once, before anything is calculated: a process with threads must not be forked, and what
+    every rank would import for itself is imported here."""
     torch.set_num_threads(1)
-    importlib.import_module("torch._dynamo")  # the first optimizer of a process does this, in a second and more
+    importlib.import_module(
+        "torch._dynamo"
+    )  # the first optimizer of a process does this, in a second and more
 
 
 def free_port() -> int:
@@ -94,9 +104,11 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float) -> dict[int, str]:
-    """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the first first. Nothing of what it
-    has started is left afterwards. What ranks print is in `log`."""
+def run(
+    world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float
+) -> dict[int, str]:
+    """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the
+    first first. Nothing of what it has started is left afterwards. What ranks print is in `log`."""
     port = free_port()
     key = secrets.token_hex(32)
     ranks: dict[int, int] = {}  # by file descriptor
@@ -109,7 +121,13 @@ def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeou
                 sys.stderr.flush()
                 pid = os.fork()
                 if pid == 0:
-                    _be_rank(rank, place, {"SLUICE_JOB_KEY": key, **place.variables(rank, world, port)}, work, log)
+                    _be_rank(
+                        rank,
+                        place,
+                        {"SLUICE_JOB_KEY": key, **place.variables(rank, world, port)},
+                        work,
+                        log,
+                    )
                 pids[rank] = pid
                 descriptor = os.pidfd_open(pid)
                 ranks[descriptor] = rank
@@ -135,7 +153,9 @@ def run(world: int, place: Place, work: Callable[[int], None], log: Path, timeou
     return failures
 
 
-def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path) -> NoReturn:
+def _be_rank(
+    rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path
+) -> NoReturn:
     def be_it() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has forked us ends us
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -151,8 +171,8 @@ def _be_rank(rank: int, place: Place, variables: dict[str, str], work: Callable[
 
 
 def as_a_program(work: Callable[[], None]) -> NoReturn:
-    """In a forked process: does the work and ends as a program of its own would. A forked process must not go through Python's
-    own end, where it would tidy up what is its parent's."""
+    """In a forked process: does the work and ends as a program of its own would. A forked process
+    must not go through Python's own end, where it would tidy up what is its parent's."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -164,7 +184,11 @@ def as_a_program(work: Callable[[], None]) -> NoReturn:
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)  # the other ranks hear of it too
     finally:
-        for last in (atexit._run_exitfuncs, sys.stdout.flush, sys.stderr.flush):  # the job is left by the first
+        for last in (
+            atexit._run_exitfuncs,
+            sys.stdout.flush,
+            sys.stderr.flush,
+        ):  # the job is left by the first
             with contextlib.suppress(BaseException):
                 last()
         os._exit(code)

@@ -1,4 +1,5 @@
-"""The page and the Markdown table of a study: one file each, correct for whatever has been measured so far."""
+"""The page and the Markdown table of a study: one file each, correct for whatever has been measured
+so far."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def markdown(results: Results, study: dict[str, Any], missing: int) -> str:
     if not results.rows:
         return f"# {_TITLE}\n\nNothing has been measured yet.\n\n{_failures_as_markdown(results)}"
     parts = [f"# {_TITLE}", _state(results, missing)]
-    parts += ["## What differs from the paper's setting", "\n".join(f"- {one}" for one in words.differences(results, study))]
+    parts += [
+        "## What differs from the paper's setting",
+        "\n".join(f"- {one}" for one in words.differences(results, study)),
+    ]
     parts += ["## What came out", words.order(results), words.advice(results)]
     parts += ["## Tables", *(table.markdown() for table in all_tables(results))]
     parts.append(_failures_as_markdown(results))
@@ -39,10 +43,21 @@ def markdown(results: Results, study: dict[str, Any], missing: int) -> str:
 def page(results: Results, study: dict[str, Any], missing: int) -> str:
     parts = [f"<h1>{_TITLE}</h1>"]
     if results.rows:
-        parts += [_paragraph(_state(results, missing)), "<h2>What differs from the paper's setting</h2><ul>"]
+        parts += [
+            _paragraph(_state(results, missing)),
+            "<h2>What differs from the paper's setting</h2><ul>",
+        ]
         parts += [f"<li>{escape(one)}</li>" for one in words.differences(results, study)]
-        parts += ["</ul><h2>What came out</h2>", _paragraph(words.order(results)), _paragraph(words.advice(results))]
-        parts += ["<h2>Tables</h2>", *(_table(table) for table in all_tables(results)), *_figures(results)]
+        parts += [
+            "</ul><h2>What came out</h2>",
+            _paragraph(words.order(results)),
+            _paragraph(words.advice(results)),
+        ]
+        parts += [
+            "<h2>Tables</h2>",
+            *(_table(table) for table in all_tables(results)),
+            *_figures(results),
+        ]
     else:
         parts.append(_paragraph("Nothing has been measured yet."))
     if results.failed:
@@ -62,11 +77,21 @@ def _figures(results: Results) -> list[str]:
             [figures.by_epoch(results, most), figures.by_time(results, most)],
         ),
         ("Table III as a picture", "", [figures.losses(results), figures.their_losses(results)]),
-        ("Figure 2: throughput by the number of workers", paper.SAYS[2], [figures.throughput(results)]),
-        ("Figure 3: where the time goes", paper.SAYS[3], [figures.breakdown(results, n) for n in results.workers]),
+        (
+            "Figure 2: throughput by the number of workers",
+            paper.SAYS[2],
+            [figures.throughput(results)],
+        ),
+        (
+            "Figure 3: where the time goes",
+            paper.SAYS[3],
+            [figures.breakdown(results, n) for n in results.workers],
+        ),
     ]
     if any(row["dgc"] for row in results.rows):
-        drawn.append(("Figure 4: throughput with DGC", paper.SAYS[4], [figures.compressed(results, most)]))
+        drawn.append(
+            ("Figure 4: throughput with DGC", paper.SAYS[4], [figures.compressed(results, most)])
+        )
     parts = ["<h2>Figures</h2>"]
     for title, note, pictures in drawn:
         parts.append(f'<h3>{escape(title)}</h3><p class="note">{escape(note)}</p>')

@@ -29,7 +29,9 @@ def write(path: Path, value: Any) -> None:
 
 
 def read(folder: Path) -> list[Row]:
-    rows: list[Row] = [json.loads(path.read_text()) for path in sorted((folder / "runs").glob("*.json"))]
+    rows: list[Row] = [
+        json.loads(path.read_text()) for path in sorted((folder / "runs").glob("*.json"))
+    ]
     return rows
 
 
@@ -90,12 +92,15 @@ class Results:
         """With how many several rates were tried."""
         return min((row["workers"] for row in self.rows if row["rate_factor"] != 1), default=None)
 
-    def of(self, algorithm: Algorithm, workers: int, *, factor: float = 1.0, dgc: bool = False) -> list[Row]:
+    def of(
+        self, algorithm: Algorithm, workers: int, *, factor: float = 1.0, dgc: bool = False
+    ) -> list[Row]:
         """By seed."""
         rows = [
             row
             for row in self.rows
-            if (row["algorithm"], row["workers"], row["rate_factor"], row["dgc"]) == (algorithm.text, workers, factor, dgc)
+            if (row["algorithm"], row["workers"], row["rate_factor"], row["dgc"])
+            == (algorithm.text, workers, factor, dgc)
         ]
         return sorted(rows, key=lambda row: int(row["seed"]))
 
@@ -109,7 +114,9 @@ class Results:
         dgc: bool = False,
     ) -> Spread | None:
         """None: nothing has been measured."""
-        take: Callable[[Row], float | None] = figure if callable(figure) else lambda row: row[figure]
+        take: Callable[[Row], float | None] = (
+            figure if callable(figure) else lambda row: row[figure]
+        )
         values = [take(row) for row in self.of(algorithm, workers, factor=factor, dgc=dgc)]
         there = tuple(value for value in values if value is not None)
         return Spread(there) if there else None

@@ -1,4 +1,5 @@
-"""One run: from settings to a row of results. And how long a step has to take at least, so that all workers can keep it."""
+"""One run: from settings to a row of results. And how long a step has to take at least, so that all
+workers can keep it."""
 
 from __future__ import annotations
 
@@ -36,11 +37,19 @@ class Runner:
 
     def batches(self, workers: int) -> int:
         """Of all epochs. An epoch is as many as all workers can share evenly."""
-        return self._settings.epochs * (len(self._data.train_x) // self._settings.batch // workers) * workers
+        return (
+            self._settings.epochs
+            * (len(self._data.train_x) // self._settings.batch // workers)
+            * workers
+        )
 
     def expected_seconds(self, run: Run, pace: float) -> float:
         """A run takes at least this."""
-        slowest = max(self._settings.straggler.values(), default=1.0) if run.algorithm.waits_for_others else 1.0
+        slowest = (
+            max(self._settings.straggler.values(), default=1.0)
+            if run.algorithm.waits_for_others
+            else 1.0
+        )
         return self.batches(run.workers) / run.workers * pace * slowest
 
     def find_pace(self, workers: int) -> float:
@@ -71,10 +80,15 @@ class Runner:
             epochs=settings.epochs,
             batch=settings.batch,
             batches=self.batches(run.workers),
-            schedule=schedule.make(run.algorithm, settings.learning_rate, settings.batch, run.workers, run.factor),
+            schedule=schedule.make(
+                run.algorithm, settings.learning_rate, settings.batch, run.workers, run.factor
+            ),
             pace=pace,
             straggler=settings.straggler,
-            orders=[torch.randperm(len(self._data.train_x), generator=generator) for _ in range(settings.epochs)],
+            orders=[
+                torch.randperm(len(self._data.train_x), generator=generator)
+                for _ in range(settings.epochs)
+            ],
             data=self._data,
         )
 
@@ -103,10 +117,17 @@ class Runner:
 
     def _row(self, task: Task, board: Board) -> Row:
         run, steps = task.run, int(board.steps.sum())
-        scores = [network.accuracy(self._scored(run.algorithm, board, epoch), self._data) for epoch in range(task.epochs)]
+        scores = [
+            network.accuracy(self._scored(run.algorithm, board, epoch), self._data)
+            for epoch in range(task.epochs)
+        ]
         # An epoch has ended when rank 0 says so; the training, when the last worker has.
-        ended = [float(board.crossed[epoch, 0]) for epoch in range(task.epochs - 1)] + [float(board.crossed[-1].max())]
-        blocked, communicated = blocked_and_communicated(board.blocked, board.steps, run.algorithm.waits_for_others)
+        ended = [float(board.crossed[epoch, 0]) for epoch in range(task.epochs - 1)] + [
+            float(board.crossed[-1].max())
+        ]
+        blocked, communicated = blocked_and_communicated(
+            board.blocked, board.steps, run.algorithm.waits_for_others
+        )
         own = board.own_accuracy.tolist() if run.algorithm.has_own_models else None
         return {
             **row_of(run),
@@ -134,7 +155,11 @@ class Runner:
 
     @staticmethod
     def _scored(algorithm: Algorithm, board: Board, epoch: int) -> Tensor:
-        return board.models[epoch].double().mean(0).float() if algorithm.is_gossip else board.scored[epoch]
+        return (
+            board.models[epoch].double().mean(0).float()
+            if algorithm.is_gossip
+            else board.scored[epoch]
+        )
 
 
 def row_of(run: Run) -> Row:
@@ -148,10 +173,12 @@ def row_of(run: Run) -> Row:
     }
 
 
-def blocked_and_communicated(blocked: Tensor, steps: Tensor, waits_for_others: bool) -> tuple[float, float]:
-    """Seconds of a mean step in which a worker could not go on, and what of that the way of the bytes took. Where workers wait
-    for each other, the one that waits least in a step waits for nobody: what it waits is the way of the bytes. Elsewhere
-    nobody is waited for."""
+def blocked_and_communicated(
+    blocked: Tensor, steps: Tensor, waits_for_others: bool
+) -> tuple[float, float]:
+    """Seconds of a mean step in which a worker could not go on, and what of that the way of the
+    bytes took. Where workers wait for each other, the one that waits least in a step waits for
+    nobody: what it waits is the way of the bytes. Elsewhere nobody is waited for."""
     total = float(blocked.sum()) / int(steps.sum())
     if not waits_for_others:
         return total, total

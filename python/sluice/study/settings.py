@@ -63,7 +63,8 @@ class Settings:
         }
 
     def runs(self) -> list[Run]:
-        """One seed of everything first, so that a study that is not finished shows something of all."""
+        """One seed of everything first, so that a study that is not finished shows something of
+        all."""
         return list(dict.fromkeys(self._runs()))
 
     def _runs(self) -> Iterator[Run]:
@@ -85,7 +86,9 @@ def parse_straggler(text: str) -> dict[int, float]:
     """1:3x is rank 1, three times slower than the others."""
     found = re.fullmatch(r"(\d+):(\d*\.?\d+)x?", text)
     if found is None or float(found[2]) < 1:
-        raise ValueError(f"'{text}' is no straggler; write 1:3x for a rank 1 that takes three times as long")
+        raise ValueError(
+            f"'{text}' is no straggler; write 1:3x for a rank 1 that takes three times as long"
+        )
     return {int(found[1]): float(found[2])}
 
 

@@ -1,5 +1,5 @@
-"""The paper's tables with ours beside theirs, and those that it does not have. A table is its title, a note, and cells of
-text."""
+"""The paper's tables with ours beside theirs, and those that it does not have. A table is its
+title, a note, and cells of text."""
 
 from __future__ import annotations
 
@@ -63,22 +63,34 @@ def table_2(results: Results) -> Table:
             continue
         loss = None if mean_of_bsp is None else mean_of_bsp.mean - ours.mean
         table.rows.append(
-            [algorithm.title, ours.percent(), _percent(loss), _percent(theirs), _percent(paper.TABLE_2["bsp"] - theirs)]
+            [
+                algorithm.title,
+                ours.percent(),
+                _percent(loss),
+                _percent(theirs),
+                _percent(paper.TABLE_2["bsp"] - theirs),
+            ]
         )
     return table
 
 
 def table_3(results: Results) -> Table:
-    algorithms = [one for one in results.algorithms if any(results.of(one, n) for n in results.workers)]
+    algorithms = [
+        one for one in results.algorithms if any(results.of(one, n) for n in results.workers)
+    ]
     table = Table(
         "Table III: final accuracy by the number of workers",
         "Per cent, mean over seeds ± standard deviation; theirs below ours where they have that number of workers.",
         ["workers", *(algorithm.title for algorithm in algorithms)],
     )
     for workers in results.workers:
-        table.rows.append([f"{workers}, ours", *(_accuracy(results, one, workers) for one in algorithms)])
+        table.rows.append(
+            [f"{workers}, ours", *(_accuracy(results, one, workers) for one in algorithms)]
+        )
         if theirs := paper.TABLE_3.get(workers):
-            table.rows.append([f"{workers}, theirs", *(_percent(theirs.get(one.text)) for one in algorithms)])
+            table.rows.append(
+                [f"{workers}, theirs", *(_percent(theirs.get(one.text)) for one in algorithms)]
+            )
     return table
 
 
@@ -119,7 +131,9 @@ def order(results: Results) -> Table:
         for verdict in judge(results, workers):
             margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
             difference = f"{100 * verdict.difference:+.2f}{margin}"
-            table.rows.append([str(workers), verdict.better, verdict.worse, difference, verdict.word])
+            table.rows.append(
+                [str(workers), verdict.better, verdict.worse, difference, verdict.word]
+            )
     return table
 
 
@@ -138,7 +152,13 @@ def rates(results: Results) -> Table:
         scores = {factor: rows[0]["accuracy"] for factor, rows in found.items() if rows}
         best = max(scores, key=lambda factor: scores[factor], default=None)
         cells = [_percent(scores.get(factor)) for factor in factors]
-        table.rows.append([algorithm.title, *cells, _NONE if best is None else f"x {best:g}: {_percent(scores[best])}"])
+        table.rows.append(
+            [
+                algorithm.title,
+                *cells,
+                _NONE if best is None else f"x {best:g}: {_percent(scores[best])}",
+            ]
+        )
     return table
 
 
@@ -146,7 +166,10 @@ def worst(results: Results) -> Table:
     table = Table(
         "The worst single worker",
         "Of algorithms whose workers have models of their own: what is scored, and the worst worker's model, in per cent.",
-        ["algorithm", *(f"{n} workers: {what}" for n in results.workers for what in ("scored", "worst"))],
+        [
+            "algorithm",
+            *(f"{n} workers: {what}" for n in results.workers for what in ("scored", "worst")),
+        ],
     )
     for algorithm in results.algorithms:
         if not algorithm.has_own_models:
@@ -154,7 +177,10 @@ def worst(results: Results) -> Table:
         cells = []
         for workers in results.workers:
             alone = results.spread(algorithm, workers, "worst_accuracy")
-            cells += [_accuracy(results, algorithm, workers), _NONE if alone is None else alone.percent()]
+            cells += [
+                _accuracy(results, algorithm, workers),
+                _NONE if alone is None else alone.percent(),
+            ]
         table.rows.append([algorithm.title, *cells])
     return table
 
@@ -165,7 +191,17 @@ def costs(results: Results) -> Table:
         "Of a mean step: computing (with the pause that fills it up to the pace), waiting for other workers, and the way of "
         "the bytes, in ms; samples/s of all workers, and of what they would do without waiting; models that a worker sends in "
         "a step, measured and by the paper's formula, times (N-1)/N where a rank's own share does not travel.",
-        ["workers", "algorithm", "compute", "wait", "bytes' way", "samples/s", "of linear", "sent", "formula"],
+        [
+            "workers",
+            "algorithm",
+            "compute",
+            "wait",
+            "bytes' way",
+            "samples/s",
+            "of linear",
+            "sent",
+            "formula",
+        ],
     )
     for workers in results.workers:
         for algorithm in results.algorithms:
@@ -180,7 +216,10 @@ def costs(results: Results) -> Table:
                 [
                     str(workers),
                     algorithm.title,
-                    *(f"{1e3 * mean(key):.1f}" for key in ("compute_s", "wait_s", "communication_s")),
+                    *(
+                        f"{1e3 * mean(key):.1f}"
+                        for key in ("compute_s", "wait_s", "communication_s")
+                    ),
                     f"{mean('samples_per_s'):.0f}",
                     f"{100 * mean('of_linear'):.0f} %",
                     f"{mean('sent_bytes_per_step') / mean('model_bytes'):.3f}",

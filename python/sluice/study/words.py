@@ -1,5 +1,5 @@
-"""What the figures say, in sentences: what differs from the paper, whether its order holds, and what a user should take from
-it."""
+"""What the figures say, in sentences: what differs from the paper, whether its order holds, and
+what a user should take from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
     fixed, seeds = study["settings"], sorted({row["seed"] for row in results.rows})
     row = results.rows[0]
     parameters = row["model_bytes"] // 4
-    paces = ", ".join(f"{1e3 * seconds:g} ms with {workers}" for workers, seconds in study["pace_s"].items())
+    paces = ", ".join(
+        f"{1e3 * seconds:g} ms with {workers}" for workers, seconds in study["pace_s"].items()
+    )
     late = [row["late_steps"] for row in results.rows]
     samples = "all" if fixed["samples"] is None else f"the first {fixed['samples']}"
     sentences = [
@@ -45,10 +47,17 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
         "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all models. Between epochs, the curves "
         "of ssp have worker 0's copy, which is the server's and its own steps since it last asked.",
     ]
-    network = f"links of {fixed['rate']} in a lab, not encrypted" if fixed["rate"] else "loopback, not shaped"
+    network = (
+        f"links of {fixed['rate']} in a lab, not encrypted"
+        if fixed["rate"]
+        else "loopback, not shaped"
+    )
     sentences.append(f"Network: {network}; they have 10 and 56 Gbit/s.")
     if fixed["straggler"]:
-        slow = ", ".join(f"rank {rank} takes {factor:g} times as long" for rank, factor in fixed["straggler"].items())
+        slow = ", ".join(
+            f"rank {rank} takes {factor:g} times as long"
+            for rank, factor in fixed["straggler"].items()
+        )
         sentences.append(f"Not all workers are as fast: {slow}.")
     if results.failed:
         sentences.append(f"{len(results.failed)} runs have failed and are left out: see below.")
@@ -64,7 +73,10 @@ def order(results: Results) -> str:
     said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     return (
         f"The paper's order of final accuracy is {groups}. Of {len(verdicts)} comparisons of neighbours: {said}. "
-        + " ".join(_at(workers, [v for v in verdicts if v.workers == workers]) for workers in results.workers)
+        + " ".join(
+            _at(workers, [v for v in verdicts if v.workers == workers])
+            for workers in results.workers
+        )
         + f" So here the order as a whole is {_overall(verdicts)}."
         + _at_tuned_rates(results)
     )
@@ -76,7 +88,9 @@ def _at_tuned_rates(results: Results) -> str:
     if len(groups) < 2:
         return ""
     values = [value for _, value in groups]
-    is_theirs = "the paper's order" if values == sorted(values, reverse=True) else "not the paper's order"
+    is_theirs = (
+        "the paper's order" if values == sorted(values, reverse=True) else "not the paper's order"
+    )
     said = ", ".join(f"{name} {100 * value:.2f} %" for name, value in groups)
     return f" With {workers} workers, one seed and the best of the tried rates for each: {said}; that is {is_theirs}."
 
@@ -85,7 +99,9 @@ def _at(workers: int, verdicts: list[Verdict]) -> str:
     parts = []
     for verdict in verdicts:
         margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
-        parts.append(f"{verdict.better} over {verdict.worse} {verdict.word} ({100 * verdict.difference:+.2f}{margin} points)")
+        parts.append(
+            f"{verdict.better} over {verdict.worse} {verdict.word} ({100 * verdict.difference:+.2f}{margin} points)"
+        )
     return f"With {workers} workers: {'; '.join(parts)}." if parts else ""
 
 
@@ -97,13 +113,21 @@ def _overall(verdicts: list[Verdict]) -> str:
         return "confirmed"
     if "refuted" in words:
         return "refuted" if "confirmed" not in words else "refuted in part"
-    return "confirmed in part; the rest is within the spread" if "confirmed" in words else "not separable from the spread"
+    return (
+        "confirmed in part; the rest is within the spread"
+        if "confirmed" in words
+        else "not separable from the spread"
+    )
 
 
 def advice(results: Results) -> str:
     """One paragraph, from the largest number of workers."""
     most = max(results.workers, default=0)
-    scores = {one: spread.mean for one in results.algorithms if (spread := results.spread(one, most)) is not None}
+    scores = {
+        one: spread.mean
+        for one in results.algorithms
+        if (spread := results.spread(one, most)) is not None
+    }
     if len(scores) < 2:
         return "There is not enough yet to say what a user should take from it."
     best = max(scores.values())
@@ -130,7 +154,11 @@ def _of_rates(results: Results) -> str:
     if tried is None:
         return ""
     for one in results.algorithms:
-        by_factor = {factor: rows[0] for factor in results.factors if (rows := results.of(one, tried, factor=factor))}
+        by_factor = {
+            factor: rows[0]
+            for factor in results.factors
+            if (rows := results.of(one, tried, factor=factor))
+        }
         if 1.0 in by_factor and len(by_factor) > 1:
             factor = max(by_factor, key=lambda f: float(by_factor[f]["accuracy"]))
             gain = by_factor[factor]["accuracy"] - by_factor[1.0]["accuracy"]
@@ -142,7 +170,11 @@ def _of_rates(results: Results) -> str:
 
 
 def _of_speed(results: Results, workers: int) -> str:
-    speeds = {one: spread.mean for one in results.algorithms if (spread := results.spread(one, workers, "of_linear"))}
+    speeds = {
+        one: spread.mean
+        for one in results.algorithms
+        if (spread := results.spread(one, workers, "of_linear"))
+    }
     bsp = speeds.get(Algorithm("bsp"))
     if not bsp or len(speeds) < 2:
         return ""
@@ -154,7 +186,11 @@ def _of_speed(results: Results, workers: int) -> str:
 
 
 def _of_bytes(results: Results, workers: int, good: list[Algorithm]) -> str:
-    sent = {one: spread.mean for one in good if (spread := results.spread(one, workers, "sent_bytes_per_step"))}
+    sent = {
+        one: spread.mean
+        for one in good
+        if (spread := results.spread(one, workers, "sent_bytes_per_step"))
+    }
     if len(sent) < 2:
         return ""
     least, bulk = min(sent, key=lambda one: sent[one]), max(sent.values())

@@ -1,4 +1,5 @@
-"""What one rank of a run does: it trains on the batches that are its, at its pace, and leaves on the board what came of it."""
+"""What one rank of a run does: it trains on the batches that are its, at its pace, and leaves on
+the board what came of it."""
 
 from __future__ import annotations
 
@@ -63,9 +64,13 @@ class Worker:
         self._model, self._optimizer = sluice.distribute(
             network.make(task.run.seed),
             lambda parameters: torch.optim.SGD(
-                parameters, lr=task.schedule.start, momentum=schedule.MOMENTUM, weight_decay=schedule.WEIGHT_DECAY
+                parameters,
+                lr=task.schedule.start,
+                momentum=schedule.MOMENTUM,
+                weight_decay=schedule.WEIGHT_DECAY,
             ),
-            # Without it an all-reduce hands out mean gradients, as the paper's does; DGC makes the step itself.
+            # Without it an all-reduce hands out mean gradients, as the paper's does; DGC makes the
+            # step itself.
             server_optimizer=task.run.algorithm.name != "arsgd" or task.run.dgc,
             broadcast_buffers=False,
             **options_of(task),
@@ -88,8 +93,8 @@ class Worker:
         sluice.barrier()
 
     def _batches(self) -> Iterator[int]:
-        """Numbers of batches. Who waits for all others has every N-th; else whoever is free takes the next, so that a slow
-        worker does less and not everybody's last."""
+        """Numbers of batches. Who waits for all others has every N-th; else whoever is free takes
+        the next, so that a slow worker does less and not everybody's last."""
         if self._algorithm.keeps_step:
             yield from range(self._rank, self._task.batches, self._task.run.workers)
             return
@@ -116,7 +121,9 @@ class Worker:
         chosen = task.orders[epoch][number * task.batch : (number + 1) * task.batch]
         self._optimizer.param_groups[0]["lr"] = task.schedule.rate(batch / task.batches)
         self._optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(self._model(task.data.train_x[chosen]), task.data.train_y[chosen])
+        loss = nn.functional.cross_entropy(
+            self._model(task.data.train_x[chosen]), task.data.train_y[chosen]
+        )
         end = begun + (self._engine.seconds_waited - waited) + self._pace
         # Gradients leave during backward: where a step is stretched, before it and not after.
         _sleep_until(end - self._backward)
@@ -165,7 +172,8 @@ class Worker:
         return self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
 
     def _catch_up(self) -> None:
-        """ssp: steps that change nothing, until nobody waits any more and this worker's copy has all that was trained."""
+        """ssp: steps that change nothing, until nobody waits any more and this worker's copy has
+        all that was trained."""
         board = self._board
         board.clocks[self._rank] = self._clock
         bound = int(self._algorithm.argument or 0)
@@ -175,8 +183,8 @@ class Worker:
         self._optimizer.synchronize()
 
     def _centre(self) -> Tensor:
-        """easgd: in one of tau idle steps the server draws worker and centre together; how far the worker has come says where
-        the centre was."""
+        """easgd: in one of tau idle steps the server draws worker and centre together; how far the
+        worker has come says where the centre was."""
         before = network.flat(self._model).double()
         for _ in range(int(self._algorithm.argument or 1)):
             self._idle_step()

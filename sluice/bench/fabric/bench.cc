@@ -49,12 +49,14 @@ class Bench final {
     Samples ucx{"ucx_gbit"};
     Samples iperf{"iperf3_gbit"};
     for (int i = 0; i < options_.samples; ++i) {
-      SLUICE_ASSIGN_OR_RETURN(const auto reports, runRanks({.which = FabricCase::kPair}, /*hosts=*/2));
+      SLUICE_ASSIGN_OR_RETURN(const auto reports,
+                              runRanks({.which = FabricCase::kPair}, /*hosts=*/2));
       sluice.values.push_back(reports[1].receivedGbit);
       SLUICE_RETURN_IF_ERROR(addIperf({{0, 1}}, iperf));
       if (options_.fabric == "ucx") {
         say("ucx_perftest");
-        SLUICE_ASSIGN_OR_RETURN(const double gbit, ucxGbit(lab_, {0, 1}, kMessageBytes, ucxMessages()));
+        SLUICE_ASSIGN_OR_RETURN(const double gbit,
+                                ucxGbit(lab_, {0, 1}, kMessageBytes, ucxMessages()));
         ucx.values.push_back(gbit);
       }
     }
@@ -67,7 +69,8 @@ class Bench final {
     Samples sluice{"sluice_gbit"};
     Samples ring{"iperf3_ring_gbit"};
     for (int i = 0; i < options_.samples; ++i) {
-      SLUICE_ASSIGN_OR_RETURN(const auto reports, runRanks({.which = FabricCase::kAllToAll}, options_.hosts));
+      SLUICE_ASSIGN_OR_RETURN(const auto reports,
+                              runRanks({.which = FabricCase::kAllToAll}, options_.hosts));
       double total = 0;
       for (const FabricReport& report : reports) total += report.receivedGbit;
       sluice.values.push_back(total);
@@ -94,9 +97,9 @@ class Bench final {
     }
     figures.samples = {fifo, urgent};
     figures.derived = {{"p99_ms", percentile(urgent.values, 0.99)}};
-    figures.beside =
-        fmt::format("fifo / p50 {:.1f}; iperf3 reaches {:.2f} Gbit/s",
-                    base::median(fifo.values) / base::median(urgent.values), base::median(iperf.values));
+    figures.beside = fmt::format("fifo / p50 {:.1f}; iperf3 reaches {:.2f} Gbit/s",
+                                 base::median(fifo.values) / base::median(urgent.values),
+                                 base::median(iperf.values));
     return base::ok();
   }
 
@@ -109,7 +112,8 @@ class Bench final {
   }
   Status addIperf(const std::vector<Flow>& flows, Samples& samples) {
     say("iperf3");
-    SLUICE_ASSIGN_OR_RETURN(const double gbit, iperfGbit(lab_, flows, base::fromSeconds(kIperfSeconds)));
+    SLUICE_ASSIGN_OR_RETURN(const double gbit,
+                            iperfGbit(lab_, flows, base::fromSeconds(kIperfSeconds)));
     samples.values.push_back(gbit);
     return base::ok();
   }
@@ -133,13 +137,15 @@ class Bench final {
     std::string firstError;
     run.onLine = [&](int rank, lab::Stream stream, std::string_view line) {
       if (stream == lab::Stream::kOut) {
-        if (auto report = parseFabricReport(line)) reports[static_cast<size_t>(rank)] = *std::move(report);
+        if (auto report = parseFabricReport(line))
+          reports[static_cast<size_t>(rank)] = *std::move(report);
       } else if (firstError.empty()) {
         firstError = fmt::format("rank {}: {}", rank, line);
       }
     };
     SLUICE_ASSIGN_OR_RETURN(const int exitCode, lab_.run(std::move(run)));
-    if (exitCode != 0 || !std::ranges::all_of(reports, [](const auto& r) { return r.has_value(); })) {
+    if (exitCode != 0 ||
+        !std::ranges::all_of(reports, [](const auto& r) { return r.has_value(); })) {
       return Status(Code::kInternal,
                     fmt::format("{}: exit code {}: {}", name(task.which), exitCode, firstError));
     }
@@ -167,7 +173,8 @@ Result<FabricFigures> benchFabric(const lab::Lab& lab, const FabricBenchOptions&
     case FabricCase::kPair: SLUICE_RETURN_IF_ERROR(bench.pair(figures)); break;
     case FabricCase::kAllToAll: SLUICE_RETURN_IF_ERROR(bench.allToAll(figures)); break;
     case FabricCase::kOvertake: SLUICE_RETURN_IF_ERROR(bench.overtake(figures)); break;
-    case FabricCase::kIdle: return Status(Code::kInvalidArgument, "nothing is measured while all is idle");
+    case FabricCase::kIdle:
+      return Status(Code::kInvalidArgument, "nothing is measured while all is idle");
   }
   return figures;
 }
@@ -179,7 +186,8 @@ nlohmann::ordered_json toJson(const FabricFigures& figures) {
                               {"encrypt", options.encrypt},
                               {"rate", rateText(options.rate)}};
   for (const auto& [name, values] : figures.samples) {
-    json[name] = values.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base::median(values));
+    json[name] =
+        values.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base::median(values));
   }
   for (const auto& [name, value] : figures.derived) {
     json[name] = value == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(value);
@@ -194,8 +202,8 @@ std::string toText(const FabricFigures& figures) {
   for (const auto& [name, values] : figures.samples) {
     if (values.empty()) continue;
     const auto [least, greatest] = std::ranges::minmax(values);
-    text += fmt::format("  {} {:.2f} ({:.2f} to {:.2f}, {} samples)", name, base::median(values), least,
-                        greatest, values.size());
+    text += fmt::format("  {} {:.2f} ({:.2f} to {:.2f}, {} samples)", name, base::median(values),
+                        least, greatest, values.size());
   }
   for (const auto& [name, value] : figures.derived) {
     if (value != 0) text += fmt::format("  {} {:.3f}", name, value);

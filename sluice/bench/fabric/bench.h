@@ -1,5 +1,5 @@
-// Measures a fabric in a lab, sample by sample, in turn with what other programs reach on the same links, and
-// holds the medians against each other.
+// Measures a fabric in a lab, sample by sample, in turn with what other programs reach on the same
+// links, and holds the medians against each other.
 #pragma once
 
 #include <functional>

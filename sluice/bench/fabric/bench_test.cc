@@ -18,14 +18,15 @@ TEST(FabricFigures, AreMediansInJson) {
 }
 
 TEST(FabricFigures, ShowTheirSpreadToPeople) {
-  const FabricFigures figures{.samples = {{"fifo_ms", {300, 280}}, {"p50_ms", {4, 6, 5}}},
-                              .derived = {{"p99_ms", 6}},
-                              .beside = "fifo / p50 58.0",
-                              .options = {.which = FabricCase::kOvertake, .fabric = "tcp", .encrypt = "on"}};
-  EXPECT_EQ(
-      toText(figures),
-      "overtake on tcp, encrypt on, unshaped:  fifo_ms 290.00 (280.00 to 300.00, 2 samples)  p50_ms 5.00 "
-      "(4.00 to 6.00, 3 samples)  p99_ms 6.000  fifo / p50 58.0");
+  const FabricFigures figures{
+      .samples = {{"fifo_ms", {300, 280}}, {"p50_ms", {4, 6, 5}}},
+      .derived = {{"p99_ms", 6}},
+      .beside = "fifo / p50 58.0",
+      .options = {.which = FabricCase::kOvertake, .fabric = "tcp", .encrypt = "on"}};
+  EXPECT_EQ(toText(figures),
+            "overtake on tcp, encrypt on, unshaped:  fifo_ms 290.00 (280.00 to 300.00, 2 samples)  "
+            "p50_ms 5.00 "
+            "(4.00 to 6.00, 3 samples)  p99_ms 6.000  fifo / p50 58.0");
 }
 
 }  // namespace

@@ -62,7 +62,8 @@ class Member final : public fabric::Receiver {
         if (fabric.rank() == kSource) overtake();
         break;
       case FabricCase::kIdle:
-        for (const Rank to : others()) fabric.send(to, fabric::Lane::kBulk, {}, {}, [](const Status&) {});
+        for (const Rank to : others())
+          fabric.send(to, fabric::Lane::kBulk, {}, {}, [](const Status&) {});
     }
   }
   void stop() {
@@ -77,7 +78,8 @@ class Member final : public fabric::Receiver {
   bool hasLost() const { return hasLost_; }
 
   Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header& header) override {
-    if (header.length > kMessageBytes) return Status(Code::kRefused, "longer than what is sent here");
+    if (header.length > kMessageBytes)
+      return Status(Code::kRefused, "longer than what is sent here");
     return sink_.land(header, loop_);
   }
   void onPeerLost(Rank from, const Status& why) override {
@@ -109,11 +111,13 @@ class Member final : public fabric::Receiver {
   void onMarked(const wire::Header& header) {
     if (fabric_ == nullptr) return;
     if (fabric_->rank() == kTarget) {
-      if (++marks_ % 2 != 0) return;  // the urgent one, or the last of the backlog, is still to come
+      if (++marks_ % 2 != 0)
+        return;  // the urgent one, or the last of the backlog, is still to come
       fabric::Message answer;
       answer.flags = kRoundIsOver;
       fabric_->send(kSource, fabric::Lane::kControl, answer, {}, [](const Status&) {});
-    } else if (wire::has(header.flags, kRoundIsOver) && rounds_ + 1 < task_.rounds + kWarmUpRounds) {
+    } else if (wire::has(header.flags, kRoundIsOver) &&
+               rounds_ + 1 < task_.rounds + kWarmUpRounds) {
       overtaking_->startRound();
     }
     if (++rounds_ == task_.rounds + kWarmUpRounds) end(base::ok());
@@ -145,7 +149,8 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const base::Config& c
                                    const base::Config::Values& environment) {
   if (task.outlivesLoss) std::signal(SIGTERM, SIG_IGN);  // the launcher ends all when one dies
   SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
-  if (job->worldSize() < 2) return Status(Code::kInvalidArgument, "a fabric needs at least two ranks");
+  if (job->worldSize() < 2)
+    return Status(Code::kInvalidArgument, "a fabric needs at least two ranks");
   Member member(task, job->loop());
   member.setWindow(config.bytes(option::kCredit));
   SLUICE_ASSIGN_OR_RETURN(const auto fabric, session::makeFabric(*job, "bench", member));

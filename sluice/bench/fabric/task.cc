@@ -43,7 +43,8 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
     const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(),
                                           [](FabricCase known) { return name(known); });
     if (found == kCases.end()) {
-      return Status(Code::kInvalidArgument, fmt::format("'{}' names no case that is measured", text));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("'{}' names no case that is measured", text));
     }
     task.which = *found;
     task.seconds = json.value("seconds", task.seconds);
@@ -53,7 +54,8 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
     task.outlivesLoss = json.value("outlives_loss", task.outlivesLoss);
     task.busySeconds = json.value("busy", task.busySeconds);
   } catch (const Json::exception& e) {
-    return Status(Code::kInvalidArgument, fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("'{}' is no task for a rank: {}", text, e.what()));
   }
   return task;
 }

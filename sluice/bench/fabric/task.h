@@ -1,5 +1,6 @@
-// What one rank of a fabric measurement is to do and what it answers, as they travel on its command line and
-// on one line of its output. Which fabric, and whether it encrypts, is Config's, as in every other job.
+// What one rank of a fabric measurement is to do and what it answers, as they travel on its command
+// line and on one line of its output. Which fabric, and whether it encrypts, is Config's, as in
+// every other job.
 #pragma once
 
 #include <optional>

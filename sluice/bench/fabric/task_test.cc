@@ -20,14 +20,17 @@ TEST(FabricTask, TravelsAsText) {
 }
 
 TEST(FabricTask, HasDefaultsForAllButItsCase) {
-  EXPECT_EQ(parseFabricTask(R"({"case": "alltoall"})").value(), FabricTask{.which = FabricCase::kAllToAll});
-  for (const char* text : {"", "{}", "[]", R"({"case": 3})", R"({"case": "pair", "rounds": "many"})"}) {
+  EXPECT_EQ(parseFabricTask(R"({"case": "alltoall"})").value(),
+            FabricTask{.which = FabricCase::kAllToAll});
+  for (const char* text :
+       {"", "{}", "[]", R"({"case": 3})", R"({"case": "pair", "rounds": "many"})"}) {
     EXPECT_EQ(parseFabricTask(text).status().code(), Code::kInvalidArgument) << text;
   }
 }
 
 TEST(FabricReport, TravelsAsOneLine) {
-  const FabricReport report{.receivedGbit = 23.5, .cpuSeconds = 1.25, .urgentMs = {3, 4.5}, .strangers = 7};
+  const FabricReport report{
+      .receivedGbit = 23.5, .cpuSeconds = 1.25, .urgentMs = {3, 4.5}, .strangers = 7};
   const auto parsed = parseFabricReport(report.toText());
   ASSERT_TRUE(parsed);
   EXPECT_EQ(parsed->receivedGbit, 23.5);
@@ -38,7 +41,8 @@ TEST(FabricReport, TravelsAsOneLine) {
 }
 
 TEST(FabricReport, IsToldFromOtherLines) {
-  for (const char* line : {"", "ready 17", "fabric-report ", "fabric-report {}", "fabric-report [1]"}) {
+  for (const char* line :
+       {"", "ready 17", "fabric-report ", "fabric-report {}", "fabric-report [1]"}) {
     EXPECT_FALSE(parseFabricReport(line)) << line;
   }
 }

@@ -1,4 +1,5 @@
-// The bytes of a fabric measurement: who sends what, and where it lands. Belongs to the fabric's loop.
+// The bytes of a fabric measurement: who sends what, and where it lands. Belongs to the fabric's
+// loop.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,8 @@ inline constexpr wire::Flags kUrgentSlice{0x0100};  // its step is the time at w
 inline constexpr wire::Flags kLastOfBacklog{0x0200};
 inline constexpr wire::Flags kRoundIsOver{0x0400};  // the receiver's answer to both
 
-// Lands messages in buffers that are used again, counts those that land in a window of time, and adds each to
-// a sum if asked to.
+// Lands messages in buffers that are used again, counts those that land in a window of time, and
+// adds each to a sum if asked to.
 class Sink final {
  public:
   explicit Sink(bool sums);
@@ -34,8 +35,9 @@ class Sink final {
     to_ = to;
   }
   uint64_t countedBytes() const { return counted_; }
-  std::vector<double> urgentMs;                              // how long each urgent slice took
-  std::function<void(const wire::Header& header)> onMarked;  // a message with one of the flags above
+  std::vector<double> urgentMs;  // how long each urgent slice took
+  std::function<void(const wire::Header& header)>
+      onMarked;  // a message with one of the flags above
 
  private:
   using Memory = std::vector<std::byte>;
@@ -66,7 +68,8 @@ class Flood final {
   bool isStopped_ = false;
 };
 
-// Sends a backlog through an egress queue, as a session does, and something urgent into the middle of it.
+// Sends a backlog through an egress queue, as a session does, and something urgent into the middle
+// of it.
 class Overtaking final {
  public:
   Overtaking(fabric::Fabric& fabric, Rank to, const queue::EgressOptions& options);

@@ -16,10 +16,13 @@ namespace {
 const std::string kAllStrategies = "kvstore,slicing,p3,sluice";
 
 void addWorkers(CLI::App* command, BenchFlags& flags) {
-  command->add_option("--workers", flags.workers, "How many workers, a host each")->capture_default_str();
+  command->add_option("--workers", flags.workers, "How many workers, a host each")
+      ->capture_default_str();
 }
 void addRatio(CLI::App* command, BenchFlags& flags) {
-  command->add_option("--ratio", flags.ratio, "Wire time / compute time; computing is stretched to reach it")
+  command
+      ->add_option("--ratio", flags.ratio,
+                   "Wire time / compute time; computing is stretched to reach it")
       ->capture_default_str();
 }
 
@@ -61,14 +64,15 @@ void addSeries(Program& program, CLI::App* command, const std::shared_ptr<BenchF
 }
 
 void addSweep(Program& program, CLI::App& group) {
-  CLI::App* command =
-      program.addCommand(group, "sweep", "Replay at several ratios of wire to compute time (P3's figure 7)",
-                         {"sluice bench sweep --profile vgg19 --ratios 0.5,1,2 --lab --json sweep.json"});
+  CLI::App* command = program.addCommand(
+      group, "sweep", "Replay at several ratios of wire to compute time (P3's figure 7)",
+      {"sluice bench sweep --profile vgg19 --ratios 0.5,1,2 --lab --json sweep.json"});
   auto flags = addBenchFlags(program, command, kAllStrategies);
   addWorkers(command, *flags);
   program.addOption(command, option::kSliceElements);
   addSeries(program, command, flags, "--ratios", "0.25,0.5,0.75,1,1.5,2",
-            "Wire time / compute time, one after the other", [](const BenchFlags& common, double ratio) {
+            "Wire time / compute time, one after the other",
+            [](const BenchFlags& common, double ratio) {
               return BenchCase{.workers = common.workers, .ratio = ratio};
             });
 }
@@ -82,15 +86,16 @@ void addSlices(Program& program, CLI::App& group) {
   addRatio(command, *flags);
   addSeries(program, command, flags, "--sizes", "5000,10000,25000,50000,100000,250000,1000000",
             "Parameters per slice, one after the other", [](const BenchFlags& common, double size) {
-              return BenchCase{
-                  .workers = common.workers, .ratio = common.ratio, .sliceElements = std::llround(size)};
+              return BenchCase{.workers = common.workers,
+                               .ratio = common.ratio,
+                               .sliceElements = std::llround(size)};
             });
 }
 
 void addScale(Program& program, CLI::App& group) {
-  CLI::App* command =
-      program.addCommand(group, "scale", "Replay with several numbers of workers (P3's figure 10)",
-                         {"sluice bench scale --profile resnet50 --workers 2,4,8 --lab --json scale.json"});
+  CLI::App* command = program.addCommand(
+      group, "scale", "Replay with several numbers of workers (P3's figure 10)",
+      {"sluice bench scale --profile resnet50 --workers 2,4,8 --lab --json scale.json"});
   auto flags = addBenchFlags(program, command, kAllStrategies);
   addRatio(command, *flags);
   program.addOption(command, option::kSliceElements);
@@ -102,13 +107,15 @@ void addScale(Program& program, CLI::App& group) {
 
 // What a replay starts on each host; nobody else calls it.
 void addReplayRank(Program& program, CLI::App& group) {
-  CLI::App* command = program.addCommand(group, "rank", "One rank of a replay", {"sluice bench rank TASK"});
+  CLI::App* command =
+      program.addCommand(group, "rank", "One rank of a replay", {"sluice bench rank TASK"});
   command->group("");  // not listed
   auto task = std::make_shared<std::string>();
   command->add_option("task", *task, "What to do, as 'sluice bench replay' writes it")->required();
   program.onRun(command, [task](const base::Config& config) -> Result<int> {
     SLUICE_ASSIGN_OR_RETURN(const auto parsed, bench::parseRankTask(*task));
-    SLUICE_ASSIGN_OR_RETURN(const auto report, bench::replayRank(parsed, config, base::processEnvironment()));
+    SLUICE_ASSIGN_OR_RETURN(const auto report,
+                            bench::replayRank(parsed, config, base::processEnvironment()));
     fmt::print("{}\n", report.toText());
     return 0;
   });
@@ -120,8 +127,8 @@ void addBenchCommand(Program& program, CLI::App& root) {
   CLI::App* group = program.addCommand(
       root, "bench", "Measure training and the network under it, in a lab made for it (needs root)",
       {"sluice bench replay --profile resnet50 --lab",
-       "sluice bench sweep --profile vgg19 --lab --json sweep.json", "sluice plot sweep.json -o sweep.png",
-       "sluice bench fabric pair --lab 2 --encrypt off"});
+       "sluice bench sweep --profile vgg19 --lab --json sweep.json",
+       "sluice plot sweep.json -o sweep.png", "sluice bench fabric pair --lab 2 --encrypt off"});
   addReplay(program, *group);
   addSweep(program, *group);
   addSlices(program, *group);

@@ -33,8 +33,8 @@ class RunProgress final {
     const double elapsed = base::seconds(base::RealClock().now() - start_);
     std::string text = fmt::format("run {} of {}: {}", done_ + 1, total_, what);
     if (done_ > 0) {
-      text += fmt::format(", about {:.0f} s left",
-                          elapsed / static_cast<double>(done_) * static_cast<double>(total_ - done_));
+      text += fmt::format(", about {:.0f} s left", elapsed / static_cast<double>(done_) *
+                                                       static_cast<double>(total_ - done_));
     }
     ++done_;
     clear();
@@ -59,15 +59,16 @@ std::string fixed(double value, int digits) {
 }
 
 Table tableOf(const std::vector<bench::Figures>& rows) {
-  Table table({"profile", "workers", "ratio", "slice", "strategy", "iteration s", "spread", "bound s",
-               "over bound", "over kvstore", "cpu s", "wire MB", "inversion p99 ms"});
+  Table table({"profile", "workers", "ratio", "slice", "strategy", "iteration s", "spread",
+               "bound s", "over bound", "over kvstore", "cpu s", "wire MB", "inversion p99 ms"});
   for (const auto& row : rows) {
     table.addRow({row.setting.profile, std::to_string(row.setting.workers),
                   fmt::format("{:g}", row.setting.ratio), std::to_string(row.setting.sliceElements),
                   row.strategy, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
                   fixed(row.setting.boundSeconds, 3), fixed(row.overBound, 3),
-                  row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-", fixed(row.cpuSeconds, 3),
-                  fixed(row.wireBytes / 1e6, 1), fixed(row.inversionMs, 2)});
+                  row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-",
+                  fixed(row.cpuSeconds, 3), fixed(row.wireBytes / 1e6, 1),
+                  fixed(row.inversionMs, 2)});
   }
   return table;
 }
@@ -81,8 +82,9 @@ void printNotes(const std::vector<bench::Figures>& rows) {
     if (!bench::comparesRanks(row.strategy)) uncompared.insert(row.strategy);
   }
   if (!throughputs.empty()) {
-    fmt::print("{}: an iteration is {}; the bound is that of workers who keep step and are all as fast\n",
-               fmt::join(throughputs, ", "), bench::name(bench::Measure::kThroughput));
+    fmt::print(
+        "{}: an iteration is {}; the bound is that of workers who keep step and are all as fast\n",
+        fmt::join(throughputs, ", "), bench::name(bench::Measure::kThroughput));
   }
   if (!uncompared.empty()) {
     fmt::print("{}: ranks do not end with equal parameters, so these were not compared\n",
@@ -125,10 +127,12 @@ class Bench final {
     for (const auto name : base::split(flags_.strategies, ','))
       options.strategies.emplace_back(base::trim(name));
     if (which.sliceElements != 0) {
-      SLUICE_RETURN_IF_ERROR(options.config.set(option::kSliceElements, std::to_string(which.sliceElements)));
+      SLUICE_RETURN_IF_ERROR(
+          options.config.set(option::kSliceElements, std::to_string(which.sliceElements)));
     }
     hooks_.onRun = [this, &which](std::string_view strategy) {
-      progress_.next(fmt::format("{} with {} workers, ratio {:g}", strategy, which.workers, which.ratio));
+      progress_.next(
+          fmt::format("{} with {} workers, ratio {:g}", strategy, which.workers, which.ratio));
     };
     SLUICE_ASSIGN_OR_RETURN(auto rows, bench::replay(*arena_, options, hooks_));
     std::ranges::move(rows, std::back_inserter(rows_));
@@ -172,11 +176,15 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       ->add_option("--profile", flags->profile,
                    "Which model: inceptionv3, resnet50, sockeye, vgg19, or a file")
       ->capture_default_str();
-  command->add_option("--strategies", flags->strategies, "Which algorithms, one after the other in each run")
+  command
+      ->add_option("--strategies", flags->strategies,
+                   "Which algorithms, one after the other in each run")
       ->capture_default_str();
   command->add_option("--runs", flags->runs, "Runs of each strategy; the median counts")
       ->capture_default_str();
-  command->add_option("--iterations", flags->iterations, "Iterations that count in each run; the median does")
+  command
+      ->add_option("--iterations", flags->iterations,
+                   "Iterations that count in each run; the median does")
       ->capture_default_str();
   command->add_option("--warm-up", flags->warmUp, "Iterations before them that do not")
       ->check(CLI::Range(2, 1000))
@@ -185,8 +193,10 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       ->capture_default_str();
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1gbit; default: what two cores can carry");
-  command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
-  command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end (needs root)");
+  command->add_option("--json", flags->json,
+                      "Write the figures to this file; - for standard output");
+  command->add_flag("--lab", flags->inLab,
+                    "Run in a lab made for it, and removed at the end (needs root)");
   command->add_flag(
       "--exact", flags->compareWithReference,
       "Also compare the parameters at the end with those of one process that sums in rank order");
@@ -231,7 +241,8 @@ Result<int> runBench(const BenchFlags& flags, const base::Config& config,
   const size_t strategies = base::split(flags.strategies, ',').size();
   Bench bench(flags, config, cases.size() * strategies * static_cast<size_t>(flags.runs));
   fmt::print(
-      "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and network "
+      "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and "
+      "network "
       "are real\n");
   for (const BenchCase& which : cases) SLUICE_RETURN_IF_ERROR(bench.run(which));
   if (flags.json != "-") {

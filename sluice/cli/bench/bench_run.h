@@ -1,4 +1,5 @@
-// What the `sluice bench` subcommands that replay share: their flags, and running the cases they are made of.
+// What the `sluice bench` subcommands that replay share: their flags, and running the cases they
+// are made of.
 #pragma once
 
 #include <memory>
@@ -32,7 +33,8 @@ struct BenchFlags {
 };
 
 // The flags that all of them have. The values are filled in when the command line is read.
-std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command, const std::string& strategies);
+std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
+                                          const std::string& strategies);
 
 // One point of a series.
 struct BenchCase {
@@ -41,7 +43,8 @@ struct BenchCase {
   int64_t sliceElements = 0;
 };
 
-// Runs all cases in turn, in as few labs as they need, shows how far it is, and prints and writes the result.
+// Runs all cases in turn, in as few labs as they need, shows how far it is, and prints and writes
+// the result.
 Result<int> runBench(const BenchFlags& flags, const base::Config& config,
                      const std::vector<BenchCase>& cases);
 

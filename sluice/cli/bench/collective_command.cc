@@ -1,5 +1,6 @@
-// sluice bench collective: how long all-reduces take by method and size, as a line a + b*M, and that line as
-// a file that ranks plan with. sluice bench collective-rank: what it starts on each host.
+// sluice bench collective: how long all-reduces take by method and size, as a line a + b*M, and
+// that line as a file that ranks plan with. sluice bench collective-rank: what it starts on each
+// host.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -42,16 +43,19 @@ Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const base::C
   bench::CollectiveTask task;
   task.codec = config.text(option::kCodec);
   task.seconds = flags.seconds;
-  for (const auto method : base::split(flags.methods, ',')) task.methods.emplace_back(base::trim(method));
+  for (const auto method : base::split(flags.methods, ','))
+    task.methods.emplace_back(base::trim(method));
   for (const auto size : base::split(flags.sizes, ',')) {
     SLUICE_ASSIGN_OR_RETURN(const uint64_t bytes, base::parseBytes(base::trim(size)));
     task.sizes.push_back(bytes);
   }
-  if (task.sizes.size() < 2) return Status(Code::kInvalidArgument, "a line needs at least two --sizes");
+  if (task.sizes.size() < 2)
+    return Status(Code::kInvalidArgument, "a line needs at least two --sizes");
   return task;
 }
 
-Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, const bench::CollectiveTask& task,
+Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags,
+                                              const bench::CollectiveTask& task,
                                               const base::Config& config) {
   lab::Layout layout;
   layout.hosts = flags.hosts;
@@ -63,23 +67,27 @@ Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags, cons
   std::vector<CollectiveFigure> figures;
   std::string firstError;
   lab::RunOptions run;
-  run.command = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "collective-rank", task.toText()};
+  run.command = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "collective-rank",
+                 task.toText()};
   run.environment = bench::variablesFor(config);
   run.timeout = kCollectiveLimit;
   run.onLine = [&](int rank, lab::Stream stream, std::string_view line) {
     if (stream == lab::Stream::kError && firstError.empty())
       firstError = fmt::format("rank {}: {}", rank, line);
-    if (auto found = bench::parseCollectiveFigures(line); found && rank == 0) figures = *std::move(found);
+    if (auto found = bench::parseCollectiveFigures(line); found && rank == 0)
+      figures = *std::move(found);
   };
   SLUICE_ASSIGN_OR_RETURN(const int exitCode, (*lab)->run(std::move(run)));
   if (exitCode != 0 || figures.empty()) {
-    return Status(Code::kInternal,
-                  firstError.empty() ? fmt::format("a rank ended with exit code {}", exitCode) : firstError);
+    return Status(Code::kInternal, firstError.empty()
+                                       ? fmt::format("a rank ended with exit code {}", exitCode)
+                                       : firstError);
   }
   return figures;
 }
 
-std::vector<CollectiveFigure> ofMethod(const std::vector<CollectiveFigure>& all, const std::string& method) {
+std::vector<CollectiveFigure> ofMethod(const std::vector<CollectiveFigure>& all,
+                                       const std::string& method) {
   std::vector<CollectiveFigure> some;
   for (const auto& figure : all) {
     if (figure.method == method) some.push_back(figure);
@@ -104,16 +112,17 @@ std::vector<CollectiveFigure> fastest(const std::vector<CollectiveFigure>& all) 
   return best;
 }
 
-// What ranks plan with, as a configuration file that --config FILE reads: the method of --collective and its
-// line, or for auto all methods' lines, and one for whichever is fastest.
+// What ranks plan with, as a configuration file that --config FILE reads: the method of
+// --collective and its line, or for auto all methods' lines, and one for whichever is fastest.
 Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
                    const std::vector<CollectiveFigure>& figures,
                    const std::vector<collective::MethodCost>& costs) {
   const bool isAuto = method == "auto";
   const auto counting = isAuto ? fastest(figures) : ofMethod(figures, method);
   if (counting.empty()) {
-    return {Code::kInvalidArgument,
-            fmt::format("--network writes what --collective {} costs: add it to --methods", method)};
+    return {
+        Code::kInvalidArgument,
+        fmt::format("--network writes what --collective {} costs: add it to --methods", method)};
   }
   const auto fit = bench::fitLine(counting);
   const double bitsPerSecond = gbitOnEachLink(1, flags.hosts) * 1e9 / fit.perByte;
@@ -127,9 +136,9 @@ Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
 
 Result<int> run(const CollectiveFlags& flags, const base::Config& config) {
   if (flags.hosts < 2) {
-    return Status(
-        Code::kInvalidArgument,
-        "this makes a cluster of its own on this machine: say --lab N, with N at least 2 (needs root)");
+    return Status(Code::kInvalidArgument,
+                  "this makes a cluster of its own on this machine: say --lab N, with N at least 2 "
+                  "(needs root)");
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.network));
@@ -141,8 +150,9 @@ Result<int> run(const CollectiveFlags& flags, const base::Config& config) {
   auto json = nlohmann::ordered_json::array();
   for (const auto& figure : figures) {
     const double gbit = gbitOnEachLink(static_cast<double>(figure.bytes), flags.hosts) / figure.p50;
-    table.addRow({figure.method, base::formatBytes(figure.bytes), fmt::format("{:.3f}", figure.p50 * 1e3),
-                  fmt::format("{:.3f}", figure.p99 * 1e3), fmt::format("{:.3f}", gbit)});
+    table.addRow({figure.method, base::formatBytes(figure.bytes),
+                  fmt::format("{:.3f}", figure.p50 * 1e3), fmt::format("{:.3f}", figure.p99 * 1e3),
+                  fmt::format("{:.3f}", gbit)});
     json.push_back({{"engine", "fabric"},
                     {"method", figure.method},
                     {"workers", flags.hosts},
@@ -175,21 +185,24 @@ Result<int> run(const CollectiveFlags& flags, const base::Config& config) {
 }  // namespace
 
 void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
-  CLI::App* command =
-      program.addCommand(bench, "collective", "Measure all-reduces by method and size",
-                         {"sluice bench collective --lab 4 --rate 1gbit --encrypt off",
-                          "sluice bench collective --lab 4 --rate 1gbit --json collective.json",
-                          "sluice plot collective.json -o collective.png",
-                          "sluice bench collective --lab 4 --rate 1gbit --network network.json",
-                          "sluice --config network.json bench replay --strategies wfbp,mgwfbp --lab"});
+  CLI::App* command = program.addCommand(
+      bench, "collective", "Measure all-reduces by method and size",
+      {"sluice bench collective --lab 4 --rate 1gbit --encrypt off",
+       "sluice bench collective --lab 4 --rate 1gbit --json collective.json",
+       "sluice plot collective.json -o collective.png",
+       "sluice bench collective --lab 4 --rate 1gbit --network network.json",
+       "sluice --config network.json bench replay --strategies wfbp,mgwfbp --lab"});
   auto flags = std::make_shared<CollectiveFlags>();
-  command->add_option("--lab", flags->hosts, "Make a lab of this many hosts, and remove it at the end");
-  command->add_option("--rate", flags->rate, "Speed of each host's link, as 1gbit; default: not shaped");
+  command->add_option("--lab", flags->hosts,
+                      "Make a lab of this many hosts, and remove it at the end");
+  command->add_option("--rate", flags->rate,
+                      "Speed of each host's link, as 1gbit; default: not shaped");
   command->add_option("--methods", flags->methods, "Which methods")->capture_default_str();
   command->add_option("--sizes", flags->sizes, "Bytes of f32 to reduce")->capture_default_str();
   command->add_option("--seconds", flags->seconds, "Spent on each method and size, about")
       ->capture_default_str();
-  command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
+  command->add_option("--json", flags->json,
+                      "Write the figures to this file; - for standard output");
   command->add_option(
       "--network", flags->network,
       "Write what the method of --collective costs to this file, for --config; with auto, of each");
@@ -198,8 +211,9 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
     program.addOption(command, *option);
   program.onRun(command, [flags](const base::Config& config) { return run(*flags, config); });
 
-  CLI::App* rank = program.addCommand(bench, "collective-rank", "One rank of a measurement of collectives",
-                                      {"sluice bench collective-rank TASK"});
+  CLI::App* rank =
+      program.addCommand(bench, "collective-rank", "One rank of a measurement of collectives",
+                         {"sluice bench collective-rank TASK"});
   rank->group("");  // not listed
   auto task = std::make_shared<std::string>();
   rank->add_option("task", *task, "What to do, as 'sluice bench collective' writes it")->required();

@@ -1,5 +1,5 @@
-// sluice bench fabric: what the fabric carries, and how soon what is urgent overtakes, next to other programs
-// on the same links. sluice bench fabric-rank: what it starts on each host.
+// sluice bench fabric: what the fabric carries, and how soon what is urgent overtakes, next to
+// other programs on the same links. sluice bench fabric-rank: what it starts on each host.
 #include <cstdio>
 #include <filesystem>
 
@@ -30,10 +30,11 @@ struct FabricFlags {
 Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::Config& config) {
   const int least = which == bench::FabricCase::kAllToAll ? 3 : 2;
   if (flags.hosts < least) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("this makes a cluster of its own on this machine: say --lab N, with N at least "
-                              "{} (needs root)",
-                              least));
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("this makes a cluster of its own on this machine: say --lab N, with N at least "
+                    "{} (needs root)",
+                    least));
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   bench::FabricBenchOptions options{.which = which,
@@ -49,7 +50,8 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::C
   }
   options.rankCommand = {std::filesystem::read_symlink("/proc/self/exe"), "bench", "fabric-rank"};
   // Only this lab's own hosts can reach the ports.
-  if (options.fabric == "ucx") SLUICE_RETURN_IF_ERROR(options.config.set(option::kTrustedNetwork, "on"));
+  if (options.fabric == "ucx")
+    SLUICE_RETURN_IF_ERROR(options.config.set(option::kTrustedNetwork, "on"));
   int sample = 0;
   options.onSample = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", ++sample, what); };
 
@@ -61,7 +63,8 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::C
   SLUICE_ASSIGN_OR_RETURN(const auto figures, bench::benchFabric(**lab, options));
   if (flags.json != "-") fmt::print("{}\n", bench::toText(figures));
   if (!flags.json.empty()) {
-    SLUICE_RETURN_IF_ERROR(writeJson(flags.json, nlohmann::ordered_json::array({bench::toJson(figures)})));
+    SLUICE_RETURN_IF_ERROR(
+        writeJson(flags.json, nlohmann::ordered_json::array({bench::toJson(figures)})));
   }
   return 0;
 }
@@ -70,20 +73,27 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
              bench::FabricCase which, const std::vector<std::string>& examples) {
   CLI::App* command = program.addCommand(group, name, help, examples);
   auto flags = std::make_shared<FabricFlags>();
-  command->add_option("--lab", flags->hosts, "Make a lab of this many hosts, and remove it at the end");
-  command->add_option("--rate", flags->rate, "Speed of each host's link, as 1.2gbit; default: not shaped");
-  command->add_option("--samples", flags->samples, "How often each is measured, in turn; medians count")
+  command->add_option("--lab", flags->hosts,
+                      "Make a lab of this many hosts, and remove it at the end");
+  command->add_option("--rate", flags->rate,
+                      "Speed of each host's link, as 1.2gbit; default: not shaped");
+  command
+      ->add_option("--samples", flags->samples,
+                   "How often each is measured, in turn; medians count")
       ->capture_default_str();
   command->add_option("--seconds", flags->seconds, "Length of a sample")->capture_default_str();
   if (which == bench::FabricCase::kOvertake) {
-    command->add_option("--rounds", flags->rounds, "Urgent slices in a sample")->capture_default_str();
+    command->add_option("--rounds", flags->rounds, "Urgent slices in a sample")
+        ->capture_default_str();
   }
-  command->add_option("--json", flags->json, "Write the figures to this file; - for standard output");
+  command->add_option("--json", flags->json,
+                      "Write the figures to this file; - for standard output");
   for (const base::Option* option :
        {&option::kFabric, &option::kEncrypt, &option::kPayloadCheck, &option::kCredit}) {
     program.addOption(command, *option);
   }
-  program.onRun(command, [which, flags](const base::Config& config) { return run(which, *flags, config); });
+  program.onRun(command,
+                [which, flags](const base::Config& config) { return run(which, *flags, config); });
 }
 
 // What a measurement starts on each host; also for scripts that kill, cut and stop ranks.
@@ -110,11 +120,13 @@ void addBenchFabricCommands(Program& program, CLI::App& bench) {
       bench, "fabric", "Measure the fabric next to iperf3 and UCX on the same links",
       {"sluice bench fabric pair --lab 2 --encrypt off", "sluice bench fabric alltoall --lab 4",
        "sluice bench fabric overtake --lab 2 --rate 1.2gbit --json overtake.json"});
-  addCase(program, *group, "pair", "One rank sends 200 KB messages to another", bench::FabricCase::kPair,
+  addCase(program, *group, "pair", "One rank sends 200 KB messages to another",
+          bench::FabricCase::kPair,
           {"sluice bench fabric pair --lab 2 --encrypt off --json pair.json"});
   addCase(program, *group, "alltoall", "Every rank sends to every other and sums what it receives",
           bench::FabricCase::kAllToAll, {"sluice bench fabric alltoall --lab 4 --encrypt off"});
-  addCase(program, *group, "overtake", "An urgent slice against a backlog of 40 MB to the same rank",
+  addCase(program, *group, "overtake",
+          "An urgent slice against a backlog of 40 MB to the same rank",
           bench::FabricCase::kOvertake, {"sluice bench fabric overtake --lab 2 --rate 1.2gbit"});
   addFabricRank(program, bench);
 }

@@ -68,11 +68,12 @@ Result<int> status(const std::string& name, bool asJson) {
     SLUICE_ASSIGN_OR_RETURN(const auto processes, opened.processes());
     for (int host = 0; host < state.layout.hosts; ++host) {
       const auto running = processes.find(host);
-      table.addRow({lab, std::to_string(host), lab::hostAddress(state.layout.subnet, host),
-                    base::formatRate(state.rates[static_cast<size_t>(host)]),
-                    base::formatDuration(state.layout.delay), describeFaults(state.faults, host),
-                    lab::hostNamespace(lab, host),
-                    running == processes.end() ? "" : fmt::format("{}", fmt::join(running->second, " "))});
+      table.addRow(
+          {lab, std::to_string(host), lab::hostAddress(state.layout.subnet, host),
+           base::formatRate(state.rates[static_cast<size_t>(host)]),
+           base::formatDuration(state.layout.delay), describeFaults(state.faults, host),
+           lab::hostNamespace(lab, host),
+           running == processes.end() ? "" : fmt::format("{}", fmt::join(running->second, " "))});
     }
   }
   if (names.empty() && !asJson) {
@@ -84,15 +85,19 @@ Result<int> status(const std::string& name, bool asJson) {
 }
 
 void addUp(Program& program, CLI::App& group) {
-  CLI::App* command = program.addCommand(group, "up", "Make a lab: hosts with shaped links behind one switch",
-                                         {"sluice lab up --hosts 4 --rate 1gbit",
-                                          "sluice lab up --name slow --hosts 8 --rate 100mbit --cc cubic"});
+  CLI::App* command =
+      program.addCommand(group, "up", "Make a lab: hosts with shaped links behind one switch",
+                         {"sluice lab up --hosts 4 --rate 1gbit",
+                          "sluice lab up --name slow --hosts 8 --rate 100mbit --cc cubic"});
   auto flags = std::make_shared<UpFlags>();
   flags->name = addLabName(command);
   command->add_option("--hosts", flags->hosts, "How many hosts")->capture_default_str();
-  command->add_option("--rate", flags->rate, "Speed of each host's link, each direction: 100mbit, 2.5gbit")
+  command
+      ->add_option("--rate", flags->rate,
+                   "Speed of each host's link, each direction: 100mbit, 2.5gbit")
       ->capture_default_str();
-  command->add_option("--subnet", flags->subnet, "Addresses of the hosts; labs never see each other's")
+  command
+      ->add_option("--subnet", flags->subnet, "Addresses of the hosts; labs never see each other's")
       ->capture_default_str();
   command->add_option("--delay", flags->delay,
                       "One-way delay of each link, as 10ms; needs the module sch_netem");
@@ -120,18 +125,18 @@ lab::Progress progressToTerminal() {
 }
 
 void addLabCommand(Program& program, CLI::App& root) {
-  CLI::App* group =
-      program.addCommand(root, "lab", "A cluster on this machine: hosts, shaped links, faults (needs root)",
-                         {"sluice lab up --hosts 4 --rate 1gbit", "sluice lab run -- python3 train.py",
-                          "sluice lab set --host 2 --rate 100mbit", "sluice lab cut --between 0,1",
-                          "sluice lab heal", "sluice lab down"});
+  CLI::App* group = program.addCommand(
+      root, "lab", "A cluster on this machine: hosts, shaped links, faults (needs root)",
+      {"sluice lab up --hosts 4 --rate 1gbit", "sluice lab run -- python3 train.py",
+       "sluice lab set --host 2 --rate 100mbit", "sluice lab cut --between 0,1", "sluice lab heal",
+       "sluice lab down"});
   addUp(program, *group);
   addLabRunCommands(program, *group);
   addLabFaultCommands(program, *group);
 
-  CLI::App* show =
-      program.addCommand(*group, "status", "Show hosts, addresses, rates, faults and what runs on them",
-                         {"sluice lab status", "sluice lab status --name slow --json"});
+  CLI::App* show = program.addCommand(
+      *group, "status", "Show hosts, addresses, rates, faults and what runs on them",
+      {"sluice lab status", "sluice lab status --name slow --json"});
   auto shown = std::make_shared<std::string>();
   auto asJson = std::make_shared<bool>(false);
   show->add_option("--name", *shown, "Which lab; default: all");

@@ -60,7 +60,8 @@ Result<int> heal(const FaultFlags& flags) {
 }
 
 std::shared_ptr<FaultFlags> addCommand(Program& program, CLI::App& group, const std::string& name,
-                                       const std::string& help, const std::vector<std::string>& examples,
+                                       const std::string& help,
+                                       const std::vector<std::string>& examples,
                                        Result<int> (*run)(const FaultFlags&)) {
   CLI::App* command = program.addCommand(group, name, help, examples);
   auto flags = std::make_shared<FaultFlags>();
@@ -74,9 +75,9 @@ std::shared_ptr<FaultFlags> addCommand(Program& program, CLI::App& group, const 
 void addLabFaultCommands(Program& program, CLI::App& group) {
   constexpr auto kHostHelp = "Which host or hosts, as 2 or 0-3,5";
 
-  auto flags =
-      addCommand(program, group, "set", "Change the speed of links, both directions, while traffic runs",
-                 {"sluice lab set --host 2 --rate 100mbit"}, setRate);
+  auto flags = addCommand(program, group, "set",
+                          "Change the speed of links, both directions, while traffic runs",
+                          {"sluice lab set --host 2 --rate 100mbit"}, setRate);
   CLI::App* command = group.get_subcommand("set");
   command->add_option("--host", flags->hosts, kHostHelp)->required();
   command->add_option("--rate", flags->rate, "The new speed, as 100mbit")->required();
@@ -87,14 +88,16 @@ void addLabFaultCommands(Program& program, CLI::App& group) {
   command->add_option("--host", flags->hosts, "Cut these off from all others, as 2 or 0-3,5");
   command->add_option("--between", flags->between, "Cut these two off from each other, as 0,1");
 
-  flags = addCommand(program, group, "drop", "Lose a share of the packets to and from hosts",
-                     {"sluice lab drop --host 1 --percent 2", "sluice lab drop --host 1 --percent 0"}, drop);
+  flags = addCommand(
+      program, group, "drop", "Lose a share of the packets to and from hosts",
+      {"sluice lab drop --host 1 --percent 2", "sluice lab drop --host 1 --percent 0"}, drop);
   command = group.get_subcommand("drop");
   command->add_option("--host", flags->hosts, kHostHelp)->required();
   command->add_option("--percent", flags->percent, "Of the packets in each direction; 0 stops it")
       ->required();
 
-  addCommand(program, group, "heal", "End all cuts and drops; rates stay as set", {"sluice lab heal"}, heal);
+  addCommand(program, group, "heal", "End all cuts and drops; rates stay as set",
+             {"sluice lab heal"}, heal);
 }
 
 }  // namespace sluice::cli

@@ -53,7 +53,9 @@ Result<int> run(const RunFlags& flags) {
     std::fwrite(whole.data(), 1, whole.size(), to);
     std::fflush(to);
   };
-  options.onEvent = [](std::string_view message) { fmt::print(stderr, "sluice lab run: {}\n", message); };
+  options.onEvent = [](std::string_view message) {
+    fmt::print(stderr, "sluice lab run: {}\n", message);
+  };
   return lab.run(options);
 }
 
@@ -65,7 +67,8 @@ Result<int> exec(const ExecFlags& flags) {
     return Status(Code::kInvalidArgument, "exec runs on one host; use 'sluice lab run' for more");
   SLUICE_RETURN_IF_ERROR(lab.enter(hosts.front()));
   std::vector<char*> arguments;
-  for (const auto& argument : flags.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const auto& argument : flags.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   const int error = errno;
@@ -78,30 +81,39 @@ void addRun(Program& program, CLI::App& group) {
       group, "run", "Run a command on the hosts, one rank per process, and wait for it",
       {"sluice lab run -- python3 train.py",
        "sluice lab run --hosts 0-3 --per-host 2 --timeout 60s -- ./bench", "",
-       "Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,",
-       "GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and SLUICE_JOB_KEY_FILE if you have set no key.",
-       "Exit code: 0 if all ranks end well; else that of the first that does not, 128+N for signal N,",
+       "Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
+       "MASTER_PORT,",
+       "GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and SLUICE_JOB_KEY_FILE if you have set "
+       "no key.",
+       "Exit code: 0 if all ranks end well; else that of the first that does not, 128+N for signal "
+       "N,",
        "and 124 after --timeout; the others are then told to end (SIGTERM) and killed 5 s later.",
-       "Signals INT, TERM, HUP, QUIT, USR1, USR2 are passed on; a second INT or TERM kills all ranks.",
+       "Signals INT, TERM, HUP, QUIT, USR1, USR2 are passed on; a second INT or TERM kills all "
+       "ranks.",
        "Whatever the ranks leave in the background ends with the run."});
   auto flags = std::make_shared<RunFlags>();
   flags->name = addLabName(command);
-  command->add_option("--hosts", flags->hosts, "Which hosts, in order of rank, as 0-3,5; default: all");
-  command->add_option("--per-host", flags->perHost, "Processes on each host")->capture_default_str();
-  command->add_option("--timeout", flags->timeout, "End it after this time, as 60s; default: never");
+  command->add_option("--hosts", flags->hosts,
+                      "Which hosts, in order of rank, as 0-3,5; default: all");
+  command->add_option("--per-host", flags->perHost, "Processes on each host")
+      ->capture_default_str();
+  command->add_option("--timeout", flags->timeout,
+                      "End it after this time, as 60s; default: never");
   command->add_option("--master-port", flags->masterPort, "MASTER_PORT")->capture_default_str();
-  command->add_option("command", flags->command, "The command and its arguments, after --")->required();
+  command->add_option("command", flags->command, "The command and its arguments, after --")
+      ->required();
   program.onRun(command, [flags](const base::Config&) { return run(*flags); });
 }
 
 void addExec(Program& program, CLI::App& group) {
-  CLI::App* command =
-      program.addCommand(group, "exec", "Become a command on one host (a shell, iperf3, ...)",
-                         {"sluice lab exec --host 2 -- bash", "sluice lab exec --host 0 -- ip addr"});
+  CLI::App* command = program.addCommand(
+      group, "exec", "Become a command on one host (a shell, iperf3, ...)",
+      {"sluice lab exec --host 2 -- bash", "sluice lab exec --host 0 -- ip addr"});
   auto flags = std::make_shared<ExecFlags>();
   flags->name = addLabName(command);
   command->add_option("--host", flags->host, "Which host, as 2")->required();
-  command->add_option("command", flags->command, "The command and its arguments, after --")->required();
+  command->add_option("command", flags->command, "The command and its arguments, after --")
+      ->required();
   program.onRun(command, [flags](const base::Config&) { return exec(*flags); });
 }
 

@@ -66,7 +66,8 @@ class Member final {
 class World final {
  public:
   World(const EngineCase& engine, uint32_t size) {
-    for (auto& seat : engine.makeSeats(size)) members_.push_back(std::make_unique<Member>(std::move(seat)));
+    for (auto& seat : engine.makeSeats(size))
+      members_.push_back(std::make_unique<Member>(std::move(seat)));
   }
   ~World() {
     while (!members_.empty()) members_.pop_back();  // rank 0 last: others may stand on it
@@ -89,7 +90,8 @@ class World final {
 inline std::vector<Bytes> someData(uint32_t world, size_t elements, DType dtype) {
   kernel::TestNumbers numbers(world * 7919 + elements);
   std::vector<Bytes> data;
-  for (uint32_t r = 0; r < world; ++r) data.push_back(numbers.elements(dtype, elements, /*ordinary=*/true));
+  for (uint32_t r = 0; r < world; ++r)
+    data.push_back(numbers.elements(dtype, elements, /*ordinary=*/true));
   return data;
 }
 
@@ -123,8 +125,8 @@ class CollectiveContract : public testing::TestWithParam<EngineCase> {
     return data;
   }
 
-  // Rank 3 of 4 dies in a call. The second call of each other rank is that one, the third comes later.
-  // REQUIRES: the data outlives the world, whose ranks may still be sending.
+  // Rank 3 of 4 dies in a call. The second call of each other rank is that one, the third comes
+  // later. REQUIRES: the data outlives the world, whose ranks may still be sending.
   static void loseRank(World& world, std::vector<Bytes>& data, Method method) {
     const auto reduce = [&](uint32_t r, uint64_t step, Method how) {
       const Call call{.ticket = {Step{step}, TensorId{0}}, .method = how, .data = data[r]};
@@ -192,14 +194,16 @@ TEST_P(CollectiveContract, ReduceScatterThenAllGatherIsAllReduce) {
       auto data = input;
       for (uint32_t r = 0; r < 4; ++r) {
         const Call scatter{.ticket = {Step{0}, TensorId{0}}, .method = method, .data = data[r]};
-        world[r].call(
-            [=](Collective& c, Done done) { c.reduceScatter(scatter, {.scale = 0.25}, std::move(done)); });
+        world[r].call([=](Collective& c, Done done) {
+          c.reduceScatter(scatter, {.scale = 0.25}, std::move(done));
+        });
       }
       ASSERT_NO_FATAL_FAILURE(world.expectAllWell());
       for (uint32_t r = 0; r < 4; ++r) {  // only the own part may be used
         const Range own = partOf(Rank{r}, 4, elements);
         for (size_t i = 0; i < elements; ++i) {
-          if (i < own.first || i >= own.first + own.count) kernel::storeAt(data[r].data(), i, -99.0F);
+          if (i < own.first || i >= own.first + own.count)
+            kernel::storeAt(data[r].data(), i, -99.0F);
         }
         const Call gather{.ticket = {Step{0}, TensorId{1}}, .method = method, .data = data[r]};
         world[r].call([=](Collective& c, Done done) { c.allGather(gather, std::move(done)); });
@@ -221,7 +225,8 @@ TEST_P(CollectiveContract, BroadcastGivesEverybodyTheRootsBytes) {
     const Bytes expected = data[root];
     for (uint32_t r = 0; r < 5; ++r) {
       const Call call{.ticket = {Step{0}, TensorId{0}}, .dtype = DType::kBytes, .data = data[r]};
-      world[r].call([=](Collective& c, Done done) { c.broadcast(call, Rank{root}, std::move(done)); });
+      world[r].call(
+          [=](Collective& c, Done done) { c.broadcast(call, Rank{root}, std::move(done)); });
     }
     ASSERT_NO_FATAL_FAILURE(world.expectAllWell());
     for (uint32_t r = 0; r < 5; ++r) EXPECT_EQ(data[r], expected);
@@ -237,7 +242,8 @@ TEST_P(CollectiveContract, ManyRunAtOnce) {
     const Bytes expected = data[n][n % 3];
     for (uint32_t r = 0; r < 3; ++r) {
       const Call call{.ticket = {Step{n / 4}, TensorId{n}}, .data = data[n][r]};
-      world[r].call([=](Collective& c, Done done) { c.broadcast(call, Rank{n % 3}, std::move(done)); });
+      world[r].call(
+          [=](Collective& c, Done done) { c.broadcast(call, Rank{n % 3}, std::move(done)); });
     }
   }
   ASSERT_NO_FATAL_FAILURE(world.expectAllWell());

@@ -1,5 +1,5 @@
-// A process group in one thread, of which one rank may be mad (fabric/testing/mad_fabric.h). Every rank makes
-// the same calls, with several under way. Tests and fuzzing only.
+// A process group in one thread, of which one rank may be mad (fabric/testing/mad_fabric.h). Every
+// rank makes the same calls, with several under way. Tests and fuzzing only.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,24 @@ namespace sluice::collective {
 
 class MadGroup final {
  public:
-  MadGroup(uint32_t world, std::optional<Rank> mad, fabric::Choices& choices) : choices_(choices), mad_(mad) {
+  MadGroup(uint32_t world, std::optional<Rank> mad, fabric::Choices& choices)
+      : choices_(choices), mad_(mad) {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     for (uint32_t r = 0; r < world; ++r) {
       auto& member = members_.emplace_back(std::make_unique<Member>());
       member->loop.post([this, r, &member = *member] {
-        member.communicator = Communicator::start(
-                                  [&](fabric::Receiver& receiver) {
-                                    member.late.emplace(receiver, choices_, member.loop);
-                                    auto under = hub_->join(Rank{r}, member.loop, *member.late);
-                                    auto fabric = std::make_unique<fabric::MadFabric>(
-                                        std::move(under), mad_ == Rank{r} ? &choices_ : nullptr, inputs_);
-                                    member.fabric = fabric.get();
-                                    return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
-                                  },
-                                  kBudget)
-                                  .value();
+        member.communicator =
+            Communicator::start(
+                [&](fabric::Receiver& receiver) {
+                  member.late.emplace(receiver, choices_, member.loop);
+                  auto under = hub_->join(Rank{r}, member.loop, *member.late);
+                  auto fabric = std::make_unique<fabric::MadFabric>(
+                      std::move(under), mad_ == Rank{r} ? &choices_ : nullptr, inputs_);
+                  member.fabric = fabric.get();
+                  return Result<std::unique_ptr<fabric::Fabric>>(std::move(fabric));
+                },
+                kBudget)
+                .value();
       });
     }
     for (auto& member : members_) member->loop.runReady();
@@ -147,7 +149,8 @@ class MadGroup final {
                   if (!status.isOk()) ++failed_;
                   if (status.isOk() && data->front().front() != expected) ++wrong_;
                 }};
-    if (kind == 0) return communicator.allReduce(bytesOf(0), DType::kF32, Method::kRing, std::move(terms));
+    if (kind == 0)
+      return communicator.allReduce(bytesOf(0), DType::kF32, Method::kRing, std::move(terms));
     if (kind == 1) return communicator.broadcast(bytesOf(0), root, std::move(terms));
     if (kind == 2) return communicator.barrier(std::move(terms));
     std::vector<Leg> legs(kind == 3 ? 1 : 2);
@@ -158,18 +161,21 @@ class MadGroup final {
         leg.receives.push_back({Rank{other}, bytesOf(1 + other)});
       }
     }
-    communicator.exchange(kind == 3 ? Kind::kAllGather : Kind::kAllToAll, std::move(legs), std::move(terms));
+    communicator.exchange(kind == 3 ? Kind::kAllGather : Kind::kAllToAll, std::move(legs),
+                          std::move(terms));
   }
 
   void inject() {
     Member& mad = *members_[index(*mad_)];
-    const Rank to{(index(*mad_) + 1 + static_cast<uint32_t>(choices_.below(world() - 1))) % world()};
+    const Rank to{(index(*mad_) + 1 + static_cast<uint32_t>(choices_.below(world() - 1))) %
+                  world()};
     fabric::Message message;
     const uint64_t odd = choices_.below(8);
     message.step = odd == 0 ? Step{choices_.number()} : Step{mad.made + choices_.below(8) - 2};
-    message.tensor = odd == 1 ? TensorId{static_cast<uint32_t>(choices_.number())}
-                              : TensorId{static_cast<uint32_t>(choices_.below(12) * kMostLegs +
-                                                               choices_.below(odd == 2 ? kMostLegs : 1))};
+    message.tensor =
+        odd == 1 ? TensorId{static_cast<uint32_t>(choices_.number())}
+                 : TensorId{static_cast<uint32_t>(choices_.below(12) * kMostLegs +
+                                                  choices_.below(odd == 2 ? kMostLegs : 1))};
     message.slice = odd == 3 ? SliceId{static_cast<uint32_t>(choices_.number())}
                              : SliceId{static_cast<uint32_t>(choices_.below(8))};
     message.stage = kPath[choices_.below(kPath.size())];

@@ -1,6 +1,6 @@
-// The fabric inside one process: ranks are loops, usually one thread each, and a payload is copied once,
-// straight from the sender's buffer into the receiver's. For tests, simulations and single-process jobs;
-// works on any Loop, so a ManualLoop makes every interleaving repeatable.
+// The fabric inside one process: ranks are loops, usually one thread each, and a payload is copied
+// once, straight from the sender's buffer into the receiver's. For tests, simulations and
+// single-process jobs; works on any Loop, so a ManualLoop makes every interleaving repeatable.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,8 @@ class LoopbackHub final {
     Duration closeDeadline = std::chrono::seconds(2);
   };
 
-  // The fabric of one rank. REQUIRES: `loop` outlives it; `receiver` outlives it; the rank is not taken.
+  // The fabric of one rank. REQUIRES: `loop` outlives it; `receiver` outlives it; the rank is not
+  // taken.
   std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver, Options options);
   std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver) {
     return join(rank, loop, receiver, Options{});

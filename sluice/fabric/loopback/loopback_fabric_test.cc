@@ -19,10 +19,11 @@ class LoopbackEngine final : public Engine {
 };
 
 INSTANTIATE_TEST_SUITE_P(Loopback, FabricContract,
-                         testing::Values(EngineCase{"threads",
-                                                    [](size_t worldSize) -> std::unique_ptr<Engine> {
-                                                      return std::make_unique<LoopbackEngine>(worldSize);
-                                                    }}),
+                         testing::Values(EngineCase{
+                             "threads",
+                             [](size_t worldSize) -> std::unique_ptr<Engine> {
+                               return std::make_unique<LoopbackEngine>(worldSize);
+                             }}),
                          caseName);
 
 }  // namespace

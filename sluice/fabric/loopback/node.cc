@@ -8,8 +8,8 @@
 
 namespace sluice::fabric {
 
-Node::Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& receiver, Duration closeDeadline,
-           FindNode findNode)
+Node::Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& receiver,
+           Duration closeDeadline, FindNode findNode)
     : rank_(rank),
       epoch_(epoch),
       loop_(loop),
@@ -41,8 +41,9 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
   Peer& target = peer(to);
   if (!target.gone.isOk()) return done(target.gone);
   const auto envelope = std::make_shared<Envelope>();
-  envelope->header = makeHeader(message, epoch_, rank_, to, lane,
-                                target.streams[static_cast<size_t>(lane)].nextSequence++, payload.bytes);
+  envelope->header =
+      makeHeader(message, epoch_, rank_, to, lane,
+                 target.streams[static_cast<size_t>(lane)].nextSequence++, payload.bytes);
   envelope->done = std::move(done);
   envelope->payload.with([&](auto& bytes) { bytes = payload; });
   target.talked = true;
@@ -96,7 +97,8 @@ void Node::deliver(const EnvelopePtr& envelope, Landing landing) {
     return true;
   });
   if (!isWhole)
-    return landing.done(lostStatus(header.source, Status(Code::kPeerLost, "it ended in mid-message")));
+    return landing.done(
+        lostStatus(header.source, Status(Code::kPeerLost, "it ended in mid-message")));
   counters_.with([&](Counters& counters) {
     ++counters.messagesReceived;
     counters.bytesReceived += header.length;
@@ -126,13 +128,15 @@ void Node::failUnfinished(Peer& peer, const Status& why) {
 void Node::resume(Rank from, Lane lane) {
   SLUICE_DCHECK(loop_.inLoop());
   if (index(from) >= peers_.size()) return;
-  if (std::exchange(peer(from).streams[static_cast<size_t>(lane)].isWaiting, false)) pump(from, lane);
+  if (std::exchange(peer(from).streams[static_cast<size_t>(lane)].isWaiting, false))
+    pump(from, lane);
 }
 
 void Node::giveUp(Rank rank, const Status& why) {
   SLUICE_DCHECK(loop_.inLoop());
   if (index(rank) >= peers_.size() || rank == rank_ || state_ == State::kEnded) return;
-  if (peer(rank).gone.isOk()) postTo(rank, [self = rank_, why](Node& node) { node.peerLost(self, why); });
+  if (peer(rank).gone.isOk())
+    postTo(rank, [self = rank_, why](Node& node) { node.peerLost(self, why); });
   peerLost(rank, why);
 }
 
@@ -189,7 +193,8 @@ void Node::end(const Status& result) {
     Peer& other = peers_[i];
     for (Stream& stream : other.streams) stream = {};
     if (other.talked && other.gone.isOk() && Rank{i} != rank_) {
-      // A rank that still waits for something of ours has lost it; so has every rank when we are torn down.
+      // A rank that still waits for something of ours has lost it; so has every rank when we are
+      // torn down.
       tellHowWeEnded(Rank{i}, saidGoodbye_ && other.unfinished.empty());
     }
     failUnfinished(other, closedStatus());

@@ -1,5 +1,5 @@
-// One rank of the loopback fabric. Belongs to its rank's loop; nodes talk to each other by posting to the
-// other's loop. Used by loopback_fabric.cc only.
+// One rank of the loopback fabric. Belongs to its rank's loop; nodes talk to each other by posting
+// to the other's loop. Used by loopback_fabric.cc only.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace sluice::fabric {
 
-// A message on its way. The payload is the sender's memory, so both sides reach it under one lock: the
-// receiver copies while it holds it, and the sender, when it cannot wait, takes it back.
+// A message on its way. The payload is the sender's memory, so both sides reach it under one lock:
+// the receiver copies while it holds it, and the sender, when it cannot wait, takes it back.
 struct Envelope {
   wire::Header header;
   Done done;  // the sender's loop only
@@ -31,8 +31,8 @@ using FindNode = std::function<std::shared_ptr<Node>(Rank)>;  // null for a rank
 
 class Node final : public std::enable_shared_from_this<Node> {
  public:
-  Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& receiver, Duration closeDeadline,
-       FindNode findNode);
+  Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& receiver,
+       Duration closeDeadline, FindNode findNode);
 
   // Any thread.
   Loop& loop() const { return loop_; }

@@ -22,7 +22,8 @@ std::optional<StreamClaim> StreamClaim::fromBytes(const secret::Claim& bytes) {
   Words words{};
   std::memcpy(words.data(), bytes.data(), sizeof words);
   if (words[3] >= wire::kLanes) return std::nullopt;
-  return StreamClaim{Epoch{words[0]}, Rank{words[1]}, Rank{words[2]}, static_cast<wire::Lane>(words[3])};
+  return StreamClaim{Epoch{words[0]}, Rank{words[1]}, Rank{words[2]},
+                     static_cast<wire::Lane>(words[3])};
 }
 
 }  // namespace sluice::fabric

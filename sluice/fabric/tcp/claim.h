@@ -1,4 +1,5 @@
-// What a connection says it is for, in the 16 bytes that the handshake (or the TLS identity) protects.
+// What a connection says it is for, in the 16 bytes that the handshake (or the TLS identity)
+// protects.
 #pragma once
 
 #include <optional>

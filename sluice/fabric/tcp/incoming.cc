@@ -19,8 +19,8 @@ using Outcome = Io::Outcome;
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
 
-// While large payloads come, what is read past the end of one is only enough for the next header: every byte
-// more would be copied once more on its way to its place.
+// While large payloads come, what is read past the end of one is only enough for the next header:
+// every byte more would be copied once more on its way to its place.
 constexpr size_t kLargeBytes = size_t{16} << 10;
 constexpr size_t kBesideLargeBytes = size_t{4} << 10;
 static_assert(kBesideLargeBytes > wire::kHeaderBytes);
@@ -57,7 +57,8 @@ void Incoming::start() {
 void Incoming::sendReverse(const wire::Header& header) {
   const wire::HeaderBytes sealed = wire::seal(header, keys_.send);
   reverse_.insert(reverse_.end(), sealed.begin(), sealed.end());
-  // That the other end does not read is found out by reading from it; there is nothing to be done here.
+  // That the other end does not read is found out by reading from it; there is nothing to be done
+  // here.
   [[maybe_unused]] const bool isFlushed = flushReverse();
 }
 
@@ -79,7 +80,8 @@ void Incoming::watchForWhatIsLeft() {
   if (isWatching_ && events == watched_) return;
   isWatching_ = true;
   watched_ = events;
-  loop_.watch(stream_->fd(), events, [self = shared_from_this()](uint32_t ready) { self->onEvents(ready); });
+  loop_.watch(stream_->fd(), events,
+              [self = shared_from_this()](uint32_t ready) { self->onEvents(ready); });
 }
 
 void Incoming::onEvents(uint32_t events) {
@@ -105,12 +107,14 @@ void Incoming::readSome() {
     if (!readOnce(budget)) return;
   }
   // What TLS has decrypted already, or our buffer holds, wakes nobody: come back by ourselves.
-  if ((stream_->hasUnread() || !ahead_.unused().empty()) && !std::exchange(isReadScheduled_, true)) {
+  if ((stream_->hasUnread() || !ahead_.unused().empty()) &&
+      !std::exchange(isReadScheduled_, true)) {
     loop_.post([weak = weak_from_this()] {
       const auto incoming = weak.lock();
       if (!incoming) return;
       incoming->isReadScheduled_ = false;
-      if (incoming->state_ == State::kReading || incoming->state_ == State::kDiscarding) incoming->readSome();
+      if (incoming->state_ == State::kReading || incoming->state_ == State::kDiscarding)
+        incoming->readSome();
     });
   }
 }
@@ -127,7 +131,8 @@ void Incoming::skip(uint64_t length) {
 
 // The next `bytes` of the payload are in their place.
 void Incoming::landed(size_t bytes) {
-  if (trailerLeft_ > 0) check_.add({landing_->buffer.data + (landingHeader_.length - payloadLeft_), bytes});
+  if (trailerLeft_ > 0)
+    check_.add({landing_->buffer.data + (landingHeader_.length - payloadLeft_), bytes});
   payloadLeft_ -= bytes;
   if (payloadLeft_ == 0 && trailerLeft_ == 0) finishPayload();
 }
@@ -154,7 +159,8 @@ bool Incoming::takeHeaders() {
       const size_t part = std::min<uint64_t>(unused.size(), payloadLeft_);
       if (part == 0) return true;
       if (landing_) {
-        std::memcpy(landing_->buffer.data + (landingHeader_.length - payloadLeft_), unused.data(), part);
+        std::memcpy(landing_->buffer.data + (landingHeader_.length - payloadLeft_), unused.data(),
+                    part);
         ahead_.use(part);
         landed(part);
       } else {
@@ -246,7 +252,8 @@ bool Incoming::readOnce(size_t& budget) {
   size_t count = 0;
   size_t direct = 0;
   if (landing_ && payloadLeft_ > 0) {
-    direct = std::min<uint64_t>(payloadLeft_, trailerLeft_ > 0 ? kCheckedBytesPerCall : kBytesPerEvent);
+    direct =
+        std::min<uint64_t>(payloadLeft_, trailerLeft_ > 0 ? kCheckedBytesPerCall : kBytesPerEvent);
     pieces[count++] = {landing_->buffer.data + (landingHeader_.length - payloadLeft_), direct};
   }
   if (direct == payloadLeft_ || !landing_) {
@@ -268,7 +275,8 @@ bool Incoming::readOnce(size_t& budget) {
 }
 
 void Incoming::fallSilent(const Io& io) {
-  const bool isInOrder = (io.outcome == Outcome::kEnd && heardGoodbye_) || state_ == State::kDiscarding;
+  const bool isInOrder =
+      (io.outcome == Outcome::kEnd && heardGoodbye_) || state_ == State::kDiscarding;
   if (isInOrder) return owner_.incomingEnded(claim_.source, claim_.lane);
   owner_.incomingLost(claim_.source,
                       io.outcome == Outcome::kFailed
@@ -293,7 +301,8 @@ void Incoming::sayGoodbye(const Status& why) {
   asked_.reset();
   payloadLeft_ = trailerLeft_ = 0;
   if (auto landing = std::exchange(landing_, std::nullopt)) landing->done(why);
-  sendReverse(makeGoodbye(claim_.epoch, claim_.destination, claim_.source, claim_.lane, reverseSequence_++));
+  sendReverse(makeGoodbye(claim_.epoch, claim_.destination, claim_.source, claim_.lane,
+                          reverseSequence_++));
   watchForWhatIsLeft();
 }
 

@@ -1,5 +1,5 @@
-// The connection that carries what one rank sends to us on one lane. Headers are opened and checked one after
-// another; payloads are read straight into the receiver's buffers. Loop thread only.
+// The connection that carries what one rank sends to us on one lane. Headers are opened and checked
+// one after another; payloads are read straight into the receiver's buffers. Loop thread only.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
   };
 
   // REQUIRES: the stream's handshake is done and its claim is `claim`.
-  Incoming(net::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim, Receiver& receiver,
-           base::Guarded<Counters>& counters, Owner& owner);
+  Incoming(net::EpollLoop& loop, std::unique_ptr<Stream> stream, const StreamClaim& claim,
+           Receiver& receiver, base::Guarded<Counters>& counters, Owner& owner);
   ~Incoming();
   Incoming(const Incoming&) = delete;
   Incoming& operator=(const Incoming&) = delete;
@@ -43,8 +43,8 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
 
   void resume();
 
-  // Says that we take nothing more: a landing that is not whole ends with `why`, and what still comes is read
-  // and thrown away until the other end closes.
+  // Says that we take nothing more: a landing that is not whole ends with `why`, and what still
+  // comes is read and thrown away until the other end closes.
   void sayGoodbye(const Status& why);
 
   // Ends it, and a landing that is not whole, with a reset if `atOnce`. The owner is not told.

@@ -1,4 +1,5 @@
-// The listening socket of a rank, opened before its fabric so that the port can be told to the others.
+// The listening socket of a rank, opened before its fabric so that the port can be told to the
+// others.
 #pragma once
 
 #include <sluice/base/status.h>
@@ -16,7 +17,8 @@ class TcpListener final {
   net::Fd takeSocket() && { return std::move(socket_); }
 
  private:
-  TcpListener(net::Fd socket, Address address) : socket_(std::move(socket)), address_(std::move(address)) {}
+  TcpListener(net::Fd socket, Address address)
+      : socket_(std::move(socket)), address_(std::move(address)) {}
 
   net::Fd socket_;
   Address address_;

@@ -29,8 +29,9 @@ iovec pieceOf(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-Outgoing::Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
-                   const TcpOptions& options, base::Guarded<Counters>& counters, Owner& owner)
+Outgoing::Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address,
+                   const StreamMaker& maker, const TcpOptions& options,
+                   base::Guarded<Counters>& counters, Owner& owner)
     : loop_(loop),
       claim_(claim),
       address_(std::move(address)),
@@ -47,14 +48,14 @@ Outgoing::~Outgoing() {
 void Outgoing::connect() {
   ++attempts_;
   state_ = State::kConnecting;
-  timer_ =
-      loop_.after(std::max<Duration>(giveUpAt_ - loop_.now(), Duration::zero()), [self = weak_from_this()] {
+  timer_ = loop_.after(
+      std::max<Duration>(giveUpAt_ - loop_.now(), Duration::zero()), [self = weak_from_this()] {
         const auto outgoing = self.lock();
         if (!outgoing) return;
         outgoing->timer_.reset();
-        outgoing->retryOrFail(
-            Status(Code::kTimeout, fmt::format("{} did not answer in {} s", outgoing->address_.toString(),
-                                               base::seconds(outgoing->options_.connectDeadline))));
+        outgoing->retryOrFail(Status(
+            Code::kTimeout, fmt::format("{} did not answer in {} s", outgoing->address_.toString(),
+                                        base::seconds(outgoing->options_.connectDeadline))));
       });
   const int socket = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return retryOrFail(base::fromErrno("making a socket"));
@@ -68,8 +69,8 @@ void Outgoing::connect() {
 void Outgoing::retryOrFail(const Status& why) {
   SLUICE_DCHECK(state_ != State::kOpen && state_ != State::kEnded);
   closeStream(/*atOnce=*/true);
-  // A peer with another key will have another key next time, and where nobody listens nobody lives. All else
-  // may be a full queue of strangers at the other end.
+  // A peer with another key will have another key next time, and where nobody listens nobody lives.
+  // All else may be a full queue of strangers at the other end.
   const bool isFinal = why.code() == Code::kRefused || why.code() == Code::kPermissionDenied ||
                        why.code() == Code::kUnavailable;
   const Duration pause = kFirstPause * (1 << std::min(attempts_, 6));
@@ -109,7 +110,8 @@ void Outgoing::onEvents(uint32_t events) {
     case State::kProving: return prove();
     case State::kAwaitingWelcome:
       if (stream_->hasUnflushed()) {
-        if (const Io io = stream_->flush(); io.outcome == Outcome::kFailed) return retryOrFail(io.status);
+        if (const Io io = stream_->flush(); io.outcome == Outcome::kFailed)
+          return retryOrFail(io.status);
         watchForWhatIsLeft();
       }
       return readReverse();
@@ -128,7 +130,8 @@ void Outgoing::finishConnect() {
   socklen_t size = sizeof error;
   if (::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0)
-    return retryOrFail(base::fromErrno(fmt::format("connecting to {}", address_.toString()), error));
+    return retryOrFail(
+        base::fromErrno(fmt::format("connecting to {}", address_.toString()), error));
   loop_.unwatch(connecting_.get());
   isWatching_ = false;
   stream_ = maker_.client(std::move(connecting_), address_, claim_.toBytes());
@@ -141,8 +144,8 @@ void Outgoing::prove() {
   switch (io.outcome) {
     case Outcome::kEnd:
       return retryOrFail(Status(
-          Code::kPeerLost,
-          fmt::format("{} hung up during the handshake: has it the same job key?", address_.toString())));
+          Code::kPeerLost, fmt::format("{} hung up during the handshake: has it the same job key?",
+                                       address_.toString())));
     case Outcome::kFailed: return retryOrFail(io.status);
     case Outcome::kWait: return watchFor(stream_->handshakeEvents());
     case Outcome::kMoved: break;
@@ -160,8 +163,9 @@ void Outgoing::readReverse() {
     const Io io = stream_->read({&rest, 1});
     if (io.outcome == Outcome::kWait) return;
     if (io.outcome != Outcome::kMoved) {
-      const Status why =
-          io.outcome == Outcome::kFailed ? io.status : Status(Code::kPeerLost, "it closed the connection");
+      const Status why = io.outcome == Outcome::kFailed
+                             ? io.status
+                             : Status(Code::kPeerLost, "it closed the connection");
       if (state_ == State::kAwaitingWelcome) {
         return retryOrFail(
             io.outcome == Outcome::kFailed
@@ -171,7 +175,8 @@ void Outgoing::readReverse() {
                                      "the same membership epoch {}?",
                                      address_.toString(), index(claim_.epoch))));
       }
-      if (saidGoodbye_ && queue_.empty()) return owner_.outgoingEnded(claim_.destination, claim_.lane);
+      if (saidGoodbye_ && queue_.empty())
+        return owner_.outgoingEnded(claim_.destination, claim_.lane);
       return owner_.outgoingLost(claim_.destination, why);
     }
     reverseBytes_ += io.bytes;
@@ -195,7 +200,8 @@ void Outgoing::readReverse() {
     }
     // Two headers at most come this way, so no peer can keep us reading here.
     if (state_ != State::kAwaitingWelcome) {
-      return owner_.outgoingLost(claim_.destination, Status(Code::kDataLoss, "it sent its welcome twice"));
+      return owner_.outgoingLost(claim_.destination,
+                                 Status(Code::kDataLoss, "it sent its welcome twice"));
     }
     state_ = State::kOpen;
     loop_.cancel(*std::exchange(timer_, std::nullopt));
@@ -219,10 +225,10 @@ void Outgoing::push(const Message& message, ConstBuffer payload, Done done) {
 void Outgoing::sayGoodbye() {
   SLUICE_DCHECK(state_ == State::kOpen && queue_.empty());
   saidGoodbye_ = true;
-  queue_.push_back(
-      {.header = makeGoodbye(claim_.epoch, claim_.source, claim_.destination, claim_.lane, nextSequence_++),
-       .payload = {},
-       .done = nullptr});
+  queue_.push_back({.header = makeGoodbye(claim_.epoch, claim_.source, claim_.destination,
+                                          claim_.lane, nextSequence_++),
+                    .payload = {},
+                    .done = nullptr});
   scheduleWrite();
 }
 
@@ -245,15 +251,16 @@ void Outgoing::scheduleWrite() {
   });
 }
 
-// Collects the next bytes to write, in order. Bytes are checked when they are first offered, right before the
-// kernel copies them.
+// Collects the next bytes to write, in order. Bytes are checked when they are first offered, right
+// before the kernel copies them.
 size_t Outgoing::gather(std::span<iovec> pieces) {
-  const size_t most = check_.kind() == wire::PayloadCheckKind::kNone ? kBytesPerEvent : kCheckedBytesPerCall;
+  const size_t most =
+      check_.kind() == wire::PayloadCheckKind::kNone ? kBytesPerEvent : kCheckedBytesPerCall;
   size_t count = 0;
   size_t skip = written_;
   size_t bytes = 0;
-  // True iff all of it is offered. A piece of a very large payload at a time, so that one call does not take
-  // long.
+  // True iff all of it is offered. A piece of a very large payload at a time, so that one call does
+  // not take long.
   const auto offer = [&](const std::byte* data, size_t size) {
     if (skip >= size) {
       skip -= size;
@@ -271,7 +278,8 @@ size_t Outgoing::gather(std::span<iovec> pieces) {
     const size_t begin = skip;
     const bool isWhole = offer(item.payload.data, item.payload.bytes);
     const size_t trailerBytes = check_.trailerBytes(item.payload.bytes);
-    if (trailerBytes > 0) check(item, isWhole ? item.payload.bytes : begin + pieces[count - 1].iov_len);
+    if (trailerBytes > 0)
+      check(item, isWhole ? item.payload.bytes : begin + pieces[count - 1].iov_len);
     if (!isWhole) break;
     offer(item.trailer.data(), trailerBytes);
   }
@@ -328,7 +336,8 @@ void Outgoing::advance(size_t bytes) {
   uint64_t payloadBytes = 0;
   while (!queue_.empty()) {
     Item& item = queue_.front();
-    const size_t whole = item.sealed.size() + item.payload.bytes + check_.trailerBytes(item.payload.bytes);
+    const size_t whole =
+        item.sealed.size() + item.payload.bytes + check_.trailerBytes(item.payload.bytes);
     if (written_ < whole || !item.isSealed) break;
     written_ -= whole;
     if (item.done) {

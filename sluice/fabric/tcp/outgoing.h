@@ -1,6 +1,7 @@
-// The connection that carries what this rank sends to one rank on one lane. Made with the first message; a
-// FIFO of sealed headers and payloads, written straight from the callers' buffers. In the other direction
-// come only two sealed headers: a welcome, before which nothing is sent, and a goodbye. Loop thread only.
+// The connection that carries what this rank sends to one rank on one lane. Made with the first
+// message; a FIFO of sealed headers and payloads, written straight from the callers' buffers. In
+// the other direction come only two sealed headers: a welcome, before which nothing is sent, and a
+// goodbye. Loop thread only.
 #pragma once
 
 #include <array>
@@ -32,8 +33,9 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
     virtual void outgoingEnded(Rank peer, Lane lane) = 0;         // our goodbye was read to its end
   };
 
-  Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address, const StreamMaker& maker,
-           const TcpOptions& options, base::Guarded<Counters>& counters, Owner& owner);
+  Outgoing(net::EpollLoop& loop, const StreamClaim& claim, Address address,
+           const StreamMaker& maker, const TcpOptions& options, base::Guarded<Counters>& counters,
+           Owner& owner);
   ~Outgoing();
   Outgoing(const Outgoing&) = delete;
   Outgoing& operator=(const Outgoing&) = delete;

@@ -20,21 +20,23 @@ Io fromSystem(ssize_t result, const char* what) {
 void closeWithReset(int fd) {
   const linger atOnce{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
-  // Dissolves the connection now. close() alone would do so only with the last descriptor of the socket, and
-  // a forked process may hold another one.
+  // Dissolves the connection now. close() alone would do so only with the last descriptor of the
+  // socket, and a forked process may hold another one.
   sockaddr nobody{};
   nobody.sa_family = AF_UNSPEC;
   [[maybe_unused]] const int dissolved = ::connect(fd, &nobody, sizeof nobody);
 }
 
-PlainStream::PlainStream(net::Fd socket, secret::Handshake handshake, wire::PayloadCheckKind payloadCheck)
+PlainStream::PlainStream(net::Fd socket, secret::Handshake handshake,
+                         wire::PayloadCheckKind payloadCheck)
     : socket_(std::move(socket)), handshake_(std::move(handshake)), payloadCheck_(payloadCheck) {}
 
 Io PlainStream::handshake() {
   while (true) {
     if (toSend_.empty()) toSend_ = handshake_.takeToSend();
     if (!toSend_.empty()) {
-      const Io io = fromSystem(::send(fd(), toSend_.data(), toSend_.size(), MSG_NOSIGNAL), "handshake");
+      const Io io =
+          fromSystem(::send(fd(), toSend_.data(), toSend_.size(), MSG_NOSIGNAL), "handshake");
       if (io.outcome != Io::Outcome::kMoved) return io;
       toSend_ = toSend_.subspan(io.bytes);
       continue;
@@ -42,14 +44,15 @@ Io PlainStream::handshake() {
     if (handshake_.done()) return Io::moved(0);
     // Not one byte more than the message has: what follows belongs to the stream.
     const size_t expected = handshake_.expectedBytes();
-    const Io io = fromSystem(::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0),
-                             "handshake");
+    const Io io = fromSystem(
+        ::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0), "handshake");
     if (io.outcome != Io::Outcome::kMoved) return io;
     receivedBytes_ += io.bytes;
     if (receivedBytes_ < expected) continue;
     receivedBytes_ = 0;
     if (Status status = handshake_.received({received_.data(), expected}); !status.isOk()) {
-      // It tells a client of another key what is wrong. Whether it arrives makes no difference here.
+      // It tells a client of another key what is wrong. Whether it arrives makes no difference
+      // here.
       const auto last = handshake_.takeToSend();
       [[maybe_unused]] const ssize_t sent = ::send(fd(), last.data(), last.size(), MSG_NOSIGNAL);
       return Io::failed(std::move(status));

@@ -1,5 +1,5 @@
-// Bytes that were read from a stream and are not used yet: headers, the payloads of small messages, and the
-// beginning of the next one. A value; one owner.
+// Bytes that were read from a stream and are not used yet: headers, the payloads of small messages,
+// and the beginning of the next one. A value; one owner.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,16 @@ class ReadAhead final {
  public:
   explicit ReadAhead(size_t capacity) : bytes_(capacity) {}
 
-  std::span<const std::byte> unused() const { return std::span(bytes_).subspan(begin_, end_ - begin_); }
+  std::span<const std::byte> unused() const {
+    return std::span(bytes_).subspan(begin_, end_ - begin_);
+  }
 
   // Uses up the first `bytes` of unused(). REQUIRES: bytes <= unused().size()
   void use(size_t bytes) { begin_ += std::min(bytes, end_ - begin_); }
   void clear() { begin_ = end_ = 0; }
 
-  // Where to read the next bytes to, behind the unused ones, so that at most `most` bytes are unused
-  // afterwards. Empty if so many are unused already. Moves the unused bytes to the front.
+  // Where to read the next bytes to, behind the unused ones, so that at most `most` bytes are
+  // unused afterwards. Empty if so many are unused already. Moves the unused bytes to the front.
   std::span<std::byte> room(size_t most) {
     if (begin_ > 0) std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
     end_ -= begin_;

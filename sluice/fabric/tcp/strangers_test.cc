@@ -1,5 +1,5 @@
-// What strangers may try at the port of a rank, and what becomes of them. In every case a real peer still
-// gets its message through afterwards.
+// What strangers may try at the port of a rank, and what becomes of them. In every case a real peer
+// still gets its message through afterwards.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -53,9 +53,9 @@ class Strangers : public testing::TestWithParam<Encrypt> {
     TcpMembership mine = membership_;
     mine.rank = number;
     rank.receiver.loop = &rank.thread.loop();
-    rank.fabric =
-        makeTcpFabric(rank.thread.loop(), std::move(listeners_[index(number)]), mine, options_, rank.receiver)
-            .value();
+    rank.fabric = makeTcpFabric(rank.thread.loop(), std::move(listeners_[index(number)]), mine,
+                                options_, rank.receiver)
+                      .value();
   }
 
   net::Fd knock() {
@@ -68,7 +68,8 @@ class Strangers : public testing::TestWithParam<Encrypt> {
   }
   static void say(const net::Fd& socket, std::span<const std::byte> bytes) {
     // It may have hung up already; that is found out by reading.
-    [[maybe_unused]] const auto sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const auto sent =
+        ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   // Reads what still comes and returns how much it was; fails if the other end does not hang up.
   static size_t bytesUntilHangUp(const net::Fd& socket) {
@@ -156,8 +157,9 @@ TEST_P(Strangers, AnotherKeyIsRefusedAtBothEnds) {
   theirs.key = secret::JobKey::random();
   stranger.receiver.loop = &stranger.thread.loop();
   auto listener = TcpListener::open(Address::loopback(0)).value();
-  stranger.fabric =
-      makeTcpFabric(stranger.thread.loop(), std::move(listener), theirs, options_, stranger.receiver).value();
+  stranger.fabric = makeTcpFabric(stranger.thread.loop(), std::move(listener), theirs, options_,
+                                  stranger.receiver)
+                        .value();
   Completions refused;
   const auto payload = pattern(10);
   stranger.fabric->send(Rank{0}, Lane::kBulk, {}, view(payload), refused.expect());
@@ -172,16 +174,20 @@ TEST_P(Strangers, AnotherKeyIsRefusedAtBothEnds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tcp, Strangers, testing::Values(Encrypt::kOff, Encrypt::kOn),
-                         [](const auto& each) { return each.param == Encrypt::kOn ? "encrypted" : "plain"; });
+                         [](const auto& each) {
+                           return each.param == Encrypt::kOn ? "encrypted" : "plain";
+                         });
 
-// A member of the job that says by hand, through the same streams as ours, what no fabric of ours would say.
+// A member of the job that says by hand, through the same streams as ours, what no fabric of ours
+// would say.
 class MadMembers : public Strangers {
  protected:
   std::unique_ptr<Stream> connect(const StreamClaim& claim) {
     net::Fd socket = knock();
     EXPECT_EQ(::fcntl(socket.get(), F_SETFL, O_NONBLOCK), 0);
     auto stream = maker().client(std::move(socket), membership_.addresses[0], claim.toBytes());
-    EXPECT_EQ(patiently(*stream, POLLIN, [&] { return stream->handshake(); }).outcome, Io::Outcome::kMoved);
+    EXPECT_EQ(patiently(*stream, POLLIN, [&] { return stream->handshake(); }).outcome,
+              Io::Outcome::kMoved);
     return stream;
   }
   template <typename F>
@@ -231,11 +237,11 @@ class MadMembers : public Strangers {
     Relayed path{.client = nullptr, .ours = net::Fd(ends[1]), .victim = knock(), .said = {}};
     if (GetParam() == Encrypt::kOn) {
       const auto key = membership_.key.derive(secret::Purpose::kTlsPsk);
-      path.client =
-          TlsStream::client(std::make_shared<TlsContext>(key), net::Fd(ends[0]), freeLane().toBytes());
+      path.client = TlsStream::client(std::make_shared<TlsContext>(key), net::Fd(ends[0]),
+                                      freeLane().toBytes());
     } else {
-      auto handshake =
-          secret::Handshake::client(membership_.key, secret::Purpose::kFabric, freeLane().toBytes());
+      auto handshake = secret::Handshake::client(membership_.key, secret::Purpose::kFabric,
+                                                 freeLane().toBytes());
       path.client = std::make_unique<PlainStream>(
           net::Fd(ends[0]), std::move(handshake),
           GetParam() == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag : options_.payloadCheck);
@@ -256,7 +262,8 @@ class MadMembers : public Strangers {
     }
     return path;
   }
-  wire::Header header(uint64_t sequence, uint64_t length, wire::Flags flags = wire::Flags::kNone) const {
+  wire::Header header(uint64_t sequence, uint64_t length,
+                      wire::Flags flags = wire::Flags::kNone) const {
     return {.epoch = membership_.epoch,
             .source = Rank{1},
             .destination = Rank{0},
@@ -301,7 +308,8 @@ class MadMembers : public Strangers {
 
 TEST_P(MadMembers, AReplayedHandshakeIsRefused) {
   const Relayed first = connectThroughOurHands();
-  ASSERT_EQ(hear(first.victim, wire::kHeaderBytes).size(), wire::kHeaderBytes);  // the welcome: it was let in
+  ASSERT_EQ(hear(first.victim, wire::kHeaderBytes).size(),
+            wire::kHeaderBytes);  // the welcome: it was let in
   const net::Fd replay = knock();
   Strangers::say(replay, first.said);
   bytesUntilHangUp(replay);
@@ -336,7 +344,8 @@ TEST_P(MadMembers, APayloadBitThatIsChangedOnTheWayIsNoticed) {
     bytes[wire::kHeaderBytes + at] ^= std::byte{4};
     Strangers::say(path.victim, bytes);
     EXPECT_THAT(whyLost(), HasSubstr("rank 1 is lost: the payload of epoch 0, 1 -> 0 urgent #0: "));
-    EXPECT_THAT(whyLost(), HasSubstr(isTag ? "does not match its tag" : "does not match its checksum"));
+    EXPECT_THAT(whyLost(),
+                HasSubstr(isTag ? "does not match its tag" : "does not match its checksum"));
     for (const auto& arrival : victim_.receiver.seen.get().arrivals) {
       EXPECT_EQ(arrival.status.code(), Code::kPeerLost);
     }
@@ -348,7 +357,8 @@ TEST_P(MadMembers, APayloadBitThatIsChangedOnTheWayIsNoticed) {
 
 TEST_P(MadMembers, APayloadUnderAnotherHeaderIsNoticed) {
   const auto member = connect(freeLane());
-  if (member->payloadCheck() == wire::PayloadCheckKind::kNone) return;  // TLS orders its records itself
+  if (member->payloadCheck() == wire::PayloadCheckKind::kNone)
+    return;  // TLS orders its records itself
   EXPECT_TRUE(isLetIn(*member));
   // Two payloads of one length, exchanged with their trailers.
   const auto first = message(*member, 0, pattern(100, 1));
@@ -417,7 +427,8 @@ TEST_P(MadMembers, AGoodbyeWithAPayloadEndsTheConnection) {
   EXPECT_TRUE(victim_.receiver.seen.get().left.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers, testing::Values(Encrypt::kOff, Encrypt::kIntegrity, Encrypt::kOn),
+INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers,
+                         testing::Values(Encrypt::kOff, Encrypt::kIntegrity, Encrypt::kOn),
                          [](const auto& each) {
                            return each.param == Encrypt::kOn          ? "encrypted"
                                   : each.param == Encrypt::kIntegrity ? "integrity"
@@ -430,8 +441,8 @@ TEST(TcpFabric, WithoutAKeyOnlyLoopbackAddressesAreTaken) {
   TcpMembership membership;
   membership.addresses = {Address::loopback(1), Address::parse("10.1.2.3:4000").value()};
   const auto make = [&](const TcpOptions& options) {
-    return makeTcpFabric(thread.loop(), TcpListener::open(Address::loopback(0)).value(), membership, options,
-                         receiver);
+    return makeTcpFabric(thread.loop(), TcpListener::open(Address::loopback(0)).value(), membership,
+                         options, receiver);
   };
   TcpOptions options;
   EXPECT_EQ(make(options).status().code(), Code::kPermissionDenied);

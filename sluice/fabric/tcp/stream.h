@@ -1,5 +1,5 @@
-// A byte stream between two ranks that proves the job key before it carries anything. Plain or TLS; nobody
-// above knows which. Never blocks. Loop thread only.
+// A byte stream between two ranks that proves the job key before it carries anything. Plain or TLS;
+// nobody above knows which. Never blocks. Loop thread only.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,7 +15,8 @@
 namespace sluice::fabric {
 
 inline constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
-// Of a payload that is checked: so much is still in the CPU's cache when it is read for the second time.
+// Of a payload that is checked: so much is still in the CPU's cache when it is read for the second
+// time.
 inline constexpr size_t kCheckedBytesPerCall = size_t{256} << 10;
 
 // What became of one attempt to move bytes.
@@ -35,21 +36,23 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for handshakeEvents().
+  // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for
+  // handshakeEvents().
   virtual Io handshake() = 0;
   virtual uint32_t handshakeEvents() const = 0;
-  // True iff the client's first message was made with the job key, or recorded from one that was. Of a
-  // server.
+  // True iff the client's first message was made with the job key, or recorded from one that was.
+  // Of a server.
   virtual bool saidHello() const = 0;
 
   // REQUIRES, for all that follows: the handshake is done.
   virtual secret::Claim claim() const = 0;
   virtual secret::SessionKeys sessionKeys() const = 0;
-  // The check behind every payload, for a stream that lets changed bytes through. The same at both ends.
+  // The check behind every payload, for a stream that lets changed bytes through. The same at both
+  // ends.
   virtual wire::PayloadCheckKind payloadCheck() const = 0;
 
-  // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES: `into`
-  // has room.
+  // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES:
+  // `into` has room.
   virtual Io read(std::span<const iovec> into) = 0;
   // True iff read() has more to give that epoll does not know of.
   virtual bool hasUnread() const = 0;
@@ -60,12 +63,13 @@ class Stream {
   virtual bool hasUnflushed() const = 0;
   virtual Io flush() = 0;
 
-  virtual void endWrites() = 0;  // the other end reads to its end and sees it. REQUIRES: !hasUnflushed()
+  virtual void
+  endWrites() = 0;  // the other end reads to its end and sees it. REQUIRES: !hasUnflushed()
   virtual int fd() const = 0;
 };
 
-// Resets the connection: the other end notices at once, whatever is still unsent or unread, and whoever else
-// has a descriptor of it. `fd` stays open and is of no further use.
+// Resets the connection: the other end notices at once, whatever is still unsent or unread, and
+// whoever else has a descriptor of it. `fd` stays open and is of no further use.
 void closeWithReset(int fd);
 
 }  // namespace sluice::fabric

@@ -37,7 +37,8 @@ bool StreamMaker::encrypts(const Address& peer) const {
 }
 
 wire::PayloadCheckKind StreamMaker::plainCheck() const {
-  return options_.encrypt == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag : options_.payloadCheck;
+  return options_.encrypt == Encrypt::kIntegrity ? wire::PayloadCheckKind::kTag
+                                                 : options_.payloadCheck;
 }
 
 void StreamMaker::prepare(int socket) const {
@@ -59,8 +60,8 @@ std::unique_ptr<Stream> StreamMaker::client(net::Fd socket, const Address& peer,
                                             const secret::Claim& claim) const {
   prepare(socket.get());
   if (encrypts(peer)) return TlsStream::client(tls_, std::move(socket), claim);
-  return std::make_unique<PlainStream>(std::move(socket), Handshake::client(key_, Purpose::kFabric, claim),
-                                       plainCheck());
+  return std::make_unique<PlainStream>(
+      std::move(socket), Handshake::client(key_, Purpose::kFabric, claim), plainCheck());
 }
 
 std::unique_ptr<Stream> StreamMaker::server(net::Fd socket, const Address& peer) const {

@@ -1,4 +1,5 @@
-// Decides which kind of Stream a connection is, the same at both ends, and makes it. Loop thread only.
+// Decides which kind of Stream a connection is, the same at both ends, and makes it. Loop thread
+// only.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,8 @@ class StreamMaker final {
   ~StreamMaker();
 
   // `peer` is the address of the other end.
-  std::unique_ptr<Stream> client(net::Fd socket, const Address& peer, const secret::Claim& claim) const;
+  std::unique_ptr<Stream> client(net::Fd socket, const Address& peer,
+                                 const secret::Claim& claim) const;
   std::unique_ptr<Stream> server(net::Fd socket, const Address& peer) const;
 
   bool encrypts(const Address& peer) const;

@@ -30,8 +30,9 @@ std::string machines() {
 TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
   const auto key = secret::JobKey::random();
   // reno is in every kernel; a name that is in none leaves a connection as it was.
-  for (const auto& [chosen, expected] :
-       {std::pair<std::string, std::string>{"reno", "reno"}, {"", machines()}, {"nonesuch", machines()}}) {
+  for (const auto& [chosen, expected] : {std::pair<std::string, std::string>{"reno", "reno"},
+                                         {"", machines()},
+                                         {"nonesuch", machines()}}) {
     const StreamMaker maker(key, {.encrypt = Encrypt::kOff, .congestionControl = chosen});
     net::Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
     const int fd = socket.get();

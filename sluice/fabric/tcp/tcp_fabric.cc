@@ -29,16 +29,18 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener 
                                               TcpMembership membership, const TcpOptions& options,
                                               Receiver& receiver) {
   if (index(membership.rank) >= membership.addresses.size()) {
-    return Status(Code::kInvalidArgument, fmt::format("rank {} has no place among {} addresses",
-                                                      index(membership.rank), membership.addresses.size()));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("rank {} has no place among {} addresses", index(membership.rank),
+                              membership.addresses.size()));
   }
   for (const Address& address : membership.addresses) {
     if (membership.key.isSecret() || options.insecure || address.isLoopback()) continue;
     return Status(
         Code::kPermissionDenied,
-        fmt::format("{} is on another host and there is no job key: make one with `sluice key new`, or say "
-                    "--insecure where no stranger can reach the ports",
-                    address.toString()));
+        fmt::format(
+            "{} is on another host and there is no job key: make one with `sluice key new`, or say "
+            "--insecure where no stranger can reach the ports",
+            address.toString()));
   }
   SLUICE_RETURN_IF_ERROR(checkOpenSsl(options.encrypt));
   if (!membership.door) membership.door = door::makeDoorThread();
@@ -57,7 +59,8 @@ TcpOptions readTcpOptions(const base::Config& config) {
                     : encrypt == "off"       ? Encrypt::kOff
                     : encrypt == "integrity" ? Encrypt::kIntegrity
                                              : Encrypt::kAuto;
-  if (config.text(option::kPayloadCheck) == "off") options.payloadCheck = wire::PayloadCheckKind::kNone;
+  if (config.text(option::kPayloadCheck) == "off")
+    options.payloadCheck = wire::PayloadCheckKind::kNone;
   const std::string& congestionControl = config.text(option::kCongestionControl);
   if (congestionControl != "machine") options.congestionControl = congestionControl;
   options.insecure = config.isOn(option::kInsecure);

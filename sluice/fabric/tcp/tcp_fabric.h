@@ -1,8 +1,9 @@
-// The default engine: TCP on base's loop, for Ethernet and wide-area links. docs/fabric.md says what a
-// stranger can and cannot do with its port.
+// The default engine: TCP on base's loop, for Ethernet and wide-area links. docs/fabric.md says
+// what a stranger can and cannot do with its port.
 //
-// One connection for each rank, lane and direction, made with the first message, so that a rank that talks to
-// few keeps few. Both ends prove the job key first; between hosts everything is inside TLS 1.3.
+// One connection for each rank, lane and direction, made with the first message, so that a rank
+// that talks to few keeps few. Both ends prove the job key first; between hosts everything is
+// inside TLS 1.3.
 #pragma once
 
 #include <memory>

@@ -20,7 +20,8 @@ class TcpEngine final : public Engine {
   std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     TcpMembership mine = membership_;
     mine.rank = rank;
-    return makeTcpFabric(loop, std::move(listeners_[index(rank)]), mine, options_, receiver).value();
+    return makeTcpFabric(loop, std::move(listeners_[index(rank)]), mine, options_, receiver)
+        .value();
   }
 
  private:
@@ -62,15 +63,16 @@ TEST(TcpPayloads, ArriveUnchangedHoweverTheyAreChecked) {
     }
     Completions sends;
     std::vector<std::vector<std::byte>> payloads;
-    for (const size_t size : {1, 4, 16, 72, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 3'000'000}) {
+    for (const size_t size :
+         {1, 4, 16, 72, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 3'000'000}) {
       for (const size_t around : {size - 1, size, size + 1}) payloads.push_back(pattern(around, 7));
     }
     std::array<RankUnderTest, 2> ranks;
     for (uint32_t i = 0; i < 2; ++i) {
       ranks[i].receiver.loop = &ranks[i].thread.loop();
       membership.rank = Rank{i};
-      ranks[i].fabric = makeTcpFabric(ranks[i].thread.loop(), std::move(listeners[i]), membership, options,
-                                      ranks[i].receiver)
+      ranks[i].fabric = makeTcpFabric(ranks[i].thread.loop(), std::move(listeners[i]), membership,
+                                      options, ranks[i].receiver)
                             .value();
     }
     for (const auto& payload : payloads) {

@@ -16,7 +16,8 @@ namespace {
 constexpr auto kLanesByUrgency = std::array{Lane::kControl, Lane::kUrgent, Lane::kBulk};
 static_assert(kLanesByUrgency.size() == wire::kLanes);
 
-// How long a lane that waits for a more urgent one waits before it looks whether that one still moves.
+// How long a lane that waits for a more urgent one waits before it looks whether that one still
+// moves.
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
 // A connection to this rank's port, as the doorman sees it.
@@ -65,9 +66,11 @@ void TcpNode::start(net::Fd listener) {
   handlers.greet = [this](net::Fd socket, const Address& peer) {
     return std::make_unique<Knock>(maker_.server(std::move(socket), peer));
   };
-  handlers.proved = [weak = weak_from_this(), &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
+  handlers.proved = [weak = weak_from_this(),
+                     &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
     // Shared, since a task must be copyable.
-    auto stream = std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());
+    auto stream =
+        std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());
     loop.post([weak, stream] {
       if (const auto node = weak.lock()) node->letIn(std::move(*stream));
     });
@@ -76,10 +79,11 @@ void TcpNode::start(net::Fd listener) {
     log("fabric").debug("turned away {}: {}", peer.toString(), why.message());
     counters_.with([](Counters& counters) { ++counters.strangers; });
   };
-  doorman_ = std::make_unique<door::Doorman>(
-      membership_.door, std::move(listener),
-      door::DoorOptions{.deadline = options_.handshakeDeadline, .maxStrangers = options_.maxStrangers},
-      std::move(handlers));
+  doorman_ =
+      std::make_unique<door::Doorman>(membership_.door, std::move(listener),
+                                      door::DoorOptions{.deadline = options_.handshakeDeadline,
+                                                        .maxStrangers = options_.maxStrangers},
+                                      std::move(handlers));
 }
 
 std::optional<TimePoint> TcpNode::lastHeard(Rank rank) const {
@@ -95,8 +99,9 @@ void TcpNode::send(Rank to, Lane lane, const Message& message, ConstBuffer paylo
   if (const Status status = checkSend(to, peers_.size(), message, payload); !status.isOk())
     return done(status);
   if (to == rank()) {
-    return self_.push(makeHeader(message, membership_.epoch, to, to, lane, selfSequence_++, payload.bytes),
-                      payload, std::move(done));
+    return self_.push(
+        makeHeader(message, membership_.epoch, to, to, lane, selfSequence_++, payload.bytes),
+        payload, std::move(done));
   }
   Peer& target = peer(to);
   if (!target.gone.isOk()) return done(target.gone);
@@ -105,15 +110,16 @@ void TcpNode::send(Rank to, Lane lane, const Message& message, ConstBuffer paylo
     out->push(message, payload, std::move(done));
   } else {
     out = std::make_shared<Outgoing>(loop_, StreamClaim{membership_.epoch, rank(), to, lane},
-                                     membership_.addresses[index(to)], maker_, options_, counters_, *this);
+                                     membership_.addresses[index(to)], maker_, options_, counters_,
+                                     *this);
     out->push(message, payload, std::move(done));
     std::shared_ptr<Outgoing>(out)->connect();  // may fail at once and take `out` with it
   }
   orderLanes(to);
 }
 
-// A lane writes only while no more urgent lane to the same rank has something to write and gets it written.
-// One that is stuck, because its receiver takes nothing, holds nobody up.
+// A lane writes only while no more urgent lane to the same rank has something to write and gets it
+// written. One that is stuck, because its receiver takes nothing, holds nobody up.
 void TcpNode::orderLanes(Rank rank) {
   Peer& target = peer(rank);
   bool isUrgentMoving = false;
@@ -238,7 +244,8 @@ void TcpNode::markLeft(Rank rank) {
 
 void TcpNode::tellIfLeft(Rank rank) {
   Peer& left = peer(rank);
-  const bool isStillSending = std::ranges::any_of(left.in, [](const auto& in) { return in != nullptr; });
+  const bool isStillSending =
+      std::ranges::any_of(left.in, [](const auto& in) { return in != nullptr; });
   if (!left.heardGoodbye || isStillSending || std::exchange(left.toldLeft, true)) return;
   receiver_.onPeerLeft(rank);
 }
@@ -292,7 +299,8 @@ TimePoint TcpNode::lastTaken() const {
   return last;
 }
 
-// Says goodbye on all lanes at once: whoever hears it on one knows that the others have nothing new to come.
+// Says goodbye on all lanes at once: whoever hears it on one knows that the others have nothing new
+// to come.
 void TcpNode::sayGoodbyeIfFlushed(Peer& peer) {
   if (state_ != State::kClosing || peer.saidGoodbye) return;
   for (const auto& out : peer.out) {
@@ -328,7 +336,8 @@ void TcpNode::end(const Status& result) {
   for (Peer& each : peers_) {
     if (each.holdTimer) loop_.cancel(*std::exchange(each.holdTimer, std::nullopt));
     // A reset would take back what a rank that has our goodbye may still be reading.
-    endConnections(each, closedStatus(), /*atOnce=*/result.code() == Code::kCancelled || !each.saidGoodbye);
+    endConnections(each, closedStatus(),
+                   /*atOnce=*/result.code() == Code::kCancelled || !each.saidGoodbye);
   }
   self_.fail(closedStatus());
   for (const auto& done : std::exchange(closers_, {})) done(result);

@@ -1,5 +1,5 @@
-// One rank of the tcp fabric: which connections there are, and what becomes of a rank when one of them ends.
-// Used by tcp_fabric.cc only. Loop thread only, where nothing else is said.
+// One rank of the tcp fabric: which connections there are, and what becomes of a rank when one of
+// them ends. Used by tcp_fabric.cc only. Loop thread only, where nothing else is said.
 #pragma once
 
 #include <array>
@@ -25,7 +25,8 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
                       public Outgoing::Owner,
                       public Incoming::Owner {
  public:
-  TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOptions& options, Receiver& receiver);
+  TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOptions& options,
+          Receiver& receiver);
 
   // Any thread.
   net::EpollLoop& loop() const { return loop_; }

@@ -10,19 +10,21 @@
 
 namespace sluice::fabric {
 
-// kAuto: between hosts yes, on loopback addresses no. kIntegrity: a tag behind every payload, which stays
-// readable.
+// kAuto: between hosts yes, on loopback addresses no. kIntegrity: a tag behind every payload, which
+// stays readable.
 enum class Encrypt { kAuto, kOn, kIntegrity, kOff };
 
 struct TcpOptions {
   Encrypt encrypt = Encrypt::kAuto;
   // Behind payloads that are neither encrypted nor have a tag.
   wire::PayloadCheckKind payloadCheck = wire::PayloadCheckKind::kCrc32c;
-  bool insecure = false;  // the user has said that no stranger can reach the ports: no job key is needed
+  bool insecure =
+      false;  // the user has said that no stranger can reach the ports: no job key is needed
 
   std::string congestionControl;  // as the kernel names it; empty: the machine's own
 
-  // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be overtaken.
+  // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be
+  // overtaken.
   size_t notSentBytes = size_t{128} << 10;
 
   // Strangers: connections that have not yet proved the job key (door/doorman.h).

@@ -28,7 +28,8 @@ constexpr size_t kIdentityBytes = kIdentityPrefix.size() + sizeof(secret::Claim)
 constexpr std::string_view kExportLabel = "sluice fabric header keys";
 constexpr std::array<unsigned char, 2> kAes128GcmSha256{0x13, 0x01};
 
-// One call of the kernel carries several TLS records of 16 KiB; more only adds to what cannot be recalled.
+// One call of the kernel carries several TLS records of 16 KiB; more only adds to what cannot be
+// recalled.
 constexpr size_t kBatchBytes = size_t{128} << 10;
 constexpr int kMostSealedBytes = int{kBatchBytes} + (32 << 10);
 
@@ -41,7 +42,8 @@ Identity identityOf(const secret::Claim& claim) {
   return identity;
 }
 
-// The pre-shared key in the form in which OpenSSL takes it. The caller owns it; null if it cannot be made.
+// The pre-shared key in the form in which OpenSSL takes it. The caller owns it; null if it cannot
+// be made.
 SSL_SESSION* makeSession(SSL* ssl, const secret::Key& key) {
   const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kAes128GcmSha256.data());
   SSL_SESSION* session = SSL_SESSION_new();
@@ -84,8 +86,10 @@ int useSession(SSL* ssl, const EVP_MD* digest, const unsigned char** id, size_t*
 int findSession(SSL* ssl, const unsigned char* identity, size_t bytes, SSL_SESSION** session) {
   *session = nullptr;
   AppData& data = appData(ssl);
-  // An identity we do not know is answered as if there were no key: without certificates TLS then ends.
-  if (bytes != kIdentityBytes || std::memcmp(identity, kIdentityPrefix.data(), kIdentityPrefix.size()) != 0)
+  // An identity we do not know is answered as if there were no key: without certificates TLS then
+  // ends.
+  if (bytes != kIdentityBytes ||
+      std::memcmp(identity, kIdentityPrefix.data(), kIdentityPrefix.size()) != 0)
     return 1;
   std::memcpy(data.claim->data(), identity + kIdentityPrefix.size(), data.claim->size());
   *session = makeSession(ssl, *data.key);
@@ -112,16 +116,20 @@ std::string tlsError() {
 }  // namespace
 
 Status TlsContext::check() {
-  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_method()), &SSL_CTX_free);
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_method()),
+                                                                  &SSL_CTX_free);
   if (context != nullptr && SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) == 1 &&
       SSL_CTX_set_ciphersuites(context.get(), kCipherSuite) == 1)
     return base::ok();
   return {Code::kUnavailable,
-          fmt::format("OpenSSL cannot encrypt here ({}): look at OPENSSL_CONF and openssl.cnf", tlsError())};
+          fmt::format("OpenSSL cannot encrypt here ({}): look at OPENSSL_CONF and openssl.cnf",
+                      tlsError())};
 }
 
 TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
-    : presharedKey_(presharedKey), keyUpdateBytes_(keyUpdateBytes), context_(SSL_CTX_new(TLS_method())) {
+    : presharedKey_(presharedKey),
+      keyUpdateBytes_(keyUpdateBytes),
+      context_(SSL_CTX_new(TLS_method())) {
   SLUICE_CHECK(context_ != nullptr, tlsError());
   SLUICE_CHECK(SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION) == 1);
   SLUICE_CHECK(SSL_CTX_set_ciphersuites(context_, kCipherSuite) == 1);
@@ -133,8 +141,8 @@ TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
   SSL_CTX_set_max_early_data(context_, 0);
   SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // A read that meets only messages of TLS's own returns, so that an end that sends nothing else cannot keep
-  // us in it.
+  // A read that meets only messages of TLS's own returns, so that an end that sends nothing else
+  // cannot keep us in it.
   SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
   // Several records for one call of the kernel.
   SSL_CTX_set_read_ahead(context_, 1);
@@ -147,11 +155,14 @@ TlsContext::~TlsContext() {
 
 std::unique_ptr<Stream> TlsStream::client(std::shared_ptr<const TlsContext> context, net::Fd socket,
                                           const secret::Claim& claim) {
-  return std::unique_ptr<Stream>(new TlsStream(Role::kClient, std::move(context), std::move(socket), claim));
+  return std::unique_ptr<Stream>(
+      new TlsStream(Role::kClient, std::move(context), std::move(socket), claim));
 }
 
-std::unique_ptr<Stream> TlsStream::server(std::shared_ptr<const TlsContext> context, net::Fd socket) {
-  return std::unique_ptr<Stream>(new TlsStream(Role::kServer, std::move(context), std::move(socket), {}));
+std::unique_ptr<Stream> TlsStream::server(std::shared_ptr<const TlsContext> context,
+                                          net::Fd socket) {
+  return std::unique_ptr<Stream>(
+      new TlsStream(Role::kServer, std::move(context), std::move(socket), {}));
 }
 
 TlsStream::TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::Fd socket,
@@ -206,7 +217,8 @@ Io TlsStream::handshake() {
   // Whatever TLS has to say, an alert to a stranger included, goes out first.
   const Io flushed = flush();
   if (io.outcome != Io::Outcome::kMoved) return io;
-  // A handshake without the pre-shared key cannot succeed here; this is for whoever adds certificates.
+  // A handshake without the pre-shared key cannot succeed here; this is for whoever adds
+  // certificates.
   if (SSL_session_reused(ssl_) != 1)
     return Io::failed(Status(Code::kRefused, "handshake: no pre-shared key"));
   return flushed;
@@ -224,10 +236,12 @@ uint32_t TlsStream::handshakeEvents() const {
 secret::SessionKeys TlsStream::sessionKeys() const {
   std::array<secret::Key, 2> keys;  // of the client's direction, of the server's
   std::array<unsigned char, 2 * secret::kKeyBytes> exported{};
-  SLUICE_CHECK(SSL_export_keying_material(ssl_, exported.data(), exported.size(), kExportLabel.data(),
-                                          kExportLabel.size(), nullptr, 0, 0) == 1);
+  SLUICE_CHECK(SSL_export_keying_material(ssl_, exported.data(), exported.size(),
+                                          kExportLabel.data(), kExportLabel.size(), nullptr, 0,
+                                          0) == 1);
   for (size_t i = 0; i < keys.size(); ++i) {
-    std::memcpy(keys[i].mutableBytes().data(), exported.data() + i * secret::kKeyBytes, secret::kKeyBytes);
+    std::memcpy(keys[i].mutableBytes().data(), exported.data() + i * secret::kKeyBytes,
+                secret::kKeyBytes);
   }
   OPENSSL_cleanse(exported.data(), exported.size());
   if (role_ == Role::kClient) return {.send = keys[0], .receive = keys[1]};
@@ -242,8 +256,8 @@ Io TlsStream::read(std::span<const iovec> into) {
       ERR_clear_error();
       errno = 0;
       size_t got = 0;
-      const int result =
-          SSL_read_ex(ssl_, static_cast<char*>(piece.iov_base) + filled, piece.iov_len - filled, &got);
+      const int result = SSL_read_ex(ssl_, static_cast<char*>(piece.iov_base) + filled,
+                                     piece.iov_len - filled, &got);
       if (result != 1) {
         // What came first is given first; the end or the fault is found again by the next call.
         Io io = total > 0 ? Io::moved(total) : fromTls(result, "receiving");
@@ -254,18 +268,20 @@ Io TlsStream::read(std::span<const iovec> into) {
       total += got;
     }
   }
-  if (total == 0) return Io::failed(Status(Code::kInternal, "receiving: no room for a single byte"));
+  if (total == 0)
+    return Io::failed(Status(Code::kInternal, "receiving: no room for a single byte"));
   return Io::moved(total);
 }
 
-// Reading may make TLS write: it answers the other end's request for new keys. An end that keeps asking and
-// reads none of the answers must not make us keep them all.
+// Reading may make TLS write: it answers the other end's request for new keys. An end that keeps
+// asking and reads none of the answers must not make us keep them all.
 void TlsStream::flushAnswers(Io& io) {
   if (!hasUnflushed()) return;
   // A failure is found again by the next write, and must not hide what was read.
   [[maybe_unused]] const Io flushed = flush();
   if (io.outcome == Io::Outcome::kWait && BIO_pending(sealed_) > kMostSealedBytes)
-    io = Io::failed(Status(Code::kRefused, "receiving: TLS: it asks for new keys and reads no answer"));
+    io = Io::failed(
+        Status(Code::kRefused, "receiving: TLS: it asks for new keys and reads no answer"));
 }
 
 bool TlsStream::hasUnread() const {
@@ -279,7 +295,8 @@ Io TlsStream::write(std::span<const iovec> from) {
   if (underThisKey_ >= context_->keyUpdateBytes()) {
     // TLS tells the other end before the next record.
     if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
-      return Io::failed(Status(Code::kInternal, fmt::format("sending: TLS key update: {}", tlsError())));
+      return Io::failed(
+          Status(Code::kInternal, fmt::format("sending: TLS key update: {}", tlsError())));
     underThisKey_ = 0;
   }
   size_t total = 0;
@@ -290,7 +307,8 @@ Io TlsStream::write(std::span<const iovec> from) {
       errno = 0;
       size_t wrote = 0;
       const size_t want = std::min(piece.iov_len - taken, kBatchBytes - total);
-      const int result = SSL_write_ex(ssl_, static_cast<const char*>(piece.iov_base) + taken, want, &wrote);
+      const int result =
+          SSL_write_ex(ssl_, static_cast<const char*>(piece.iov_base) + taken, want, &wrote);
       if (result != 1) {
         const Io io = fromTls(result, "sending");
         if (total == 0) return io;

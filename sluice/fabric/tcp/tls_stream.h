@@ -1,9 +1,10 @@
-// A Stream inside TLS 1.3. The job's key is the external pre-shared key, with a fresh Diffie-Hellman exchange
-// for each connection, so that a key that leaks later opens no recording. No certificates, no session
-// tickets, no early data: nothing of one connection can be used in another.
+// A Stream inside TLS 1.3. The job's key is the external pre-shared key, with a fresh
+// Diffie-Hellman exchange for each connection, so that a key that leaks later opens no recording.
+// No certificates, no session tickets, no early data: nothing of one connection can be used in
+// another.
 //
-// The identity that the client sends with the pre-shared key is the claim; TLS binds it to the proof of the
-// key, so a stranger can neither make one up nor change one.
+// The identity that the client sends with the pre-shared key is the claim; TLS binds it to the
+// proof of the key, so a stranger can neither make one up nor change one.
 #pragma once
 
 #include <openssl/types.h>
@@ -18,12 +19,12 @@ namespace sluice::fabric {
 // The settings that all connections of a fabric share.
 class TlsContext final {
  public:
-  // RFC 8446 (5.5) allows 2^24.5 records under one AES-GCM key, 388 GB. A sixth of that is between two
-  // updates.
+  // RFC 8446 (5.5) allows 2^24.5 records under one AES-GCM key, 388 GB. A sixth of that is between
+  // two updates.
   static constexpr uint64_t kKeyUpdateBytes = uint64_t{64} << 30;
 
-  // An error if OpenSSL cannot be used here, as with a broken OPENSSL_CONF. REQUIRES of who makes a context:
-  // this has been asked.
+  // An error if OpenSSL cannot be used here, as with a broken OPENSSL_CONF. REQUIRES of who makes a
+  // context: this has been asked.
   static Status check();
 
   // Every `keyUpdateBytes` that a connection has sent, its sender goes on with a new key.
@@ -76,7 +77,8 @@ class TlsStream final : public Stream {
 
  private:
   enum class Role { kClient, kServer };
-  TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::Fd socket, const secret::Claim& claim);
+  TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::Fd socket,
+            const secret::Claim& claim);
 
   Io fromTls(int result, const char* what) const;
   void flushAnswers(Io& io);

@@ -29,14 +29,17 @@ class TlsPair : public testing::Test {
     server_ = TlsStream::server(context, net::Fd(ends[1]));
     Io client = Io::wait();
     Io server = Io::wait();
-    for (int i = 0; i < 10 && (client.outcome == Outcome::kWait || server.outcome == Outcome::kWait); ++i) {
+    for (int i = 0;
+         i < 10 && (client.outcome == Outcome::kWait || server.outcome == Outcome::kWait); ++i) {
       client = client_->handshake();
       server = server_->handshake();
     }
     ASSERT_EQ(client.outcome, Outcome::kMoved) << client.status.toString();
     ASSERT_EQ(server.outcome, Outcome::kMoved) << server.status.toString();
   }
-  static TlsStream& tls(const std::unique_ptr<Stream>& stream) { return dynamic_cast<TlsStream&>(*stream); }
+  static TlsStream& tls(const std::unique_ptr<Stream>& stream) {
+    return dynamic_cast<TlsStream&>(*stream);
+  }
   static Io readInto(Stream& stream, std::span<std::byte> bytes) {
     const iovec piece{bytes.data(), bytes.size()};
     return stream.read({&piece, 1});
@@ -77,7 +80,8 @@ TEST_F(TlsPair, IsTls13WithAFreshExchangeAndNoTickets) {
     EXPECT_STREQ(SSL_get_version(ssl), "TLSv1.3");
     EXPECT_STREQ(SSL_get_cipher_name(ssl), "TLS_AES_128_GCM_SHA256");
     EXPECT_EQ(SSL_session_reused(ssl), 1);  // the pre-shared key was used,
-    EVP_PKEY* fresh = nullptr;  // and a key of the other end that lives no longer than the connection
+    EVP_PKEY* fresh =
+        nullptr;  // and a key of the other end that lives no longer than the connection
     EXPECT_EQ(SSL_get_peer_tmp_key(ssl, &fresh), 1);
     EVP_PKEY_free(fresh);
     EXPECT_EQ(SSL_get_num_tickets(ssl), 0U);
@@ -99,7 +103,8 @@ TEST_F(TlsPair, OlderVersionsAndExchangesWithoutFreshKeysAreRefused) {
       ASSERT_EQ(SSL_set_max_proto_version(tls(client_).ssl(), TLS1_2_VERSION), 1);
     } else {
       SSL_set_options(tls(client_).ssl(), SSL_OP_ALLOW_NO_DHE_KEX);
-      ASSERT_EQ(SSL_set1_groups_list(tls(client_).ssl(), "ffdhe8192"), 1);  // the server would have to retry
+      ASSERT_EQ(SSL_set1_groups_list(tls(client_).ssl(), "ffdhe8192"),
+                1);  // the server would have to retry
       ASSERT_EQ(SSL_set1_groups_list(tls(server_).ssl(), "X25519"), 1);
     }
     Io server = Io::wait();

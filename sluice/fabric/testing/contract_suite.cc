@@ -41,8 +41,8 @@ TEST_P(FabricContract, APayloadArrivesWithAllThatWasSaidAboutIt) {
 TEST_P(FabricContract, PayloadsOfEverySizeArriveWhole) {
   start(2);
   std::vector<std::vector<std::byte>> payloads;
-  for (const size_t bytes : {0U, 1U, 2U, 71U, 72U, 73U, 4095U, 4096U, 16384U, 65463U, 65464U, 65465U, 65535U,
-                             65536U, 65537U, 131072U, 200'000U, 1'048'577U}) {
+  for (const size_t bytes : {0U, 1U, 2U, 71U, 72U, 73U, 4095U, 4096U, 16384U, 65463U, 65464U,
+                             65465U, 65535U, 65536U, 65537U, 131072U, 200'000U, 1'048'577U}) {
     payloads.push_back(pattern(bytes, static_cast<uint32_t>(bytes)));
   }
   for (const auto& payload : payloads) send(0, 1, payload);
@@ -209,7 +209,8 @@ TEST_P(FabricContract, ManySendersOneReceiver) {
   start(kSenders + 1);
   const auto payload = pattern(50'000);
   for (uint64_t i = 0; i < 40; ++i) {
-    for (uint32_t from = 1; from <= kSenders; ++from) send(from, 0, payload, Lane::kBulk, numbered(i));
+    for (uint32_t from = 1; from <= kSenders; ++from)
+      send(from, 0, payload, Lane::kBulk, numbered(i));
   }
   ASSERT_TRUE(receiver(0).waitLanded(size_t{40} * kSenders));
   ASSERT_TRUE(sends_.waitForAll());
@@ -253,7 +254,8 @@ TEST_P(FabricContract, AllToAllOnAllLanes) {
   for (uint32_t to = 0; to < 4; ++to) ASSERT_TRUE(receiver(to).waitLanded(80));
   ASSERT_TRUE(sends_.waitForAll());
   for (uint32_t to = 0; to < 4; ++to) {
-    for (uint32_t from = 0; from < 4; ++from) EXPECT_EQ(stepsSeen(to, from, Lane::kControl), firstNumbers(7));
+    for (uint32_t from = 0; from < 4; ++from)
+      EXPECT_EQ(stepsSeen(to, from, Lane::kControl), firstNumbers(7));
   }
 }
 
@@ -333,7 +335,8 @@ TEST_P(FabricContract, PingPongFromLandings) {
   const auto payload = pattern(4);
   for (uint32_t i = 0; i < 2; ++i) {
     prepare(i, 2).onLanded = [&, i](Rank from, Lane lane, const wire::Header& header) {
-      if (index(header.step) < 200) send(i, index(from), payload, lane, numbered(index(header.step) + 1));
+      if (index(header.step) < 200)
+        send(i, index(from), payload, lane, numbered(index(header.step) + 1));
     };
   }
   start(2);
@@ -461,7 +464,8 @@ TEST_P(FabricContract, ASlowReceiverStopsTheSenderAndNothingPilesUp) {
   while (valve.asked == 0) std::this_thread::yield();
   const size_t before = residentBytes();
   std::this_thread::sleep_for(kMoment * 4);
-  EXPECT_LT(sends_.ended() * kFloodBytes, size_t{32} << 20);  // what sockets may hold, not what was queued
+  EXPECT_LT(sends_.ended() * kFloodBytes,
+            size_t{32} << 20);  // what sockets may hold, not what was queued
   EXPECT_LT(residentBytes(), before + (size_t{48} << 20));
   valve.closed = false;
   fabric(1).resume(Rank{0}, Lane::kBulk);
@@ -508,7 +512,8 @@ TEST_P(FabricContract, AReceiverMayRefuseEverything) {
   EXPECT_EQ(fabric(1).counters().messagesReceived, 0U);
 }
 
-// The receiver answers other ranks' bytes: one that has too little room refuses, and nothing lands anywhere.
+// The receiver answers other ranks' bytes: one that has too little room refuses, and nothing lands
+// anywhere.
 TEST_P(FabricContract, ALandingThatIsTooSmallIsRefusedAndCounted) {
   Completions tooSmall;
   std::vector<std::byte> little(99, std::byte{7});
@@ -522,7 +527,8 @@ TEST_P(FabricContract, ALandingThatIsTooSmallIsRefusedAndCounted) {
   prepare(0, 2).answer = answer;
   prepare(1, 2).answer = answer;
   start(2);
-  const std::vector<std::vector<std::byte>> payloads{pattern(100), pattern(3'000'000), pattern(70'000)};
+  const std::vector<std::vector<std::byte>> payloads{pattern(100), pattern(3'000'000),
+                                                     pattern(70'000)};
   for (uint64_t i = 0; i < 27; ++i) {
     send(0, 1, payloads[(i / 3) % 3], Lane::kBulk, numbered(i));
     send(0, 0, payloads[(i / 3) % 3], Lane::kBulk, numbered(i));
@@ -871,9 +877,9 @@ TEST_P(FabricContract, CloseDoesNotWaitForeverForOneWhoDoesNotRead) {
   EXPECT_GT(sends_.countOf(Code::kCancelled), 0U);
 }
 
-// The whole takes longer than any engine's deadline here, and each pause is far shorter. A machine that holds
-// this process up for a deadline makes a pause that ends the close rightly: nothing is learnt from such a
-// run.
+// The whole takes longer than any engine's deadline here, and each pause is far shorter. A machine
+// that holds this process up for a deadline makes a pause that ends the close rightly: nothing is
+// learnt from such a run.
 TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
   constexpr auto kAtLeast = 2500ms;
   constexpr auto kShortestDeadline = 1000ms;
@@ -888,7 +894,8 @@ TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
   Completions closes;
   const auto begun = std::chrono::steady_clock::now();
   std::atomic closedAt{begun};
-  fabric(0).close(closes.expect([&](const Status&) { closedAt = std::chrono::steady_clock::now(); }));
+  fabric(0).close(
+      closes.expect([&](const Status&) { closedAt = std::chrono::steady_clock::now(); }));
   auto lastTaken = begun;
   for (size_t i = 0; i < kMessages; ++i) {
     std::this_thread::sleep_for(kAtLeast / kMessages);
@@ -910,7 +917,8 @@ TEST_P(FabricContract, CloseGoesOnAsLongAsOthersTake) {
 TEST_P(FabricContract, ACompletionMayClose) {
   start(2);
   Completions closes;
-  send(0, 1, pattern(10), Lane::kBulk, {}, [&](const Status&) { fabric(0).close(closes.expect()); });
+  send(0, 1, pattern(10), Lane::kBulk, {},
+       [&](const Status&) { fabric(0).close(closes.expect()); });
   ASSERT_TRUE(sends_.waitForAll());
   ASSERT_TRUE(closes.waitForAll());
   EXPECT_TRUE(closes.status().isOk());
@@ -1020,13 +1028,15 @@ TEST_P(FabricContract, AnIdleFabricSleeps) {
   std::this_thread::sleep_for(kMoment);
   const auto cpuOf = [&](uint32_t i) {
     Watched<Duration> cpu;
-    rank(i).thread.loop().post([&] { cpu.change([](Duration& value) { value = base::threadCpuTime(); }); });
+    rank(i).thread.loop().post(
+        [&] { cpu.change([](Duration& value) { value = base::threadCpuTime(); }); });
     EXPECT_TRUE(cpu.waitUntil([](Duration value) { return value != Duration::zero(); }));
     return cpu.get();
   };
   const Duration before = cpuOf(0) + cpuOf(1);
   std::this_thread::sleep_for(300ms);
-  EXPECT_LT(cpuOf(0) + cpuOf(1) - before, 150ms);  // a thread that polls would have used most of 300
+  EXPECT_LT(cpuOf(0) + cpuOf(1) - before,
+            150ms);  // a thread that polls would have used most of 300
 }
 
 }  // namespace sluice::fabric::contract

@@ -1,7 +1,8 @@
 // The contract of fabric.h as a suite. Its cases are in contract_test.cc, compiled once as
 // sluice_fabric_contract. Every engine's test links that, includes this and instantiates it:
 //
-//   INSTANTIATE_TEST_SUITE_P(Tcp, FabricContract, testing::Values(EngineCase{"plain", makeTcp}), caseName);
+//   INSTANTIATE_TEST_SUITE_P(Tcp, FabricContract,
+//                            testing::Values(EngineCase{"plain", makeTcp}), caseName);
 //
 // The ranks of a case live in this process, each with its own loop thread, and talk over loopback.
 #pragma once
@@ -44,8 +45,8 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   Recorder& receiver(uint32_t i) { return ranks_[i]->receiver; }
   Seen seen(uint32_t i) { return ranks_[i]->receiver.seen.get(); }
 
-  void send(uint32_t from, uint32_t to, const std::vector<std::byte>& payload, Lane lane = Lane::kBulk,
-            Message message = {}, Done then = nullptr) {
+  void send(uint32_t from, uint32_t to, const std::vector<std::byte>& payload,
+            Lane lane = Lane::kBulk, Message message = {}, Done then = nullptr) {
     fabric(from).send(Rank{to}, lane, message, view(payload), sends_.expect(std::move(then)));
   }
   // A payload that nobody else keeps is kept here until the ranks are gone.
@@ -62,7 +63,8 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   std::vector<uint64_t> stepsSeen(uint32_t to, uint32_t from, Lane lane) {
     std::vector<uint64_t> steps;
     for (const Arrival& arrival : seen(to).arrivals) {
-      if (arrival.from == Rank{from} && arrival.lane == lane) steps.push_back(index(arrival.header.step));
+      if (arrival.from == Rank{from} && arrival.lane == lane)
+        steps.push_back(index(arrival.header.step));
     }
     return steps;
   }
@@ -82,7 +84,8 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
       return valve.closed ? Landing::later() : Landing{};
     };
   }
-  // Many more bytes than sockets, pipes and queues of an engine may hold, so that not all can be under way.
+  // Many more bytes than sockets, pipes and queues of an engine may hold, so that not all can be
+  // under way.
   static constexpr size_t kFloodMessages = 64;
   static constexpr size_t kFloodBytes = size_t{4} << 20;
   // For what may still be on its way when a test ends.

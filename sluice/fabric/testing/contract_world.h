@@ -1,5 +1,5 @@
-// What the contract suite (contract_test.h) stands on: ranks with a loop thread each, a receiver that keeps
-// what comes, and completions that are counted. For tests of fabric engines only.
+// What the contract suite (contract_test.h) stands on: ranks with a loop thread each, a receiver
+// that keeps what comes, and completions that are counted. For tests of fabric engines only.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,12 @@
 
 namespace sluice::fabric::contract {
 
-inline constexpr auto kPatience = std::chrono::seconds(30);     // no case waits longer for what must come
+inline constexpr auto kPatience =
+    std::chrono::seconds(30);  // no case waits longer for what must come
 inline constexpr auto kMoment = std::chrono::milliseconds(60);  // for what must not come
 
-// One job of an engine under test: makes the fabric of each rank. What the ranks share (a hub, the listening
-// sockets) is made with it.
+// One job of an engine under test: makes the fabric of each rank. What the ranks share (a hub, the
+// listening sockets) is made with it.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -64,7 +65,8 @@ class Watched final {
   T value_ SLUICE_GUARDED_BY(mutex_){};
 };
 
-// Hands out completions and sees to it that each runs exactly once. Must outlive the fabrics it is used with.
+// Hands out completions and sees to it that each runs exactly once. Must outlive the fabrics it is
+// used with.
 class Completions final {
  public:
   struct Ending {
@@ -149,7 +151,8 @@ class Recorder final : public Receiver {
  public:
   using Answer = std::function<Result<Landing>(Rank, Lane, const wire::Header&)>;
 
-  // Set before the first message comes; an error or later() is passed on, an empty Landing means the default.
+  // Set before the first message comes; an error or later() is passed on, an empty Landing means
+  // the default.
   Answer answer;
   std::function<void(Rank, Lane, const wire::Header&)> onLanded;
   Loop* loop = nullptr;

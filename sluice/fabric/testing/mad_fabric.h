@@ -1,6 +1,7 @@
-// A member of a job that has gone mad, for tests and fuzzing: where its choices come from, a fabric that
-// changes what it sends, and a receiver whose payloads land late. A broken invariant is a failed
-// SLUICE_CHECK; there is no test framework, so that fuzz/ can use it. Everything belongs to one thread.
+// A member of a job that has gone mad, for tests and fuzzing: where its choices come from, a fabric
+// that changes what it sends, and a receiver whose payloads land late. A broken invariant is a
+// failed SLUICE_CHECK; there is no test framework, so that fuzz/ can use it. Everything belongs to
+// one thread.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +55,9 @@ inline std::vector<std::byte> madBytes(Choices& choices, size_t size) {
   std::vector<std::byte> bytes(size);
   const uint64_t kind = choices.below(4);
   for (size_t i = 0; i < size && kind > 0; ++i)
-    bytes[i] = static_cast<std::byte>(kind == 3 && i < 64 ? choices.below(256) : kind == 2 ? 0xff : i);
+    bytes[i] = static_cast<std::byte>(kind == 3 && i < 64 ? choices.below(256)
+                                      : kind == 2         ? 0xff
+                                                          : i);
   return bytes;
 }
 
@@ -76,7 +79,8 @@ class MadFabric final : public Fabric {
   Loop& loop() const override { return under_->loop(); }
 
   // Sends a copy of such bytes.
-  void sendCopy(Rank to, Lane lane, const Message& message, std::vector<std::byte> bytes, Done done);
+  void sendCopy(Rank to, Lane lane, const Message& message, std::vector<std::byte> bytes,
+                Done done);
   void releasePutOff();
 
  private:
@@ -94,8 +98,8 @@ class MadFabric final : public Fabric {
   uint64_t& mad_;
 };
 
-inline void MadFabric::sendCopy(Rank to, Lane lane, const Message& message, std::vector<std::byte> bytes,
-                                Done done) {
+inline void MadFabric::sendCopy(Rank to, Lane lane, const Message& message,
+                                std::vector<std::byte> bytes, Done done) {
   ++mad_;
   const auto kept = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   under_->send(to, lane, message, {kept->data(), kept->size()},
@@ -105,7 +109,8 @@ inline void MadFabric::sendCopy(Rank to, Lane lane, const Message& message, std:
                });
 }
 
-inline void MadFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) {
+inline void MadFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
+                            Done done) {
   if (choices_ == nullptr || !choices_->isOneIn(4))
     return under_->send(to, lane, message, payload, std::move(done));
   std::vector<std::byte> bytes(payload.data, payload.data + payload.bytes);
@@ -122,7 +127,8 @@ inline void MadFabric::send(Rank to, Lane lane, const Message& message, ConstBuf
     case 4: changed.flags = wire::Flags{static_cast<uint16_t>(choices_->below(256) << 8U)}; break;
     case 5: bytes.resize(choices_->below(2) == 0 ? bytes.size() / 2 : bytes.size() + 4); break;
     case 6:
-      if (!bytes.empty()) bytes[choices_->below(bytes.size())] = static_cast<std::byte>(choices_->below(256));
+      if (!bytes.empty())
+        bytes[choices_->below(bytes.size())] = static_cast<std::byte>(choices_->below(256));
       break;
     default: lane = static_cast<Lane>(choices_->below(wire::kLanes)); break;
   }
@@ -134,8 +140,8 @@ inline void MadFabric::releasePutOff() {
     under_->send(one.to, one.lane, one.message, one.payload, std::move(one.done));
 }
 
-// Passes on what arrives, and lets about half of the payloads land some time after their headers, in any
-// order.
+// Passes on what arrives, and lets about half of the payloads land some time after their headers,
+// in any order.
 class LateReceiver final : public Receiver {
  public:
   LateReceiver(Receiver& receiver, Choices& choices, base::ManualLoop& loop)
@@ -144,7 +150,8 @@ class LateReceiver final : public Receiver {
   // Lets one of the payloads land that are on their way; false if there is none.
   bool landOne() {
     if (late_.empty()) return false;
-    const auto one = *std::next(late_.begin(), static_cast<ptrdiff_t>(choices_.below(late_.size())));
+    const auto one =
+        *std::next(late_.begin(), static_cast<ptrdiff_t>(choices_.below(late_.size())));
     loop_.post([this, one] { finish(one, Status()); });
     return true;
   }
@@ -166,8 +173,8 @@ class LateReceiver final : public Receiver {
     if (!landing.isOk() || landing->isLater) return landing;
     SLUICE_CHECK(landing->buffer.bytes >= header.length, header.toString(), landing->buffer.bytes);
     if (choices_.isOneIn(2)) return landing;
-    const auto one =
-        std::make_shared<Late>(Late{from, std::vector<std::byte>(header.length), *std::move(landing)});
+    const auto one = std::make_shared<Late>(
+        Late{from, std::vector<std::byte>(header.length), *std::move(landing)});
     late_.push_back(one);
     return Landing{{one->bytes.data(), one->bytes.size()}, [this, one](const Status& status) {
                      if (!status.isOk()) finish(one, status);

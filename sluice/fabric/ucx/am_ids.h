@@ -13,7 +13,8 @@ constexpr unsigned takenId(wire::Lane lane) {
   return wire::kLanes + static_cast<unsigned>(lane);
 }
 
-// "I have given you up": closing an endpoint does not close a connection that the other side uses, too.
+// "I have given you up": closing an endpoint does not close a connection that the other side uses,
+// too.
 inline constexpr unsigned kGivenUpId = 2 * wire::kLanes;
 inline constexpr wire::Flags kGivenUpFlags = wire::Flags::kTaken | wire::Flags::kGoodbye;
 

@@ -1,7 +1,7 @@
-// Progress and wake-ups. UCX's event descriptor speaks only after ucp_worker_arm(), and arming is refused
-// while there is something to do; so: progress until nothing moves, arm, and on refusal again. Whatever gives
-// UCX work afterwards (a send, an answer) asks for one more round, since it may have made events that the
-// armed descriptor does not tell.
+// Progress and wake-ups. UCX's event descriptor speaks only after ucp_worker_arm(), and arming is
+// refused while there is something to do; so: progress until nothing moves, arm, and on refusal
+// again. Whatever gives UCX work afterwards (a send, an answer) asks for one more round, since it
+// may have made events that the armed descriptor does not tell.
 #include <utility>
 
 #include <sluice/base/check.h>
@@ -38,7 +38,8 @@ void Node::drive() {
     if (status == UCS_OK) return;
     if (status == UCS_ERR_BUSY) continue;
     // Without wake-ups the worker is asked in every round of the loop instead.
-    if (!hasLostWakeUps_) log("fabric").error("{}", fromUcs(status, "arming UCX's wake-up").message());
+    if (!hasLostWakeUps_)
+      log("fabric").error("{}", fromUcs(status, "arming UCX's wake-up").message());
     hasLostWakeUps_ = true;
     return driveSoon();
   }

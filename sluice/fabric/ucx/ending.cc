@@ -12,8 +12,8 @@
 namespace sluice::fabric::ucx {
 namespace {
 
-// UCX ends what was cut off within a few rounds. Longer than this is not waited: destroying the worker ends
-// it.
+// UCX ends what was cut off within a few rounds. Longer than this is not waited: destroying the
+// worker ends it.
 constexpr auto kPatienceWithUcx = std::chrono::milliseconds(300);
 constexpr auto kQuiet = std::chrono::milliseconds(50);
 
@@ -36,15 +36,16 @@ void Node::peerLeft(Peer& peer) {
   cutOff(peer);
 }
 
-// Ends everything that is pending with a rank that is gone. What UCX holds ends when UCX lets go of it: until
-// then its buffers are not the user's.
+// Ends everything that is pending with a rank that is gone. What UCX holds ends when UCX lets go of
+// it: until then its buffers are not the user's.
 void Node::cutOff(Peer& peer) {
-  // Before the descriptors are given back: with a way to the sender left, UCX would tell it that all went
-  // well.
+  // Before the descriptors are given back: with a way to the sender left, UCX would tell it that
+  // all went well.
   for (Stream& stream : peer.streams) stream.endpoint.reset();
   for (Stream& stream : peer.streams) {
     for (Queued& queued : std::exchange(stream.queue, {})) {
-      if (queued.done) news_.emplace_back([done = std::move(queued.done), why = peer.gone] { done(why); });
+      if (queued.done)
+        news_.emplace_back([done = std::move(queued.done), why = peer.gone] { done(why); });
     }
     for (auto& [sequence, message] : std::exchange(stream.waiting, {})) release(message);
     stream.isStopped = false;
@@ -77,8 +78,8 @@ void Node::close(Done done) {
   driveSoon();
 }
 
-// To each rank that has taken all we sent it. The goodbye travels on one lane, and is the last of all lanes
-// because of that.
+// To each rank that has taken all we sent it. The goodbye travels on one lane, and is the last of
+// all lanes because of that.
 void Node::sayGoodbyes() {
   if (state_ != State::kClosing) return;
   for (const auto& each : peers_) {
@@ -92,10 +93,10 @@ void Node::sayGoodbyes() {
     if (!hasTalked || !isFlushed) continue;
     each->saidGoodbye = true;
     Stream& stream = each->stream(Lane::kControl);
-    stream.queue.push_back(
-        {makeGoodbye(options_.epoch, options_.rank, each->rank, Lane::kControl, stream.nextToSend++),
-         {},
-         nullptr});
+    stream.queue.push_back({makeGoodbye(options_.epoch, options_.rank, each->rank, Lane::kControl,
+                                        stream.nextToSend++),
+                            {},
+                            nullptr});
     startSends(*each, Lane::kControl);
   }
 }
@@ -143,15 +144,16 @@ void Node::end(const Status& result) {
   news_.emplace_back([this] { hasEnded_ = true; });
 }
 
-// UCX 1.13 aborts the process when an endpoint is closed before its answer to the other side's first greeting
-// has left. So a connection that is young is given the time to finish its greetings.
+// UCX 1.13 aborts the process when an endpoint is closed before its answer to the other side's
+// first greeting has left. So a connection that is young is given the time to finish its greetings.
 void Node::settleConnections() {
   constexpr auto kYoung = std::chrono::seconds(1);
   const bool isAnyYoung = lastConnected_ && loop_.now() - *lastConnected_ < kYoung;
   if (isAnyYoung) progressUntil([] { return false; }, kQuiet);
 }
 
-// Moves UCX on, on this thread, until `isDone()`, until nothing has come for `quiet`, or until patience ends.
+// Moves UCX on, on this thread, until `isDone()`, until nothing has come for `quiet`, or until
+// patience ends.
 template <typename IsDone>
 void Node::progressUntil(IsDone isDone, std::chrono::milliseconds quiet) {
   const TimePoint until = loop_.now() + kPatienceWithUcx;

@@ -1,6 +1,6 @@
-// The header of an active message: what the receiver must know to look up what it expects (a claim, which
-// wire::open() holds against the sealed header), the sealed wire header, and the payload's checksum. Pure
-// functions.
+// The header of an active message: what the receiver must know to look up what it expects (a claim,
+// which wire::open() holds against the sealed header), the sealed wire header, and the payload's
+// checksum. Pure functions.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ inline constexpr size_t kChecksumAt = kClaimBytes + wire::kHeaderBytes;
 inline constexpr size_t kEnvelopeBytes = kChecksumAt + sizeof(uint32_t);
 using Envelope = std::array<std::byte, kEnvelopeBytes>;
 
-inline Envelope sealEnvelope(const wire::Header& header, uint32_t checksum, const secret::Key& key) {
+inline Envelope sealEnvelope(const wire::Header& header, uint32_t checksum,
+                             const secret::Key& key) {
   Envelope envelope;
   const wire::HeaderBytes sealed = wire::seal(header, key);
   std::memcpy(envelope.data(), &header.source, sizeof header.source);

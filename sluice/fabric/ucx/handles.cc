@@ -33,10 +33,11 @@ Result<UcpConfig> readConfig(const UcxOptions& options) {
   return config;
 }
 
-// UCX writes to stderr what it also reports to us. Here it becomes a line of our log, for those who look
-// closely.
+// UCX writes to stderr what it also reports to us. Here it becomes a line of our log, for those who
+// look closely.
 ucs_log_func_rc_t onLogLine(const char*, unsigned, const char*, ucs_log_level_t level,
-                            const ucs_log_component_config_t*, const char* format, va_list arguments) {
+                            const ucs_log_component_config_t*, const char* format,
+                            va_list arguments) {
   if (level == UCS_LOG_LEVEL_FATAL) return UCS_LOG_FUNC_RC_CONTINUE;  // it aborts: let it say why
   std::array<char, 512> line{};
   std::vsnprintf(line.data(), line.size(), format, arguments);
@@ -66,9 +67,11 @@ Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
   contextParams.estimated_num_eps = options.worldSize;
   ucp_context_h context = nullptr;
   SLUICE_RETURN_IF_ERROR(fromUcs(
-      library().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &contextParams, config.get(), &context),
-      fmt::format("starting UCX on transports \"{}\" and device \"{}\" (ucx_info -d lists what there is)",
-                  options.transports, options.device.empty() ? "any" : options.device)));
+      library().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &contextParams, config.get(),
+                                 &context),
+      fmt::format(
+          "starting UCX on transports \"{}\" and device \"{}\" (ucx_info -d lists what there is)",
+          options.transports, options.device.empty() ? "any" : options.device)));
   std::unique_ptr<ucp_context, FreeWith<&Library::ucp_cleanup>> owned(context);
   ucp_worker_params_t workerParams{};
   workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -97,8 +100,8 @@ Result<int> Worker::eventFd() const {
   return fd;
 }
 
-Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> worker, const UcxAddress& to,
-                                                    OnEndpointError onError) {
+Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> worker,
+                                                    const UcxAddress& to, OnEndpointError onError) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -107,7 +110,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> work
   params.err_handler.cb = onEndpointError;
   params.err_handler.arg = worker->keep(std::move(onError));
   ucp_ep_h endpoint = nullptr;
-  SLUICE_RETURN_IF_ERROR(fromUcs(library().ucp_ep_create(worker->get(), &params, &endpoint), "connecting"));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_ep_create(worker->get(), &params, &endpoint), "connecting"));
   return std::make_unique<Endpoint>(std::move(worker), endpoint);
 }
 

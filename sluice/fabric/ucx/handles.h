@@ -1,5 +1,5 @@
-// UCX's objects, owned. Children are freed before their parents, as UCX wants it. Loop thread only. Used by
-// node.h and its .cc files.
+// UCX's objects, owned. Children are freed before their parents, as UCX wants it. Loop thread only.
+// Used by node.h and its .cc files.
 #pragma once
 
 #include <deque>
@@ -35,8 +35,11 @@ class Worker final {
   Result<UcxAddress> address() const;
   Result<int> eventFd() const;
 
-  // Keeps a callback for as long as UCX can call it, which is after its endpoint has been closed, too.
-  OnEndpointError* keep(OnEndpointError onError) { return &callbacks_.emplace_back(std::move(onError)); }
+  // Keeps a callback for as long as UCX can call it, which is after its endpoint has been closed,
+  // too.
+  OnEndpointError* keep(OnEndpointError onError) {
+    return &callbacks_.emplace_back(std::move(onError));
+  }
 
  private:
   std::deque<OnEndpointError> callbacks_;
@@ -47,8 +50,8 @@ class Worker final {
 // A way to one rank. `onError` runs inside ucp_worker_progress().
 class Endpoint final {
  public:
-  static Result<std::unique_ptr<Endpoint>> connect(std::shared_ptr<Worker> worker, const UcxAddress& to,
-                                                   OnEndpointError onError);
+  static Result<std::unique_ptr<Endpoint>> connect(std::shared_ptr<Worker> worker,
+                                                   const UcxAddress& to, OnEndpointError onError);
   Endpoint(std::shared_ptr<Worker> worker, ucp_ep_h endpoint)
       : worker_(std::move(worker)), endpoint_(endpoint) {}
   // What is pending on it ends with an error, in this call or in later calls of progress.

@@ -16,15 +16,16 @@ namespace {
 // No honest sender is further ahead: the window holds fewer messages.
 constexpr uint64_t kFarthestAhead = 1 << 20;
 
-bool isIntact(const wire::Header& header, std::optional<uint32_t> checksum, const std::byte* payload) {
+bool isIntact(const wire::Header& header, std::optional<uint32_t> checksum,
+              const std::byte* payload) {
   return !checksum || wire::payloadCrc32c(header.sequence, {payload, header.length}) == *checksum;
 }
 
 }  // namespace
 
 template <Lane kLane>
-ucs_status_t Node::onData(void* node, const void* header, size_t headerBytes, void* data, size_t bytes,
-                          const ucp_am_recv_param_t* param) {
+ucs_status_t Node::onData(void* node, const void* header, size_t headerBytes, void* data,
+                          size_t bytes, const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Node*>(node);
   const std::span<const std::byte> envelope(static_cast<const std::byte*>(header), headerBytes);
   const auto opened = self.open(kLane, envelope);
@@ -45,7 +46,8 @@ ucs_status_t Node::onTaken(void* node, const void* header, size_t headerBytes, v
 ucs_status_t Node::onGivenUp(void* node, const void* header, size_t headerBytes, void*, size_t,
                              const ucp_am_recv_param_t*) {
   auto& self = *static_cast<Node*>(node);
-  const auto opened = self.open(Lane::kControl, {static_cast<const std::byte*>(header), headerBytes});
+  const auto opened =
+      self.open(Lane::kControl, {static_cast<const std::byte*>(header), headerBytes});
   if (opened && opened->flags == kGivenUpFlags) {
     self.breaks(opened->source, UCS_ERR_CONNECTION_RESET);
   }
@@ -55,8 +57,8 @@ ucs_status_t Node::onGivenUp(void* node, const void* header, size_t headerBytes,
 void Node::listen() {
   const auto handle = [&](unsigned id, ucp_am_recv_callback_t callback) {
     ucp_am_handler_param_t params{};
-    params.field_mask =
-        UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                        UCP_AM_HANDLER_PARAM_FIELD_ARG;
     params.id = id;
     params.cb = callback;
     params.arg = this;
@@ -77,8 +79,8 @@ void Node::drop(wire::Drop why) {
   counters_.with([&](Counters& counters) { counters.drops.count(why); });
 }
 
-// The header, if it is one that a rank of this job has sealed for us. One that does not fit is dropped and
-// counted; UCX keeps messages apart, so the stream need not end with it.
+// The header, if it is one that a rank of this job has sealed for us. One that does not fit is
+// dropped and counted; UCX keeps messages apart, so the stream need not end with it.
 std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> envelope) {
   const auto claim = readClaim(envelope);
   if (!claim) {
@@ -106,7 +108,8 @@ std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> env
     return std::nullopt;
   }
   Peer& from = peer(claim->source);
-  if (!from.gone.isOk() || state_ == State::kEnded) return std::nullopt;  // an echo of one who is gone
+  if (!from.gone.isOk() || state_ == State::kEnded)
+    return std::nullopt;  // an echo of one who is gone
   from.lastHeard = loop_.now();
   return std::get<wire::Header>(opened);
 }
@@ -121,7 +124,8 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
     drop(wire::Drop::kUnknownFlags);
     return UCS_OK;
   }
-  if (header.sequence < stream.nextToOffer || header.sequence - stream.nextToOffer > kFarthestAhead ||
+  if (header.sequence < stream.nextToOffer ||
+      header.sequence - stream.nextToOffer > kFarthestAhead ||
       stream.waiting.contains(header.sequence)) {
     drop(wire::Drop::kOutOfSequence);
     return UCS_OK;
@@ -264,7 +268,8 @@ void Node::fetchEnded(Fetching& fetching, ucs_status_t status) {
   tellIfGone(from);
 }
 
-// The bytes lie in the landing, but their sender had others: it is lost, and the landing ends with that.
+// The bytes lie in the landing, but their sender had others: it is lost, and the landing ends with
+// that.
 void Node::endDamaged(Peer& peer, const wire::Header& header, Done done) {
   drop(wire::Drop::kBadPayload);
   broken_.emplace_back(peer.rank, badPayloadStatus(header, wire::PayloadCheckKind::kCrc32c));
@@ -282,7 +287,8 @@ void Node::release(Arrived& message) {
   library().ucp_am_data_release(worker_->get(), std::exchange(message.descriptor, nullptr));
 }
 
-// The message needs no room any more; its sender will hear of it, at once if much has been taken since.
+// The message needs no room any more; its sender will hear of it, at once if much has been taken
+// since.
 void Node::taken(Peer& peer, const wire::Header& header) {
   Stream& stream = peer.stream(header.lane);
   stream.taken.mark(header.sequence);

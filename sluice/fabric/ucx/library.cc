@@ -43,21 +43,23 @@ template <typename Function>
 void find(void* handle, const char* name, Function& function, Status& status) {
   function = reinterpret_cast<Function>(::dlsym(handle, name));
   if (function == nullptr && status.isOk()) {
-    status = Status(Code::kUnavailable,
-                    fmt::format("the UCX that is installed has no {}: install UCX 1.13 or later", name));
+    status =
+        Status(Code::kUnavailable,
+               fmt::format("the UCX that is installed has no {}: install UCX 1.13 or later", name));
   }
 }
 
 Loaded load() {
   const SignalHandlersKept kept;
   Loaded loaded;
-  void* handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);  // never closed: UCX has threads of its own
+  void* handle =
+      ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);  // never closed: UCX has threads of its own
   if (handle == nullptr) {
     const char* why = ::dlerror();
-    loaded.status =
-        Status(Code::kUnavailable,
-               fmt::format("UCX cannot be loaded: {}; install it (Debian: libucx0), or use --fabric tcp",
-                           why != nullptr ? why : "?"));
+    loaded.status = Status(
+        Code::kUnavailable,
+        fmt::format("UCX cannot be loaded: {}; install it (Debian: libucx0), or use --fabric tcp",
+                    why != nullptr ? why : "?"));
     return loaded;
   }
 #define SLUICE_UCX_FIND(name) find(handle, #name, loaded.library.name, loaded.status);

@@ -45,14 +45,15 @@ Peer& Node::peer(Rank rank) {
 Endpoint* Node::endpoint(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
   if (stream.endpoint || !peer.gone.isOk()) return stream.endpoint.get();
-  // Control first, on both sides: UCX pairs the n-th endpoint of one with the n-th of the other on one
-  // connection, and the answer to a first message then finds its connection made.
+  // Control first, on both sides: UCX pairs the n-th endpoint of one with the n-th of the other on
+  // one connection, and the answer to a first message then finds its connection made.
   if (lane != Lane::kControl && endpoint(peer, Lane::kControl) == nullptr) return nullptr;
   auto address = findAddress_(peer.rank);
-  auto made = address.isOk()
-                  ? Endpoint::connect(worker_, *address,
-                                      [this, rank = peer.rank](ucs_status_t status) { breaks(rank, status); })
-                  : Result<std::unique_ptr<Endpoint>>(address.status());
+  auto made = address.isOk() ? Endpoint::connect(worker_, *address,
+                                                 [this, rank = peer.rank](ucs_status_t status) {
+                                                   breaks(rank, status);
+                                                 })
+                             : Result<std::unique_ptr<Endpoint>>(address.status());
   if (!made.isOk()) {
     peerLost(peer, made.status());
     return nullptr;
@@ -71,11 +72,12 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
   Peer& target = peer(to);
   if (!target.gone.isOk()) return done(target.gone);
   Stream& stream = target.stream(lane);
-  const wire::Header header =
-      makeHeader(message, options_.epoch, options_.rank, to, lane, stream.nextToSend++, payload.bytes);
+  const wire::Header header = makeHeader(message, options_.epoch, options_.rank, to, lane,
+                                         stream.nextToSend++, payload.bytes);
   if (isSelf(target)) {
-    stream.waiting.emplace(header.sequence,
-                           Arrived{.header = header, .data = payload.data, .senderDone = std::move(done)});
+    stream.waiting.emplace(
+        header.sequence,
+        Arrived{.header = header, .data = payload.data, .senderDone = std::move(done)});
     offerWaiting(target, lane);
   } else {
     stream.queue.push_back({header, payload, std::move(done)});

@@ -1,10 +1,12 @@
 // One rank of the UCX fabric: a UCX worker driven by an EpollLoop. Used by ucx_fabric.cc only.
 //
-// UCX calls back only from inside ucp_worker_progress() or the call that starts an operation. What has to be
-// told to the user then waits in `news_` until UCX has returned, so that no foreign code runs inside UCX; the
-// one exception is Receiver::onMessage(), whose answer an eager payload needs at once.
+// UCX calls back only from inside ucp_worker_progress() or the call that starts an operation. What
+// has to be told to the user then waits in `news_` until UCX has returned, so that no foreign code
+// runs inside UCX; the one exception is Receiver::onMessage(), whose answer an eager payload needs
+// at once.
 //
-// The parts: node.cc entry points, drive.cc progress and wake-ups, outgoing.cc, incoming.cc, ending.cc.
+// The parts: node.cc entry points, drive.cc progress and wake-ups, outgoing.cc, incoming.cc,
+// ending.cc.
 #pragma once
 
 #include <atomic>
@@ -71,13 +73,13 @@ class Node final : public std::enable_shared_from_this<Node> {
 
   // incoming.cc
   template <Lane kLane>
-  static ucs_status_t onData(void* node, const void* header, size_t headerBytes, void* data, size_t bytes,
-                             const ucp_am_recv_param_t* param);
+  static ucs_status_t onData(void* node, const void* header, size_t headerBytes, void* data,
+                             size_t bytes, const ucp_am_recv_param_t* param);
   template <Lane kLane>
-  static ucs_status_t onTaken(void* node, const void* header, size_t headerBytes, void* data, size_t bytes,
-                              const ucp_am_recv_param_t* param);
-  static ucs_status_t onGivenUp(void* node, const void* header, size_t headerBytes, void* data, size_t bytes,
-                                const ucp_am_recv_param_t* param);
+  static ucs_status_t onTaken(void* node, const void* header, size_t headerBytes, void* data,
+                              size_t bytes, const ucp_am_recv_param_t* param);
+  static ucs_status_t onGivenUp(void* node, const void* header, size_t headerBytes, void* data,
+                                size_t bytes, const ucp_am_recv_param_t* param);
   void listen();
   std::optional<wire::Header> open(Lane lane, std::span<const std::byte> envelope);
   ucs_status_t arrived(const wire::Header& header, uint32_t checksum, void* data, size_t bytes,

@@ -23,9 +23,10 @@ void Node::startSends(Peer& peer, Lane lane) {
 
 void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
   const bool isChecked = options_.checksPayloads && message.payload.bytes > 0;
-  const uint32_t checksum =
-      isChecked ? wire::payloadCrc32c(message.header.sequence, {message.payload.data, message.payload.bytes})
-                : 0;
+  const uint32_t checksum = isChecked
+                                ? wire::payloadCrc32c(message.header.sequence,
+                                                      {message.payload.data, message.payload.bytes})
+                                : 0;
   peer.flying.push_back({.node = this,
                          .to = peer.rank,
                          .bytes = message.payload.bytes,
@@ -35,16 +36,16 @@ void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
   Flying& flying = peer.flying.back();
   flying.self = std::prev(peer.flying.end());
   ucp_request_param_t params{};
-  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
-                        UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   params.flags =
       message.payload.bytes <= options_.eagerBytes ? UCP_AM_SEND_FLAG_EAGER : UCP_AM_SEND_FLAG_RNDV;
   params.memory_type = UCS_MEMORY_TYPE_HOST;
   params.cb.send = onSendEnded;
   params.user_data = &flying;
-  ucs_status_ptr_t request =
-      library().ucp_am_send_nbx(peer.stream(lane).endpoint->get(), id, flying.envelope.data(),
-                                flying.envelope.size(), message.payload.data, message.payload.bytes, &params);
+  ucs_status_ptr_t request = library().ucp_am_send_nbx(
+      peer.stream(lane).endpoint->get(), id, flying.envelope.data(), flying.envelope.size(),
+      message.payload.data, message.payload.bytes, &params);
   if (!UCS_PTR_IS_PTR(request)) sendEnded(flying, UCS_PTR_STATUS(request));
 }
 
@@ -84,11 +85,11 @@ void Node::tellTaken(Peer& peer, Lane lane) {
   stream.untoldBytes = 0;
   Message message;
   message.flags = wire::Flags::kTaken;
-  startSend(
-      peer, Lane::kControl, takenId(lane),
-      {makeHeader(message, options_.epoch, options_.rank, peer.rank, lane, stream.toldTaken, /*length=*/0),
-       {},
-       nullptr});
+  startSend(peer, Lane::kControl, takenId(lane),
+            {makeHeader(message, options_.epoch, options_.rank, peer.rank, lane, stream.toldTaken,
+                        /*length=*/0),
+             {},
+             nullptr});
 }
 
 void Node::tellAllTaken() {
@@ -104,11 +105,12 @@ void Node::tellGivenUp(Peer& peer) {
   if (!peer.gone.isOk() || !peer.stream(Lane::kControl).endpoint) return;
   Message message;
   message.flags = kGivenUpFlags;
-  startSend(peer, Lane::kControl, kGivenUpId,
-            {makeHeader(message, options_.epoch, options_.rank, peer.rank, Lane::kControl, /*sequence=*/0,
-                        /*length=*/0),
-             {},
-             nullptr});
+  startSend(
+      peer, Lane::kControl, kGivenUpId,
+      {makeHeader(message, options_.epoch, options_.rank, peer.rank, Lane::kControl, /*sequence=*/0,
+                  /*length=*/0),
+       {},
+       nullptr});
 }
 
 }  // namespace sluice::fabric::ucx

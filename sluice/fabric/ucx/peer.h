@@ -20,7 +20,8 @@ namespace sluice::fabric::ucx {
 
 class Node;
 
-// A message that waits in its lane for room in the window. The payload is still the caller's memory.
+// A message that waits in its lane for room in the window. The payload is still the caller's
+// memory.
 struct Queued {
   wire::Header header;
   ConstBuffer payload;
@@ -54,7 +55,7 @@ struct Arrived {
   const std::byte* data = nullptr;     // null when it must be fetched
   std::vector<std::byte> copy{};       // what `data` points to, once the message has to be kept
   void* descriptor = nullptr;          // UCX's: given back, or fetched from
-  Done senderDone{};                   // of a message to oneself, whose `data` is the sender's memory
+  Done senderDone{};  // of a message to oneself, whose `data` is the sender's memory
 };
 
 // One lane, both ways.
@@ -92,7 +93,8 @@ struct Peer {
   std::optional<TimePoint> lastHeard;
   bool saidGoodbye = false;  // we to it
   Status gone;               // why nothing can be sent to it any more
-  bool isNewsDue = false;    // the receiver must hear that it is gone, once UCX has let go of all buffers
+  bool isNewsDue =
+      false;  // the receiver must hear that it is gone, once UCX has let go of all buffers
 };
 
 }  // namespace sluice::fabric::ucx

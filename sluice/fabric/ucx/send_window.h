@@ -1,7 +1,7 @@
-// How much of one lane may be under way to one rank: sent, and not yet taken by its receiver. UCX calls a
-// message complete when it lies in some buffer on the way, which may be megabytes before the wire; this
-// counts what the receiver has said that it took, so that the bytes beyond recall are bounded whatever lies
-// between. Pure bookkeeping: no UCX, no clock. One owner.
+// How much of one lane may be under way to one rank: sent, and not yet taken by its receiver. UCX
+// calls a message complete when it lies in some buffer on the way, which may be megabytes before
+// the wire; this counts what the receiver has said that it took, so that the bytes beyond recall
+// are bounded whatever lies between. Pure bookkeeping: no UCX, no clock. One owner.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,16 @@ class SendWindow final {
   // The next message of the lane is sent. REQUIRES: admits(payloadBytes)
   void sent(size_t payloadBytes);
 
-  // The receiver has taken all messages of the lane before number `upTo`. False if that cannot be: then
-  // nothing changes.
+  // The receiver has taken all messages of the lane before number `upTo`. False if that cannot be:
+  // then nothing changes.
   bool taken(uint64_t upTo);
 
   bool isEmpty() const { return underWay_.empty(); }
   size_t bytes() const { return bytes_; }
 
  private:
-  // Small messages cost memory at the receiver beyond their payload; without this their number had no bound.
+  // Small messages cost memory at the receiver beyond their payload; without this their number had
+  // no bound.
   static constexpr size_t kMessageOverhead = 256;
   static size_t costOf(size_t payloadBytes) { return payloadBytes + kMessageOverhead; }
 

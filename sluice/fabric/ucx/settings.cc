@@ -20,12 +20,14 @@ namespace ucx {
 namespace {
 
 constexpr size_t kRoomForHeaders = 1024;
-constexpr size_t kSmallestSegment = size_t{64} << 10;  // UCX's own; it refuses less than it sends in
+constexpr size_t kSmallestSegment = size_t{64}
+                                    << 10;  // UCX's own; it refuses less than it sends in
 
 }  // namespace
 
 std::vector<Setting> settingsFor(const UcxOptions& options) {
-  // Left to itself UCX takes shared memory between network namespaces, whose wake-ups do not cross them.
+  // Left to itself UCX takes shared memory between network namespaces, whose wake-ups do not cross
+  // them.
   std::vector<Setting> settings{{"TLS", options.transports}};
   if (!options.device.empty()) settings.push_back({"NET_DEVICES", options.device});
   const auto transports = base::split(options.transports, ',');
@@ -39,21 +41,22 @@ std::vector<Setting> settingsFor(const UcxOptions& options) {
   settings.push_back({"PUT_ENABLE", "n"});
   // A rank that cannot be reached must not hold up the loop while the kernel tries.
   settings.push_back({"CONN_NB", "y"});
-  // One socket at a time: UCX 1.13 aborts when handling one event closes a socket that another event of the
-  // same batch is for.
+  // One socket at a time: UCX 1.13 aborts when handling one event closes a socket that another
+  // event of the same batch is for.
   settings.push_back({"MAX_POLL", "1"});
-  // UCX 1.13 ends a zero-copy send twice, and aborts, when a TCP peer dies in the middle of it. With copies
-  // it does not; the other transports have no such fault and keep sending from the user's memory.
+  // UCX 1.13 ends a zero-copy send twice, and aborts, when a TCP peer dies in the middle of it.
+  // With copies it does not; the other transports have no such fault and keep sending from the
+  // user's memory.
   if (transports.size() == 1) settings.push_back({"ZCOPY_THRESH", "inf"});
   return settings;
 }
 
 Status checkTrusted(const UcxOptions& options) {
   if (options.isNetworkTrusted) return {};
-  return {
-      Code::kPermissionDenied,
-      "UCX's port believes whoever reaches it and anybody there can crash this process: use --fabric tcp, "
-      "or say --trusted-network if only this job's hosts can reach each other"};
+  return {Code::kPermissionDenied,
+          "UCX's port believes whoever reaches it and anybody there can crash this process: use "
+          "--fabric tcp, "
+          "or say --trusted-network if only this job's hosts can reach each other"};
 }
 
 }  // namespace ucx

@@ -29,7 +29,8 @@ TEST(Settings, TellUcxWhatItMayUse) {
   EXPECT_EQ(valueOf(options, "NET_DEVICES"), "mlx5_0:1");
   EXPECT_EQ(valueOf(options, "ZCOPY_THRESH"), "(unset)");
   options.transports = "rc";
-  EXPECT_EQ(valueOf(options, "PUT_ENABLE"), "(unset)");  // UCX warns of what none of its transports knows
+  EXPECT_EQ(valueOf(options, "PUT_ENABLE"),
+            "(unset)");  // UCX warns of what none of its transports knows
 }
 
 TEST(Settings, AnEagerMessageFitsInOneSegment) {

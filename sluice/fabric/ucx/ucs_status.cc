@@ -10,8 +10,8 @@ namespace {
 Code codeOf(ucs_status_t status) {
   switch (status) {
     case UCS_OK: return Code::kOk;
-    // UCX says any of these when the other end of a connection is gone; a killed process mostly shows as the
-    // last one.
+    // UCX says any of these when the other end of a connection is gone; a killed process mostly
+    // shows as the last one.
     case UCS_ERR_CONNECTION_RESET:
     case UCS_ERR_NOT_CONNECTED:
     case UCS_ERR_REJECTED:
@@ -32,7 +32,8 @@ Code codeOf(ucs_status_t status) {
 
 Status fromUcs(ucs_status_t status, std::string_view what) {
   if (status == UCS_OK) return {};
-  return {codeOf(status), fmt::format("{}: UCX says \"{}\"", what, library().ucs_status_string(status))};
+  return {codeOf(status),
+          fmt::format("{}: UCX says \"{}\"", what, library().ucs_status_string(status))};
 }
 
 }  // namespace sluice::fabric::ucx

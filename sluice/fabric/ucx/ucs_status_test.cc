@@ -18,8 +18,10 @@ TEST(FromUcs, GivesEveryCodeOfUcxOneOfOurs) {
        {Case{UCS_OK, Code::kOk}, Case{UCS_ERR_CONNECTION_RESET, Code::kPeerLost},
         Case{UCS_ERR_ENDPOINT_TIMEOUT, Code::kPeerLost}, Case{UCS_ERR_UNREACHABLE, Code::kPeerLost},
         Case{UCS_ERR_CANCELED, Code::kCancelled}, Case{UCS_ERR_TIMED_OUT, Code::kTimeout},
-        Case{UCS_ERR_NO_DEVICE, Code::kUnavailable}, Case{UCS_ERR_INVALID_ADDR, Code::kInvalidArgument},
-        Case{UCS_ERR_MESSAGE_TRUNCATED, Code::kDataLoss}, Case{UCS_ERR_NO_MEMORY, Code::kInternal}}) {
+        Case{UCS_ERR_NO_DEVICE, Code::kUnavailable},
+        Case{UCS_ERR_INVALID_ADDR, Code::kInvalidArgument},
+        Case{UCS_ERR_MESSAGE_TRUNCATED, Code::kDataLoss},
+        Case{UCS_ERR_NO_MEMORY, Code::kInternal}}) {
     EXPECT_EQ(fromUcs(each.ucs, "x").code(), each.code) << library().ucs_status_string(each.ucs);
   }
 }

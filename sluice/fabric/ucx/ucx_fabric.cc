@@ -23,7 +23,8 @@ Result<Opened> openFromLoop(const UcxOptions& options, net::EpollLoop& loop) {
   SLUICE_ASSIGN_OR_RETURN(auto worker, ucx::Worker::open(options));
   SLUICE_ASSIGN_OR_RETURN(auto address, worker->address());
   SLUICE_ASSIGN_OR_RETURN(const int eventFd, worker->eventFd());
-  return Opened{std::make_shared<Node>(options, loop, std::move(worker), eventFd), std::move(address)};
+  return Opened{std::make_shared<Node>(options, loop, std::move(worker), eventFd),
+                std::move(address)};
 }
 
 }  // namespace

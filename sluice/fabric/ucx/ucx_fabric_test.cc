@@ -52,7 +52,8 @@ namespace {
 
 class UcxEngine final : public Engine {
  public:
-  UcxEngine(size_t worldSize, void (*adjust)(UcxOptions&)) : worldSize_(worldSize), adjust_(adjust) {}
+  UcxEngine(size_t worldSize, void (*adjust)(UcxOptions&))
+      : worldSize_(worldSize), adjust_(adjust) {}
   std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
     UcxOptions options = testOptions(rank, worldSize_);
     adjust_(options);
@@ -74,7 +75,8 @@ EngineCase engineCase(const char* name, void (*adjust)(UcxOptions&)) {
 INSTANTIATE_TEST_SUITE_P(
     Ucx, FabricContract,
     testing::Values(engineCase("tcp", [](UcxOptions&) {}),
-                    // Every payload by rendezvous, so that the landings' own path is walked by all cases.
+                    // Every payload by rendezvous, so that the landings' own path is walked by all
+                    // cases.
                     engineCase("rendezvous", [](UcxOptions& options) { options.eagerBytes = 0; })),
     caseName);
 
@@ -111,8 +113,8 @@ TEST(UcxFabric, APortThatIsNeverStartedIsClosed) {
   EXPECT_FALSE((*port)->address().empty());
 }
 
-// UCX fetches a large payload when it has a landing. One that was changed after its checksum was made is what
-// damage on the way looks like.
+// UCX fetches a large payload when it has a landing. One that was changed after its checksum was
+// made is what damage on the way looks like.
 TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
   contract::Completions sends;
   std::array<contract::RankUnderTest, 2> ranks;
@@ -125,7 +127,8 @@ TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
   };
   for (uint32_t i = 0; i < 2; ++i) {
     ranks[i].receiver.loop = &ranks[i].thread.loop();
-    ranks[i].fabric = join(testOptions(Rank{i}, 2), book, ranks[i].thread.loop(), ranks[i].receiver);
+    ranks[i].fabric =
+        join(testOptions(Rank{i}, 2), book, ranks[i].thread.loop(), ranks[i].receiver);
   }
   auto payload = contract::pattern(300'000);
   ranks[1].fabric->send(Rank{0}, Lane::kBulk, {}, contract::view(payload), sends.expect());
@@ -166,8 +169,8 @@ TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
     while (dropped() < count && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     EXPECT_EQ(dropped(), count);
   };
-  // One after the other: a large one that is refused ends the stranger's connections, and with them what
-  // it has not sent yet.
+  // One after the other: a large one that is refused ends the stranger's connections, and with them
+  // what it has not sent yet.
   stranger.fabric->send(Rank{0}, Lane::kBulk, {}, contract::view(small), sends.expect());
   awaitDrops(1);
   stranger.fabric->send(Rank{0}, Lane::kUrgent, {}, contract::view(large), sends.expect());
@@ -179,8 +182,9 @@ TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
   member.fabric.reset();
 }
 
-// A rank of another job that uses the same key file sends what somebody could have recorded there: a message,
-// and the notice that it has given rank 0 up, which would end this job. Goodbyes are opened in the same way.
+// A rank of another job that uses the same key file sends what somebody could have recorded there:
+// a message, and the notice that it has given rank 0 up, which would end this job. Goodbyes are
+// opened in the same way.
 TEST(UcxFabric, WhatWasSealedInAnotherJobWithTheSameKeyIsDroppedAndCounted) {
   const secret::JobKey file = secret::JobKey::random();
   contract::Completions sends;

@@ -1,5 +1,6 @@
-// How far another rank's clock is from ours, from timestamps that go back and forth, as NTP does it. For
-// whoever lays the traces of several ranks side by side. A plain value; belongs to its owner's loop.
+// How far another rank's clock is from ours, from timestamps that go back and forth, as NTP does
+// it. For whoever lays the traces of several ranks side by side. A plain value; belongs to its
+// owner's loop.
 #pragma once
 
 #include <array>
@@ -16,8 +17,9 @@ struct ClockOffset {
   friend bool operator==(const ClockOffset&, const ClockOffset&) = default;
 };
 
-// One exchange: we send at t1, it receives at t2 and answers at t3, we receive at t4; t2 and t3 are the
-// peer's clock. REQUIRES: no time is farther from zero than kFarthest of life_sign.h, or twice that for t2.
+// One exchange: we send at t1, it receives at t2 and answers at t3, we receive at t4; t2 and t3 are
+// the peer's clock. REQUIRES: no time is farther from zero than kFarthest of life_sign.h, or twice
+// that for t2.
 struct Exchange {
   TimePoint t1, t2, t3, t4;
   ClockOffset measure() const {
@@ -25,7 +27,8 @@ struct Exchange {
   }
 };
 
-// Keeps the best of the latest exchanges: the quickest one had the least waiting in it, so the least error.
+// Keeps the best of the latest exchanges: the quickest one had the least waiting in it, so the
+// least error.
 class OffsetEstimate final {
  public:
   void add(const Exchange& exchange) { latest_[next_++ % latest_.size()] = exchange.measure(); }
@@ -39,7 +42,8 @@ class OffsetEstimate final {
   }
 
  private:
-  // Clocks drift apart by some 10 us in a second: old exchanges are worse than the noise of new ones.
+  // Clocks drift apart by some 10 us in a second: old exchanges are worse than the noise of new
+  // ones.
   std::array<std::optional<ClockOffset>, 16> latest_;
   size_t next_ = 0;
 };

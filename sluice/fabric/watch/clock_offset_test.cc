@@ -34,7 +34,8 @@ TEST(OffsetEstimate, TrustsTheQuickestOfTheLatest) {
   estimate.add(exchange(2s, 5s, 1ms, 0s, 1ms));
   estimate.add(exchange(3s, 5s, 30ms, 0s, 1ms));
   EXPECT_EQ(estimate.best(), (ClockOffset{5s, 2ms}));
-  for (int i = 0; i < 16; ++i) estimate.add(exchange(4s, 6s, 2ms, 0s, 2ms));  // the clock has drifted
+  for (int i = 0; i < 16; ++i)
+    estimate.add(exchange(4s, 6s, 2ms, 0s, 2ms));  // the clock has drifted
   EXPECT_EQ(estimate.best(), (ClockOffset{6s, 4ms}));
 }
 

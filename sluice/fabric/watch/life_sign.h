@@ -1,5 +1,5 @@
-// What ranks tell each other about being alive, as bytes: the payload of messages with the flag kHeartbeat.
-// Pure functions; any thread. Used by watchman.cc and pulse_thread.cc only.
+// What ranks tell each other about being alive, as bytes: the payload of messages with the flag
+// kHeartbeat. Pure functions; any thread. Used by watchman.cc and pulse_thread.cc only.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace sluice::fabric {
 
-// "I live." Carries what clock_offset.h needs: when this was sent, and the timestamp of the last heartbeat
-// that came the other way, with how long ago that was.
+// "I live." Carries what clock_offset.h needs: when this was sent, and the timestamp of the last
+// heartbeat that came the other way, with how long ago that was.
 struct Heartbeat {
   TimePoint sent;
   std::optional<TimePoint> echo;
@@ -32,7 +32,8 @@ struct LossNotice {
   friend bool operator==(const LossNotice&, const LossNotice&) = default;
 };
 
-// "My process lives, and its work loop has not turned for so long." Travels between pulse threads only.
+// "My process lives, and its work loop has not turned for so long." Travels between pulse threads
+// only.
 struct PulseBeat {
   Duration busy{};
   friend bool operator==(const PulseBeat&, const PulseBeat&) = default;
@@ -41,7 +42,8 @@ struct PulseBeat {
 using LifeSign = std::variant<Heartbeat, LossNotice, PulseBeat>;
 
 // Times and durations of a sign lie within this of zero, whatever the sender says, so that sums and
-// differences of a few of them cannot overflow. No clock that counts from a machine's start gets there.
+// differences of a few of them cannot overflow. No clock that counts from a machine's start gets
+// there.
 inline constexpr Duration kFarthest = std::chrono::hours(24 * 365 * 16);
 
 inline constexpr size_t kMaxLifeSignBytes = 1024;  // a longer reason is cut

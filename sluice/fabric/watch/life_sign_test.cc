@@ -44,14 +44,15 @@ TEST(LifeSign, IsRefusedShortLongOrUnknown) {
   }
 }
 
-// Whatever a member sends as a time, the sums that are made of it stay within 64 bits (UBSan looks on).
+// Whatever a member sends as a time, the sums that are made of it stay within 64 bits (UBSan looks
+// on).
 TEST(LifeSign, NoTimeIsTooFarAwayToCalculateWith) {
   const TimePoint now(std::chrono::hours(24 * 365));
   for (const Duration far : {Duration::max(), Duration::min(), Duration(-1)}) {
     for (const Duration held : {Duration::max(), Duration::min(), Duration(0)}) {
       for (const Duration echo : {Duration::max(), Duration::min(), Duration(0)}) {
-        const auto sign =
-            parseLifeSign(toBytes(Heartbeat{.sent = TimePoint(far), .echo = TimePoint(echo), .held = held}));
+        const auto sign = parseLifeSign(
+            toBytes(Heartbeat{.sent = TimePoint(far), .echo = TimePoint(echo), .held = held}));
         ASSERT_TRUE(sign);
         const auto& beat = std::get<Heartbeat>(*sign);
         EXPECT_LE(beat.sent, TimePoint(kFarthest));

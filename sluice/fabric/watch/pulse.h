@@ -1,7 +1,8 @@
-// How busy the loops of other ranks are. A rank has one loop for everything, heartbeats included: while it
-// works on one long task, its fabric is as silent as that of a dead process. So each process has a second,
-// small thread that tells the other ranks that the process lives and for how long its loop has been busy.
-// watchman.h asks it before it gives up on a silent rank; pulse_thread.h is the real one.
+// How busy the loops of other ranks are. A rank has one loop for everything, heartbeats included:
+// while it works on one long task, its fabric is as silent as that of a dead process. So each
+// process has a second, small thread that tells the other ranks that the process lives and for how
+// long its loop has been busy. watchman.h asks it before it gives up on a silent rank;
+// pulse_thread.h is the real one.
 #pragma once
 
 #include <optional>
@@ -24,7 +25,8 @@ class Pulse {
   // From now on this rank and `peer` tell each other how busy they are.
   virtual void exchangeWith(Rank peer) = 0;
 
-  // The last word of the peer. Empty if it has said nothing, and once it has left or its pulse is lost.
+  // The last word of the peer. Empty if it has said nothing, and once it has left or its pulse is
+  // lost.
   virtual std::optional<Word> lastWord(Rank peer) const = 0;
 };
 

@@ -11,22 +11,26 @@
 namespace sluice::fabric {
 
 Result<std::unique_ptr<PulseThread>> PulseThread::start(const LivenessOptions& options,
-                                                        const net::EpollLoop& work, size_t worldSize,
+                                                        const net::EpollLoop& work,
+                                                        size_t worldSize,
                                                         const MakeEngine& makeEngine) {
   std::unique_ptr<PulseThread> pulse(new PulseThread(options, work, worldSize));
   SLUICE_RETURN_IF_ERROR(pulse->thread_.status());
   SLUICE_ASSIGN_OR_RETURN(pulse->fabric_, makeEngine(pulse->thread_.loop(), *pulse));
-  pulse->thread_.loop().post([pulse = pulse.get(), engine = pulse->fabric_.get()] { pulse->begin(*engine); });
+  pulse->thread_.loop().post(
+      [pulse = pulse.get(), engine = pulse->fabric_.get()] { pulse->begin(*engine); });
   return pulse;
 }
 
-PulseThread::PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize)
+PulseThread::PulseThread(const LivenessOptions& options, const net::EpollLoop& work,
+                         size_t worldSize)
     : options_(options), work_(work), peers_(worldSize) {
   words_.with([&](auto& words) { words.resize(worldSize); });
 }
 
 PulseThread::~PulseThread() {
-  if (fabric_ == nullptr || thread_.loop().isInherited()) return;  // a forked child has no such thread
+  if (fabric_ == nullptr || thread_.loop().isInherited())
+    return;  // a forked child has no such thread
   thread_.loop().post([this] { engine_ = nullptr; });
   if (const Status closed = closeAndWait(*fabric_); !closed.isOk())
     log("fabric").debug("closing the pulse: {}", closed.toString());
@@ -64,7 +68,8 @@ void PulseThread::beat(Rank rank) {
   if (engine_ == nullptr || std::exchange(peers_[index(rank)].isBeatUnderWay, true)) return;
   Message message;
   message.flags = wire::Flags::kHeartbeat;
-  const auto bytes = std::make_shared<const std::vector<std::byte>>(toBytes(PulseBeat{work_.overdue()}));
+  const auto bytes =
+      std::make_shared<const std::vector<std::byte>>(toBytes(PulseBeat{work_.overdue()}));
   engine_->send(rank, Lane::kControl, message, {bytes->data(), bytes->size()},
                 [this, rank, bytes](const Status&) { peers_[index(rank)].isBeatUnderWay = false; });
 }
@@ -73,7 +78,8 @@ Result<Landing> PulseThread::onMessage(Rank from, Lane, const wire::Header& head
   if (!wire::has(header.flags, wire::Flags::kHeartbeat) || header.length > kMaxLifeSignBytes)
     return Status(Code::kRefused, "not a pulse");
   const auto bytes = std::make_shared<std::vector<std::byte>>(header.length);
-  return Landing{.buffer = {bytes->data(), bytes->size()}, .done = [this, from, bytes](const Status& status) {
+  return Landing{.buffer = {bytes->data(), bytes->size()},
+                 .done = [this, from, bytes](const Status& status) {
                    if (!status.isOk()) return;
                    const auto sign = parseLifeSign(*bytes);
                    if (!sign) return;
@@ -93,12 +99,14 @@ void PulseThread::report(Rank from, Duration busy) {
   if (busy >= options_.silenceLimit) {
     if (reported == Duration::zero()) {
       log("fabric").warn(
-          "rank {} is busy: its loop has not turned for {:.1f} s; waiting for it for up to {} (busy-limit)",
+          "rank {} is busy: its loop has not turned for {:.1f} s; waiting for it for up to {} "
+          "(busy-limit)",
           from, base::seconds(busy), base::formatDuration(options_.busyLimit));
     }
     reported = busy;
   } else if (reported > Duration::zero()) {
-    log("fabric").info("rank {} is no longer busy, after at least {:.1f} s", from, base::seconds(reported));
+    log("fabric").info("rank {} is no longer busy, after at least {:.1f} s", from,
+                       base::seconds(reported));
     reported = Duration::zero();
   }
 }

@@ -1,8 +1,9 @@
-// The pulse of a process: a thread with a loop, a port and connections of its own, so that nothing that keeps
-// the work loop busy can keep it silent. It says every heartbeat-interval to each rank it exchanges pulses
-// with for how long the work loop has been busy, and keeps what the others say.
+// The pulse of a process: a thread with a loop, a port and connections of its own, so that nothing
+// that keeps the work loop busy can keep it silent. It says every heartbeat-interval to each rank
+// it exchanges pulses with for how long the work loop has been busy, and keeps what the others say.
 //
-// The loss of a pulse ends nothing: without it a rank is judged by the heartbeats on its fabric alone.
+// The loss of a pulse ends nothing: without it a rank is judged by the heartbeats on its fabric
+// alone.
 #pragma once
 
 #include <functional>
@@ -35,10 +36,11 @@ class PulseThread final : public Pulse, private Receiver {
 
  private:
   struct Peer {
-    bool isTold = false;          // gets our pulse
-    bool isGone = false;          // it has left, or its pulse is lost
-    bool isBeatUnderWay = false;  // one at a time, so that none pile up for a peer that does not read
-    Duration reported{};          // how long its loop has been busy, once that was logged; zero: it was not
+    bool isTold = false;  // gets our pulse
+    bool isGone = false;  // it has left, or its pulse is lost
+    bool isBeatUnderWay =
+        false;            // one at a time, so that none pile up for a peer that does not read
+    Duration reported{};  // how long its loop has been busy, once that was logged; zero: it was not
   };
 
   PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize);

@@ -18,9 +18,12 @@ constexpr auto kPatience = 30s;
 // A process: its work loop, and the pulse that tells of it.
 struct PulsingProcess {
   PulsingProcess(LoopbackHub& hub, Rank rank)
-      : pulse(PulseThread::start(kQuick, work.loop(), 2, [&](net::EpollLoop& loop, Receiver& receiver) {
-                return Result<std::unique_ptr<Fabric>>(hub.join(rank, loop, receiver));
-              }).value()) {}
+      : pulse(PulseThread::start(kQuick, work.loop(), 2,
+                                 [&](net::EpollLoop& loop, Receiver& receiver) {
+                                   return Result<std::unique_ptr<Fabric>>(
+                                       hub.join(rank, loop, receiver));
+                                 })
+                  .value()) {}
 
   net::LoopThread work{"work"};
   std::unique_ptr<PulseThread> pulse;

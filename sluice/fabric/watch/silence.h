@@ -1,7 +1,7 @@
-// For how long a peer has been silent, as far as we could have heard it. Time in which we ourselves did not
-// run (stopped, or starved of a CPU) is ours, not the peer's: what it sent meanwhile lies unread in the
-// kernel. No clock and no loop in here: the caller passes times in, so a test is a table of times. Belongs to
-// its owner's loop.
+// For how long a peer has been silent, as far as we could have heard it. Time in which we ourselves
+// did not run (stopped, or starved of a CPU) is ours, not the peer's: what it sent meanwhile lies
+// unread in the kernel. No clock and no loop in here: the caller passes times in, so a test is a
+// table of times. Belongs to its owner's loop.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ class Silence final {
   // Waiting begins now, whether or not anything has been heard yet.
   explicit Silence(TimePoint now) : heard_(now) {}
 
-  // Looks at the clock again. `heard` is when the last byte came, if any; we wanted to look at `due`.
+  // Looks at the clock again. `heard` is when the last byte came, if any; we wanted to look at
+  // `due`.
   void look(TimePoint now, std::optional<TimePoint> heard, TimePoint due) {
     if (heard && *heard > heard_) {
       heard_ = *heard;

@@ -36,7 +36,8 @@ TEST(Silence, IsWhatWeCouldHaveHeard) {
   for (const Case& c : cases) {
     Silence silence(at(0s));
     for (const Look& look : c.looks) {
-      silence.look(at(look.now), look.heard ? std::optional(at(*look.heard)) : std::nullopt, at(look.due));
+      silence.look(at(look.now), look.heard ? std::optional(at(*look.heard)) : std::nullopt,
+                   at(look.due));
     }
     const TimePoint now = at(c.looks.back().now);
     EXPECT_EQ(silence.length(now), c.length) << c.what;

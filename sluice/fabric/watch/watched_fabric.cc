@@ -16,9 +16,10 @@ namespace sluice::fabric {
 Status LivenessOptions::check() const {
   if (interval > Duration::zero() && silenceLimit >= 3 * interval) return base::ok();
   return {Code::kInvalidArgument,
-          fmt::format("silence-limit {} must be at least three times heartbeat-interval {}, which must not "
-                      "be zero",
-                      base::formatDuration(silenceLimit), base::formatDuration(interval))};
+          fmt::format(
+              "silence-limit {} must be at least three times heartbeat-interval {}, which must not "
+              "be zero",
+              base::formatDuration(silenceLimit), base::formatDuration(interval))};
 }
 
 Result<LivenessOptions> readLivenessOptions(const base::Config& config) {
@@ -30,8 +31,10 @@ Result<LivenessOptions> readLivenessOptions(const base::Config& config) {
   return options;
 }
 
-Result<std::unique_ptr<WatchedFabric>> WatchedFabric::make(Loop& loop, const LivenessOptions& options,
-                                                           Receiver& receiver, const MakeEngine& makeEngine,
+Result<std::unique_ptr<WatchedFabric>> WatchedFabric::make(Loop& loop,
+                                                           const LivenessOptions& options,
+                                                           Receiver& receiver,
+                                                           const MakeEngine& makeEngine,
                                                            Pulse* pulse) {
   SLUICE_RETURN_IF_ERROR(options.check());
   auto watchman = std::make_shared<Watchman>(loop, options, receiver, pulse);
@@ -46,7 +49,8 @@ WatchedFabric::WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr
 }
 
 WatchedFabric::~WatchedFabric() {
-  if (!watchman_->hasStopped()) runBeforeFreeing(loop(), [watchman = watchman_] { watchman->stop(); });
+  if (!watchman_->hasStopped())
+    runBeforeFreeing(loop(), [watchman = watchman_] { watchman->stop(); });
 }
 
 std::optional<ClockOffset> WatchedFabric::clockOffset(Rank peer) const {
@@ -57,7 +61,8 @@ std::optional<Duration> WatchedFabric::busyFor(Rank peer) const {
   return watchman_->busyFor(peer);
 }
 
-void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) {
+void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
+                         Done done) {
   const bool isOther = index(to) < hasSentTo_.size() && to != rank();
   // Most often it is set: look before writing to what all senders share.
   if (isOther && !hasSentTo_[index(to)].load() && !hasSentTo_[index(to)].exchange(true)) {

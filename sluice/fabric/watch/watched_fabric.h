@@ -1,16 +1,19 @@
-// A fabric on which no rank dies silently: any engine, with heartbeats around it. Neither TCP nor UCX notices
-// that a cable was cut; this does, and says who was lost, what was heard last and how long ago. The same
-// contract as the engine inside (contract_test.h runs on both), and these promises on top:
+// A fabric on which no rank dies silently: any engine, with heartbeats around it. Neither TCP nor
+// UCX notices that a cable was cut; this does, and says who was lost, what was heard last and how
+// long ago. The same contract as the engine inside (contract_test.h runs on both), and these
+// promises on top:
 //
-// - A rank that this rank has sent to or heard from is *watched*: it gets a heartbeat every interval, and
-//   after silenceLimit without a byte from it it is lost (Fabric::giveUp). Who talks to few watches few.
+// - A rank that this rank has sent to or heard from is *watched*: it gets a heartbeat every
+//   interval, and after silenceLimit without a byte from it it is lost (Fabric::giveUp). A rank that
+//   talks to few watches few.
 // - A rank whose pulse (pulse.h) says that its loop is busy is waited for, up to busyLimit.
-// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it too. They ask
-//   it first. If it answers, only the path between those two is broken; if not, they treat it as lost.
+// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it
+//   too. They ask it first. If it answers, only the path between those two is broken; if not, they
+//   treat it as lost.
 // - Time in which this rank itself did not run counts against nobody.
 //
-// Heartbeats travel on the control lane, which bulk traffic cannot hold up. They go whether or not other
-// messages do: that a message is queued does not say that its bytes move.
+// Heartbeats travel on the control lane, which bulk traffic cannot hold up. They go whether or not
+// other messages do: that a message is queued does not say that its bytes move.
 #pragma once
 
 #include <atomic>
@@ -46,7 +49,8 @@ class WatchedFabric final : public Fabric {
   // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.
   // REQUIRES: `loop` is the engine's; it, `receiver` and `pulse` outlive this.
   static Result<std::unique_ptr<WatchedFabric>> make(Loop& loop, const LivenessOptions& options,
-                                                     Receiver& receiver, const MakeEngine& makeEngine,
+                                                     Receiver& receiver,
+                                                     const MakeEngine& makeEngine,
                                                      Pulse* pulse = nullptr);
   ~WatchedFabric() override;
   WatchedFabric(const WatchedFabric&) = delete;

@@ -88,7 +88,8 @@ class SteppedRank final : public Receiver {
 class WatchedFabricTest : public testing::Test {
  protected:
   explicit WatchedFabricTest(uint32_t world = 4) : hub_(world) {
-    for (uint32_t r = 0; r < world; ++r) ranks_.push_back(std::make_unique<SteppedRank>(hub_, Rank{r}));
+    for (uint32_t r = 0; r < world; ++r)
+      ranks_.push_back(std::make_unique<SteppedRank>(hub_, Rank{r}));
   }
 
   SteppedRank& rank(uint32_t r) { return *ranks_[r]; }
@@ -183,8 +184,9 @@ TEST_F(WatchedFabricTest, ASecondsPauseIsForgiven) {
 TEST_F(WatchedFabricTest, OurOwnStopCountsAgainstNobody) {
   everybodyTalks();
   run({0, 1, 2, 3}, 1s);
-  // Rank 0 wakes after an hour, finds its timer due and what the others sent unread. That they would have
-  // given up on it meanwhile is another matter: here only its own judgement is looked at.
+  // Rank 0 wakes after an hour, finds its timer due and what the others sent unread. That they
+  // would have given up on it meanwhile is another matter: here only its own judgement is looked
+  // at.
   rank(0).loop().stall(1h);
   rank(0).loop().runReady();
   EXPECT_THAT(rank(0).lost, IsEmpty());
@@ -324,15 +326,15 @@ TEST_F(WatchedFabricTest, BusyHasALimitAndANameOfItsOwn) {
   EXPECT_THAT(rank(0).lost, IsEmpty());
   runWhileBusy(1, 1500ms, begin);
   ASSERT_THAT(rank(0).lost, ElementsAre(Rank{1}));
-  EXPECT_THAT(
-      rank(0).reasons.front(),
-      HasSubstr("rank 1 is lost: it is busy: its loop has not turned for 60.2 s, longer than busy-limit"));
+  EXPECT_THAT(rank(0).reasons.front(), HasSubstr("rank 1 is lost: it is busy: its loop has not "
+                                                 "turned for 60.2 s, longer than busy-limit"));
 }
 
 TEST_F(WatchedFabricTest, ALoopThatTurnsExcusesNoSilence) {
   rank(0).send(Rank{1});
   run({0, 1}, 1s);
-  for (Duration gone{}; gone < 3s; gone += kStep) {  // the fabric's path is broken, the pulse's is not
+  for (Duration gone{}; gone < 3s;
+       gone += kStep) {  // the fabric's path is broken, the pulse's is not
     rank(0).pulse.words[Rank{1}] = {rank(0).loop().now(), 100ms};
     run({0}, kStep);
   }
@@ -356,8 +358,8 @@ TEST_F(WatchedFabricTest, KnowsHowFarTheOthersClockIs) {
   EXPECT_LE(std::chrono::abs(rank(1).clockOffset(Rank{0})->offset + 7s), kStep);
 }
 
-// The wrapper must not break what the engine inside promises. Heartbeats are rare here: the suite counts
-// messages.
+// The wrapper must not break what the engine inside promises. Heartbeats are rare here: the suite
+// counts messages.
 class WatchedLoopback final : public contract::Engine {
  public:
   explicit WatchedLoopback(size_t worldSize) : hub_(worldSize) {}
@@ -392,10 +394,11 @@ TEST(LivenessOptions, HasTheDefaultsThatTheConfigurationSays) {
 
 namespace contract {
 INSTANTIATE_TEST_SUITE_P(Watched, FabricContract,
-                         testing::Values(EngineCase{"loopback",
-                                                    [](size_t worldSize) -> std::unique_ptr<Engine> {
-                                                      return std::make_unique<WatchedLoopback>(worldSize);
-                                                    }}),
+                         testing::Values(EngineCase{
+                             "loopback",
+                             [](size_t worldSize) -> std::unique_ptr<Engine> {
+                               return std::make_unique<WatchedLoopback>(worldSize);
+                             }}),
                          caseName);
 }  // namespace contract
 }  // namespace sluice::fabric

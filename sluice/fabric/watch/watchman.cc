@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kHeardLately = 2;  // intervals
 
-// How long a rank whose loss another rank reports has time to show that it lives, in intervals. A second: the
-// pause that a rank may make without being lost, also where reports of others are wrong.
+// How long a rank whose loss another rank reports has time to show that it lives, in intervals. A
+// second: the pause that a rank may make without being lost, also where reports of others are
+// wrong.
 constexpr int kTimeToAnswer = 4;
 
 // The reason inside what lostStatus() says.
@@ -131,8 +132,8 @@ std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
   const LossNotice& notice = peer.notice;
   // Anything heard of the peer after the notice is its answer.
   if (peer.silence.sinceHeard(now) < peer.doubt->sinceHeard(now)) {
-    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness, rank,
-                       notice.why);
+    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness,
+                       rank, notice.why);
     peer.doubt.reset();
     return std::nullopt;
   }
@@ -149,10 +150,13 @@ Status Watchman::believe(Rank lost, const LossNotice& notice) {
 // Takes note of reasons for which the peer's silence says nothing.
 void Watchman::excuse(Rank rank, Peer& peer, TimePoint now) {
   const auto word = pulse_ == nullptr ? std::nullopt : pulse_->lastWord(rank);
-  // A loop that has turned within an interval has sent its heartbeat: then silence means a broken path.
+  // A loop that has turned within an interval has sent its heartbeat: then silence means a broken
+  // path.
   if (word && word->busy >= options_.interval) peer.silence.excuse(word->heard);
   if (!peer.putOffAt) return;
-  if (word) return peer.silence.excuse(word->heard);  // its process lives; we do not read what its loop says
+  if (word)
+    return peer.silence.excuse(
+        word->heard);  // its process lives; we do not read what its loop says
   if (now - *peer.putOffAt < options_.busyLimit) peer.silence.excuse(now);
 }
 
@@ -166,7 +170,8 @@ std::optional<Duration> Watchman::busyFor(Rank rank) const {
 
 std::string Watchman::lastHeardOf(const Peer& peer) const {
   if (const auto& last = peer.lastMessage)
-    return fmt::format("{} of slice {} of step {}", sluice::name(last->stage), last->slice, last->step);
+    return fmt::format("{} of slice {} of step {}", sluice::name(last->stage), last->slice,
+                       last->step);
   return peer.lastBeat ? "a heartbeat" : "nothing at all";
 }
 
@@ -179,7 +184,8 @@ void Watchman::sendBeats(TimePoint now) {
 void Watchman::sendBeat(Rank rank, TimePoint now) {
   Peer& peer = *find(rank);
   if (std::exchange(peer.isBeatUnderWay, true)) return;
-  tell(rank, Heartbeat{now, peer.lastBeat, peer.lastBeat ? now - peer.lastBeatAt : Duration::zero()},
+  tell(rank,
+       Heartbeat{now, peer.lastBeat, peer.lastBeat ? now - peer.lastBeatAt : Duration::zero()},
        [weak = weak_from_this(), rank](const Status&) {
          const auto self = weak.lock();
          if (Peer* sentTo = self ? self->find(rank) : nullptr) sentTo->isBeatUnderWay = false;
@@ -214,7 +220,8 @@ Result<Landing> Watchman::onMessage(Rank from, Lane lane, const wire::Header& he
 }
 
 Result<Landing> Watchman::land(Rank from, const wire::Header& header) {
-  if (header.length > kMaxLifeSignBytes) return Status(Code::kRefused, "too long to be a sign of life");
+  if (header.length > kMaxLifeSignBytes)
+    return Status(Code::kRefused, "too long to be a sign of life");
   const auto bytes = std::make_shared<std::vector<std::byte>>(header.length);
   return Landing{.buffer = {bytes->data(), bytes->size()},
                  .done = [weak = weak_from_this(), from, bytes](const Status& status) {
@@ -235,8 +242,8 @@ void Watchman::take(Rank from, const Heartbeat& beat) {
   if (beat.echo) peer->offset.add({*beat.echo, beat.sent - beat.held, beat.sent, now});
 }
 
-// The notice is believed only if the lost rank does not answer a question of ours. It is passed on at once,
-// so that all ask at the same time, however many ranks it goes through.
+// The notice is believed only if the lost rank does not answer a question of ours. It is passed on
+// at once, so that all ask at the same time, however many ranks it goes through.
 void Watchman::take(Rank from, const LossNotice& notice) {
   const Rank lost = notice.lost;
   if (index(lost) >= fabric_->worldSize() || lost == fabric_->rank()) return;
@@ -248,15 +255,15 @@ void Watchman::take(Rank from, const LossNotice& notice) {
   const auto heard = fabric_->lastHeard(lost);
   const bool isHeard = heard && now - *heard < kHeardLately * options_.interval;
   if (wasWatched && (isHeard || busyFor(lost))) {
-    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness, lost,
-                       notice.why);
+    log("fabric").warn("rank {} has lost rank {}, which this rank still hears: {}", notice.witness,
+                       lost, notice.why);
     return;
   }
   log("fabric").debug("rank {} says that rank {} is lost", from, lost);
   spread(notice, from);
   if (!wasWatched) {
-    // This rank has no evidence of its own and no use for the lost one. Those who told it may end because of
-    // the loss before an answer would come, and would then be named in its place.
+    // This rank has no evidence of its own and no use for the lost one. Those who told it may end
+    // because of the loss before an answer would come, and would then be named in its place.
     const Status why = believe(lost, notice);
     forget(lost);
     return fabric_->giveUp(lost, why);

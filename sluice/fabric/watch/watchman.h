@@ -1,6 +1,7 @@
-// Watches over the ranks that this rank talks with: says "I live" to each several times a second, gives up on
-// one that has been silent for too long, and passes on what it learns about losses. Stands between an engine
-// and its receiver. Used by watched_fabric.cc only. Loop thread only, where nothing else is said.
+// Watches over the ranks that this rank talks with: says "I live" to each several times a second,
+// gives up on one that has been silent for too long, and passes on what it learns about losses.
+// Stands between an engine and its receiver. Used by watched_fabric.cc only. Loop thread only,
+// where nothing else is said.
 #pragma once
 
 #include <atomic>
@@ -47,7 +48,8 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
 
     Silence silence;
     std::optional<LastMessage> lastMessage;
-    std::optional<TimePoint> putOffAt;  // our receiver put its control lane off: heartbeats wait behind that
+    std::optional<TimePoint>
+        putOffAt;  // our receiver put its control lane off: heartbeats wait behind that
     bool isBeatUnderWay = false;        // one at a time, so that none pile up for who does not read
     std::optional<Silence> doubt;       // since another rank reported its loss
     LossNotice notice;                  // of that other rank
@@ -87,7 +89,8 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
   Fabric* fabric_ = nullptr;   // between begin() and stop()
   Pulse* pulse_;               // until stop(); may be null
   std::vector<Place> places_;  // by rank; grows with the highest seen
-  std::set<Rank> passedOn_;    // losses that others have noticed first: their notices have been passed on
+  std::set<Rank>
+      passedOn_;  // losses that others have noticed first: their notices have been passed on
   std::optional<TimerId> timer_;
   TimePoint due_;  // when the timer should run
   TimePoint nextBeat_;

@@ -1,5 +1,5 @@
-// Numbers for the tests of kernel/ and of what stands on it: the same on every machine, and of the kinds that
-// go wrong (denormals, signed zeros, sizes far apart). Tests only.
+// Numbers for the tests of kernel/ and of what stands on it: the same on every machine, and of the
+// kinds that go wrong (denormals, signed zeros, sizes far apart). Tests only.
 #pragma once
 
 #include <bit>
@@ -33,7 +33,8 @@ class TestNumbers final {
     const double value = uniform();
     switch (bits() % 16) {
       case 0: return std::copysign(0.0, value);
-      case 1: return std::ldexp(value, dtype == DType::kF64 ? -1060 : dtype == DType::kF16 ? -20 : -135);
+      case 1:
+        return std::ldexp(value, dtype == DType::kF64 ? -1060 : dtype == DType::kF16 ? -20 : -135);
       case 2: return value * 1000;
       default: return value;
     }

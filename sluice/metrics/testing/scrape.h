@@ -29,9 +29,11 @@ inline std::string scrape(const std::string& url) {
   const int fd = connectTo(url);
   std::string answer;
   if (fd >= 0) {
-    constexpr std::string_view kRequest = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    constexpr std::string_view kRequest =
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     std::array<char, 4096> piece{};
-    if (::send(fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(kRequest.size())) {
+    if (::send(fd, kRequest.data(), kRequest.size(), MSG_NOSIGNAL) ==
+        static_cast<ssize_t>(kRequest.size())) {
       for (ssize_t got = 0; (got = ::recv(fd, piece.data(), piece.size(), 0)) > 0;) {
         answer.append(piece.data(), static_cast<size_t>(got));
       }

@@ -14,9 +14,9 @@ inline rc::Gen<Model> anyModel(uint64_t largest = 3'000'000) {
   const auto elements = rc::gen::weightedOneOf<uint64_t>(
       {{4, rc::gen::inRange<uint64_t>(1, 300)}, {2, rc::gen::inRange<uint64_t>(1, largest)}});
   const auto dtype = rc::gen::element(DType::kF32, DType::kF64, DType::kBF16, DType::kF16);
-  const auto tensor =
-      rc::gen::build<Tensor>(rc::gen::set(&Tensor::name, rc::gen::string<std::string>()),
-                             rc::gen::set(&Tensor::elements, elements), rc::gen::set(&Tensor::dtype, dtype));
+  const auto tensor = rc::gen::build<Tensor>(
+      rc::gen::set(&Tensor::name, rc::gen::string<std::string>()),
+      rc::gen::set(&Tensor::elements, elements), rc::gen::set(&Tensor::dtype, dtype));
   return rc::gen::map(rc::gen::nonEmpty(rc::gen::container<std::vector<Tensor>>(tensor)),
                       [](std::vector<Tensor> tensors) { return Model{std::move(tensors)}; });
 }
@@ -46,8 +46,8 @@ inline rc::Gen<PlanSpec> anySpec() {
     spec.epoch = Epoch{*rc::gen::arbitrary<uint32_t>()};
     spec.model = *anyModel(100'000);
     spec.roles = *anyRoles();
-    spec.slicing =
-        *anySlicing(*rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded));
+    spec.slicing = *anySlicing(
+        *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded));
     spec.strategy = *rc::gen::string<std::string>();
     spec.settings = *rc::gen::arbitrary<std::map<std::string, std::string>>();
     return spec;

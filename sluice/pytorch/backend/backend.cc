@@ -12,7 +12,8 @@ using collective::Leg;
 using collective::Terms;
 
 const at::Tensor& one(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: one tensor per rank is taken, not ", tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: one tensor per rank is taken, not ",
+                    tensors.size());
   return tensors[0];
 }
 
@@ -25,16 +26,17 @@ const std::vector<at::Tensor>& one(const Lists& lists, size_t world) {
 // Reduced together, so of one type and size.
 void checkAlike(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type() && a.numel() == b.numel(),
-                    "sluice: tensors of one call have ", a.numel(), " elements of ", a.scalar_type(), " and ",
-                    b.numel(), " of ", b.scalar_type(), "; they must be the same");
+                    "sluice: tensors of one call have ", a.numel(), " elements of ",
+                    a.scalar_type(), " and ", b.numel(), " of ", b.scalar_type(),
+                    "; they must be the same");
 }
 
 // `whole` as one part for each rank.
 std::vector<at::Tensor> inParts(const at::Tensor& whole, const at::Tensor& part, size_t world) {
   TORCH_CHECK_VALUE(whole.scalar_type() == part.scalar_type() &&
                         whole.numel() == part.numel() * static_cast<int64_t>(world),
-                    "sluice: a tensor of ", whole.numel(), " ", whole.scalar_type(), " must hold ", world,
-                    " times ", part.numel(), " ", part.scalar_type());
+                    "sluice: a tensor of ", whole.numel(), " ", whole.scalar_type(), " must hold ",
+                    world, " times ", part.numel(), " ", part.scalar_type());
   std::vector<at::Tensor> parts;
   for (size_t r = 0; r < world; ++r)
     parts.push_back(whole.narrow(0, static_cast<int64_t>(r) * part.numel(), part.numel()));
@@ -46,17 +48,17 @@ std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
                                const std::vector<int64_t>& sizes, size_t world) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto ranks = static_cast<int64_t>(world);
-  TORCH_CHECK_VALUE(!sizes.empty() || rows % ranks == 0, "sluice: ", rows, " rows are not a multiple of ",
-                    ranks, " ranks; give split sizes");
-  TORCH_CHECK_VALUE(sizes.empty() || sizes.size() == world, "sluice: ", sizes.size(), " split sizes for ",
-                    ranks, " ranks");
+  TORCH_CHECK_VALUE(!sizes.empty() || rows % ranks == 0, "sluice: ", rows,
+                    " rows are not a multiple of ", ranks, " ranks; give split sizes");
+  TORCH_CHECK_VALUE(sizes.empty() || sizes.size() == world, "sluice: ", sizes.size(),
+                    " split sizes for ", ranks, " ranks");
   const int64_t rowElements = rows == 0 ? 0 : flat.numel() / rows;
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
   for (size_t r = 0; r < world; ++r) {
     const int64_t count = sizes.empty() ? rows / ranks : sizes[r];
-    TORCH_CHECK_VALUE(count >= 0 && begin + count <= rows, "sluice: split sizes add up to more than ", rows,
-                      " rows");
+    TORCH_CHECK_VALUE(count >= 0 && begin + count <= rows,
+                      "sluice: split sizes add up to more than ", rows, " rows");
     parts.push_back(flat.narrow(0, begin * rowElements, count * rowElements));
     begin += count;
   }
@@ -92,8 +94,10 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 
 }  // namespace
 
-SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection, std::chrono::milliseconds timeout,
-                             std::function<void(Connection&)> close, std::function<void()> interrupt)
+SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection,
+                             std::chrono::milliseconds timeout,
+                             std::function<void(Connection&)> close,
+                             std::function<void()> interrupt)
     : Backend(static_cast<int>(index(connection->member().rank())),
               static_cast<int>(connection->member().worldSize())),
       connection_(std::move(connection)),
@@ -103,8 +107,8 @@ SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection, std::chrono
 
 SluiceBackend::PendingPtr SluiceBackend::makeWork(const Call& call, std::vector<at::Tensor> inputs,
                                                   std::vector<at::Tensor> outputs) {
-  return c10::make_intrusive<PendingWork>(rank_, call.type, call.title, std::move(inputs), std::move(outputs),
-                                          sequence_++, interrupt_);
+  return c10::make_intrusive<PendingWork>(rank_, call.type, call.title, std::move(inputs),
+                                          std::move(outputs), sequence_++, interrupt_);
 }
 
 void SluiceBackend::submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands,
@@ -122,17 +126,20 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
 }
 
 SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, Kind kind, std::vector<Leg> legs,
-                                               const OperandsPtr& operands, std::vector<at::Tensor> inputs,
+                                               const OperandsPtr& operands,
+                                               std::vector<at::Tensor> inputs,
                                                std::vector<at::Tensor> outputs) {
   const auto work = makeWork(call, std::move(inputs), std::move(outputs));
-  submit(call, work, operands, [kind, legs = std::move(legs)](Communicator& communicator, Terms terms) {
-    communicator.exchange(kind, legs, std::move(terms));
-  });
+  submit(call, work, operands,
+         [kind, legs = std::move(legs)](Communicator& communicator, Terms terms) {
+           communicator.exchange(kind, legs, std::move(terms));
+         });
   return work;
 }
 
 Rank SluiceBackend::checkRank(int64_t rank) const {
-  TORCH_CHECK_VALUE(rank >= 0 && rank < size_, "sluice: there is no rank ", rank, " in a group of ", size_);
+  TORCH_CHECK_VALUE(rank >= 0 && rank < size_, "sluice: there is no rank ", rank, " in a group of ",
+                    size_);
   return Rank{static_cast<uint32_t>(rank)};
 }
 
@@ -152,8 +159,8 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
 SluiceBackend::WorkPtr SluiceBackend::allreduce(std::vector<at::Tensor>& tensors,
                                                 const c10d::AllreduceOptions& options) {
   const auto operands = std::make_shared<Operands>();
-  return allReduce({OpType::ALLREDUCE, "sluice:all_reduce", options.timeout}, operands->writes(one(tensors)),
-                   options.reduceOp, operands, tensors);
+  return allReduce({OpType::ALLREDUCE, "sluice:all_reduce", options.timeout},
+                   operands->writes(one(tensors)), options.reduceOp, operands, tensors);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::allreduce_sparse(std::vector<at::Tensor>& tensors,
@@ -161,16 +168,16 @@ SluiceBackend::WorkPtr SluiceBackend::allreduce_sparse(std::vector<at::Tensor>& 
   return allreduce(tensors, options);  // which refuses them
 }
 
-SluiceBackend::WorkPtr SluiceBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
-                                                          const c10d::AllreduceCoalescedOptions& options) {
+SluiceBackend::WorkPtr SluiceBackend::allreduce_coalesced(
+    std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "sluice: there is no tensor");
   const auto operands = std::make_shared<Operands>();
   return allReduce({OpType::ALLREDUCE_COALESCED, "sluice:all_reduce", options.timeout},
                    operands->writesTogether(tensors), options.reduceOp, operands, tensors);
 }
 
-SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,
-                                                const OperandsPtr& operands,
+SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tensor& flat,
+                                                Reduction reduction, const OperandsPtr& operands,
                                                 const std::vector<at::Tensor>& tensors) {
   checkReduction(reduction, flat.scalar_type());
   const auto dtype = floatType(flat.scalar_type());
@@ -194,7 +201,9 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   // Every rank reduces one part, and gives it to all.
   Lists parts(world());
   for (size_t r = 0; r < world(); ++r) {
-    const auto begin = [&](size_t part) { return flat.numel() * static_cast<int64_t>(part) / size_; };
+    const auto begin = [&](size_t part) {
+      return flat.numel() * static_cast<int64_t>(part) / size_;
+    };
     parts[r] = {flat.narrow(0, begin(r), begin(r + 1) - begin(r))};
   }
   std::vector<Leg> legs;
@@ -214,8 +223,8 @@ SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
   std::vector<at::Tensor> out;
   if (index(root) == self()) out = {flat};
   auto leg = reduceLeg(self(), send, out, options.reduceOp, *operands);
-  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, Kind::kReduce, {std::move(leg)},
-                  operands, tensors, tensors);
+  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, Kind::kReduce,
+                  {std::move(leg)}, operands, tensors, tensors);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::Tensor>& inputs,
@@ -226,7 +235,8 @@ SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::
   for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
   checkAlike(input, receive[self()][0]);
   return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, Kind::kAllGather,
-                  {moveLeg(self(), Lists(world(), {input}), receive)}, operands, inputs, outputs[0]);
+                  {moveLeg(self(), Lists(world(), {input}), receive)}, operands, inputs,
+                  outputs[0]);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -236,27 +246,29 @@ SluiceBackend::WorkPtr SluiceBackend::_allgather_base(at::Tensor& output, at::Te
   return allgather_into_tensor_coalesced(outputs, inputs, options);
 }
 
-SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs, std::vector<at::Tensor>& inputs,
+SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
+                                                          std::vector<at::Tensor>& inputs,
                                                           const c10d::AllgatherOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == world(), "sluice: give a list of tensors for each of ", world(),
-                    " ranks");
+  TORCH_CHECK_VALUE(outputs.size() == world(), "sluice: give a list of tensors for each of ",
+                    world(), " ranks");
   const auto operands = std::make_shared<Operands>();
   std::vector<at::Tensor> send;
   for (const auto& input : inputs) send.push_back(operands->reads(input));
   Lists receive(world());
   for (size_t r = 0; r < world(); ++r) {
-    TORCH_CHECK_VALUE(outputs[r].size() == inputs.size(), "sluice: ", outputs[r].size(), " outputs for ",
-                      inputs.size(), " inputs");
+    TORCH_CHECK_VALUE(outputs[r].size() == inputs.size(), "sluice: ", outputs[r].size(),
+                      " outputs for ", inputs.size(), " inputs");
     for (const auto& output : outputs[r]) receive[r].push_back(operands->writes(output));
   }
   for (size_t i = 0; i < send.size(); ++i) checkAlike(send[i], receive[self()][i]);
-  return exchange({OpType::ALLGATHER_COALESCED, "sluice:all_gather", options.timeout}, Kind::kAllGather,
-                  {moveLeg(self(), Lists(world(), send), receive)}, operands, inputs, flattened(outputs));
+  return exchange({OpType::ALLGATHER_COALESCED, "sluice:all_gather", options.timeout},
+                  Kind::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
+                  inputs, flattened(outputs));
 }
 
-SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs,
-                                                                      std::vector<at::Tensor>& inputs,
-                                                                      const c10d::AllgatherOptions& options) {
+SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
+    std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+    const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(), " outputs for ",
                     inputs.size(), " inputs");
   const auto operands = std::make_shared<Operands>();
@@ -267,8 +279,8 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(std::vecto
     receive.push_back(inParts(operands->writes(outputs[i]), send[i], world()));
   }
   return exchange({OpType::_ALLGATHER_BASE, "sluice:all_gather", options.timeout}, Kind::kAllGather,
-                  {moveLeg(self(), Lists(world(), send), transposed(receive, world()))}, operands, inputs,
-                  outputs);
+                  {moveLeg(self(), Lists(world(), send), transposed(receive, world()))}, operands,
+                  inputs, outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Tensor>& inputs,
@@ -302,7 +314,8 @@ SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, 
                   {moveLeg(self(), send, receive)}, operands, flattened(inputs), outputs);
 }
 
-SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& outputs, Lists& inputs,
+SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& outputs,
+                                                     Lists& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
   const auto operands = std::make_shared<Operands>();
   const auto output = operands->writes(one(outputs));
@@ -311,12 +324,12 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& ou
   for (const auto& input : one(inputs, world())) send.push_back({operands->reads(input)});
   checkAlike(send[self()][0], output);
   auto leg = reduceLeg(self(), send, {output}, options.reduceOp, *operands);
-  return exchange({OpType::REDUCE_SCATTER, "sluice:reduce_scatter", options.timeout}, Kind::kReduceScatter,
-                  {std::move(leg)}, operands, inputs[0], outputs);
+  return exchange({OpType::REDUCE_SCATTER, "sluice:reduce_scatter", options.timeout},
+                  Kind::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
 }
 
-SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                           const c10d::ReduceScatterOptions& options) {
+SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
   std::vector<at::Tensor> outputs{output};
   std::vector<at::Tensor> inputs{input};
   return reduce_scatter_tensor_coalesced(outputs, inputs, options);
@@ -364,7 +377,8 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall_base(at::Tensor& output, at::Tens
   const auto operands = std::make_shared<Operands>();
   Lists send;
   Lists receive;
-  for (const auto& part : inRows(input, operands->reads(input), inputSizes, world())) send.push_back({part});
+  for (const auto& part : inRows(input, operands->reads(input), inputSizes, world()))
+    send.push_back({part});
   for (const auto& part : inRows(output, operands->writes(output), outputSizes, world()))
     receive.push_back({part});
   checkAlike(send[self()][0], receive[self()][0]);

@@ -1,7 +1,8 @@
-// The backend "sluice" of torch.distributed: c10d's calls as collectives and messages over our own fabric.
-// Any thread may call, and all ranks in the same order, as with every backend.
+// The backend "sluice" of torch.distributed: c10d's calls as collectives and messages over our own
+// fabric. Any thread may call, and all ranks in the same order, as with every backend.
 //
-// All-reduce of floats rides FabricCollective; everything else is one or two legs of parcels (tensors.h).
+// All-reduce of floats rides FabricCollective; everything else is one or two legs of parcels
+// (tensors.h).
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -19,7 +20,8 @@
 
 namespace sluice::pytorch {
 
-// What a backend holds of the outside world. Python keeps it too, to end it before the interpreter does.
+// What a backend holds of the outside world. Python keeps it too, to end it before the interpreter
+// does.
 class Connection final {
  public:
   explicit Connection(std::shared_ptr<Member> member)
@@ -29,8 +31,8 @@ class Connection final {
   Member& member() { return *member_; }
   Messenger& messenger() { return *messenger_; }
 
-  // Ends in good order; the second time, and in a forked child, this does nothing. The caller does not hold
-  // what callbacks need.
+  // Ends in good order; the second time, and in a forked child, this does nothing. The caller does
+  // not hold what callbacks need.
   void close() {
     if (process_.isInherited()) return;
     member_->leave();
@@ -39,7 +41,8 @@ class Connection final {
 
  private:
   const base::ProcessMark process_;
-  const base::HomePtr<Messenger> messenger_;  // outlives the member, whose last calls end through it
+  const base::HomePtr<Messenger>
+      messenger_;  // outlives the member, whose last calls end through it
   const std::shared_ptr<Member> member_;
 };
 
@@ -52,7 +55,9 @@ class SluiceBackend final : public c10d::Backend {
                 std::function<void(Connection&)> close, std::function<void()> interrupt = {});
   ~SluiceBackend() override { close_(*connection_); }
 
-  const std::string getBackendName() const override { return "sluice"; }  // NOLINT: c10d's signature
+  const std::string getBackendName() const override {
+    return "sluice";
+  }  // NOLINT: c10d's signature
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; }
   void setSequenceNumberForGroup() override {}  // it is 0 on every rank
@@ -60,9 +65,12 @@ class SluiceBackend final : public c10d::Backend {
   void shutdown() override { close_(*connection_); }
   void abort() override { close_(*connection_); }
 
-  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
-  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr allreduce_sparse(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr broadcast(std::vector<at::Tensor>& tensors,
+                    const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(std::vector<at::Tensor>& tensors,
+                    const c10d::AllreduceOptions& options) override;
+  WorkPtr allreduce_sparse(std::vector<at::Tensor>& tensors,
+                           const c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_coalesced(std::vector<at::Tensor>& tensors,
                               const c10d::AllreduceCoalescedOptions& options) override;
   WorkPtr reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override;
@@ -72,7 +80,8 @@ class SluiceBackend final : public c10d::Backend {
                           const c10d::AllgatherOptions& options) override;
   WorkPtr allgather_coalesced(Lists& outputs, std::vector<at::Tensor>& inputs,
                               const c10d::AllgatherOptions& options) override;
-  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+  WorkPtr allgather_into_tensor_coalesced(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
                                           const c10d::AllgatherOptions& options) override;
   WorkPtr gather(Lists& outputs, std::vector<at::Tensor>& inputs,
                  const c10d::GatherOptions& options) override;
@@ -82,12 +91,14 @@ class SluiceBackend final : public c10d::Backend {
                          const c10d::ReduceScatterOptions& options) override;
   WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                const c10d::ReduceScatterOptions& options) override;
-  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+  WorkPtr reduce_scatter_tensor_coalesced(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
                                           const c10d::ReduceScatterOptions& options) override;
   WorkPtr alltoall(std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
                    const c10d::AllToAllOptions& options) override;
   WorkPtr alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& outputSizes,
-                        std::vector<int64_t>& inputSizes, const c10d::AllToAllOptions& options) override;
+                        std::vector<int64_t>& inputSizes,
+                        const c10d::AllToAllOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   WorkPtr send(std::vector<at::Tensor>& tensors, int to, int tag) override;
   WorkPtr recv(std::vector<at::Tensor>& tensors, int from, int tag) override;
@@ -104,14 +115,16 @@ class SluiceBackend final : public c10d::Backend {
   using Submit = std::function<void(collective::Communicator&, collective::Terms)>;
   using PendingPtr = c10::intrusive_ptr<PendingWork>;
 
-  PendingPtr makeWork(const Call& call, std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs);
+  PendingPtr makeWork(const Call& call, std::vector<at::Tensor> inputs,
+                      std::vector<at::Tensor> outputs);
   void submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands, Submit what);
   WorkPtr exchange(const Call& call, collective::Kind kind, std::vector<collective::Leg> legs,
                    const OperandsPtr& operands, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs);
   WorkPtr allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,
                     const OperandsPtr& operands, const std::vector<at::Tensor>& tensors);
-  WorkPtr receive(const Call& call, std::vector<at::Tensor>& tensors, std::optional<Rank> from, int tag);
+  WorkPtr receive(const Call& call, std::vector<at::Tensor>& tensors, std::optional<Rank> from,
+                  int tag);
   Rank checkRank(int64_t rank) const;
   uint32_t self() const { return static_cast<uint32_t>(rank_); }
   size_t world() const { return static_cast<size_t>(size_); }

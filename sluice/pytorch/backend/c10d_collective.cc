@@ -39,7 +39,9 @@ at::Tensor copyOf(std::span<std::byte> place, DType dtype) {
 }  // namespace
 
 C10dCollective::C10dCollective(Loop& loop, GroupPtr group)
-    : loop_(loop), group_(std::move(group)), self_(std::make_shared<base::Guarded<C10dCollective*>>(this)) {}
+    : loop_(loop),
+      group_(std::move(group)),
+      self_(std::make_shared<base::Guarded<C10dCollective*>>(this)) {}
 
 C10dCollective::~C10dCollective() {
   detach();
@@ -51,7 +53,8 @@ void C10dCollective::detach() {
 }
 
 Status C10dCollective::launch(
-    Piece& piece, const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call) {
+    Piece& piece,
+    const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call) {
   try {
     std::vector<at::Tensor> tensors{piece.tensor};
     piece.work = call(tensors);
@@ -61,22 +64,25 @@ Status C10dCollective::launch(
   }
 }
 
-void C10dCollective::allReduce(const Call& call, const collective::Reduction& reduction, Done done) {
+void C10dCollective::allReduce(const Call& call, const collective::Reduction& reduction,
+                               Done done) {
   SLUICE_DCHECK(loop_.inLoop());
   if (!error_.isOk()) return done(error_);
   if (reduction.codec != nullptr) {
     return done(
         {Code::kInvalidArgument,
-         fmt::format("a process group cannot use codec {} inside its reduction; leave out the codec, or "
-                     "process_group",
-                     reduction.codec->name())});
+         fmt::format(
+             "a process group cannot use codec {} inside its reduction; leave out the codec, or "
+             "process_group",
+             reduction.codec->name())});
   }
   std::vector<Piece> pieces{{call.data, copyOf(call.data, call.dtype), nullptr}};
   {
     const at::AutoDispatchBelowADInplaceOrView noGradients;
     if (reduction.scale != 1) pieces[0].tensor.mul_(reduction.scale);
   }
-  const Status status = launch(pieces[0], [&](auto& tensors) { return group_->allreduce(tensors); });
+  const Status status =
+      launch(pieces[0], [&](auto& tensors) { return group_->allreduce(tensors); });
   if (!status.isOk()) return done(status);
   follow(call.ticket, std::move(pieces), std::move(done));
 }
@@ -93,7 +99,8 @@ void C10dCollective::allGather(const Call& call, Done done) {
     Piece& piece = pieces.emplace_back(Piece{place, copyOf(place, DType::kBytes), nullptr});
     c10d::BroadcastOptions options;
     options.rootRank = r;
-    const Status status = launch(piece, [&](auto& tensors) { return group_->broadcast(tensors, options); });
+    const Status status =
+        launch(piece, [&](auto& tensors) { return group_->broadcast(tensors, options); });
     if (!status.isOk()) return done(status);
   }
   follow(call.ticket, std::move(pieces), std::move(done));
@@ -105,7 +112,8 @@ void C10dCollective::broadcast(const Call& call, Rank root, Done done) {
   std::vector<Piece> pieces{{call.data, copyOf(call.data, DType::kBytes), nullptr}};
   c10d::BroadcastOptions options;
   options.rootRank = index(root);
-  const Status status = launch(pieces[0], [&](auto& tensors) { return group_->broadcast(tensors, options); });
+  const Status status =
+      launch(pieces[0], [&](auto& tensors) { return group_->broadcast(tensors, options); });
   if (!status.isOk()) return done(status);
   follow(call.ticket, std::move(pieces), std::move(done));
 }
@@ -118,15 +126,16 @@ void C10dCollective::follow(const Ticket& ticket, std::vector<Piece> pieces, Don
   SLUICE_CHECK(isNew, ticket.step, ticket.number);
   for (const auto& work : works) {
     work->getFuture()->addCallback([self = self_, ticket](c10::ivalue::Future& future) {
-      const Status status =
-          future.hasError()
-              ? Status(Code::kUnavailable, "the process group failed: " + future.tryRetrieveErrorMessage())
-              : base::ok();
+      const Status status = future.hasError()
+                                ? Status(Code::kUnavailable, "the process group failed: " +
+                                                                 future.tryRetrieveErrorMessage())
+                                : base::ok();
       self->with([&](C10dCollective* here) {
         if (here == nullptr) return;
         here->loop_.post([self, ticket, status] {
           auto* still = self->with([](C10dCollective* each) { return each; });
-          if (still != nullptr) still->ended(ticket, status);  // it goes on this loop, so not meanwhile
+          if (still != nullptr)
+            still->ended(ticket, status);  // it goes on this loop, so not meanwhile
         });
       });
     });

@@ -1,6 +1,7 @@
-// The engine on the user's own process group of torch.distributed: Gloo, or NCCL by the same code, which has
-// not been run here. What is reduced lies in memory of the engine's own meanwhile, since c10d has no way to
-// take a call back. Belongs to the loop of whoever uses it; the group's threads only post to it.
+// The engine on the user's own process group of torch.distributed: Gloo, or NCCL by the same code,
+// which has not been run here. What is reduced lies in memory of the engine's own meanwhile, since
+// c10d has no way to take a call back. Belongs to the loop of whoever uses it; the group's threads
+// only post to it.
 //
 // No codecs: they would have to sit inside the reduction. All methods are the group's one.
 #pragma once
@@ -26,8 +27,9 @@ class C10dCollective final : public collective::Collective {
   C10dCollective(Loop& loop, GroupPtr group);
   ~C10dCollective() override;  // not on the loop
 
-  // Waits for the loop until it no longer uses this. The destructor does so too; whoever holds a lock that
-  // the group needs (Python's GIL) calls this first, without that lock. The second time it does nothing.
+  // Waits for the loop until it no longer uses this. The destructor does so too; whoever holds a
+  // lock that the group needs (Python's GIL) calls this first, without that lock. The second time
+  // it does nothing.
   void detach();
 
   void allReduce(const collective::Call& call, const collective::Reduction& reduction,
@@ -55,8 +57,9 @@ class C10dCollective final : public collective::Collective {
     collective::Done done;
   };
   // Calls the group; its errors are values here.
-  Status launch(Piece& piece,
-                const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call);
+  Status launch(
+      Piece& piece,
+      const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call);
   void follow(const collective::Ticket& ticket, std::vector<Piece> pieces, collective::Done done);
   void ended(const collective::Ticket& ticket, const Status& status);
 

@@ -1,5 +1,6 @@
-// The contract of Collective, over a process group of c10d. Gloo's cannot be made in C++, as the wheel has
-// none of its headers (tests/python trains over it), so the group is one of our own backend.
+// The contract of Collective, over a process group of c10d. Gloo's cannot be made in C++, as the
+// wheel has none of its headers (tests/python trains over it), so the group is one of our own
+// backend.
 #include <sluice/pytorch/backend/c10d_collective.h>
 
 #include <netinet/in.h>
@@ -28,7 +29,8 @@ class C10dSeat final : public Seat {
     const auto backend = c10::make_intrusive<pytorch::SluiceBackend>(
         connection_, 30s, [](Connection& connection) { connection.close(); });
     const auto type = c10d::ProcessGroup::BackendType::CUSTOM;
-    const auto group = c10::make_intrusive<c10d::ProcessGroup>(backend->getRank(), backend->getSize());
+    const auto group =
+        c10::make_intrusive<c10d::ProcessGroup>(backend->getRank(), backend->getSize());
     group->setBackend(c10::DeviceType::CPU, type, backend);
     group->setDefaultBackend(type);
     engine_ = std::make_unique<C10dCollective>(thread_.loop(), group);
@@ -76,7 +78,8 @@ std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
   return seats;
 }
 
-INSTANTIATE_TEST_SUITE_P(C10d, CollectiveContract, testing::Values(EngineCase{"c10d", makeSeats}), caseName);
+INSTANTIATE_TEST_SUITE_P(C10d, CollectiveContract, testing::Values(EngineCase{"c10d", makeSeats}),
+                         caseName);
 
 }  // namespace
 }  // namespace sluice::collective::contract

@@ -1,5 +1,5 @@
-// The Python module sluice._c10d: the backend "sluice" of torch.distributed, for python/sluice/_backend.py.
-// Unlike sluice._core it is built against one Torch, and fits only that.
+// The Python module sluice._c10d: the backend "sluice" of torch.distributed, for
+// python/sluice/_backend.py. Unlike sluice._core it is built against one Torch, and fits only that.
 #include <torch/csrc/utils/pybind.h>
 
 #include <sluice/pytorch/backend/backend.h>
@@ -32,8 +32,8 @@ void throwIfError(const Status& status) {
 }
 
 // `published` as with session::JobParts::join(); an exception there stays set, for throwIfError().
-std::shared_ptr<Connection> connect(const Values& options, const Values& environment, double seconds,
-                                    const py::object& published) {
+std::shared_ptr<Connection> connect(const Values& options, const Values& environment,
+                                    double seconds, const py::object& published) {
   const auto publish = [&](uint16_t port) -> Status {
     const py::gil_scoped_acquire gil;
     try {
@@ -70,10 +70,12 @@ void closeWithoutGil(Connection& connection) {
   connection.close();
 }
 
-c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<Connection>& connection, double seconds) {
+c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<Connection>& connection,
+                                              double seconds) {
   const auto timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
-  return c10::make_intrusive<SluiceBackend>(connection, timeout, closeWithoutGil, throwIfInterrupted);
+  return c10::make_intrusive<SluiceBackend>(connection, timeout, closeWithoutGil,
+                                            throwIfInterrupted);
 }
 
 // The loop may need the GIL for a process group that is written in Python.
@@ -92,9 +94,11 @@ struct DeleteWithoutGil {
 // NOLINTNEXTLINE: the macro is pybind11's
 PYBIND11_MODULE(_c10d, module) {
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
-  py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection").def("close", &closeWithoutGil);
+  py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection")
+      .def("close", &closeWithoutGil);
   // Its loop is that of a sluice._core.Job, whose session is given its address.
-  py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module, "Collective")
+  py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module,
+                                                                                "Collective")
       .def(py::init([](const C10dCollective::GroupPtr& group, uintptr_t loop) {
              // NOLINTNEXTLINE(performance-no-int-to-ptr): the other module's
              return std::unique_ptr<C10dCollective, DeleteWithoutGil>(

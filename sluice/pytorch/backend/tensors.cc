@@ -7,8 +7,8 @@
 namespace sluice::pytorch {
 namespace {
 
-// Below what Torch would split over its own threads, of which the loop's are none; and small enough that the
-// sum stays in the cache.
+// Below what Torch would split over its own threads, of which the loop's are none; and small enough
+// that the sum stays in the cache.
 constexpr int64_t kChunk = 16384;
 
 const char* nameOf(Reduction reduction) {
@@ -47,8 +47,9 @@ std::span<std::byte> bytesOf(const at::Tensor& tensor) {
 
 at::Tensor Operands::reads(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), "sluice: there is no tensor");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "sluice: a tensor is on ", tensor.device(),
-                    ", but only the host's memory is reached so far; use .cpu(), or another backend for it");
+  TORCH_CHECK_VALUE(
+      tensor.device().is_cpu(), "sluice: a tensor is on ", tensor.device(),
+      ", but only the host's memory is reached so far; use .cpu(), or another backend for it");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "sluice: a tensor is ", tensor.layout(),
                     ", but only dense ones are taken; use .to_dense()");
   const at::AutoDispatchBelowADInplaceOrView noGradients;
@@ -99,19 +100,22 @@ void checkReduction(Reduction reduction, at::ScalarType type) {
       " cannot be reduced; use float, double, half, bfloat16, int8, uint8, int32, int64 or bool");
   const bool isBitwise = reduction == c10d::ReduceOp::BAND || reduction == c10d::ReduceOp::BOR ||
                          reduction == c10d::ReduceOp::BXOR;
-  TORCH_CHECK_VALUE(isWhole || !isBitwise, "sluice: ", nameOf(reduction), " takes whole numbers, not ", type);
-  TORCH_CHECK_VALUE(isFloat || reduction != c10d::ReduceOp::AVG, "sluice: AVG takes floating point, not ",
-                    type, "; use SUM and divide");
-  TORCH_CHECK_VALUE(reduction <= c10d::ReduceOp::BXOR, "sluice: there is no reduction ", nameOf(reduction),
-                    "; use SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR");
+  TORCH_CHECK_VALUE(isWhole || !isBitwise, "sluice: ", nameOf(reduction),
+                    " takes whole numbers, not ", type);
+  TORCH_CHECK_VALUE(isFloat || reduction != c10d::ReduceOp::AVG,
+                    "sluice: AVG takes floating point, not ", type, "; use SUM and divide");
+  TORCH_CHECK_VALUE(reduction <= c10d::ReduceOp::BXOR, "sluice: there is no reduction ",
+                    nameOf(reduction), "; use SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR");
 }
 
-void reduceInRankOrder(Reduction reduction, const at::Tensor& out, const std::vector<at::Tensor>& parts) {
+void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
+                       const std::vector<at::Tensor>& parts) {
   const at::AutoDispatchBelowADInplaceOrView noGradients;
   for (int64_t begin = 0; begin < out.numel(); begin += kChunk) {
     const int64_t count = std::min(kChunk, out.numel() - begin);
     auto sum = parts[0].narrow(0, begin, count).clone();
-    for (size_t r = 1; r < parts.size(); ++r) reduceInto(reduction, sum, parts[r].narrow(0, begin, count));
+    for (size_t r = 1; r < parts.size(); ++r)
+      reduceInto(reduction, sum, parts[r].narrow(0, begin, count));
     if (reduction == c10d::ReduceOp::AVG) sum.div_(static_cast<int64_t>(parts.size()));
     out.narrow(0, begin, count).copy_(sum);
   }

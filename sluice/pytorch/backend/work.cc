@@ -18,8 +18,9 @@ std::exception_ptr exceptionOf(const Status& status) {
 
 }  // namespace
 
-PendingWork::PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
-                         std::vector<at::Tensor> outputs, uint64_t sequence, std::function<void()> interrupt)
+PendingWork::PendingWork(int rank, c10d::OpType type, const char* title,
+                         std::vector<at::Tensor> inputs, std::vector<at::Tensor> outputs,
+                         uint64_t sequence, std::function<void()> interrupt)
     : Work(rank, type, title, std::move(inputs)),
       outputs_(std::move(outputs)),
       sequence_(sequence),
@@ -51,10 +52,11 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
     if (timeout != kNoTimeout && std::chrono::steady_clock::now() + kInterruptPeriod >= end) break;
     interrupt_();
   }
-  return Work::wait(timeout == kNoTimeout ? timeout
-                                          : std::max(std::chrono::milliseconds(1),
-                                                     std::chrono::duration_cast<std::chrono::milliseconds>(
-                                                         end - std::chrono::steady_clock::now())));
+  return Work::wait(timeout == kNoTimeout
+                        ? timeout
+                        : std::max(std::chrono::milliseconds(1),
+                                   std::chrono::duration_cast<std::chrono::milliseconds>(
+                                       end - std::chrono::steady_clock::now())));
 }
 
 void PendingWork::setSource(Rank rank) {
@@ -64,7 +66,8 @@ void PendingWork::setSource(Rank rank) {
 
 int PendingWork::sourceRank() const {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(source_.has_value(), "sluice: only a receive from anybody that has ended knows its source");
+  TORCH_CHECK(source_.has_value(),
+              "sluice: only a receive from anybody that has ended knows its source");
   return static_cast<int>(index(*source_));
 }
 
@@ -74,7 +77,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
   {
     const std::lock_guard lock(mutex_);
     if (!future_) {
-      future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      future_ =
+          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
       isLate = hasEnded_;
     }
     future = future_;

@@ -17,8 +17,8 @@ namespace sluice::pytorch {
 
 class PendingWork final : public c10d::Work {
  public:
-  // `outputs` are what the future gives. `interrupt`, if any, is called now and then by a thread that waits,
-  // and ends the wait by an exception.
+  // `outputs` are what the future gives. `interrupt`, if any, is called now and then by a thread
+  // that waits, and ends the wait by an exception.
   PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
               std::vector<at::Tensor> outputs, uint64_t sequence, std::function<void()> interrupt);
 

@@ -20,9 +20,9 @@ DType dtypeOf(const torch::Tensor& tensor, const std::string& name) {
     case torch::kBFloat16: return DType::kBF16;
     case torch::kFloat16: return DType::kF16;
     default:
-      throw Error(
-          {Code::kInvalidArgument, c10::str("'", name, "' is ", c10::toString(tensor.scalar_type()),
-                                            ": only float32, float64, bfloat16 and float16 are trained")});
+      throw Error({Code::kInvalidArgument,
+                   c10::str("'", name, "' is ", c10::toString(tensor.scalar_type()),
+                            ": only float32, float64, bfloat16 and float16 are trained")});
   }
 }
 
@@ -30,8 +30,8 @@ std::span<std::byte> bytesOf(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-// In the order in which they are registered. The model itself may lie on the stack, so it is not asked for a
-// pointer.
+// In the order in which they are registered. The model itself may lie on the stack, so it is not
+// asked for a pointer.
 std::vector<GatedModule*> gatedModulesIn(torch::nn::Module& model) {
   std::vector<GatedModule*> found;
   if (auto* gated = dynamic_cast<GatedModule*>(&model)) found.push_back(gated);
@@ -66,8 +66,8 @@ Distributed::Distributed(Job& job, torch::nn::Module& model, torch::optim::Optim
   for (const Parameter& parameter : parameters_) broadcast(parameter.value);
   broadcastBuffers();
   for (size_t p = 0; p < parameters_.size(); ++p) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[p].value,
-                                                   std::make_unique<Hook>([this, p] { gradientIsThere(p); }));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameters_[p].value, std::make_unique<Hook>([this, p] { gradientIsThere(p); }));
   }
   for (GatedModule* gated : gatedModulesIn(model_)) gated->door().setKeeper(this);
 }
@@ -79,8 +79,8 @@ Distributed::~Distributed() {
   if (session_ != nullptr) session_->abandon("has ended without leave()");
 }
 
-// A parameter belongs to the first gate that reads it; a module waits for every gate that one of its
-// parameters belongs to, since two modules may share one.
+// A parameter belongs to the first gate that reads it; a module waits for every gate that one of
+// its parameters belongs to, since two modules may share one.
 void Distributed::findGates() {
   std::unordered_map<const void*, size_t> known;
   for (const auto& item : model_.named_parameters()) {
@@ -88,7 +88,8 @@ void Distributed::findGates() {
     if (!item.value().device().is_cpu() || !item.value().is_contiguous()) {
       throw Error(
           {Code::kInvalidArgument,
-           c10::str("'", item.key(), "' does not lie in one piece in host memory: use .cpu().contiguous()")});
+           c10::str("'", item.key(),
+                    "' does not lie in one piece in host memory: use .cpu().contiguous()")});
     }
     if (!known.emplace(item.value().unsafeGetTensorImpl(), parameters_.size()).second) continue;
     parameters_.push_back({item.key(), item.value()});
@@ -110,7 +111,8 @@ void Distributed::findGates() {
           parameter.gate = gates_.size();
           gate.parameters.push_back(found->second);
         }
-        if (std::ranges::find(waits, parameter.gate) == waits.end()) waits.push_back(parameter.gate);
+        if (std::ranges::find(waits, parameter.gate) == waits.end())
+          waits.push_back(parameter.gate);
       }
       if (!gate.parameters.empty()) gates_.push_back(std::move(gate));
     }
@@ -124,7 +126,8 @@ void Distributed::findGates() {
   gates_.push_back(std::move(rest));
 }
 
-// In the optimizer's order, and as often as it has a parameter: each gate's share of what a whole step does.
+// In the optimizer's order, and as often as it has a parameter: each gate's share of what a whole
+// step does.
 void Distributed::sortIntoGroups() {
   std::unordered_map<const void*, size_t> gateOf;
   for (const Parameter& parameter : parameters_)
@@ -174,7 +177,8 @@ void Distributed::check() {
 
 void Distributed::breakBy(const std::string& what) {
   if (broken_.empty())
-    broken_ = c10::str("this model is no longer good: ", what, "; start again from the last checkpoint");
+    broken_ =
+        c10::str("this model is no longer good: ", what, "; start again from the last checkpoint");
 }
 
 // For work that an exception must not cut short.
@@ -201,10 +205,11 @@ void Distributed::gradientIsThere(size_t index) {
   if (holdingBack_ > 0) return;
   Parameter& parameter = parameters_[index];
   if (gates_[parameter.gate].isClosed) {
-    throw Error({Code::kInvalidArgument,
-                 c10::str("'", parameter.name,
-                          "' got a gradient, but its gate was still closed: the forward pass read its old "
-                          "value. Read it inside its gated module, or call synchronize() after step()")});
+    throw Error(
+        {Code::kInvalidArgument,
+         c10::str("'", parameter.name,
+                  "' got a gradient, but its gate was still closed: the forward pass read its old "
+                  "value. Read it inside its gated module, or call synchronize() after step()")});
   }
   if (inBackward_ && parameter.round == round_) {
     breakBy(c10::str("'", parameter.name,
@@ -226,21 +231,24 @@ void Distributed::backwardEnds() {
   finishRound();
 }
 
-// Every rank takes part with every parameter, so that nobody waits for what never comes. Goes on where an
-// exception has stopped it.
+// Every rank takes part with every parameter, so that nobody waits for what never comes. Goes on
+// where an exception has stopped it.
 void Distributed::finishRound() {
   if (!roundIsDue_) return;
-  owed_ = "backward() was interrupted, but its gradients are on their way: call step() or synchronize() next";
+  owed_ =
+      "backward() was interrupted, but its gradients are on their way: call step() or "
+      "synchronize() next";
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
-    settle(*parameter);                                                   // what an earlier backward has sent
+    settle(*parameter);  // what an earlier backward has sent
     if (parameter->value.grad().defined()) {
       handOver(*parameter);
       continue;
     }
     parameter->round = round_;
-    parameter->gradient = torch::empty_like(parameter->value, torch::TensorOptions().requires_grad(false));
+    parameter->gradient =
+        torch::empty_like(parameter->value, torch::TensorOptions().requires_grad(false));
     parameter->state = Gradient::kTravelling;
     throwIfError(session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient),
                                           std::make_shared<torch::Tensor>(parameter->gradient)));
@@ -252,15 +260,17 @@ void Distributed::finishRound() {
 void Distributed::handOver(Parameter& parameter) {
   const torch::Tensor& made = parameter.value.grad();
   if (made.layout() != torch::kStrided || made.scalar_type() != parameter.value.scalar_type()) {
-    throw Error({Code::kInvalidArgument, c10::str("the gradient of '", parameter.name,
-                                                  "' is sparse or of another type than the parameter")});
+    throw Error(
+        {Code::kInvalidArgument, c10::str("the gradient of '", parameter.name,
+                                          "' is sparse or of another type than the parameter")});
   }
-  const bool isSecond = parameter.state == Gradient::kTravelling;  // backward: adds to the mean of the first
+  const bool isSecond =
+      parameter.state == Gradient::kTravelling;  // backward: adds to the mean of the first
   if (isSecond && session_->algorithm() == "pipe") {
     throw Error(
-        {Code::kInvalidArgument,
-         c10::str("with algorithm pipe the gradient of '", parameter.name,
-                  "' is that of an earlier step, and a new one cannot be added: accumulate under NoSync")});
+        {Code::kInvalidArgument, c10::str("with algorithm pipe the gradient of '", parameter.name,
+                                          "' is that of an earlier step, and a new one cannot be "
+                                          "added: accumulate under NoSync")});
   }
   await(parameter);
   whole("backward()", [&] {
@@ -301,8 +311,8 @@ void Distributed::step() {
   check();
   finishRound();
   if (optimizer_.param_groups().size() != gates_.front().groups.size()) {
-    throw Error(
-        {Code::kInvalidArgument, "the optimizer got another group of parameters; give it all of them first"});
+    throw Error({Code::kInvalidArgument,
+                 "the optimizer got another group of parameters; give it all of them first"});
   }
   owed_ = "step() was interrupted, but the other ranks take it: call it again before anything else";
   if (!stepIsTaken_) {
@@ -311,7 +321,8 @@ void Distributed::step() {
     }
     whole("step()", [this] {
       frozen_.clear();
-      for (const auto& group : optimizer_.param_groups()) frozen_.push_back(group.options().clone());
+      for (const auto& group : optimizer_.param_groups())
+        frozen_.push_back(group.options().clone());
       for (Gate& gate : gates_) gate.isClosed = true;
       for (Parameter& parameter : parameters_) {  // zero_grad() comes before the gates open
         if (parameter.state == Gradient::kTravelling) continue;
@@ -341,7 +352,8 @@ void Distributed::drain() {
   for (size_t left = valueOrThrow(session_->delayed()); left > 0; --left) {
     whole("drain()", [this] {
       for (Parameter& parameter : parameters_) {
-        parameter.gradient = torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
+        parameter.gradient =
+            torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
         parameter.state = Gradient::kTravelling;
         throwIfError(session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
                                               std::make_shared<torch::Tensor>(parameter.gradient)));

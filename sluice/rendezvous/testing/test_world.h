@@ -1,4 +1,5 @@
-// For tests: rank 0's server on its own loop thread, and ranks on another, as two hosts would have them.
+// For tests: rank 0's server on its own loop thread, and ranks on another, as two hosts would have
+// them.
 #pragma once
 
 #include <future>
@@ -23,7 +24,8 @@ auto onLoop(net::EpollLoop& loop, Body body) {
   return result.get();
 }
 
-// A future and the completion that fulfils it; completing twice throws, so "exactly once" is checked.
+// A future and the completion that fulfils it; completing twice throws, so "exactly once" is
+// checked.
 template <typename T>
 auto completion(std::future<T>& future) {
   auto promise = std::make_shared<std::promise<T>>();
@@ -90,8 +92,8 @@ class TestRank final {
     return joined;
   }
 
-  std::future<Result<std::vector<std::string>>> gather(const std::string& key, const std::string& value,
-                                                       Duration timeout) {
+  std::future<Result<std::vector<std::string>>> gather(const std::string& key,
+                                                       const std::string& value, Duration timeout) {
     std::future<Result<std::vector<std::string>>> gathered;
     auto got = completion(gathered);
     loop_.post([this, key, value, timeout, got] { store_->gather(key, value, timeout, got); });

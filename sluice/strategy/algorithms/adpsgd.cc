@@ -1,7 +1,7 @@
-// AD-PSGD (Lian et al. 2018): half of the workers are active, half passive. After each step an active worker
-// meets one of its passive neighbours, drawn at random, and both go to the middle (gossip/meeting.h), while
-// both compute on with their snapshots. A meeting that has not ended by the next step is left to end: nobody
-// waits.
+// AD-PSGD (Lian et al. 2018): half of the workers are active, half passive. After each step an
+// active worker meets one of its passive neighbours, drawn at random, and both go to the middle
+// (gossip/meeting.h), while both compute on with their snapshots. A meeting that has not ended by
+// the next step is left to end: nobody waits.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -59,7 +59,8 @@ class AdPsgd final : public Talk {
   Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {
     Own& here = own_[index(slice.id)];
-    if (header.length != here.theirs.size() || header.dtype != rooms_.plan.model()[slice.tensor].dtype)
+    if (header.length != here.theirs.size() ||
+        header.dtype != rooms_.plan.model()[slice.tensor].dtype)
       return fabric::refusedStatus(header, "not the slice's parameters");
     if (!isNeighbour(from)) return fabric::refusedStatus(header, "not a neighbour");
     if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
@@ -94,12 +95,14 @@ class AdPsgd final : public Talk {
     send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
            // If the answer is coming in already, its end decides.
-           const bool isWaiting = here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
+           const bool isWaiting =
+               here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
            if (!status.isOk() && isWaiting) here.meeting.forget();
          });
   }
 
-  Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from, const wire::Header& header) {
+  Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from,
+                                     const wire::Header& header) {
     Own& here = own_[index(slice.id)];
     if (!here.meeting.isUnderWay() || here.partner != from || here.isBusy)
       return fabric::refusedStatus(header, "not awaited");
@@ -116,8 +119,8 @@ class AdPsgd final : public Talk {
     return {{theirs.data(), theirs.size()}, std::move(done)};
   }
 
-  void send(const plan::Slice& slice, Stage stage, Step step, Rank to, std::span<const std::byte> parameters,
-            fabric::Done done) {
+  void send(const plan::Slice& slice, Stage stage, Step step, Rank to,
+            std::span<const std::byte> parameters, fabric::Done done) {
     outbox_.post({.slice = slice,
                   .stage = stage,
                   .step = step,
@@ -166,17 +169,19 @@ Result<std::unique_ptr<Strategy>> makeAdPsgd(const Rooms& rooms) {
         .info("adpsgd: a {} of {} would fall apart without the edges {}, which were added",
               gossip::name(shape), workers, topology.describeAdded());
   }
-  return makeGossip(
-      rooms, [&](Outbox& outbox) { return std::make_unique<AdPsgd>(rooms, outbox, std::move(topology)); });
+  return makeGossip(rooms, [&](Outbox& outbox) {
+    return std::make_unique<AdPsgd>(rooms, outbox, std::move(topology));
+  });
 }
 
 }  // namespace
 
-const Algorithm kAdPsgd{.name = "adpsgd",
-                        .help = "gossip: own models, averaged in pairs of neighbours while both compute on",
-                        .choose = chooseAdPsgd,
-                        .make = makeAdPsgd,
-                        .argument = &option::kTopology,
-                        .keepsRanksEqual = false};
+const Algorithm kAdPsgd{
+    .name = "adpsgd",
+    .help = "gossip: own models, averaged in pairs of neighbours while both compute on",
+    .choose = chooseAdPsgd,
+    .make = makeAdPsgd,
+    .argument = &option::kTopology,
+    .keepsRanksEqual = false};
 
 }  // namespace sluice::strategy

@@ -13,8 +13,9 @@
 namespace sluice::strategy {
 
 std::span<const Algorithm* const> algorithms() {
-  static const std::array kAll{&kSluice,    &kP3,   &kSlicing, &kKvstore, &kMgp3,  &kMgwfbp, &kWfbp,
-                               &kAllreduce, &kPipe, &kAsp,     &kSsp,     &kEasgd, &kGoSgd,  &kAdPsgd};
+  static const std::array kAll{&kSluice, &kP3,    &kSlicing,   &kKvstore, &kMgp3,
+                               &kMgwfbp, &kWfbp,  &kAllreduce, &kPipe,    &kAsp,
+                               &kSsp,    &kEasgd, &kGoSgd,     &kAdPsgd};
   return kAll;
 }
 
@@ -22,13 +23,15 @@ Status checkHeeded(const base::Config& config, const plan::PlanSpec& chosen) {
   SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(chosen.strategy));
   // The others that do not keep step go on anyway.
   if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
-    return {Code::kInvalidArgument, fmt::format("{} keeps step, and so does not go on by --survive-loss; ssp "
-                                                "and easgd do",
-                                                chosen.strategy)};
+    return {Code::kInvalidArgument,
+            fmt::format("{} keeps step, and so does not go on by --survive-loss; ssp "
+                        "and easgd do",
+                        chosen.strategy)};
   }
   if (!config.isOn(option::kDgc) || isSparse(chosen)) return base::ok();
   return {Code::kInvalidArgument,
-          fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do", chosen.strategy)};
+          fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do",
+                      chosen.strategy)};
 }
 
 Result<const Algorithm*> findAlgorithm(std::string_view name) {

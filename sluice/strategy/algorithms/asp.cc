@@ -1,5 +1,5 @@
-// ASP: each worker's gradient is applied as it arrives, and the answer goes to that worker only. Nobody waits
-// for anybody; what a worker reads may be any number of others' steps old.
+// ASP: each worker's gradient is applied as it arrives, and the answer goes to that worker only.
+// Nobody waits for anybody; what a worker reads may be any number of others' steps old.
 #include <sluice/shard/staleness.h>
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/algorithms/stale_training.h>

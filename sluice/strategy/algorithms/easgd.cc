@@ -1,5 +1,6 @@
-// EASGD (Zhang et al. 2015): every worker trains its own model, and every tau-th step the worker's and the
-// centre's are drawn together by alpha, both ways: with x the parameters that this step's gradient is of,
+// EASGD (Zhang et al. 2015): every worker trains its own model, and every tau-th step the worker's
+// and the centre's are drawn together by alpha, both ways: with x the parameters that this step's
+// gradient is of,
 //   if tau divides the step:  d = alpha * (x - centre);  x -= d;  centre += d
 //   then the worker's own optimizer makes its step.
 // The server calculates both sides and returns the worker's.
@@ -48,9 +49,13 @@ class Elastic final : public Method {
     freight_.centre().drawTogether(part.slice.id, part.from, alpha_);
     return std::vector<Rank>{part.from};
   }
-  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override { return 0; }  // it lies there already
+  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override {
+    return 0;
+  }  // it lies there already
 
-  std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
+  std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override {
+    return std::nullopt;
+  }
   bool goesOnWithoutLost() const override { return survivesLoss_; }
   // Nobody has waited for it.
   std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
@@ -89,7 +94,8 @@ Result<std::unique_ptr<Strategy>> makeEasgd(const Rooms& rooms) {
   const auto& settings = rooms.plan.spec().settings;
   SLUICE_ASSIGN_OR_RETURN(const int64_t tau, base::parseInteger(settings.at(kTauSetting)));
   SLUICE_ASSIGN_OR_RETURN(const double alpha, base::parseNumber(settings.at(kAlphaSetting)));
-  return makeAsynchronous(rooms, std::make_unique<Elastic>(rooms, static_cast<uint64_t>(tau), alpha));
+  return makeAsynchronous(rooms,
+                          std::make_unique<Elastic>(rooms, static_cast<uint64_t>(tau), alpha));
 }
 
 }  // namespace

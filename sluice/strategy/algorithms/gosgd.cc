@@ -1,6 +1,6 @@
-// GoSGD (Blot et al. 2016): after its step, with probability p, a worker sends its model and half of its
-// weight to one other, drawn at random, and expects no answer; what others have sent is averaged in, by
-// weight, before the next step (gossip/share.h). Weights are kept slice by slice.
+// GoSGD (Blot et al. 2016): after its step, with probability p, a worker sends its model and half
+// of its weight to one other, drawn at random, and expects no answer; what others have sent is
+// averaged in, by weight, before the next step (gossip/share.h). Weights are kept slice by slice.
 #include <set>
 
 #include <fmt/format.h>
@@ -59,16 +59,16 @@ class GoSgd final : public Talk {
       return fabric::Landing::later();
     }
     here.isLanding = true;
-    return fabric::Landing{{here.landing.data(), here.landing.size()},
-                           [this, from, &here](const Status& status) {
-                             here.isLanding = false;
-                             // What a lost rank had begun to say is lost with it.
-                             const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
-                             if (!taken.isOk()) rooms_.refuse(from, taken);
-                             if (status.code() == Code::kCancelled) return;  // the fabric is closing
-                             for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
-                               rooms_.fabric.resume(rank, waiting);
-                           }};
+    return fabric::Landing{
+        {here.landing.data(), here.landing.size()}, [this, from, &here](const Status& status) {
+          here.isLanding = false;
+          // What a lost rank had begun to say is lost with it.
+          const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
+          if (!taken.isOk()) rooms_.refuse(from, taken);
+          if (status.code() == Code::kCancelled) return;  // the fabric is closing
+          for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
+            rooms_.fabric.resume(rank, waiting);
+        }};
   }
 
  private:
@@ -88,15 +88,16 @@ class GoSgd final : public Talk {
     const uint64_t draw = drawAt(kWhom, rooms_.fabric.rank(), worker.step);
     gossip::Share& share = own_[index(worker.slice.id)].share;
     const auto message = share.give(worker.parameters);
-    outbox_.post(
-        {.slice = worker.slice,
-         .stage = Stage::kPush,
-         .step = worker.step,
-         .to = others_[draw % others_.size()],
-         .turn = index(worker.slice.id),
-         .payload = {message.data(), message.size()},
-         .dtype = DType::kBytes,
-         .done = [&share](const Status& status) { status.isOk() ? share.given() : share.refused(); }});
+    outbox_.post({.slice = worker.slice,
+                  .stage = Stage::kPush,
+                  .step = worker.step,
+                  .to = others_[draw % others_.size()],
+                  .turn = index(worker.slice.id),
+                  .payload = {message.data(), message.size()},
+                  .dtype = DType::kBytes,
+                  .done = [&share](const Status& status) {
+                    status.isOk() ? share.given() : share.refused();
+                  }});
   }
 
   const Rooms rooms_;
@@ -122,17 +123,18 @@ Result<std::unique_ptr<Strategy>> makeGoSgd(const Rooms& rooms) {
   SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
   SLUICE_ASSIGN_OR_RETURN(const double probability,
                           base::parseNumber(rooms.plan.spec().settings.at(kProbabilitySetting)));
-  return makeGossip(rooms,
-                    [&](Outbox& outbox) { return std::make_unique<GoSgd>(rooms, outbox, probability); });
+  return makeGossip(
+      rooms, [&](Outbox& outbox) { return std::make_unique<GoSgd>(rooms, outbox, probability); });
 }
 
 }  // namespace
 
-const Algorithm kGoSgd{.name = "gosgd",
-                       .help = "gossip: own models, sent to a random other with probability p, no answer",
-                       .choose = chooseGoSgd,
-                       .make = makeGoSgd,
-                       .argument = &option::kGossipProbability,
-                       .keepsRanksEqual = false};
+const Algorithm kGoSgd{
+    .name = "gosgd",
+    .help = "gossip: own models, sent to a random other with probability p, no answer",
+    .choose = chooseGoSgd,
+    .make = makeGoSgd,
+    .argument = &option::kGossipProbability,
+    .keepsRanksEqual = false};
 
 }  // namespace sluice::strategy

@@ -1,5 +1,6 @@
-// The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result travels only
-// after the server has told everybody and everybody has asked for it. Without overlap it is their PS-Sync.
+// The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result
+// travels only after the server has told everybody and everybody has asked for it. Without overlap
+// it is their PS-Sync.
 #include <sluice/base/options.h>
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/server/collecting.h>

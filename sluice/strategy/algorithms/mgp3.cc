@@ -1,6 +1,7 @@
-// MG-P3: tensors are merged as in MG-WFBP, but for a network in which what the next forward pass needs first
-// overtakes the rest, and a group opens its gates as soon as it is there. So all groups may be under way at
-// once, and merging weighs what a message costs against how early a layer can begin.
+// MG-P3: tensors are merged as in MG-WFBP, but for a network in which what the next forward pass
+// needs first overtakes the rest, and a group opens its gates as soon as it is there. So all groups
+// may be under way at once, and merging weighs what a message costs against how early a layer can
+// begin.
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction.h>
@@ -9,7 +10,8 @@ namespace sluice::strategy {
 namespace {
 
 Status chooseMgp3(const base::Config& config, plan::PlanSpec& spec) {
-  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs, reductionCosts(config, spec.model, spec.roles));
+  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs,
+                          reductionCosts(config, spec.model, spec.roles));
   const auto merging = timing::mergeWithPriority(costs.layers, costs.wire);
   SLUICE_RETURN_IF_ERROR(chooseReduction(config, merging.groups, spec));
   setByPriority(spec);
@@ -18,7 +20,8 @@ Status chooseMgp3(const base::Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kMgp3{"mgp3", "all-reduces of merged tensors, by priority into the next forward (MG-P3)",
+const Algorithm kMgp3{"mgp3",
+                      "all-reduces of merged tensors, by priority into the next forward (MG-P3)",
                       chooseMgp3, makeReduction};
 
 }  // namespace sluice::strategy

@@ -1,6 +1,7 @@
-// MG-WFBP: neighbouring tensors are merged where a message of their own would cost more than waiting for the
-// next one. Which, follows from the layers' times and from what a reduction of M bytes costs, a + bM; while
-// training these are measured, and tensors merged anew where that pays (replanner.h).
+// MG-WFBP: neighbouring tensors are merged where a message of their own would cost more than
+// waiting for the next one. Which, follows from the layers' times and from what a reduction of M
+// bytes costs, a + bM; while training these are measured, and tensors merged anew where that pays
+// (replanner.h).
 #include <sluice/base/options.h>
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/reduction/layer_times.h>
@@ -12,8 +13,10 @@ namespace {
 
 Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t replanSteps = config.integer(option::kReplanSteps);
-  if (replanSteps < 0) return {Code::kInvalidArgument, "--replan-steps must be at least 0, which is never"};
-  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs, reductionCosts(config, spec.model, spec.roles));
+  if (replanSteps < 0)
+    return {Code::kInvalidArgument, "--replan-steps must be at least 0, which is never"};
+  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs,
+                          reductionCosts(config, spec.model, spec.roles));
   SLUICE_RETURN_IF_ERROR(chooseReduction(config, mergeTensors(config, costs), spec));
   // Where several are under way at once, how long one takes does not say what it costs.
   const bool areInTurn = config.integer(option::kReductions) == 1;
@@ -23,7 +26,7 @@ Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kMgwfbp{"mgwfbp", "all-reduces of tensors merged by measured times (MG-WFBP)", chooseMgwfbp,
-                        makeReduction};
+const Algorithm kMgwfbp{"mgwfbp", "all-reduces of tensors merged by measured times (MG-WFBP)",
+                        chooseMgwfbp, makeReduction};
 
 }  // namespace sluice::strategy

@@ -1,6 +1,6 @@
-// Pipe-SGD: one reduction of the whole gradient per step, as allreduce's, but nobody waits for it: a step
-// applies the mean gradient of K-1 steps before. In the papers' words w[t] = w[t-1] - lr * g[t-K], where g[t]
-// is made with w[t]; before the first one there is nothing to apply.
+// Pipe-SGD: one reduction of the whole gradient per step, as allreduce's, but nobody waits for it:
+// a step applies the mean gradient of K-1 steps before. In the papers' words w[t] = w[t-1] - lr *
+// g[t-K], where g[t] is made with w[t]; before the first one there is nothing to apply.
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>

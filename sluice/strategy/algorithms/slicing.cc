@@ -1,5 +1,5 @@
-// P3 without its priorities: small slices dealt to the servers in turn, first come first served, results sent
-// back at once. Shows what slicing alone buys.
+// P3 without its priorities: small slices dealt to the servers in turn, first come first served,
+// results sent back at once. Shows what slicing alone buys.
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/slices.h>

@@ -1,6 +1,7 @@
-// Ours, the default: p3's priorities, with every chunk spread over all servers, destinations rotated by rank,
-// and credit per destination instead of one window. As published, all workers send to the same few servers at
-// the same time, so most of the network waits; rotated, every server hears from somebody all the time.
+// Ours, the default: p3's priorities, with every chunk spread over all servers, destinations
+// rotated by rank, and credit per destination instead of one window. As published, all workers send
+// to the same few servers at the same time, so most of the network waits; rotated, every server
+// hears from somebody all the time.
 #include <sluice/base/options.h>
 #include <sluice/strategy/algorithms/algorithms.h>
 #include <sluice/strategy/dgc/summing_server.h>
@@ -23,7 +24,8 @@ Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
 
 }  // namespace
 
-const Algorithm kSluice{"sluice", "slices by priority, sharded and rotated, credit per destination (default)",
+const Algorithm kSluice{"sluice",
+                        "slices by priority, sharded and rotated, credit per destination (default)",
                         chooseSluice, makeSluice, /*alias=*/"bsp"};
 
 }  // namespace sluice::strategy

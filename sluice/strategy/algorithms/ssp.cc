@@ -1,5 +1,6 @@
-// SSP: as asp, but nobody is more than `staleness` steps ahead of the slowest, and parameters come back only
-// when the worker's copy is older than that: (1 + 1/(s+1)) models per worker and step, if all are as fast.
+// SSP: as asp, but nobody is more than `staleness` steps ahead of the slowest, and parameters come
+// back only when the worker's copy is older than that: (1 + 1/(s+1)) models per worker and step, if
+// all are as fast.
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
@@ -16,7 +17,8 @@ Status chooseSsp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t staleness = config.integer(option::kStaleness);
   // What an answer can say of how old it is.
   if (staleness < 0 || staleness > static_cast<int64_t>(kMostLag)) {
-    return {Code::kInvalidArgument, fmt::format("--staleness is {}; give 0 to {}", staleness, kMostLag)};
+    return {Code::kInvalidArgument,
+            fmt::format("--staleness is {}; give 0 to {}", staleness, kMostLag)};
   }
   spec.settings[kSetting] = std::to_string(staleness);
   SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
@@ -31,11 +33,12 @@ Result<std::unique_ptr<Strategy>> makeSsp(const Rooms& rooms) {
 
 }  // namespace
 
-const Algorithm kSsp{.name = "ssp",
-                     .help = "as asp, but nobody is more than 'staleness' steps ahead of the slowest",
-                     .choose = chooseSsp,
-                     .make = makeSsp,
-                     .argument = &option::kStaleness,
-                     .keepsRanksEqual = false};
+const Algorithm kSsp{
+    .name = "ssp",
+    .help = "as asp, but nobody is more than 'staleness' steps ahead of the slowest",
+    .choose = chooseSsp,
+    .make = makeSsp,
+    .argument = &option::kStaleness,
+    .keepsRanksEqual = false};
 
 }  // namespace sluice::strategy

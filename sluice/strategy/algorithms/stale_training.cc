@@ -8,7 +8,8 @@
 namespace sluice::strategy {
 
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec) {
-  return config.isOn(option::kDgc) ? chooseSparseServer(config, spec) : chooseAsynchronous(config, spec);
+  return config.isOn(option::kDgc) ? chooseSparseServer(config, spec)
+                                   : chooseAsynchronous(config, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeStale(const Rooms& rooms, uint64_t bound, Pulls pulls) {

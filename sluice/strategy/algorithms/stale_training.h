@@ -1,5 +1,5 @@
-// asp and ssp, which differ only in how far apart workers may be: with gradients as they are, or, by --dgc,
-// compressed.
+// asp and ssp, which differ only in how far apart workers may be: with gradients as they are, or,
+// by --dgc, compressed.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ Status chooseWfbp(const base::Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kWfbp{"wfbp", "one all-reduce per tensor, as gradients appear (wait-free backpropagation)",
+const Algorithm kWfbp{"wfbp",
+                      "one all-reduce per tensor, as gradients appear (wait-free backpropagation)",
                       chooseWfbp, makeReduction};
 
 }  // namespace sluice::strategy

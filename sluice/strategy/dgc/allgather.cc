@@ -46,7 +46,8 @@ class SparseAllgather final : public Strategy {
     return base::ok();
   }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override;
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
     SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
@@ -136,11 +137,12 @@ Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lan
   Collected& collected = collectedOf(tensor, header.step);
   if (collected.parts[position] != nullptr) return fabric::refusedStatus(header, "it came already");
   const auto part = collected.parts[position] = std::make_shared<Bytes>(header.length);
-  return fabric::Landing{{part->data(), part->size()},
-                         [this, part, id = header.tensor, step = header.step](const Status& status) {
-                           if (!status.isOk()) return rooms_.gates.fail(status);
-                           arrived(id, step);
-                         }};
+  return fabric::Landing{
+      {part->data(), part->size()},
+      [this, part, id = header.tensor, step = header.step](const Status& status) {
+        if (!status.isOk()) return rooms_.gates.fail(status);
+        arrived(id, step);
+      }};
 }
 
 void SparseAllgather::arrived(TensorId id, Step step) {
@@ -184,7 +186,8 @@ Status SparseAllgather::restore(std::span<const std::byte> bytes) {
   const bool isOurs = state.rank == index(rooms_.fabric.rank());
   if (!isOurs && !bytes.empty()) warnOfOthers(rooms_.fabric.rank(), Rank{state.rank});
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
-    compressor_.restore(TensorId{t}, isOurs ? state.find(rooms_.plan.model().tensors[t].name) : nullptr);
+    compressor_.restore(TensorId{t},
+                        isOurs ? state.find(rooms_.plan.model().tensors[t].name) : nullptr);
   }
   compressor_.setSteps(state.steps);
   return base::ok();

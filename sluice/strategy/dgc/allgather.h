@@ -1,6 +1,6 @@
-// All-reduce by deep gradient compression (codec/dgc.h): every worker sends the few largest of what its
-// gradients have accumulated to every other, as each tensor becomes ready, and each sums for itself, in rank
-// order. So all ranks have the same parameters, bit for bit.
+// All-reduce by deep gradient compression (codec/dgc.h): every worker sends the few largest of what
+// its gradients have accumulated to every other, as each tensor becomes ready, and each sums for
+// itself, in rank order. So all ranks have the same parameters, bit for bit.
 #pragma once
 
 #include <memory>

@@ -12,13 +12,15 @@ namespace sluice::strategy {
 std::vector<Compressor::Part> Compressor::tensorsOf(const plan::Plan& plan) {
   std::vector<Part> parts;
   const auto& tensors = plan.model().tensors;
-  for (uint32_t t = 0; t < tensors.size(); ++t) parts.push_back({TensorId{t}, 0, tensors[t].elements});
+  for (uint32_t t = 0; t < tensors.size(); ++t)
+    parts.push_back({TensorId{t}, 0, tensors[t].elements});
   return parts;
 }
 
 std::vector<Compressor::Part> Compressor::slicesOf(const plan::Plan& plan) {
   std::vector<Part> parts;
-  for (const plan::Slice& slice : plan.slices()) parts.push_back({slice.tensor, slice.offset, slice.count});
+  for (const plan::Slice& slice : plan.slices())
+    parts.push_back({slice.tensor, slice.offset, slice.count});
   return parts;
 }
 
@@ -33,7 +35,8 @@ Compressor::Compressor(const Rooms& rooms, const DgcSettings& settings, std::spa
   for (const Part& part : parts) parts_.push_back({part, codec::Dgc(part.count, options)});
 }
 
-void Compressor::read(const Part& part, bool hasGradient, double decay, std::vector<float>& gradient) const {
+void Compressor::read(const Part& part, bool hasGradient, double decay,
+                      std::vector<float>& gradient) const {
   const TensorMemory& memory = memory_[index(part.tensor)];
   gradient.assign(part.count, 0);
   if (hasGradient && part.count > 0) {
@@ -64,7 +67,8 @@ std::vector<std::byte> Compressor::compress(size_t number, Step step, bool hasGr
   read(here.part, hasGradient, decay, gradient_);
   stepsHere_ = std::max(stepsHere_, index(step) + 1);
   const auto stepOfAll = static_cast<uint64_t>(static_cast<int64_t>(index(step)) + ahead_);
-  const double sparsity = codec::warmUpSparsity(stepOfAll, settings_.stepsPerStage, settings_.sparsity);
+  const double sparsity =
+      codec::warmUpSparsity(stepOfAll, settings_.stepsPerStage, settings_.sparsity);
   return here.dgc.compress(gradient_, sparsity, factor);
 }
 
@@ -83,7 +87,8 @@ void Compressor::restore(TensorId tensor, const SavedTensor* saved) {
   const auto read = [](std::span<const std::byte> bytes, const Part& part) {
     std::vector<float> values(part.count);  // zeros, if nothing was saved
     if (!bytes.empty() && part.count > 0)
-      std::memcpy(values.data(), bytes.data() + part.offset * sizeof(float), part.count * sizeof(float));
+      std::memcpy(values.data(), bytes.data() + part.offset * sizeof(float),
+                  part.count * sizeof(float));
     return values;
   };
   for (auto& [part, dgc] : parts_) {

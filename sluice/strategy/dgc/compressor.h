@@ -1,5 +1,5 @@
-// A worker's side of deep gradient compression: what it sends of each part of its gradients, and what it
-// keeps back. A part is a tensor or a slice of one. Belongs to the fabric's loop.
+// A worker's side of deep gradient compression: what it sends of each part of its gradients, and
+// what it keeps back. A part is a tensor or a slice of one. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,18 @@ class Compressor final : public OwnState {
   // `parts` cover every tensor once. REQUIRES: settings of settingsOfDgc(rooms)
   Compressor(const Rooms& rooms, const DgcSettings& settings, std::span<const Part> parts);
 
-  // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step: weight decay is
-  // added to the gradient, which counts as zeros if there is none. Clipping is by the whole tensor's norm, as
-  // it is when the first of its parts is compressed.
-  std::vector<std::byte> compress(size_t part, Step step, bool hasGradient, std::span<const double> values);
+  // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step:
+  // weight decay is added to the gradient, which counts as zeros if there is none. Clipping is by
+  // the whole tensor's norm, as it is when the first of its parts is compressed.
+  std::vector<std::byte> compress(size_t part, Step step, bool hasGradient,
+                                  std::span<const double> values);
 
   // How far it has got, and what is kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;
-  uint64_t steps() const override { return static_cast<uint64_t>(static_cast<int64_t>(stepsHere_) + ahead_); }
+  uint64_t steps() const override {
+    return static_cast<uint64_t>(static_cast<int64_t>(stepsHere_) + ahead_);
+  }
   void setSteps(uint64_t steps) override {
     ahead_ = static_cast<int64_t>(steps) - static_cast<int64_t>(stepsHere_);
   }

@@ -35,8 +35,9 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
     return {Code::kInvalidArgument, "give --codec or --dgc, not both"};
   for (const auto& tensor : spec.model.tensors) {
     if (tensor.dtype != DType::kF32)
-      return {Code::kInvalidArgument,
-              fmt::format("tensor {} is not f32, which is all that --dgc takes", tensor.toString())};
+      return {
+          Code::kInvalidArgument,
+          fmt::format("tensor {} is not f32, which is all that --dgc takes", tensor.toString())};
   }
   spec.settings[kSparsitySetting] = fmt::format("{}", sparsity);
   spec.settings[kWarmUpSetting] = std::to_string(warmUp);
@@ -55,15 +56,17 @@ Status checkDgcValues(std::span<const double> values, const optimizer::Optimizer
   if (sgdValue(values, "nesterov") != 0 || sgdValue(values, "dampening") != 0)
     return {Code::kInvalidArgument, "--dgc makes the momentum itself: no nesterov, no dampening"};
   if (sgdValue(values, "momentum") != sgdValue(atStart.values, "momentum"))
-    return {Code::kInvalidArgument, "--dgc has the momentum inside: it cannot change during training"};
+    return {Code::kInvalidArgument,
+            "--dgc has the momentum inside: it cannot change during training"};
   return base::ok();
 }
 
 Result<DgcSettings> settingsOfDgc(const Rooms& rooms) {
   if (rooms.update.optimizer != &optimizer::sgd()) {
-    return Status(Code::kInvalidArgument,
-                  "--dgc makes the step itself, by SGD: give sgd as the update (its momentum is made before "
-                  "compression; in PyTorch: torch.optim.SGD and server_optimizer=True)");
+    return Status(
+        Code::kInvalidArgument,
+        "--dgc makes the step itself, by SGD: give sgd as the update (its momentum is made before "
+        "compression; in PyTorch: torch.optim.SGD and server_optimizer=True)");
   }
   SLUICE_RETURN_IF_ERROR(checkDgcValues(rooms.update.values, rooms.update));
   const auto& chosen = rooms.plan.spec().settings;

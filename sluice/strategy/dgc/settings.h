@@ -1,5 +1,5 @@
-// Deep gradient compression (codec/dgc.h), as algorithms share it: its options in the plan, and what it takes
-// of SGD. Pure functions, any thread.
+// Deep gradient compression (codec/dgc.h), as algorithms share it: its options in the plan, and
+// what it takes of SGD. Pure functions, any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ struct DgcSettings {
   double clip = 0;
 };
 
-// Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec besides.
+// Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec
+// besides.
 Status chooseDgc(const base::Config& config, plan::PlanSpec& spec);
 
 // True iff the plan was made with chooseDgc().
 bool isSparse(const plan::PlanSpec& spec);
 
-// What the plan says. The update is SGD, whose momentum is made before compression: refuses others, and what
-// of SGD it does not know. REQUIRES: isSparse(rooms.plan.spec())
+// What the plan says. The update is SGD, whose momentum is made before compression: refuses others,
+// and what of SGD it does not know. REQUIRES: isSparse(rooms.plan.spec())
 Result<DgcSettings> settingsOfDgc(const Rooms& rooms);
 
 // Later, also another momentum than at the start.

@@ -14,7 +14,8 @@ SparseFreight::SparseFreight(const Rooms& rooms, const DgcSettings& settings)
 // Also without a gradient: what was kept back may have grown large by its momentum.
 std::optional<std::span<const std::byte>> SparseFreight::part(const WorkerSlice& worker) {
   Bytes& sent = workerSide_[index(worker.slice.id)].sent;
-  sent = compressor_.compress(index(worker.slice.id), worker.step, !worker.gradient.empty(), worker.values);
+  sent = compressor_.compress(index(worker.slice.id), worker.step, !worker.gradient.empty(),
+                              worker.values);
   return sent;
 }
 

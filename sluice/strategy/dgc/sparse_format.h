@@ -1,5 +1,5 @@
-// What deep gradient compression sends to servers and back: of a gradient the largest elements, as each
-// worker's Compressor chooses them, and as an answer whatever the server's method has packed
+// What deep gradient compression sends to servers and back: of a gradient the largest elements, as
+// each worker's Compressor chooses them, and as an answer whatever the server's method has packed
 // (codec/sparse.h). Belongs to the fabric's loop.
 #pragma once
 
@@ -25,11 +25,15 @@ class SparseFreight final : public Freight {
   Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
   Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
-  std::optional<uint64_t> answerBytes(const plan::Slice& /*slice*/) const override { return std::nullopt; }
+  std::optional<uint64_t> answerBytes(const plan::Slice& /*slice*/) const override {
+    return std::nullopt;
+  }
 
   // At a worker: its last part of the slice, and the last answer.
   std::span<const std::byte> sent(SliceId slice) const { return workerSide_[index(slice)].sent; }
-  std::span<const std::byte> received(SliceId slice) const { return workerSide_[index(slice)].received; }
+  std::span<const std::byte> received(SliceId slice) const {
+    return workerSide_[index(slice)].received;
+  }
 
   // At a server: what lies there of the worker's, or for it. REQUIRES: the slice is served here.
   Bytes& desk(SliceId slice, Rank worker) {

@@ -11,7 +11,9 @@ namespace {
 class SparseStale final : public StaleForm {
  public:
   SparseStale(const Rooms& rooms, const DgcSettings& settings)
-      : atStart_(rooms.update), freight_(rooms, settings), centre_(rooms.plan, rooms.fabric.rank()) {
+      : atStart_(rooms.update),
+        freight_(rooms, settings),
+        centre_(rooms.plan, rooms.fabric.rank()) {
     setServed(centre_, rooms.plan, rooms.fabric.rank(),
               [&](TensorId id) { return rooms.parameters[index(id)]; });
   }
@@ -22,24 +24,26 @@ class SparseStale final : public StaleForm {
   }
 
   Status step(const ServerSlice& part) override {
-    return centre_.step(part.slice.id, freight_.desk(part.slice.id, part.from), sgdValue(part.values, "lr"));
+    return centre_.step(part.slice.id, freight_.desk(part.slice.id, part.from),
+                        sgdValue(part.values, "lr"));
   }
   void prepareAnswer(SliceId slice, Rank worker) override {
     freight_.desk(slice, worker) = centre_.newsFor(slice, worker);
   }
 
   Status takeAnswer(const WorkerSlice& worker) override {
-    SLUICE_ASSIGN_OR_RETURN(const auto news,
-                            codec::decodeSparse(freight_.received(worker.slice.id), worker.slice.count));
+    SLUICE_ASSIGN_OR_RETURN(const auto news, codec::decodeSparse(freight_.received(worker.slice.id),
+                                                                 worker.slice.count));
     codec::setSparse(news, worker.parameters);
     return base::ok();
   }
 
   // What the server does with this part too, so that its next answer has the same elements.
   Result<bool> ownStep(const WorkerSlice& worker) override {
-    SLUICE_ASSIGN_OR_RETURN(const auto part,
-                            codec::decodeSparse(freight_.sent(worker.slice.id), worker.slice.count));
-    codec::addScaledSparse(part, static_cast<float>(-sgdValue(worker.values, "lr")), worker.parameters);
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto part, codec::decodeSparse(freight_.sent(worker.slice.id), worker.slice.count));
+    codec::addScaledSparse(part, static_cast<float>(-sgdValue(worker.values, "lr")),
+                           worker.parameters);
     return true;
   }
 

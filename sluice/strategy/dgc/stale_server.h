@@ -1,5 +1,6 @@
-// asp and ssp by deep gradient compression: the server updates its parameters with each part, and answers
-// with those that have changed since its last answer to that worker (shard/sparse_centre.h).
+// asp and ssp by deep gradient compression: the server updates its parameters with each part, and
+// answers with those that have changed since its last answer to that worker
+// (shard/sparse_centre.h).
 #pragma once
 
 #include <memory>

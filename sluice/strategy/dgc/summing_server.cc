@@ -42,9 +42,10 @@ class SparseSum final : public Method {
 
   // Momentum and decay are inside already.
   Result<bool> finish(const WorkerSlice& worker, Travel /*travel*/, uint64_t /*lag*/) override {
-    SLUICE_ASSIGN_OR_RETURN(const auto mean,
-                            codec::decodeSparse(freight_.received(worker.slice.id), worker.slice.count));
-    codec::addScaledSparse(mean, static_cast<float>(-sgdValue(worker.values, "lr")), worker.parameters);
+    SLUICE_ASSIGN_OR_RETURN(const auto mean, codec::decodeSparse(freight_.received(worker.slice.id),
+                                                                 worker.slice.count));
+    codec::addScaledSparse(mean, static_cast<float>(-sgdValue(worker.values, "lr")),
+                           worker.parameters);
     return true;
   }
 
@@ -60,9 +61,13 @@ class SparseSum final : public Method {
     for (const Rank worker : plan_.roles().workers) freight_.desk(part.slice.id, worker) = mean;
     return plan_.roles().workers;
   }
-  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override { return 0; }  // it lies there already
+  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override {
+    return 0;
+  }  // it lies there already
 
-  std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override { return stepsOfOther; }
+  std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override {
+    return stepsOfOther;
+  }
   bool goesOnWithoutLost() const override { return false; }
   std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
 
@@ -110,7 +115,8 @@ class SparseSum final : public Method {
 Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_RETURN_IF_ERROR(chooseDgc(config, spec));
   SLUICE_RETURN_IF_ERROR(chooseSlices(config, plan::Placement::kSharded, kSparseSlice, spec));
-  spec.slicing.minMessageElements = spec.slicing.sliceElements;  // no tensor is cut smaller than it has to be
+  spec.slicing.minMessageElements =
+      spec.slicing.sliceElements;  // no tensor is cut smaller than it has to be
   return base::ok();
 }
 

@@ -24,7 +24,8 @@ class Gossip final : public Strategy {
   void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
   void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
     SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
     SLUICE_RETURN_IF_ERROR(checkSlice(rooms_.plan, header));
     return talk_->onMessage(rooms_.plan.slice(header.slice), from, lane, header);
@@ -47,10 +48,14 @@ class Gossip final : public Strategy {
     return base::ok();
   }
 
-  std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override { return std::nullopt; }
+  std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override {
+    return std::nullopt;
+  }
   bool goesOnWithout(Rank /*lost*/) const override { return true; }
   void forget(Rank lost) override { talk_->forget(lost); }
-  std::string describeWait(TensorId /*tensor*/) const override { return "the word that its step is wanted"; }
+  std::string describeWait(TensorId /*tensor*/) const override {
+    return "the word that its step is wanted";
+  }
   Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
@@ -65,8 +70,8 @@ class Gossip final : public Strategy {
                      .parameters = partOf(rooms_.plan, memory.result, slice),
                      .values = values_.at(handed.step)});
       if (rooms_.observer != nullptr) {
-        rooms_.observer->onStage({Stage::kApplied, handed.step, slice.tensor, slice.id, rooms_.fabric.rank(),
-                                  rooms_.fabric.loop().now()});
+        rooms_.observer->onStage({Stage::kApplied, handed.step, slice.tensor, slice.id,
+                                  rooms_.fabric.rank(), rooms_.fabric.loop().now()});
       }
     }
     rooms_.gates.open(handed.tensor, handed.step);

@@ -1,6 +1,7 @@
-// Training without servers: every worker has a model of its own, makes its own steps and never waits; what
-// they say to each other in between draws the models together. The engine behind gosgd and adpsgd. What tells
-// these apart is a Talk; the engine calls it at the end of every step, and with every message.
+// Training without servers: every worker has a model of its own, makes its own steps and never
+// waits; what they say to each other in between draws the models together. The engine behind gosgd
+// and adpsgd. What tells these apart is a Talk; the engine calls it at the end of every step, and
+// with every message.
 //
 // All of it belongs to the fabric's loop.
 #pragma once
@@ -18,8 +19,8 @@ class Talk {
  public:
   virtual ~Talk() = default;
 
-  // The end of a step. What is in worker.parameters when it returns is what the next forward pass reads, and
-  // does not change before the end of the next step.
+  // The end of a step. What is in worker.parameters when it returns is what the next forward pass
+  // reads, and does not change before the end of the next step.
   virtual void finish(const WorkerSlice& worker) = 0;
 
   // This worker is gone.

@@ -11,8 +11,8 @@ namespace {
 std::vector<timing::Layer> layersBySize(const Model& model, double computeSeconds) {
   std::vector<timing::Layer> layers;
   for (const auto& tensor : model.tensors) {
-    const double seconds =
-        computeSeconds * static_cast<double>(tensor.elements) / static_cast<double>(model.elements());
+    const double seconds = computeSeconds * static_cast<double>(tensor.elements) /
+                           static_cast<double>(model.elements());
     layers.push_back({seconds / 3, seconds * 2 / 3, static_cast<double>(tensor.bytes())});
   }
   return layers;
@@ -25,11 +25,12 @@ Result<std::vector<timing::Layer>> layerTimes(const base::Config& config, const 
   SLUICE_ASSIGN_OR_RETURN(const timing::Profile profile, timing::findProfile(name));
   if (profile.tensors.size() != model.tensors.size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("profile '{}' has {} tensors, the model {}: measure this model's", name,
-                              profile.tensors.size(), model.tensors.size()));
+                  fmt::format("profile '{}' has {} tensors, the model {}: measure this model's",
+                              name, profile.tensors.size(), model.tensors.size()));
   }
   auto layers = timing::layersOf(profile, computeSeconds);
-  for (size_t t = 0; t < layers.size(); ++t) layers[t].bytes = static_cast<double>(model.tensors[t].bytes());
+  for (size_t t = 0; t < layers.size(); ++t)
+    layers[t].bytes = static_cast<double>(model.tensors[t].bytes());
   return layers;
 }
 
@@ -43,14 +44,18 @@ Result<timing::Costs> reductionCosts(const base::Config& config, const Model& mo
   return timing::Costs{.layers = std::move(layers), .wire = wire};
 }
 
-Result<std::optional<double>> plannedSeconds(const base::Config& config, const plan::PlanSpec& spec) {
+Result<std::optional<double>> plannedSeconds(const base::Config& config,
+                                             const plan::PlanSpec& spec) {
   if (!spec.settings.contains("groups")) return std::optional<double>();
   SLUICE_ASSIGN_OR_RETURN(const ReductionSettings settings, settingsOf(spec));
-  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs, reductionCosts(config, spec.model, spec.roles));
+  SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs,
+                          reductionCosts(config, spec.model, spec.roles));
   const auto& [layers, wire] = costs;
-  if (settings.byPriority) return std::optional(timing::prioritySeconds(layers, wire, settings.groups));
+  if (settings.byPriority)
+    return std::optional(timing::prioritySeconds(layers, wire, settings.groups));
   if (settings.atOnce > 1 || settings.delay > 1) return std::optional<double>();
-  if (settings.delay == 1) return std::optional(timing::pipeBound(layers, wire, /*updateSeconds=*/0));
+  if (settings.delay == 1)
+    return std::optional(timing::pipeBound(layers, wire, /*updateSeconds=*/0));
   return std::optional(timing::iterationSeconds(layers, wire, settings.groups));
 }
 

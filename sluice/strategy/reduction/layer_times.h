@@ -1,5 +1,5 @@
-// What merging goes by: how long layers compute, and what an all-reduce costs. From the configuration. Pure
-// functions, any thread.
+// What merging goes by: how long layers compute, and what an all-reduce costs. From the
+// configuration. Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,15 @@
 
 namespace sluice::strategy {
 
-// By tensor, from --layer-times and --compute-time (without a profile a layer is taken to compute for as long
-// as it is large, two thirds of it in backward), and from --reduction-start and --reduction-rate.
+// By tensor, from --layer-times and --compute-time (without a profile a layer is taken to compute
+// for as long as it is large, two thirds of it in backward), and from --reduction-start and
+// --reduction-rate.
 Result<timing::Costs> reductionCosts(const base::Config& config, const Model& model,
                                      const plan::Roles& roles);
 
-// How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or by
-// priority; none for others.
-Result<std::optional<double>> plannedSeconds(const base::Config& config, const plan::PlanSpec& spec);
+// How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or
+// by priority; none for others.
+Result<std::optional<double>> plannedSeconds(const base::Config& config,
+                                             const plan::PlanSpec& spec);
 
 }  // namespace sluice::strategy

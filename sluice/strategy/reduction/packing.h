@@ -1,6 +1,6 @@
-// The buffer in which the gradients of a group of tensors travel together. At its end there is one more
-// element for each tensor, which says whether any rank had a gradient for it: it is 1 where a rank has one,
-// so its mean is 0 only if nobody has. Belongs to its strategy.
+// The buffer in which the gradients of a group of tensors travel together. At its end there is one
+// more element for each tensor, which says whether any rank had a gradient for it: it is 1 where a
+// rank has one, so its mean is 0 only if nobody has. Belongs to its strategy.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@ namespace sluice::strategy {
 
 class Packing final {
  public:
-  // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer, which is to
-  // have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of one type
+  // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer,
+  // which is to have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of
+  // one type
   Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec);
 
   DType dtype() const { return wire_; }
@@ -27,8 +28,8 @@ class Packing final {
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
 
-  // All are there: from now on data() is what is to be reduced. With a codec, `feedback` adds what earlier
-  // steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
+  // All are there: from now on data() is what is to be reduced. With a codec, `feedback` adds what
+  // earlier steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
   void finish(codec::ErrorFeedback* feedback);
 
   // Of the feedback: everything but the flags; a tensor's begin there at firstOf(place).
@@ -43,7 +44,9 @@ class Packing final {
   void putMean(size_t place, std::span<const std::byte> mean);
 
  private:
-  std::span<std::byte> part(size_t place) { return std::span(data_).subspan(begins_[place], sizes_[place]); }
+  std::span<std::byte> part(size_t place) {
+    return std::span(data_).subspan(begins_[place], sizes_[place]);
+  }
   std::span<const std::byte> part(size_t place) const {
     return std::span(data_).subspan(begins_[place], sizes_[place]);
   }

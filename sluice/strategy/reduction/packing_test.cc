@@ -62,7 +62,8 @@ TEST(Packing, GroupsAreCutWhereTheTypeChanges) {
   const Model model{
       {{"a", 1, DType::kF32}, {"b", 1, DType::kF32}, {"c", 1, DType::kF16}, {"d", 1, DType::kF32}}};
   const std::vector<timing::Group> groups{{0, 0}, {1, 3}};
-  EXPECT_EQ(splitByType(model, groups), (std::vector<timing::Group>{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
+  EXPECT_EQ(splitByType(model, groups),
+            (std::vector<timing::Group>{{0, 0}, {1, 1}, {2, 2}, {3, 3}}));
 }
 
 }  // namespace

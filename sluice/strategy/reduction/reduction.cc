@@ -50,8 +50,10 @@ class Reduction final : public Strategy {
     return base::ok();
   }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
-    if (onFabric_ == nullptr) return Status(Code::kRefused, "this rank reduces over a process group");
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
+    if (onFabric_ == nullptr)
+      return Status(Code::kRefused, "this rank reduces over a process group");
     return onFabric_->onMessage(from, lane, header);
   }
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
@@ -75,7 +77,8 @@ class Reduction final : public Strategy {
     }
     for (const ReductionGroup& group : groups_) {
       for (const Round& round : group.rounds()) {
-        if (round.state == Round::State::kUnderWay) statistics.bytesInFlight += round.packing.data().size();
+        if (round.state == Round::State::kUnderWay)
+          statistics.bytesInFlight += round.packing.data().size();
       }
     }
     return statistics;
@@ -94,8 +97,8 @@ class Reduction final : public Strategy {
   void agreeOnGroups();
   void changeGroups(const ReductionSettings& settings);
   ReductionState remember() const;
-  void putBack(size_t number, const ReductionState& state, std::span<const TensorState* const> saved,
-               bool isOurs);
+  void putBack(size_t number, const ReductionState& state,
+               std::span<const TensorState* const> saved, bool isOurs);
   bool isIdle() const;
   void tellWhoWaits();
   Status checkState(const ReductionState& state, std::span<const TensorState* const> saved) const;
@@ -119,12 +122,13 @@ class Reduction final : public Strategy {
 
   const Rooms rooms_;
   ReductionSettings settings_;
-  const std::unique_ptr<UrgentFabric> urgent_;                    // null: messages go as they come
-  const std::unique_ptr<collective::FabricCollective> onFabric_;  // null: somebody else's engine is used
+  const std::unique_ptr<UrgentFabric> urgent_;  // null: messages go as they come
+  const std::unique_ptr<collective::FabricCollective>
+      onFabric_;  // null: somebody else's engine is used
   collective::Collective& collective_;
-  std::vector<ReductionGroup> groups_;             // as in the settings
-  std::vector<bool> opening_;                      // by group: its means are being used, piece by piece
-  std::vector<size_t> groupOf_;                    // by TensorId
+  std::vector<ReductionGroup> groups_;  // as in the settings
+  std::vector<bool> opening_;           // by group: its means are being used, piece by piece
+  std::vector<size_t> groupOf_;         // by TensorId
   std::vector<optimizer::OptimizerState> states_;  // by TensorId
   ValuesByStep values_;
   std::unique_ptr<Replanner> replanner_;  // null: the groups stay as they are
@@ -139,12 +143,13 @@ class Reduction final : public Strategy {
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
 
-Reduction::Reduction(const Rooms& rooms, ReductionSettings settings, std::optional<timing::Costs> costs)
+Reduction::Reduction(const Rooms& rooms, ReductionSettings settings,
+                     std::optional<timing::Costs> costs)
     : rooms_(rooms),
       settings_(std::move(settings)),
-      urgent_(settings_.byPriority
-                  ? std::make_unique<UrgentFabric>(rooms.fabric, rooms.config.bytes(option::kCredit))
-                  : nullptr),
+      urgent_(settings_.byPriority ? std::make_unique<UrgentFabric>(
+                                         rooms.fabric, rooms.config.bytes(option::kCredit))
+                                   : nullptr),
       onFabric_(rooms.collective == nullptr
                     ? std::make_unique<collective::FabricCollective>(
                           urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : rooms.fabric,
@@ -165,15 +170,17 @@ void Reduction::makeGroups() {
   for (const auto& [first, last] : settings_.groups) {
     std::fill(groupOf_.begin() + static_cast<ptrdiff_t>(first),
               groupOf_.begin() + static_cast<ptrdiff_t>(last) + 1, groups_.size());
-    groups_.emplace_back(tensors().subspan(first, last - first + 1), first, publishesMean(), settings_);
+    groups_.emplace_back(tensors().subspan(first, last - first + 1), first, publishesMean(),
+                         settings_);
   }
   opening_.assign(groups_.size(), false);
   turn_ = groups_.size() - 1;
   nextSteps_.assign(groups_.size(), stepsClosed_);
 }
 
-// Of a call that this rank has not made: whether another rank can have made it already. Another rank needs
-// this one's part of a step to go on, but for the steps of the delay, at the beginning and after a drain.
+// Of a call that this rank has not made: whether another rank can have made it already. Another
+// rank needs this one's part of a step to go on, but for the steps of the delay, at the beginning
+// and after a drain.
 bool Reduction::willReduce(const Ticket& ticket) const {
   const uint64_t step = index(ticket.step);
   const size_t number = index(ticket.number);
@@ -181,7 +188,8 @@ bool Reduction::willReduce(const Ticket& ticket) const {
   if (number < groups_.size() && step >= nextSteps_[number]) return true;
   if (!replanner_) return false;
   if (replanner_->isOwn(ticket)) return true;
-  return number < tensors().size() && step > index(replanner_->boundary());  // the groups may change
+  return number < tensors().size() &&
+         step > index(replanner_->boundary());  // the groups may change
 }
 
 void Reduction::close(TensorId tensor, Step step) {
@@ -239,8 +247,8 @@ void Reduction::meanIsHere(size_t number, Step step) {
   if (isIdle()) tellWhoWaits();
 }
 
-// At a boundary. All means are here and all gates closed, so nothing of this step or of the next is under way
-// on this rank while the ranks agree, nor when the groups change.
+// At a boundary. All means are here and all gates closed, so nothing of this step or of the next is
+// under way on this rank while the ranks agree, nor when the groups change.
 void Reduction::agreeOnGroups() {
   ++underWay_;
   replanner_->agree([this](const Status& status) {
@@ -249,7 +257,8 @@ void Reduction::agreeOnGroups() {
       return fail(status);
     }
     --underWay_;
-    for (size_t g = 0; g < groups_.size(); ++g) useMeans(g, 0, kAtOnce);  // before the groups change
+    for (size_t g = 0; g < groups_.size(); ++g)
+      useMeans(g, 0, kAtOnce);  // before the groups change
     if (replanner_->settings().groups != settings_.groups) changeGroups(replanner_->settings());
     if (isIdle()) tellWhoWaits();
   });
@@ -271,9 +280,10 @@ void Reduction::openIfMay(size_t number) {
   useMeans(number, 0, kPieceBytes);
 }
 
-// Uses the group's means from tensor `place` on, and opens its gates after the last. A group may be as large
-// as the model, so this is done in pieces. In between the group is as it was: its gates are closed, so no
-// gradient of the next step comes to it, and its oldest round stays the oldest until opened().
+// Uses the group's means from tensor `place` on, and opens its gates after the last. A group may be
+// as large as the model, so this is done in pieces. In between the group is as it was: its gates
+// are closed, so no gradient of the next step comes to it, and its oldest round stays the oldest
+// until opened().
 void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
   ReductionGroup& group = groups_[number];
   const size_t size = group.tensors().size();
@@ -286,10 +296,11 @@ void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
     observe(Stage::kApplied, tensor, group.step());
   }
   if (place < size) {
-    return rooms_.fabric.loop().post([this, number, place, bytesAtOnce, alive = std::weak_ptr(alive_)] {
-      // After an error nobody waits for a result, and its memory may be gone.
-      if (!alive.expired() && rooms_.gates.error().isOk()) useMeans(number, place, bytesAtOnce);
-    });
+    return rooms_.fabric.loop().post(
+        [this, number, place, bytesAtOnce, alive = std::weak_ptr(alive_)] {
+          // After an error nobody waits for a result, and its memory may be gone.
+          if (!alive.expired() && rooms_.gates.error().isOk()) useMeans(number, place, bytesAtOnce);
+        });
   }
   for (place = 0; place < size; ++place) {  // only now may the next gradients come
     if (group.meanOf(place)) {
@@ -347,7 +358,8 @@ void Reduction::endAfter(uint64_t steps, const Status& why) {
 }
 
 Result<std::vector<std::byte>> Reduction::takeState() {
-  if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean()) return std::vector<std::byte>();
+  if (settings_.delay == 0 && settings_.codec == nullptr && publishesMean())
+    return std::vector<std::byte>();
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return Status(Code::kInvalidArgument, "a state can be saved between two steps only");
   ReductionState state = remember();
@@ -367,17 +379,19 @@ ReductionState Reduction::remember() const {
 }
 
 // `saved` by TensorId; null: nothing was.
-void Reduction::putBack(size_t number, const ReductionState& state, std::span<const TensorState* const> saved,
-                        bool isOurs) {
+void Reduction::putBack(size_t number, const ReductionState& state,
+                        std::span<const TensorState* const> saved, bool isOurs) {
   const auto& [first, last] = settings_.groups[number];
   groups_[number].restore(saved.subspan(first, last - first + 1), state, isOurs);
 }
 
 // `saved` has what the state says of the tensors here, by TensorId; null: nothing.
-Status Reduction::checkState(const ReductionState& state, std::span<const TensorState* const> saved) const {
+Status Reduction::checkState(const ReductionState& state,
+                             std::span<const TensorState* const> saved) const {
   if (state.rounds > settings_.delay || (state.rounds > 0 && state.steps < settings_.warmUp)) {
-    return {Code::kInvalidArgument,
-            "it holds delayed gradients; use --algorithm pipe as when it was saved, or drain before"};
+    return {
+        Code::kInvalidArgument,
+        "it holds delayed gradients; use --algorithm pipe as when it was saved, or drain before"};
   }
   for (const TensorState& tensor : state.tensors) {
     if (std::ranges::find(saved, &tensor) == saved.end())
@@ -387,9 +401,10 @@ Status Reduction::checkState(const ReductionState& state, std::span<const Tensor
     if (saved[t] == nullptr) continue;
     SLUICE_RETURN_IF_ERROR(groupOf(TensorId{t}).check(placeOf(TensorId{t}), *saved[t]));
     if (saved[t]->optimizer.empty()) continue;
-    SLUICE_ASSIGN_OR_RETURN(const auto optimizer, optimizer::OptimizerState::fromBytes(saved[t]->optimizer));
-    if (optimizer.optimizer() != states_[t].optimizer() || optimizer.dtype() != states_[t].dtype() ||
-        optimizer.elements() != states_[t].elements()) {
+    SLUICE_ASSIGN_OR_RETURN(const auto optimizer,
+                            optimizer::OptimizerState::fromBytes(saved[t]->optimizer));
+    if (optimizer.optimizer() != states_[t].optimizer() ||
+        optimizer.dtype() != states_[t].dtype() || optimizer.elements() != states_[t].elements()) {
       return {Code::kInvalidArgument, fmt::format("'{}' was trained by {}, or had another size",
                                                   saved[t]->name, optimizer.optimizer())};
     }
@@ -417,8 +432,10 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
   const bool isOurs = state.rank == index(rooms_.fabric.rank());
   if (settings_.codec != nullptr && !isOurs && !bytes.empty()) {
     log("strategy")
-        .warn("rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every rank",
-              rooms_.fabric.rank(), state.rank, settings_.codec->name());
+        .warn(
+            "rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every "
+            "rank",
+            rooms_.fabric.rank(), state.rank, settings_.codec->name());
   }
   // On the loop, which tells others how many bytes the groups have under way.
   SLUICE_RETURN_IF_ERROR(inPieces(rooms_.fabric.loop(), groups_.size(), [&](size_t g) {
@@ -429,7 +446,8 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
     if (saved[t] == nullptr || saved[t]->optimizer.empty()) {
       states_[t] = {states_[t].optimizer(), states_[t].dtype(), states_[t].elements()};
     } else {
-      states_[t] = optimizer::OptimizerState::fromBytes(saved[t]->optimizer).value();  // checked above
+      states_[t] =
+          optimizer::OptimizerState::fromBytes(saved[t]->optimizer).value();  // checked above
     }
   }
   return base::ok();
@@ -438,17 +456,20 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
 std::string Reduction::describeWait(TensorId tensor) const {
   const size_t number = groupOf_[index(tensor)];
   const ReductionGroup& group = groups_[number];
-  if (!group.isDue()) return fmt::format("{} gradients of its group are not here yet", group.missing());
+  if (!group.isDue())
+    return fmt::format("{} gradients of its group are not here yet", group.missing());
   const Round& round = group.rounds().front();  // else it would not wait
   if (round.state == Round::State::kUnderWay)
     return collective_.describeWait({round.step, TensorId{static_cast<uint32_t>(number)}});
-  if (round.state == Round::State::kHere) {  // a boundary: for the other groups, and then for the ranks
+  if (round.state ==
+      Round::State::kHere) {  // a boundary: for the other groups, and then for the ranks
     const auto late = std::ranges::find_if_not(groups_, &ReductionGroup::mayOpen);
     return late == groups_.end() ? replanner_->describeWait() : describeWait(late->tensorAt(0));
   }
   const ReductionGroup& before = groups_[turn_];
   if (!before.hasNext())
-    return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_, before.missing());
+    return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_,
+                       before.missing());
   return fmt::format("{} other reductions are under way", underWay_);
 }
 
@@ -461,8 +482,9 @@ Status chooseReduction(const base::Config& config, std::span<const timing::Group
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};
   for (const auto& tensor : spec.model.tensors) {
     if (config.text(option::kCodec) != "none" && tensor.dtype != DType::kF32)
-      return {Code::kInvalidArgument,
-              fmt::format("tensor {} is not f32, which is all that codecs take", tensor.toString())};
+      return {
+          Code::kInvalidArgument,
+          fmt::format("tensor {} is not f32, which is all that codecs take", tensor.toString())};
   }
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
@@ -482,14 +504,17 @@ Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms) {
     SLUICE_RETURN_IF_ERROR(kernel::checkArithmetic(tensor.dtype));
   SLUICE_ASSIGN_OR_RETURN(auto settings, settingsOf(rooms.plan.spec()));
   if (settings.byPriority && rooms.collective != nullptr) {
-    return Status(Code::kInvalidArgument,
-                  "a process group knows no priorities; use algorithm=mgwfbp with it, or leave it out");
+    return Status(
+        Code::kInvalidArgument,
+        "a process group knows no priorities; use algorithm=mgwfbp with it, or leave it out");
   }
   std::optional<timing::Costs> costs;
   if (settings.replanSteps > 0 && rooms.fabric.worldSize() > 1) {
-    SLUICE_ASSIGN_OR_RETURN(costs, reductionCosts(rooms.config, rooms.plan.model(), rooms.plan.roles()));
+    SLUICE_ASSIGN_OR_RETURN(costs,
+                            reductionCosts(rooms.config, rooms.plan.model(), rooms.plan.roles()));
   }
-  return std::unique_ptr<Strategy>(std::make_unique<Reduction>(rooms, std::move(settings), std::move(costs)));
+  return std::unique_ptr<Strategy>(
+      std::make_unique<Reduction>(rooms, std::move(settings), std::move(costs)));
 }
 
 }  // namespace sluice::strategy

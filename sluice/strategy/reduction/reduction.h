@@ -1,15 +1,16 @@
-// Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp, mgp3 and pipe, which differ only in
-// which tensors travel together, and in how long a step waits for its result.
+// Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp, mgp3 and pipe, which differ
+// only in which tensors travel together, and in how long a step waits for its result.
 //
 //   gradientReady -> packed into its group's buffer
-//   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every rank,
-//                    never in the order of arrival, or two ranks could wait for each other
+//   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every
+//                    rank, never in the order of arrival, or two ranks could wait for each other
 //   mean here     -> every rank updates, or hands out the mean -> open the group's gates
 //
-// At the end of some steps mgwfbp's ranks agree on other groups (replanner.h): all gates open after that.
+// At the end of some steps mgwfbp's ranks agree on other groups (replanner.h): all gates open after
+// that.
 //
-// With a *delay* the gates open as soon as the mean of so many steps before is here; until there is one,
-// empty. What is on its way stays so, also between steps: takeState() holds it.
+// With a *delay* the gates open as soon as the mean of so many steps before is here; until there is
+// one, empty. What is on its way stays so, also between steps: takeState() holds it.
 #pragma once
 
 #include <memory>
@@ -20,8 +21,8 @@
 
 namespace sluice::strategy {
 
-// Writes the groups and what else all ranks must agree on into the plan. Refuses servers that do nothing
-// else.
+// Writes the groups and what else all ranks must agree on into the plan. Refuses servers that do
+// nothing else.
 Status chooseReduction(const base::Config& config, std::span<const timing::Group> groups,
                        plan::PlanSpec& spec);
 

@@ -11,7 +11,11 @@ namespace sluice::strategy {
 
 ReductionGroup::ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                                const ReductionSettings& settings)
-    : tensors_(tensors), first_(first), isMean_(isMean), settings_(settings), missing_(tensors.size()) {
+    : tensors_(tensors),
+      first_(first),
+      isMean_(isMean),
+      settings_(settings),
+      missing_(tensors.size()) {
   spare_.push_back(takePacking());
   if (settings.codec != nullptr) feedback_.emplace(*settings.codec, spare_.front().owedElements());
 }
@@ -47,8 +51,9 @@ bool ReductionGroup::hasNext() const {
 }
 
 void ReductionGroup::arrived(Step step) {
-  const auto round = std::ranges::find_if(
-      rounds_, [step](const Round& one) { return one.state == Round::State::kUnderWay && one.step == step; });
+  const auto round = std::ranges::find_if(rounds_, [step](const Round& one) {
+    return one.state == Round::State::kUnderWay && one.step == step;
+  });
   SLUICE_CHECK(round != rounds_.end(), step);
   round->state = Round::State::kHere;
 }
@@ -67,7 +72,8 @@ void ReductionGroup::opened() {
 
 bool ReductionGroup::isAtRest() const {
   return !isDue_ && missing_ == tensors_.size() &&
-         std::ranges::all_of(rounds_, [](const Round& round) { return round.state == Round::State::kHere; });
+         std::ranges::all_of(rounds_,
+                             [](const Round& round) { return round.state == Round::State::kHere; });
 }
 
 TensorState ReductionGroup::save(size_t place) const {
@@ -80,8 +86,8 @@ TensorState ReductionGroup::save(size_t place) const {
     if (!round.packing.isEmpty(place)) mean = copyOf(round.packing.get(place));
   }
   if (feedback_) {
-    saved.owed = copyOf(
-        std::as_bytes(feedback_->owed().subspan(anyPacking().firstOf(place), tensors_[place].elements)));
+    saved.owed = copyOf(std::as_bytes(
+        feedback_->owed().subspan(anyPacking().firstOf(place), tensors_[place].elements)));
   }
   return saved;
 }
@@ -89,12 +95,14 @@ TensorState ReductionGroup::save(size_t place) const {
 Status ReductionGroup::check(size_t place, const TensorState& saved) const {
   for (const auto& mean : saved.delayed) {
     if (mean && mean->size() != anyPacking().get(place).size())
-      return {Code::kInvalidArgument, fmt::format("'{}' has another size or type here", saved.name)};
+      return {Code::kInvalidArgument,
+              fmt::format("'{}' has another size or type here", saved.name)};
   }
   if (saved.owed.empty()) return base::ok();
   if (!feedback_ || saved.owed.size() != tensors_[place].elements * sizeof(float)) {
-    return {Code::kInvalidArgument,
-            fmt::format("a codec owes '{}' something; use the --codec it was saved with", saved.name)};
+    return {
+        Code::kInvalidArgument,
+        fmt::format("a codec owes '{}' something; use the --codec it was saved with", saved.name)};
   }
   return base::ok();
 }

@@ -1,5 +1,5 @@
-// Tensors that are reduced together: the gradients that are being packed, those that are on their way, and
-// the means that are not handed out yet. For reduction.cc; belongs to its loop.
+// Tensors that are reduced together: the gradients that are being packed, those that are on their
+// way, and the means that are not handed out yet. For reduction.cc; belongs to its loop.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,8 @@
 
 namespace sluice::strategy {
 
-// The gradients of one step, from when this rank has handed over all of them until their mean is handed out.
+// The gradients of one step, from when this rank has handed over all of them until their mean is
+// handed out.
 struct Round {
   enum class State : uint8_t { kWaiting, kUnderWay, kHere };
   Packing packing;
@@ -23,8 +24,8 @@ struct Round {
 
 class ReductionGroup final {
  public:
-  // `first`: the number of the first tensor. `isMean`: as Packing's. REQUIRES: tensors and settings outlive
-  // this.
+  // `first`: the number of the first tensor. `isMean`: as Packing's. REQUIRES: tensors and settings
+  // outlive this.
   ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                  const ReductionSettings& settings);
 
@@ -36,8 +37,8 @@ class ReductionGroup final {
   void put(size_t place, std::span<const std::byte> gradient) { filling().put(place, gradient); }
   void putNothing(size_t place) { filling().putNothing(place); }
 
-  // One more tensor's gate is closed for `step`. True iff it was the last; what was put is a round now, and
-  // the step is due.
+  // One more tensor's gate is closed for `step`. True iff it was the last; what was put is a round
+  // now, and the step is due.
   bool close(Step step);
   size_t missing() const { return missing_; }
 
@@ -47,10 +48,12 @@ class ReductionGroup final {
   void arrived(Step step);  // of a round that was under way
   const std::deque<Round>& rounds() const { return rounds_; }
 
-  // A step that is due is handed the mean of the oldest round, once that is here, if there are more than the
-  // delay asks for; else nothing.
+  // A step that is due is handed the mean of the oldest round, once that is here, if there are more
+  // than the delay asks for; else nothing.
   bool isDue() const { return isDue_; }
-  bool mayOpen() const { return isDue_ && (!hasResult() || rounds_.front().state == Round::State::kHere); }
+  bool mayOpen() const {
+    return isDue_ && (!hasResult() || rounds_.front().state == Round::State::kHere);
+  }
   Step step() const { return step_; }
   // Empty: there is none. REQUIRES: mayOpen()
   std::optional<std::span<const std::byte>> meanOf(size_t place) const;
@@ -61,9 +64,10 @@ class ReductionGroup final {
   uint64_t steps() const { return steps_; }
   TensorState save(size_t place) const;
   Status check(size_t place, const TensorState& saved) const;
-  // By place; null: nothing was saved. `hasOwed`: what a codec owes is this rank's. REQUIRES: each was
-  // checked
-  void restore(std::span<const TensorState* const> saved, const ReductionState& state, bool hasOwed);
+  // By place; null: nothing was saved. `hasOwed`: what a codec owes is this rank's. REQUIRES: each
+  // was checked
+  void restore(std::span<const TensorState* const> saved, const ReductionState& state,
+               bool hasOwed);
 
  private:
   bool hasResult() const { return rounds_.size() > delay_; }
@@ -73,7 +77,9 @@ class ReductionGroup final {
     return *filling_;
   }
   // One that says where everything lies. REQUIRES: isAtRest()
-  const Packing& anyPacking() const { return rounds_.empty() ? spare_.front() : rounds_.front().packing; }
+  const Packing& anyPacking() const {
+    return rounds_.empty() ? spare_.front() : rounds_.front().packing;
+  }
 
   const std::span<const Tensor> tensors_;
   const size_t first_;

@@ -36,13 +36,15 @@ Result<std::string> methodsText(const base::Config& config, const Model& model,
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   const auto setting = [&](const char* name) { return spec.settings.at(name); };
   ReductionSettings settings;
-  SLUICE_ASSIGN_OR_RETURN(settings.groups, parseGroups(setting("groups"), spec.model.tensors.size()));
+  SLUICE_ASSIGN_OR_RETURN(settings.groups,
+                          parseGroups(setting("groups"), spec.model.tensors.size()));
   const std::string methods = setting("collective");
   for (const std::string_view name : base::split(methods, ',')) {
     SLUICE_ASSIGN_OR_RETURN(const auto method, collective::parseMethod(name));
     settings.methods.push_back(method);
   }
-  if (settings.methods.size() == 1) settings.methods.resize(settings.groups.size(), settings.methods.front());
+  if (settings.methods.size() == 1)
+    settings.methods.resize(settings.groups.size(), settings.methods.front());
   if (settings.methods.size() != settings.groups.size())
     return Status(Code::kInvalidArgument, "not one collective method for each group of tensors");
   SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
@@ -70,7 +72,8 @@ void setReplanSteps(plan::PlanSpec& spec, uint64_t steps) {
   spec.settings[kReplan] = std::to_string(steps);
 }
 
-Status setGroups(const base::Config& config, std::span<const timing::Group> groups, plan::PlanSpec& spec) {
+Status setGroups(const base::Config& config, std::span<const timing::Group> groups,
+                 plan::PlanSpec& spec) {
   spec.settings["groups"] = groupsText(groups);
   SLUICE_ASSIGN_OR_RETURN(spec.settings["collective"], methodsText(config, spec.model, groups));
   return base::ok();
@@ -96,7 +99,8 @@ Result<std::vector<timing::Group>> parseGroups(const std::string& text, size_t t
     next = static_cast<size_t>(last) + 1;
   }
   if (next != tensors)
-    return Status(Code::kInvalidArgument, fmt::format("'{}' does not group {} tensors", text, tensors));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("'{}' does not group {} tensors", text, tensors));
   return groups;
 }
 

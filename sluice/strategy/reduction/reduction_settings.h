@@ -1,5 +1,5 @@
-// What the algorithms that reduce agree on besides the plan's slices, as a value and as the plan's settings.
-// Pure functions, any thread.
+// What the algorithms that reduce agree on besides the plan's slices, as a value and as the plan's
+// settings. Pure functions, any thread.
 #pragma once
 
 #include <span>
@@ -32,9 +32,10 @@ void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once
 
-// In the place of any others. Each is of one type. How each is reduced follows: by --collective, and for
-// `auto` by what a message of its size costs.
-Status setGroups(const base::Config& config, std::span<const timing::Group> groups, plan::PlanSpec& spec);
+// In the place of any others. Each is of one type. How each is reduced follows: by --collective,
+// and for `auto` by what a message of its size costs.
+Status setGroups(const base::Config& config, std::span<const timing::Group> groups,
+                 plan::PlanSpec& spec);
 
 // "0-2,3-3": groups of tensors as the plan holds them.
 std::string groupsText(std::span<const timing::Group> groups);

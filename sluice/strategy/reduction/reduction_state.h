@@ -1,6 +1,6 @@
-// What a rank of an algorithm that reduces remembers between steps, for a checkpoint: gradients that are not
-// applied yet, what a codec owes, and the optimizer's state where there is one here. A plain value, by the
-// names of tensors, so that it fits whatever the groups are. Any thread.
+// What a rank of an algorithm that reduces remembers between steps, for a checkpoint: gradients
+// that are not applied yet, what a codec owes, and the optimizer's state where there is one here. A
+// plain value, by the names of tensors, so that it fits whatever the groups are. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ struct ReductionState {
   std::vector<TensorState> tensors{};
 
   std::vector<std::byte> toBytes() const;
-  static Result<ReductionState> fromBytes(std::span<const std::byte> bytes);  // believes nothing it reads
+  static Result<ReductionState> fromBytes(
+      std::span<const std::byte> bytes);  // believes nothing it reads
 
   friend bool operator==(const ReductionState&, const ReductionState&) = default;
 };

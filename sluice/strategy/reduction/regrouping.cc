@@ -18,8 +18,8 @@ std::vector<timing::Group> mergeTensors(const base::Config& config, const timing
       .groups;
 }
 
-std::optional<Regrouping> regroup(const base::Config& config, const timing::Costs& costs, const Model& model,
-                                  std::span<const timing::Group> groups) {
+std::optional<Regrouping> regroup(const base::Config& config, const timing::Costs& costs,
+                                  const Model& model, std::span<const timing::Group> groups) {
   const auto secondsWith = [&](std::span<const timing::Group> some) {
     return timing::iterationSeconds(costs.layers, costs.wire, some);
   };

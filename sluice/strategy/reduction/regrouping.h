@@ -1,4 +1,5 @@
-// Which neighbouring tensors mgwfbp merges, and when it should merge others. Pure functions, any thread.
+// Which neighbouring tensors mgwfbp merges, and when it should merge others. Pure functions, any
+// thread.
 #pragma once
 
 #include <optional>
@@ -20,9 +21,9 @@ struct Regrouping {
   double seconds = 0;
 };
 
-// Other groups, if an iteration is expected to be shorter with them by more than measuring errs by. Every
-// group is of one type. REQUIRES: the costs are those of the model's tensors
-std::optional<Regrouping> regroup(const base::Config& config, const timing::Costs& costs, const Model& model,
-                                  std::span<const timing::Group> groups);
+// Other groups, if an iteration is expected to be shorter with them by more than measuring errs by.
+// Every group is of one type. REQUIRES: the costs are those of the model's tensors
+std::optional<Regrouping> regroup(const base::Config& config, const timing::Costs& costs,
+                                  const Model& model, std::span<const timing::Group> groups);
 
 }  // namespace sluice::strategy

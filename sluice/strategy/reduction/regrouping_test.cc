@@ -36,7 +36,8 @@ timing::Costs withNoise(timing::Costs costs, double share, std::mt19937& random)
     layer.forward *= noise(random);
     layer.backward *= noise(random);
   }
-  costs.wire = {.start = costs.wire.start * noise(random), .perByte = costs.wire.perByte * noise(random)};
+  costs.wire = {.start = costs.wire.start * noise(random),
+                .perByte = costs.wire.perByte * noise(random)};
   return costs;
 }
 
@@ -46,15 +47,16 @@ base::Config withRule(const char* rule) {
   return config;
 }
 
-// What errs by two per cent each way moves no tensor: with costs that differ so little, the best groups for
-// one are within 1.02/0.98 of the best for the other.
+// What errs by two per cent each way moves no tensor: with costs that differ so little, the best
+// groups for one are within 1.02/0.98 of the best for the other.
 TEST(Regrouping, SmallNoiseMovesNoTensor) {
   std::mt19937 random(1);
   const base::Config config = withRule("exact");
   for (int n = 0; n < 2'000; ++n) {
     const Instance instance = someInstance(random);
     const auto groups = mergeTensors(config, instance.costs);
-    ASSERT_FALSE(regroup(config, withNoise(instance.costs, 0.02, random), instance.model, groups)) << n;
+    ASSERT_FALSE(regroup(config, withNoise(instance.costs, 0.02, random), instance.model, groups))
+        << n;
   }
 }
 
@@ -67,7 +69,8 @@ TEST(Regrouping, DriftLeadsToTheGroupsOfThePresentTimes) {
     for (int n = 0; n < 2'000; ++n) {
       const Instance instance = someInstance(random);
       const timing::Costs now = withNoise(instance.costs, 0.9, random);
-      const auto regrouping = regroup(config, now, instance.model, mergeTensors(config, instance.costs));
+      const auto regrouping =
+          regroup(config, now, instance.model, mergeTensors(config, instance.costs));
       if (!regrouping) continue;
       ++changes;
       ASSERT_EQ(regrouping->groups, mergeTensors(config, now));

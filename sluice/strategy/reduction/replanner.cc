@@ -87,19 +87,20 @@ collective::Ticket Replanner::ticket(uint32_t round) const {
 void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
   const size_t each = own.size();
   board_.assign(each * rooms_.fabric.worldSize(), 0);
-  std::ranges::copy(own, board_.begin() + static_cast<ptrdiff_t>(each * index(rooms_.fabric.rank())));
-  collective_.allReduce({.ticket = ticket(round),
-                         .method = collective::Method::kDirect,
-                         .dtype = DType::kF64,
-                         .data = std::as_writable_bytes(std::span(board_))},
-                        {}, [this, each, told = std::move(told)](const Status& status) {
-                          if (!status.isOk()) return told(status);
-                          std::vector<Numbers> ofRanks;
-                          for (auto left = std::span<const double>(board_); !left.empty();
-                               left = left.subspan(each))
-                            ofRanks.emplace_back(left.begin(), left.begin() + static_cast<ptrdiff_t>(each));
-                          told(ofRanks);
-                        });
+  std::ranges::copy(own,
+                    board_.begin() + static_cast<ptrdiff_t>(each * index(rooms_.fabric.rank())));
+  collective_.allReduce(
+      {.ticket = ticket(round),
+       .method = collective::Method::kDirect,
+       .dtype = DType::kF64,
+       .data = std::as_writable_bytes(std::span(board_))},
+      {}, [this, each, told = std::move(told)](const Status& status) {
+        if (!status.isOk()) return told(status);
+        std::vector<Numbers> ofRanks;
+        for (auto left = std::span<const double>(board_); !left.empty(); left = left.subspan(each))
+          ofRanks.emplace_back(left.begin(), left.begin() + static_cast<ptrdiff_t>(each));
+        told(ofRanks);
+      });
 }
 
 void Replanner::agree(collective::Done done) {
@@ -116,8 +117,8 @@ void Replanner::agree(collective::Done done) {
        });
 }
 
-// All ranks make it of the same numbers. But machines of different make may round differently, and ranks may
-// have been configured differently: that is what the hash is for.
+// All ranks make it of the same numbers. But machines of different make may round differently, and
+// ranks may have been configured differently: that is what the hash is for.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   const Model& model = rooms_.plan.model();
   // Another rank's numbers: with any that is no time, the plan stays.
@@ -132,12 +133,14 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   if (!next) return {.plan = plan_, .reason = {}};
   plan::PlanSpec spec = plan_.spec();
   const Status set = setGroups(rooms_.config, next->groups, spec);
-  SLUICE_CHECK(set.isOk(), set.toString());  // the first groups were set with the same configuration
+  SLUICE_CHECK(set.isOk(),
+               set.toString());  // the first groups were set with the same configuration
   return {.plan = plan::Plan::make(std::move(spec)).value(),
-          .reason = fmt::format("{} groups of tensors instead of {}, with which an iteration should take "
-                                "{:.2f} ms instead of {:.2f} ms; now {}; before {}",
-                                next->groups.size(), settings_.groups.size(), next->seconds * kMs,
-                                next->secondsBefore * kMs, describe(costs_), describe(planned_))};
+          .reason =
+              fmt::format("{} groups of tensors instead of {}, with which an iteration should take "
+                          "{:.2f} ms instead of {:.2f} ms; now {}; before {}",
+                          next->groups.size(), settings_.groups.size(), next->seconds * kMs,
+                          next->secondsBefore * kMs, describe(costs_), describe(planned_))};
 }
 
 void Replanner::conclude(const Choice& choice, const std::vector<Numbers>& hashes) {
@@ -146,8 +149,8 @@ void Replanner::conclude(const Choice& choice, const std::vector<Numbers>& hashe
   if (std::ranges::any_of(hashes, [&](const Numbers& hash) { return hash != hashes.front(); })) {
     log("strategy")
         .log(isFirst ? spdlog::level::warn : spdlog::level::debug,
-             "after step {} the ranks made different plans of the same times; they keep plan {}", last,
-             plan::toHex(plan_.hash()).substr(0, 8));
+             "after step {} the ranks made different plans of the same times; they keep plan {}",
+             last, plan::toHex(plan_.hash()).substr(0, 8));
     return;
   }
   if (choice.reason.empty()) return;

@@ -1,6 +1,7 @@
-// Keeps mgwfbp's groups up with the times. At a *boundary*, the end of every so many steps, the ranks tell
-// each other what they have measured; each makes a plan of it, and they compare the plans' hashes. So all
-// ranks change to the same groups after the same step, or none does. Belongs to its strategy's loop.
+// Keeps mgwfbp's groups up with the times. At a *boundary*, the end of every so many steps, the
+// ranks tell each other what they have measured; each makes a plan of it, and they compare the
+// plans' hashes. So all ranks change to the same groups after the same step, or none does. Belongs
+// to its strategy's loop.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +25,16 @@ class Replanner final {
   void ready(TensorId tensor, Step step);                  // its gradient is here
   void reduced(size_t group, Step step, TimePoint begun);  // and so is its mean
 
-  // The step at whose end the ranks agree. REQUIRES: no gate opens for it before: whoever shares the
-  // collective with this may use it then.
+  // The step at whose end the ranks agree. REQUIRES: no gate opens for it before: whoever shares
+  // the collective with this may use it then.
   Step boundary() const { return boundary_; }
   // True iff it is a call by which the ranks agree at that boundary.
   bool isOwn(const collective::Ticket& ticket) const {
     return ticket == this->ticket(0) || ticket == this->ticket(1);
   }
 
-  // The boundary's last mean is here. When `done` runs, settings() are what the ranks go on with, and the
-  // boundary is the next one.
+  // The boundary's last mean is here. When `done` runs, settings() are what the ranks go on with,
+  // and the boundary is the next one.
   void agree(collective::Done done);
   const ReductionSettings& settings() const { return settings_; }
 

@@ -12,7 +12,8 @@ TEST(StepTimer, CountsFromTheFirstGradientOfAStep) {
   StepTimer timer(3, 2);
   for (uint64_t step = 0; step < 5; ++step) {
     clock.advance(100ms);  // forward
-    for (uint32_t t = 3; t-- > 0; clock.advance(10ms)) timer.ready(TensorId{t}, Step{step}, clock.now());
+    for (uint32_t t = 3; t-- > 0; clock.advance(10ms))
+      timer.ready(TensorId{t}, Step{step}, clock.now());
     timer.reduced(0, 5ms);
     timer.reduced(1, 7ms);
   }

@@ -7,7 +7,8 @@
 namespace sluice::strategy {
 
 UrgentFabric::UrgentFabric(fabric::Fabric& under, uint64_t window)
-    : under_(under), egress_(under.loop().clock(), {.order = queue::Order::kPriority, .window = window}) {}
+    : under_(under),
+      egress_(under.loop().clock(), {.order = queue::Order::kPriority, .window = window}) {}
 
 void UrgentFabric::send(Rank to, fabric::Lane lane, const fabric::Message& message,
                         fabric::ConstBuffer payload, fabric::Done done) {

@@ -1,9 +1,9 @@
-// A fabric on which bulk messages wait in order of urgency, as credit allows: for what sends to a fabric
-// directly and knows nothing of queues. The number of a message's tensor is its priority, lower first;
-// earlier steps go before later ones.
+// A fabric on which bulk messages wait in order of urgency, as credit allows: for what sends to a
+// fabric directly and knows nothing of queues. The number of a message's tensor is its priority,
+// lower first; earlier steps go before later ones.
 //
-// Belongs to the loop of the fabric under it, also where the contract lets others call. Who owns that one
-// closes it, when nothing waits here.
+// Belongs to the loop of the fabric under it, also where the contract lets others call. Who owns
+// that one closes it, when nothing waits here.
 #pragma once
 
 #include <unordered_map>

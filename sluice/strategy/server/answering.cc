@@ -95,7 +95,8 @@ class Asynchronous final : public Strategy {
     State state = State::kIdle;
     Step step{};  // those that were dropped are not counted: nobody has heard of them
     bool hasGradient = false;
-    std::vector<std::byte> leaving;  // a part that nobody waits for: a copy, so that the gate can open
+    std::vector<std::byte>
+        leaving;  // a part that nobody waits for: a copy, so that the gate can open
     bool isLeaving = false;
   };
   struct TensorState {
@@ -130,7 +131,8 @@ class Asynchronous final : public Strategy {
   WorkerSlice workerSlice(const Slice& slice);
 
   // The server's side.
-  Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
+  Result<Landing> landPush(const Slice& slice, Rank from, fabric::Lane lane,
+                           const wire::Header& header);
   void arrived(const Slice& slice, Rank from, wire::Flags flags);
   void answer(const Slice& slice, const std::vector<Rank>& workers);
   void answer(const Slice& slice, Rank to);
@@ -144,10 +146,11 @@ class Asynchronous final : public Strategy {
   Result<Landing> landAskForHeld(const Slice& slice, Rank from, fabric::Lane lane);
   Result<Landing> landHeld(const Slice& slice, Rank from, const wire::Header& header);
   void heldIsHere(const Slice& slice, const Bytes& bytes);
-  void keepHeld(const Slice& slice, const Method::Held& held, std::vector<SavedTensor>& tensors) const;
+  void keepHeld(const Slice& slice, const Method::Held& held,
+                std::vector<SavedTensor>& tensors) const;
 
-  // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
-  // that of others goes on.
+  // Runs `then` if all is well with what `peer` and this rank send each other; else the step is
+  // lost, unless that of others goes on.
   fabric::Done whenHere(Rank peer, std::function<void()> then) {
     return [this, peer, then = std::move(then)](const Status& status) {
       if (status.isOk()) return then();
@@ -158,12 +161,15 @@ class Asynchronous final : public Strategy {
   }
   void observe(Stage stage, const Slice& slice, Step step, Rank peer) const {
     if (rooms_.observer == nullptr) return;
-    rooms_.observer->onStage({stage, step, slice.tensor, slice.id, peer, rooms_.fabric.loop().now()});
+    rooms_.observer->onStage(
+        {stage, step, slice.tensor, slice.id, peer, rooms_.fabric.loop().now()});
   }
   Step withoutDropped(Step step) const { return Step{index(step) - dropped_}; }
   uint32_t positionOf(Rank worker) const { return rooms_.plan.roles().workerPosition(worker); }
   WorkerNews& newsOf(Rank worker) { return workers_[positionOf(worker)]; }
-  Desk& deskOf(const Slice& slice, Rank worker) { return served_[index(slice.id)][positionOf(worker)]; }
+  Desk& deskOf(const Slice& slice, Rank worker) {
+    return served_[index(slice.id)][positionOf(worker)];
+  }
   OwnSlice& own(const Slice& slice) { return slices_[index(slice.id)]; }
   bool serves(const Slice& slice) const { return !served_[index(slice.id)].empty(); }
 
@@ -172,18 +178,20 @@ class Asynchronous final : public Strategy {
   const std::unique_ptr<Method> method_;
   Freight& freight_;  // the method's
   Outbox outbox_;
-  // A server takes a part in as it arrives, so an update that has to wait for the training thread's word
-  // waits here, before anything has left.
+  // A server takes a part in as it arrives, so an update that has to wait for the training thread's
+  // word waits here, before anything has left.
   HandOver handOver_;
-  std::vector<OwnSlice> slices_;           // by SliceId
-  std::vector<TensorState> tensors_;       // by TensorId
-  std::vector<std::vector<Desk>> served_;  // by SliceId, then worker position; empty: lives elsewhere
-  std::vector<WorkerNews> workers_;        // by worker position
-  std::set<Rank> lost_;                    // that this rank has gone on without
+  std::vector<OwnSlice> slices_;      // by SliceId
+  std::vector<TensorState> tensors_;  // by TensorId
+  std::vector<std::vector<Desk>>
+      served_;                       // by SliceId, then worker position; empty: lives elsewhere
+  std::vector<WorkerNews> workers_;  // by worker position
+  std::set<Rank> lost_;              // that this rank has gone on without
   std::vector<Done> whenIdle_;
   // What servers hold, as far as it has been told, for the checkpoint that is being made.
-  Done whenPrepared_;                      // null: none is
-  std::map<SliceId, uint32_t> heldAsked_;  // answers that servers owe, also to a checkpoint that was given up
+  Done whenPrepared_;  // null: none is
+  std::map<SliceId, uint32_t>
+      heldAsked_;  // answers that servers owe, also to a checkpoint that was given up
   std::set<SliceId> heldMissing_;
   std::vector<SavedTensor> held_;  // by TensorId; takeState() takes it
   uint64_t dropped_ = 0;           // steps
@@ -229,8 +237,8 @@ WorkerSlice Asynchronous::workerSlice(const Slice& slice) {
   const TensorMemory& memory = rooms_.memory[index(slice.tensor)];
   return {.slice = slice,
           .step = here.step,
-          .gradient =
-              here.hasGradient ? partOf(rooms_.plan, memory.gradient, slice) : std::span<const std::byte>(),
+          .gradient = here.hasGradient ? partOf(rooms_.plan, memory.gradient, slice)
+                                       : std::span<const std::byte>(),
           .parameters = partOf(rooms_.plan, memory.result, slice),
           .values = newsOf(self_).values.at(here.step)};
 }
@@ -284,12 +292,13 @@ void Asynchronous::fail(const Status& why) {
   if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(why);
 }
 
-// Asks every other server for what it holds; what is held here comes in takeState(). Other workers go on
-// meanwhile: it is as consistent as what a worker reads in a step, each slice by itself.
+// Asks every other server for what it holds; what is held here comes in takeState(). Other workers
+// go on meanwhile: it is as consistent as what a worker reads in a step, each slice by itself.
 void Asynchronous::prepareState(const Done& done) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Plan& plan = rooms_.plan;
-  if (method_->centre() == Method::Centre::kNone || !plan.roles().isWorker(self_)) return done(base::ok());
+  if (method_->centre() == Method::Centre::kNone || !plan.roles().isWorker(self_))
+    return done(base::ok());
   held_.clear();
   held_.resize(plan.model().tensors.size());
   heldMissing_.clear();
@@ -320,7 +329,8 @@ Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabr
   }
   deskOf(slice, from).isTelling = true;
   return Landing{{}, whenHere(from, [this, &slice, from] {
-                   const auto content = std::make_shared<const Bytes>(pack(method_->held(slice.id)));
+                   const auto content =
+                       std::make_shared<const Bytes>(pack(method_->held(slice.id)));
                    outbox_.post({.slice = slice,
                                  .stage = Stage::kPush,
                                  .step = Step{0},
@@ -337,7 +347,8 @@ Result<Landing> Asynchronous::landAskForHeld(const Slice& slice, Rank from, fabr
 }
 
 Result<Landing> Asynchronous::landHeld(const Slice& slice, Rank from, const wire::Header& header) {
-  if (header.length > longestHeldSlice(slice.count)) return fabric::refusedStatus(header, "too long");
+  if (header.length > longestHeldSlice(slice.count))
+    return fabric::refusedStatus(header, "too long");
   const auto asked = heldAsked_.find(slice.id);
   if (from != slice.server || asked == heldAsked_.end())
     return fabric::refusedStatus(header, "nobody has asked");
@@ -351,8 +362,8 @@ void Asynchronous::heldIsHere(const Slice& slice, const Bytes& bytes) {
   if (!whenPrepared_ || heldMissing_.erase(slice.id) == 0) return;  // it has failed
   const auto read = readHeldSlice(bytes);
   if (!read.isOk() || read->parameters.size() != rooms_.plan.bytesOf(slice)) {
-    const Status damaged(Code::kDataLoss,
-                         fmt::format("what rank {} told of slice {} is damaged", slice.server, slice.id));
+    const Status damaged(Code::kDataLoss, fmt::format("what rank {} told of slice {} is damaged",
+                                                      slice.server, slice.id));
     rooms_.refuse(slice.server, damaged);
     if (whenPrepared_) std::exchange(whenPrepared_, nullptr)(damaged);
     return;
@@ -370,14 +381,15 @@ void Asynchronous::keepHeld(const Slice& slice, const Method::Held& held,
   if (held.optimizer != nullptr) tensor.served.insert_or_assign(slice.offset, *held.optimizer);
 }
 
-// Where workers have copies of the centre's parameters, this one's are those that are saved from now on: a
-// checkpoint is the servers' model.
+// Where workers have copies of the centre's parameters, this one's are those that are saved from
+// now on: a checkpoint is the servers' model.
 Result<std::vector<std::byte>> Asynchronous::takeState() {
   if (!rooms_.plan.roles().isWorker(self_)) return Bytes();
   SLUICE_CHECK(method_->centre() == Method::Centre::kNone || !held_.empty());  // it was prepared
   const OwnState* own = method_->own();
-  CentreState state{
-      .rank = index(self_), .steps = own == nullptr ? 0 : own->steps(), .tensors = std::exchange(held_, {})};
+  CentreState state{.rank = index(self_),
+                    .steps = own == nullptr ? 0 : own->steps(),
+                    .tensors = std::exchange(held_, {})};
   if (method_->centre() != Method::Centre::kNone) {
     const auto& mine = rooms_.plan.slicesOn(self_);
     SLUICE_RETURN_IF_ERROR(inPieces(rooms_.fabric.loop(), mine.size(), [&](size_t i) {
@@ -403,7 +415,8 @@ Result<std::vector<std::byte>> Asynchronous::takeState() {
 
 Status Asynchronous::restore(std::span<const std::byte> bytes) {
   const plan::Plan& plan = rooms_.plan;
-  if (bytes.empty() && method_->centre() != Method::Centre::kNone) return base::ok();  // as it began
+  if (bytes.empty() && method_->centre() != Method::Centre::kNone)
+    return base::ok();  // as it began
   SLUICE_ASSIGN_OR_RETURN(const CentreState state,
                           CentreState::readFor(plan, *rooms_.update.optimizer, bytes));
   const bool isWorker = plan.roles().isWorker(self_);
@@ -444,7 +457,8 @@ Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire
     if (!isGood) return fabric::refusedStatus(header, "nothing to tell");
     return landAskForHeld(slice, from, lane);
   }
-  if (header.stage == Stage::kPush && has(header.flags, kTellsHeld)) return landHeld(slice, from, header);
+  if (header.stage == Stage::kPush && has(header.flags, kTellsHeld))
+    return landHeld(slice, from, header);
   if (header.dtype != freight_.dtypeOf(slice))
     return fabric::refusedStatus(header, "the tensor is of another type");
   if (header.stage == Stage::kPush) return landPush(slice, from, lane, header);
@@ -455,7 +469,8 @@ Result<Landing> Asynchronous::onMessage(Rank from, fabric::Lane lane, const wire
 Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                        const wire::Header& header) {
   if (!serves(slice)) return fabric::refusedStatus(header, "not served here");
-  if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
+  if (!rooms_.plan.roles().isWorker(from))
+    return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
   WorkerNews& news = newsOf(from);
   if (desk.isBusy() || news.valuesLanding > 0) {
@@ -476,7 +491,8 @@ Result<Landing> Asynchronous::landPush(const Slice& slice, Rank from, fabric::La
   }
   if (!place) return fabric::refusedStatus(header, "not the slice's length");
   desk.isLanding = true;
-  return Landing{{place->data(), place->size()}, whenHere(from, [this, &slice, from, flags = header.flags] {
+  return Landing{{place->data(), place->size()},
+                 whenHere(from, [this, &slice, from, flags = header.flags] {
                    deskOf(slice, from).isLanding = false;
                    arrived(slice, from, flags);
                    resume(from);
@@ -551,7 +567,8 @@ void Asynchronous::answer(const Slice& slice, Rank to) {
   outbox_.post(parcel);
 }
 
-Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from, const wire::Header& header) {
+Result<Landing> Asynchronous::landAnswer(const Slice& slice, Rank from,
+                                         const wire::Header& header) {
   OwnSlice& here = own(slice);
   if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
   if (here.state != State::kAwaited || here.step != header.step)
@@ -603,14 +620,16 @@ Status Asynchronous::setHyperparameters(const std::vector<double>& values, Step 
 }
 
 Result<Landing> Asynchronous::landHyperparameters(Rank from, const wire::Header& header) {
-  if (!rooms_.plan.roles().isWorker(from)) return fabric::refusedStatus(header, "that rank is not a worker");
+  if (!rooms_.plan.roles().isWorker(from))
+    return fabric::refusedStatus(header, "that rank is not a worker");
   const size_t count = rooms_.update.values.size();
   if (header.dtype != DType::kF64 || header.length != count * sizeof(double))
     return fabric::refusedStatus(header, "not the hyperparameters of this optimizer");
   auto values = std::make_shared<std::vector<double>>(count);
   const auto place = std::as_writable_bytes(std::span(*values));
   ++newsOf(from).valuesLanding;
-  return Landing{{place.data(), place.size()}, whenHere(from, [this, from, values, step = header.step] {
+  return Landing{{place.data(), place.size()},
+                 whenHere(from, [this, from, values, step = header.step] {
                    --newsOf(from).valuesLanding;
                    const Status good = optimizer::checkValues(*rooms_.update.optimizer, *values);
                    if (!good.isOk()) return rooms_.refuse(from, good);
@@ -628,10 +647,12 @@ std::string Asynchronous::describeWait(TensorId tensor) const {
   for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
     if (!serves(slice)) continue;
     const std::string wait = method_->describeWait(slice.id);
-    if (!wait.empty()) served += fmt::format("{}slice {} {}", served.empty() ? "" : ", ", slice.id, wait);
+    if (!wait.empty())
+      served += fmt::format("{}slice {} {}", served.empty() ? "" : ", ", slice.id, wait);
   }
-  std::string text = describeMissing(rooms_.plan, tensor, tensors_[index(tensor)].slicesLeft,
-                                     [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
+  std::string text =
+      describeMissing(rooms_.plan, tensor, tensors_[index(tensor)].slicesLeft,
+                      [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
   if (!served.empty()) text += fmt::format("; served here: {}", served);
   return text;
 }

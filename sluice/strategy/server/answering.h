@@ -1,6 +1,6 @@
-// Training over sharded parameter servers that need not wait for all workers: the engine behind asp, ssp and
-// easgd, and behind all that is compressed on its way to servers and back. What tells these apart is a
-// Method; the engine moves what it says.
+// Training over sharded parameter servers that need not wait for all workers: the engine behind
+// asp, ssp and easgd, and behind all that is compressed on its way to servers and back. What tells
+// these apart is a Method; the engine moves what it says.
 //
 //   worker   gradientReady -> a part of each slice to its server, as the method says
 //   server   a part is here -> the method takes it in -> answers to those who may go on
@@ -38,12 +38,12 @@ struct ServerSlice {
   std::span<const double> values;  // hyperparameters of that worker's step
 };
 
-// How far the copy in an answer lags behind its worker, in steps. Travels in the eight bits of a header that
-// are the sender's own.
+// How far the copy in an answer lags behind its worker, in steps. Travels in the eight bits of a
+// header that are the sender's own.
 inline constexpr uint64_t kMostLag = 0xff;
 
-// What parts and answers are on the wire, and where they lie before and after. A worker that has asked for an
-// answer sends nothing more of that slice before it is there.
+// What parts and answers are on the wire, and where they lie before and after. A worker that has
+// asked for an answer sends nothing more of that slice before it is there.
 class Freight {
  public:
   virtual ~Freight() = default;
@@ -53,7 +53,8 @@ class Freight {
   // A place for something of so many bytes; none, if that cannot be right.
   using Place = std::optional<std::span<std::byte>>;
 
-  // A worker's part of this step; none, if it has nothing to say. Stays as it is until the slice's next.
+  // A worker's part of this step; none, if it has nothing to say. Stays as it is until the slice's
+  // next.
   virtual std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) = 0;
   // Where the answer lands at a worker.
   virtual Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) = 0;
@@ -82,19 +83,20 @@ class Method {
 
   virtual Travel travel(SliceId slice, Step step) const = 0;
 
-  // The server's: true iff a worker may send such a part: one without an answer, or one that says nothing.
+  // The server's: true iff a worker may send such a part: one without an answer, or one that says
+  // nothing.
   virtual bool mayCome(bool hasPart, bool asks) const = 0;
 
-  // The worker's end of the step, before the gate opens. `lag` is the answer's, if there was one. True iff
-  // parameters may have changed; an error, if the answer was none.
+  // The worker's end of the step, before the gate opens. `lag` is the answer's, if there was one.
+  // True iff parameters may have changed; an error, if the answer was none.
   virtual Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) = 0;
 
-  // The server's: takes in the part that has landed, and says who is to be answered. An error, if it was
-  // none.
+  // The server's: takes in the part that has landed, and says who is to be answered. An error, if
+  // it was none.
   virtual Result<std::vector<Rank>> take(const ServerSlice& part) = 0;
 
-  // The server's: freight().answer() is what to send to this worker now. Returns its lag. As late as can be,
-  // since others' parts that have come meanwhile are in it.
+  // The server's: freight().answer() is what to send to this worker now. Returns its lag. As late
+  // as can be, since others' parts that have come meanwhile are in it.
   virtual uint64_t prepareAnswer(SliceId slice, Rank to) = 0;
 
   // As Strategy's.
@@ -103,7 +105,8 @@ class Method {
   // True iff workers go on without one that is lost.
   virtual bool goesOnWithoutLost() const = 0;
 
-  // The server's, of a worker that is gone: says who is to be answered now that nobody waits for it.
+  // The server's, of a worker that is gone: says who is to be answered now that nobody waits for
+  // it.
   virtual std::vector<Rank> forget(SliceId slice, Rank lost) = 0;
 
   // For whom `slice` keeps its workers waiting; empty if it does not. At its server.
@@ -130,7 +133,8 @@ class Method {
 // Slices by priority, sharded and rotated: as `sluice` cuts.
 Status chooseAsynchronous(const base::Config& config, plan::PlanSpec& spec);
 
-// Takes the option survive-loss, of methods that can do either. Refuses it where every worker serves.
+// Takes the option survive-loss, of methods that can do either. Refuses it where every worker
+// serves.
 Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec);
 bool survivesLoss(const plan::PlanSpec& spec);
 

@@ -16,7 +16,8 @@ constexpr uint32_t kMostSavedTensors = 1'000'000;
 constexpr uint32_t kMostSavedSlices = uint32_t{1} << 24U;
 constexpr size_t kLongestSavedName = 10'000;
 
-constexpr size_t kSavedWords = 64;  // more than the counts and lengths of the whole, and of one tensor
+constexpr size_t kSavedWords =
+    64;  // more than the counts and lengths of the whole, and of one tensor
 
 size_t savedBytes(const StateBySlice& states) {
   size_t bytes = 0;
@@ -60,8 +61,9 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
   const std::string& name = plan.model()[tensor].name;
   for (const auto& [offset, state] : states) {
     if (state.optimizer() != optimizer.name()) {
-      return {Code::kInvalidArgument, fmt::format("the saved state of '{}' is of {}, and this trains with {}",
-                                                  name, state.optimizer(), optimizer.name())};
+      return {Code::kInvalidArgument,
+              fmt::format("the saved state of '{}' is of {}, and this trains with {}", name,
+                          state.optimizer(), optimizer.name())};
     }
     const auto slices = plan.slicesOf(tensor);
     const auto slice = std::ranges::find(slices, offset, &plan::Slice::offset);
@@ -69,9 +71,10 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
         plan.model()[tensor].dtype != state.dtype()) {
       return {
           Code::kInvalidArgument,
-          fmt::format("the saved state of '{}' is cut into other slices: use as many servers as then, and "
-                      "the same --slice-elements",
-                      name)};
+          fmt::format(
+              "the saved state of '{}' is cut into other slices: use as many servers as then, and "
+              "the same --slice-elements",
+              name)};
     }
   }
   return base::ok();
@@ -82,7 +85,8 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
 void warnOfOthers(Rank self, Rank saver) {
   log("strategy")
       .warn(
-          "rank {} goes on from rank {}'s checkpoint: what it had of its own begins anew; save on every rank",
+          "rank {} goes on from rank {}'s checkpoint: what it had of its own begins anew; save on "
+          "every rank",
           self, saver);
 }
 
@@ -133,7 +137,8 @@ Result<CentreState> CentreState::fromBytes(std::span<const std::byte> bytes) {
   return state;
 }
 
-Result<CentreState> CentreState::readFor(const plan::Plan& plan, const optimizer::Optimizer& optimizer,
+Result<CentreState> CentreState::readFor(const plan::Plan& plan,
+                                         const optimizer::Optimizer& optimizer,
                                          std::span<const std::byte> bytes) {
   if (bytes.empty()) return CentreState();
   SLUICE_ASSIGN_OR_RETURN(auto state, fromBytes(bytes));
@@ -149,7 +154,8 @@ const SavedTensor* CentreState::find(std::string_view name) const {
 Status CentreState::check(const plan::Plan& plan, const optimizer::Optimizer& optimizer) const {
   const auto& known = plan.model().tensors;
   for (const SavedTensor& tensor : tensors) {
-    if (std::ranges::find(known, tensor.name, &Tensor::name) == known.end()) return otherModel(tensor.name);
+    if (std::ranges::find(known, tensor.name, &Tensor::name) == known.end())
+      return otherModel(tensor.name);
   }
   for (uint32_t t = 0; t < known.size(); ++t) {
     const SavedTensor* saved = find(known[t].name);

@@ -1,5 +1,5 @@
-// What a checkpoint of training over servers that do not wait for all holds, and one of DGC: a plain value,
-// by the names of tensors. Any thread.
+// What a checkpoint of training over servers that do not wait for all holds, and one of DGC: a
+// plain value, by the names of tensors. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ struct SavedTensor {
   std::vector<std::byte> centre{};  // parameters; empty: servers hold none
   StateBySlice served{};
   // The rank's own.
-  std::vector<std::byte> own{};       // parameters; empty: they are the centre's, or the caller's to save
+  std::vector<std::byte>
+      own{};  // parameters; empty: they are the centre's, or the caller's to save
   std::vector<std::byte> residual{};  // of DGC, f32; empty: there is none
   std::vector<std::byte> velocity{};  // the same
   StateBySlice local{};
@@ -39,7 +40,8 @@ struct CentreState {
   std::vector<SavedTensor> tensors{};
 
   std::vector<std::byte> toBytes() const;
-  static Result<CentreState> fromBytes(std::span<const std::byte> bytes);  // believes nothing it reads
+  static Result<CentreState> fromBytes(
+      std::span<const std::byte> bytes);  // believes nothing it reads
 
   // The same for training by this plan and optimizer; no bytes are a state that says nothing.
   static Result<CentreState> readFor(const plan::Plan& plan, const optimizer::Optimizer& optimizer,

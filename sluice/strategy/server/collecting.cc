@@ -26,7 +26,8 @@ using plan::Slice;
 // What the sender's own bits of a kPublish message say; with neither, it is the result itself.
 constexpr auto kNotify = wire::Flags{0x0100};  // server to worker: the result is ready, ask for it
 constexpr auto kPull = wire::Flags{0x0200};    // worker to server: send it
-// Of a kPush message: this worker has no gradient. Of a result: no worker had one. Either has no payload.
+// Of a kPush message: this worker has no gradient. Of a result: no worker had one. Either has no
+// payload.
 constexpr auto kNoGradient = wire::Flags{0x0400};
 
 class ParameterServer final : public Strategy {
@@ -65,7 +66,8 @@ class ParameterServer final : public Strategy {
       }
       return landPush(slice, from, header);
     }
-    if (header.stage != Stage::kPublish) return fabric::refusedStatus(header, "no stage that travels");
+    if (header.stage != Stage::kPublish)
+      return fabric::refusedStatus(header, "no stage that travels");
     if (has(header.flags, kNotify)) return landNotice(slice, from, header);
     if (has(header.flags, kPull)) return landPull(slice, from, header);
     return landResult(slice, from, lane, header);
@@ -119,7 +121,8 @@ class ParameterServer final : public Strategy {
   void takeDecided();
   void pushNothing(const Slice& slice, Step step);
   Result<Landing> landNotice(const Slice& slice, Rank from, const wire::Header& header);
-  Result<Landing> landResult(const Slice& slice, Rank from, fabric::Lane lane, const wire::Header& header);
+  Result<Landing> landResult(const Slice& slice, Rank from, fabric::Lane lane,
+                             const wire::Header& header);
   Status expectFrom(const Slice& slice, Rank from, const wire::Header& header) const;
   void resultIsHere(const Slice& slice, Outcome outcome);
   void open(TensorId tensor, Step step, Outcome outcome);
@@ -149,7 +152,8 @@ class ParameterServer final : public Strategy {
   DType dtypeOf(const Slice& slice) const { return rooms_.plan.model()[slice.tensor].dtype; }
 
   static Status expectNoPayload(const wire::Header& header) {
-    return header.length == 0 ? base::ok() : fabric::refusedStatus(header, "such a message has no payload");
+    return header.length == 0 ? base::ok()
+                              : fabric::refusedStatus(header, "such a message has no payload");
   }
 
   const Rooms rooms_;
@@ -206,8 +210,8 @@ void ParameterServer::pushNothing(const Slice& slice, Step step) {
   sendWord(slice, Stage::kPush, step, slice.server, kNoGradient);
 }
 
-// No slice is finished without the part of the worker beside its server. So an update that has to wait for
-// the worker's word waits with that part, while all that has to travel is on its way.
+// No slice is finished without the part of the worker beside its server. So an update that has to
+// wait for the worker's word waits with that part, while all that has to travel is on its way.
 void ParameterServer::contributeOwn(const Slice& slice, Step step, Own own) {
   if (rooms_.updatesWaitForWord) {
     held_.push_back({slice.id, step, own});
@@ -220,14 +224,16 @@ void ParameterServer::takeOwn(const Slice& slice, Step step, Own own) {
   const auto isLast = [&]() -> Result<bool> {
     switch (own) {
       case Own::kGradient:
-        return shard_->contribute(slice.id, self_, step,
-                                  partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].gradient, slice));
+        return shard_->contribute(
+            slice.id, self_, step,
+            partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].gradient, slice));
       case Own::kNothing: return shard_->contributeNothing(slice.id, self_, step);
       case Own::kVeto: break;
     }
     return shard_->contributeVeto(slice.id, self_, step);
   }();
-  if (!isLast.isOk()) return rooms_.gates.fail(isLast.status());  // handed over again after an error
+  if (!isLast.isOk())
+    return rooms_.gates.fail(isLast.status());  // handed over again after an error
   if (*isLast) answerAll(slice, step);
 }
 
@@ -246,8 +252,8 @@ Status ParameterServer::decide(Decision decision) {
   return base::ok();
 }
 
-// A few slices at a time, from what backward made last, which is what forward needs first: their results are
-// on their way while the others are calculated.
+// A few slices at a time, from what backward made last, which is what forward needs first: their
+// results are on their way while the others are calculated.
 void ParameterServer::takeDecided() {
   constexpr size_t kAtOnce = 8;
   for (size_t n = 0; n < kAtOnce && !decided_.empty(); ++n) {
@@ -261,15 +267,18 @@ void ParameterServer::takeDecided() {
   });
 }
 
-Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from, const wire::Header& header) {
+Result<Landing> ParameterServer::landPush(const Slice& slice, Rank from,
+                                          const wire::Header& header) {
   if (has(header.flags, kNoGradient)) {
     SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
-    SLUICE_ASSIGN_OR_RETURN(const bool isLast, shard_->contributeNothing(slice.id, from, header.step));
+    SLUICE_ASSIGN_OR_RETURN(const bool isLast,
+                            shard_->contributeNothing(slice.id, from, header.step));
     return Landing{{}, whenHere([this, isLast, &slice, step = header.step] {
                      if (isLast) answerAll(slice, step);
                    })};
   }
-  SLUICE_ASSIGN_OR_RETURN(const auto buffer, shard_->landing(slice.id, from, header.step, header.length));
+  SLUICE_ASSIGN_OR_RETURN(const auto buffer,
+                          shard_->landing(slice.id, from, header.step, header.length));
   return Landing{{buffer.data(), buffer.size()}, whenHere([this, &slice, from, step = header.step] {
                    if (shard_->arrived(slice.id, from)) answerAll(slice, step);
                  })};
@@ -294,8 +303,8 @@ void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
   const auto result = shard_->result(slice.id);
   if (to == self_) {
     // Not std::ranges::copy: that goes byte by byte in an optimised build.
-    std::memcpy(partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice).data(), result.data(),
-                result.size());
+    std::memcpy(partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice).data(),
+                result.data(), result.size());
     return resultIsHere(slice, Outcome::kResult);
   }
   outbox_.post({.slice = slice,
@@ -307,7 +316,8 @@ void ParameterServer::publish(const Slice& slice, Step step, Rank to) {
                 .dtype = dtypeOf(slice)});
 }
 
-Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const wire::Header& header) {
+Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from,
+                                            const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
   SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
   WorkerSlice& here = slices_[index(slice.id)];
@@ -318,14 +328,17 @@ Result<Landing> ParameterServer::landNotice(const Slice& slice, Rank from, const
                  })};
 }
 
-Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from, const wire::Header& header) {
-  // One answer for each notice: more would send results that are being replaced, as often as it is asked.
+Result<Landing> ParameterServer::landPull(const Slice& slice, Rank from,
+                                          const wire::Header& header) {
+  // One answer for each notice: more would send results that are being replaced, as often as it is
+  // asked.
   const auto notice = notices_.find({slice.id, from});
   if (notice == notices_.end() || notice->second != header.step)
     return fabric::refusedStatus(header, "nothing to pull here");
   SLUICE_RETURN_IF_ERROR(expectNoPayload(header));
   notices_.erase(notice);
-  return Landing{{}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
+  return Landing{
+      {}, whenHere([this, &slice, from, step = header.step] { publish(slice, step, from); })};
 }
 
 Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, fabric::Lane lane,
@@ -340,14 +353,17 @@ Result<Landing> ParameterServer::landResult(const Slice& slice, Rank from, fabri
   if (header.length != (isEmpty ? 0 : rooms_.plan.bytesOf(slice)))
     return fabric::refusedStatus(header, "not the slice's length");
   slices_[index(slice.id)].state = SliceState::kLanding;
-  if (isEmpty) return Landing{{}, whenHere([this, &slice] { resultIsHere(slice, Outcome::kEmpty); })};
+  if (isEmpty)
+    return Landing{{}, whenHere([this, &slice] { resultIsHere(slice, Outcome::kEmpty); })};
   const auto place = partOf(rooms_.plan, rooms_.memory[index(slice.tensor)].result, slice);
   return Landing{{place.data(), place.size()},
                  whenHere([this, &slice] { resultIsHere(slice, Outcome::kResult); })};
 }
 
-// A result is taken from the slice's server only, once, and for the step that this worker waits for.
-Status ParameterServer::expectFrom(const Slice& slice, Rank from, const wire::Header& header) const {
+// A result is taken from the slice's server only, once, and for the step that this worker waits
+// for.
+Status ParameterServer::expectFrom(const Slice& slice, Rank from,
+                                   const wire::Header& header) const {
   const WorkerSlice& here = slices_[index(slice.id)];
   if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
   if (here.state != SliceState::kAwaited || here.step != header.step)
@@ -359,8 +375,8 @@ void ParameterServer::resultIsHere(const Slice& slice, Outcome outcome) {
   WorkerSlice& here = slices_[index(slice.id)];
   here.state = SliceState::kIdle;
   if (rooms_.observer != nullptr) {
-    rooms_.observer->onStage(
-        {Stage::kApplied, here.step, slice.tensor, slice.id, slice.server, rooms_.fabric.loop().now()});
+    rooms_.observer->onStage({Stage::kApplied, here.step, slice.tensor, slice.id, slice.server,
+                              rooms_.fabric.loop().now()});
   }
   if (--slicesLeft_[index(slice.tensor)] > 0) return;
   // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
@@ -377,10 +393,10 @@ void ParameterServer::open(TensorId tensor, Step step, Outcome outcome) {
   }
 }
 
-// A rank that only serves hears the hyperparameters from the first worker, in a message that no push of that
-// worker can overtake: it goes ahead of them on both lanes that pushes take (a push without a gradient is a
-// word). No slice can be finished without that worker's push, so none is finished with the wrong values. They
-// are numbered, since the lanes may pass each other.
+// A rank that only serves hears the hyperparameters from the first worker, in a message that no
+// push of that worker can overtake: it goes ahead of them on both lanes that pushes take (a push
+// without a gradient is a word). No slice can be finished without that worker's push, so none is
+// finished with the wrong values. They are numbered, since the lanes may pass each other.
 Status ParameterServer::setHyperparameters(const std::vector<double>& values, Step from) {
   SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
   const plan::Roles& roles = rooms_.plan.roles();
@@ -412,30 +428,33 @@ Result<Landing> ParameterServer::landHyperparameters(Rank from, const wire::Head
   auto values = std::make_shared<std::vector<double>>(count);
   const auto place = std::as_writable_bytes(std::span(*values));
   ++valuesLanding_;
-  return Landing{{place.data(), place.size()},
-                 [this, values, step = header.step, number = index(header.slice)](const Status& status) {
-                   --valuesLanding_;
-                   if (!status.isOk()) return rooms_.gates.fail(status);
-                   if (number > valuesSaid_) {
-                     valuesSaid_ = number;
-                     const Status taken = shard_->setHyperparameters(*values, step);
-                     if (!taken.isOk()) return rooms_.refuse(firstWorker(), taken);
-                   }
-                   for (const auto lane : std::exchange(putOff_, {}))
-                     rooms_.fabric.resume(firstWorker(), lane);
-                 }};
+  return Landing{
+      {place.data(), place.size()},
+      [this, values, step = header.step, number = index(header.slice)](const Status& status) {
+        --valuesLanding_;
+        if (!status.isOk()) return rooms_.gates.fail(status);
+        if (number > valuesSaid_) {
+          valuesSaid_ = number;
+          const Status taken = shard_->setHyperparameters(*values, step);
+          if (!taken.isOk()) return rooms_.refuse(firstWorker(), taken);
+        }
+        for (const auto lane : std::exchange(putOff_, {}))
+          rooms_.fabric.resume(firstWorker(), lane);
+      }};
 }
 
-// A rank that only serves is told nothing of a checkpoint, and does not know between which steps it is.
+// A rank that only serves is told nothing of a checkpoint, and does not know between which steps it
+// is.
 Status ParameterServer::checkEveryServerTrains() const {
   if (rooms_.plan.roles().workers.size() == rooms_.plan.roles().world) return base::ok();
-  return {Code::kInvalidArgument,
-          "the optimizer's state is on ranks that only serve, and cannot be saved; use servers=all"};
+  return {
+      Code::kInvalidArgument,
+      "the optimizer's state is on ranks that only serve, and cannot be saved; use servers=all"};
 }
 
-// Every gate is open: each of this rank's own parts has been used, and no slice is finished without it. So
-// the states are those of the last step, whatever parts of the next have come from others, and the loop does
-// not touch them.
+// Every gate is open: each of this rank's own parts has been used, and no slice is finished without
+// it. So the states are those of the last step, whatever parts of the next have come from others,
+// and the loop does not touch them.
 Result<std::vector<std::byte>> ParameterServer::takeState() {
   if (publishesMean()) return Strategy::takeState();
   SLUICE_RETURN_IF_ERROR(checkEveryServerTrains());
@@ -451,7 +470,8 @@ Status ParameterServer::restore(std::span<const std::byte> state) {
   }
   if (const Status fits = shard_->restore(std::move(states)); !fits.isOk())
     return fits.withContext("the saved state does not fit");
-  // The caller has put back the parameters too. On the loop, which may still be sending the last results.
+  // The caller has put back the parameters too. On the loop, which may still be sending the last
+  // results.
   const auto& mine = rooms_.plan.slicesOn(self_);
   return inPieces(rooms_.fabric.loop(), mine.size(), [&](size_t i) {
     const Slice& slice = rooms_.plan.slice(mine[i]);
@@ -461,7 +481,8 @@ Status ParameterServer::restore(std::span<const std::byte> state) {
   });
 }
 
-void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to, wire::Flags word) {
+void ParameterServer::sendWord(const Slice& slice, Stage stage, Step step, Rank to,
+                               wire::Flags word) {
   const fabric::Message message{.step = step,
                                 .tensor = slice.tensor,
                                 .slice = slice.id,
@@ -476,31 +497,35 @@ std::string ParameterServer::describeWait(TensorId tensor) const {
   for (const Slice& slice : rooms_.plan.slicesOf(tensor)) {
     if (slice.server != self_) continue;
     for (const Rank rank : shard_->missing(slice.id)) {
-      collecting += fmt::format("{}slice {} lacks rank {}", collecting.empty() ? "" : ", ", slice.id, rank);
+      collecting +=
+          fmt::format("{}slice {} lacks rank {}", collecting.empty() ? "" : ", ", slice.id, rank);
     }
   }
-  std::string text = describeMissing(rooms_.plan, tensor, slicesLeft_[index(tensor)], [this](SliceId id) {
-    return slices_[index(id)].state != SliceState::kIdle;
-  });
+  std::string text =
+      describeMissing(rooms_.plan, tensor, slicesLeft_[index(tensor)],
+                      [this](SliceId id) { return slices_[index(id)].state != SliceState::kIdle; });
   if (!collecting.empty()) text += fmt::format("; served here: {}", collecting);
   return text;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style) {
+Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms,
+                                                      const ServerStyle& style) {
   if (rooms.collective != nullptr) {
     return Status(Code::kInvalidArgument,
                   "this algorithm has servers and no use for a process group; use "
                   "algorithm=allreduce, wfbp, mgwfbp or pipe");
   }
-  SLUICE_ASSIGN_OR_RETURN(auto shard, shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
-                                                         rooms.fabric.loop().clock(), rooms.observer));
+  SLUICE_ASSIGN_OR_RETURN(auto shard,
+                          shard::Shard::make(rooms.plan, rooms.fabric.rank(), rooms.update,
+                                             rooms.fabric.loop().clock(), rooms.observer));
   if (rooms.update.optimizer->publishes() == optimizer::Publishes::kParameters) {
     setServed(*shard, rooms.plan, rooms.fabric.rank(),
               [&](TensorId id) { return rooms.parameters[index(id)]; });
   }
-  return std::unique_ptr<Strategy>(std::make_unique<ParameterServer>(rooms, style, std::move(shard)));
+  return std::unique_ptr<Strategy>(
+      std::make_unique<ParameterServer>(rooms, style, std::move(shard)));
 }
 
 }  // namespace sluice::strategy

@@ -1,5 +1,5 @@
-// Synchronous training over sharded parameter servers: the engine behind kvstore, slicing, p3 and sluice,
-// which differ only in how they cut, order and answer.
+// Synchronous training over sharded parameter servers: the engine behind kvstore, slicing, p3 and
+// sluice, which differ only in how they cut, order and answer.
 //
 //   worker   gradientReady -> push each slice to its server
 //   server   collect all workers' parts -> reduce -> update -> answer

@@ -29,7 +29,8 @@ void LocalOptimizer::save(TensorId tensor, SavedTensor& saved) const {
 void LocalOptimizer::restore(TensorId tensor, const SavedTensor* saved) {
   for (const plan::Slice& slice : plan_.slicesOf(tensor)) {
     const auto* state = saved == nullptr ? nullptr : findState(saved->local, slice);
-    const optimizer::OptimizerState fresh(optimizer_.name(), plan_.model()[tensor].dtype, slice.count);
+    const optimizer::OptimizerState fresh(optimizer_.name(), plan_.model()[tensor].dtype,
+                                          slice.count);
     states_[index(slice.id)] = state != nullptr ? *state : fresh;
   }
 }

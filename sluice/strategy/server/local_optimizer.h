@@ -1,5 +1,5 @@
-// The optimizer's step where workers make it themselves, each for its own model: slice by slice, with a state
-// for each. Belongs to one loop.
+// The optimizer's step where workers make it themselves, each for its own model: slice by slice,
+// with a state for each. Belongs to one loop.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ class LocalOptimizer final : public OwnState {
   LocalOptimizer(const plan::Plan& plan, const optimizer::OptimizerSpec& update);
 
   // One step of one slice. REQUIRES: checked `values`.
-  void step(const plan::Slice& slice, std::span<std::byte> parameters, std::span<const std::byte> gradient,
-            std::span<const double> values);
+  void step(const plan::Slice& slice, std::span<std::byte> parameters,
+            std::span<const std::byte> gradient, std::span<const double> values);
 
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;

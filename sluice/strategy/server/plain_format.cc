@@ -9,7 +9,8 @@ PlainFreight::PlainFreight(const Rooms& rooms, Part part)
       memory_(rooms.memory),
       part_(part),
       centre_(rooms.plan, rooms.fabric.rank(), rooms.update) {
-  setServed(centre_, plan_, rooms.fabric.rank(), [&](TensorId id) { return rooms.parameters[index(id)]; });
+  setServed(centre_, plan_, rooms.fabric.rank(),
+            [&](TensorId id) { return rooms.parameters[index(id)]; });
 }
 
 std::optional<std::span<const std::byte>> PlainFreight::part(const WorkerSlice& worker) {

@@ -1,5 +1,6 @@
-// Slices as they are, to servers and back: a worker's gradient or parameters go to a desk of the centre
-// (shard/centre.h), and the answer from there to the worker's parameters. Belongs to the fabric's loop.
+// Slices as they are, to servers and back: a worker's gradient or parameters go to a desk of the
+// centre (shard/centre.h), and the answer from there to the worker's parameters. Belongs to the
+// fabric's loop.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,9 @@ class PlainFreight final : public Freight {
   shard::Centre& centre() { return centre_; }
   const shard::Centre& centre() const { return centre_; }
 
-  DType dtypeOf(const plan::Slice& slice) const override { return plan_.model()[slice.tensor].dtype; }
+  DType dtypeOf(const plan::Slice& slice) const override {
+    return plan_.model()[slice.tensor].dtype;
+  }
   std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) override;
   Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
   Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;

@@ -27,9 +27,13 @@ class PlainStale final : public StaleForm {
     freight_.centre().step(part.slice.id, part.from, part.values);
     return base::ok();
   }
-  void prepareAnswer(SliceId slice, Rank worker) override { freight_.centre().copyToDesk(slice, worker); }
+  void prepareAnswer(SliceId slice, Rank worker) override {
+    freight_.centre().copyToDesk(slice, worker);
+  }
 
-  Status takeAnswer(const WorkerSlice& /*worker*/) override { return base::ok(); }  // it is in its place
+  Status takeAnswer(const WorkerSlice& /*worker*/) override {
+    return base::ok();
+  }  // it is in its place
 
   Result<bool> ownStep(const WorkerSlice& worker) override {
     if (worker.gradient.empty()) return false;

@@ -25,15 +25,19 @@ class Stale final : public Method {
 
   Freight& freight() override { return form_->freight(); }
   bool serversStep() const override { return true; }
-  Status checkValues(std::span<const double> values) const override { return form_->checkValues(values); }
+  Status checkValues(std::span<const double> values) const override {
+    return form_->checkValues(values);
+  }
   uint64_t period() const override { return 1; }
 
   Travel travel(SliceId slice, Step step) const override {
-    const bool mayStay =
-        pulls_ == Pulls::kWhenTooStale && shard::mayGoOn(index(step) + 1, copies_[index(slice)], bound_);
+    const bool mayStay = pulls_ == Pulls::kWhenTooStale &&
+                         shard::mayGoOn(index(step) + 1, copies_[index(slice)], bound_);
     return mayStay ? Travel::kPush : Travel::kAsk;
   }
-  bool mayCome(bool /*hasPart*/, bool asks) const override { return asks || pulls_ == Pulls::kWhenTooStale; }
+  bool mayCome(bool /*hasPart*/, bool asks) const override {
+    return asks || pulls_ == Pulls::kWhenTooStale;
+  }
 
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) override {
     if (travel != Travel::kAsk) return form_->ownStep(worker);
@@ -78,10 +82,12 @@ class Stale final : public Method {
     const auto& workers = plan_.roles().workers;
     for (size_t w = 0; w < workers.size(); ++w) {
       if (clocks.isWaiting(w)) waiting += fmt::format(" {}", workers[w]);
-      if (!clocks.isGone(w) && clocks.clock(w) == clocks.slowest()) slow += fmt::format(" {}", workers[w]);
+      if (!clocks.isGone(w) && clocks.clock(w) == clocks.slowest())
+        slow += fmt::format(" {}", workers[w]);
     }
     if (waiting.empty()) return {};
-    return fmt::format("keeps rank{} waiting for rank{}, at step {}", waiting, slow, clocks.slowest());
+    return fmt::format("keeps rank{} waiting for rank{}, at step {}", waiting, slow,
+                       clocks.slowest());
   }
 
   Centre centre() const override { return Centre::kCopiedByWorkers; }
@@ -109,8 +115,8 @@ class Stale final : public Method {
 
 }  // namespace
 
-std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form, uint64_t bound,
-                                    Pulls pulls) {
+std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form,
+                                    uint64_t bound, Pulls pulls) {
   return makeAsynchronous(rooms, std::make_unique<Stale>(rooms, std::move(form), bound, pulls));
 }
 

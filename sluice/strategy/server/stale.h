@@ -1,5 +1,5 @@
-// Servers that apply every gradient as it arrives, and workers that may be some steps apart: the method
-// behind asp and ssp (asynchronous.h).
+// Servers that apply every gradient as it arrives, and workers that may be some steps apart: the
+// method behind asp and ssp (asynchronous.h).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 namespace sluice::strategy {
 
 enum class Pulls : uint8_t {
-  kAlways,        // after every push
-  kWhenTooStale,  // only when the worker's copy is older than the bound allows; in between it makes its own
-                  // steps, x -= lr * g, which the next pull replaces
+  kAlways,  // after every push
+  // Only when the worker's copy is older than the bound allows; in between it makes its own steps,
+  // x -= lr * g, which the next pull replaces.
+  kWhenTooStale,
 };
 
-// What goes to servers and back, and becomes of it there: plain gradients and parameters (plain_stale.cc), or
-// compressed ones (dgc/stale_server.h).
+// What goes to servers and back, and becomes of it there: plain gradients and parameters
+// (plain_stale.cc), or compressed ones (dgc/stale_server.h).
 class StaleForm {
  public:
   virtual ~StaleForm() = default;
@@ -44,7 +45,7 @@ class StaleForm {
 std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: checkUpdate(rooms)
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
-std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form, uint64_t bound,
-                                    Pulls pulls);
+std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form,
+                                    uint64_t bound, Pulls pulls);
 
 }  // namespace sluice::strategy

@@ -40,8 +40,8 @@ TEST(Algorithms, AreReadWithTheirOption) {
 
 TEST(Algorithms, NonsenseIsRefusedInOneLine) {
   base::Config config;
-  for (const char* text :
-       {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "pipe:", "pipe:two", "bsp:1", "adpsgd:star"}) {
+  for (const char* text : {"", "nonsense", ":3", "asp:3", "ssp:", "ssp:three", "pipe:", "pipe:two",
+                           "bsp:1", "adpsgd:star"}) {
     const Status status = readAlgorithm(text, config).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
@@ -54,10 +54,11 @@ TEST(Algorithms, SettingsOutOfRangeAreRefused) {
     const base::Option& option;
     const char* value;
   };
-  for (const Case& c : {Case{kSsp, option::kStaleness, "-1"}, Case{kSsp, option::kStaleness, "256"},
-                        Case{kEasgd, option::kTau, "0"}, Case{kEasgd, option::kAlpha, "1.5"},
-                        Case{kEasgd, option::kAlpha, "-0.1"}, Case{kGoSgd, option::kGossipProbability, "0"},
-                        Case{kGoSgd, option::kGossipProbability, "1.1"}}) {
+  for (const Case& c :
+       {Case{kSsp, option::kStaleness, "-1"}, Case{kSsp, option::kStaleness, "256"},
+        Case{kEasgd, option::kTau, "0"}, Case{kEasgd, option::kAlpha, "1.5"},
+        Case{kEasgd, option::kAlpha, "-0.1"}, Case{kGoSgd, option::kGossipProbability, "0"},
+        Case{kGoSgd, option::kGossipProbability, "1.1"}}) {
     base::Config config;
     ASSERT_TRUE(config.set(c.option, c.value).isOk());
     plan::PlanSpec spec;

@@ -14,9 +14,10 @@ namespace {
 
 class SparseJob final {
  public:
-  SparseJob(uint32_t world, std::string_view update, const std::string& sparsity, bool waits = false)
-      : world_("allreduce", "all", world, {{"a", 2000, DType::kF32}, {"b", 3, DType::kF32}}, update, waits,
-               withDgc(sparsity)),
+  SparseJob(uint32_t world, std::string_view update, const std::string& sparsity,
+            bool waits = false)
+      : world_("allreduce", "all", world, {{"a", 2000, DType::kF32}, {"b", 3, DType::kF32}}, update,
+               waits, withDgc(sparsity)),
         random_(world) {}
 
   static base::Config withDgc(const std::string& sparsity) {
@@ -41,7 +42,8 @@ class SparseJob final {
   }
   void decide(Decision decision) {
     for (auto& rank : world_.ranks())
-      rank->loop().post([&rank, decision] { EXPECT_TRUE(rank->strategy().decide(decision).isOk()); });
+      rank->loop().post(
+          [&rank, decision] { EXPECT_TRUE(rank->strategy().decide(decision).isOk()); });
     runShuffled(world_.ranks(), random_);
   }
   bool isReady() {
@@ -52,7 +54,8 @@ class SparseJob final {
   void expectAllEqual() {
     for (auto& rank : world_.ranks()) {
       for (const uint32_t t : {0U, 1U})
-        ASSERT_TRUE(std::ranges::equal(rank->result(TensorId{t}), world_.ranks()[0]->result(TensorId{t})));
+        ASSERT_TRUE(
+            std::ranges::equal(rank->result(TensorId{t}), world_.ranks()[0]->result(TensorId{t})));
     }
   }
   float parameter(size_t element) {
@@ -114,9 +117,9 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
     const base::Option& option;
     const char* value;
   };
-  for (const Wrong& wrong :
-       {Wrong{option::kDgcSparsity, "1.5"}, Wrong{option::kDgcSparsity, "-1"}, Wrong{option::kDgcClip, "-1"},
-        Wrong{option::kDgcWarmUp, "-1"}, Wrong{option::kCodec, "fp16"}}) {
+  for (const Wrong& wrong : {Wrong{option::kDgcSparsity, "1.5"}, Wrong{option::kDgcSparsity, "-1"},
+                             Wrong{option::kDgcClip, "-1"}, Wrong{option::kDgcWarmUp, "-1"},
+                             Wrong{option::kCodec, "fp16"}}) {
     base::Config config;
     ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
     ASSERT_TRUE(config.set(wrong.option, wrong.value).isOk());

@@ -23,9 +23,11 @@ std::vector<Tensor> threeTensors(DType dtype = DType::kF32) {
 // A scripted order: one worker's gradient of one tensor, and all that comes of it, at a time.
 class Script final {
  public:
-  Script(std::string_view algorithm, std::string_view servers, uint32_t world, std::string_view update,
-         DType dtype)
-      : world_(algorithm, servers, world, threeTensors(dtype), update), random_(world), numbers_(world) {}
+  Script(std::string_view algorithm, std::string_view servers, uint32_t world,
+         std::string_view update, DType dtype)
+      : world_(algorithm, servers, world, threeTensors(dtype), update),
+        random_(world),
+        numbers_(world) {}
 
   struct Event {
     Rank worker;
@@ -78,7 +80,8 @@ class LocalModel final {
     Bytes wide(states_[tensor].elements() * sizeOf(kernel::accumulatorOf(dtype)));
     kernel::widen(dtype, wide, gradient);
     ASSERT_TRUE(
-        applyStep(*update_.optimizer, states_[tensor], parameters[tensor], wide, update_.values).isOk());
+        applyStep(*update_.optimizer, states_[tensor], parameters[tensor], wide, update_.values)
+            .isOk());
   }
   std::vector<Bytes> parameters;
 
@@ -151,14 +154,15 @@ TEST(Easgd, HasTheBitsOfAScriptedReference) {
   }
 }
 
-// Every worker adds one to its own element in each step: what a worker reads counts the steps of each worker
-// that it knows of.
+// Every worker adds one to its own element in each step: what a worker reads counts the steps of
+// each worker that it knows of.
 class Counting final {
  public:
   Counting(std::string_view algorithm, std::string_view servers, uint32_t world, uint32_t seed,
            base::Config config = {})
-      : world_(algorithm, servers, world, {{"head", 2, DType::kF32}, {"counts", world, DType::kF32}},
-               "sgd:lr=1", /*updatesWaitForWord=*/false, std::move(config)),
+      : world_(algorithm, servers, world,
+               {{"head", 2, DType::kF32}, {"counts", world, DType::kF32}}, "sgd:lr=1",
+               /*updatesWaitForWord=*/false, std::move(config)),
         random_(seed),
         clocks_(world) {}
 
@@ -174,7 +178,8 @@ class Counting final {
     ++clocks_[worker];
   }
   uint64_t reads(uint32_t worker, uint32_t of) {
-    return static_cast<uint64_t>(kernel::loadAt<float>(rank(worker).result(TensorId{1}).data(), of));
+    return static_cast<uint64_t>(
+        kernel::loadAt<float>(rank(worker).result(TensorId{1}).data(), of));
   }
   uint64_t clock(uint32_t worker) const { return clocks_[worker]; }
 
@@ -217,13 +222,15 @@ void expectNobodyReadsMoreThanTheBoundBehind(uint32_t seeds, const base::Config&
     const uint32_t world = 2 + seed % 4;
     const char* servers = seed % 3 == 0 ? "dedicated:1" : "all";
     const auto workers = workersOf(servers, world);
-    SCOPED_TRACE(fmt::format("seed {}, {} ranks, bound {}, servers {}", seed, world, bound, servers));
+    SCOPED_TRACE(
+        fmt::format("seed {}, {} ranks, bound {}, servers {}", seed, world, bound, servers));
     Counting job(fmt::format("ssp:{}", bound), servers, world, seed, config);
     for (int turn = 0; turn < 1500; ++turn) {
       for (const uint32_t worker : workers) {
         if (!job.isReady(worker)) continue;
         for (const uint32_t other : workers) {
-          ASSERT_GE(job.reads(worker, other) + bound, job.clock(worker)) << worker << " of " << other;
+          ASSERT_GE(job.reads(worker, other) + bound, job.clock(worker))
+              << worker << " of " << other;
           ASSERT_LE(job.reads(worker, other), job.clock(other)) << worker << " of " << other;
           if (job.reads(worker, other) < job.clock(worker)) ++behind;
         }
@@ -305,7 +312,8 @@ TEST(Ssp, ByOptionTheLostAreNotWaitedFor) {
   }
   job.drain();
   for (int step = 0; step < 20; ++step) {
-    ASSERT_TRUE(job.isReady(0) && job.isReady(2)) << job.rank(3).strategy().describeWait(TensorId{1});
+    ASSERT_TRUE(job.isReady(0) && job.isReady(2))
+        << job.rank(3).strategy().describeWait(TensorId{1});
     stepBoth();
   }
   EXPECT_EQ(job.reads(0, 0), 23U);
@@ -338,9 +346,10 @@ TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
   spec.roles = plan::parseRoles("all", 3).value();
   for (const Algorithm* algorithm : {&kSsp, &kEasgd}) {
     spec.strategy = algorithm->name;
-    EXPECT_EQ(algorithm->choose(config, spec).message(),
-              "--survive-loss is for workers that serve nothing, and here all serve: give --servers "
-              "dedicated:K");
+    EXPECT_EQ(
+        algorithm->choose(config, spec).message(),
+        "--survive-loss is for workers that serve nothing, and here all serve: give --servers "
+        "dedicated:K");
   }
   spec.strategy = "sluice";
   EXPECT_EQ(checkHeeded(config, spec).message(),
@@ -362,7 +371,8 @@ TEST(Ssp, SendsParametersBackOnlyWhenTheyAreNeeded) {
   };
   EXPECT_NEAR(modelsPerStep("asp"), 2, 1e-9);
   EXPECT_NEAR(modelsPerStep("ssp:0"), 2, 1e-9);
-  // In step: (1 + 1/(s+1)) models; those who ask before the others have pushed ask again a step sooner.
+  // In step: (1 + 1/(s+1)) models; those who ask before the others have pushed ask again a step
+  // sooner.
   for (const int bound : {3, 7}) {
     const double models = modelsPerStep(fmt::format("ssp:{}", bound));
     EXPECT_GE(models, 0.95 * (1 + 1.0 / (bound + 1))) << bound;
@@ -398,7 +408,8 @@ TEST(Asynchronous, EveryWorkersHyperparametersAreItsOwn) {
         runShuffled(world.ranks(), random);
         for (uint32_t t = 0; t < 3; ++t) {
           const std::vector<float> wanted(world.plan().model().tensors[t].elements, expected);
-          EXPECT_TRUE(std::ranges::equal(rank.result(TensorId{t}), std::as_bytes(std::span(wanted))))
+          EXPECT_TRUE(
+              std::ranges::equal(rank.result(TensorId{t}), std::as_bytes(std::span(wanted))))
               << servers << " step " << step << " tensor " << t;
         }
       }
@@ -409,7 +420,8 @@ TEST(Asynchronous, EveryWorkersHyperparametersAreItsOwn) {
 TEST(Asynchronous, UpdatesWaitForTheWordAndADroppedStepLeavesNoTrace) {
   for (const char* algorithm : {"asp", "ssp:2", "easgd:100", "gosgd:1", "adpsgd"}) {
     SCOPED_TRACE(algorithm);
-    SteppedWorld world(algorithm, "all", 1, threeTensors(), "sgd:lr=1", /*updatesWaitForWord=*/true);
+    SteppedWorld world(algorithm, "all", 1, threeTensors(), "sgd:lr=1",
+                       /*updatesWaitForWord=*/true);
     std::mt19937 random(5);
     SteppedRank& rank = *world.ranks()[0];
     float expected = 0;
@@ -447,14 +459,16 @@ TEST(Asynchronous, AWorkerWithoutAGradientHoldsNobodyUp) {
             rank.gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
           } else {
             const Step closed = rank.gates().close(TensorId{t}).value();
-            rank.loop().post([&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
+            rank.loop().post(
+                [&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
           }
         }
       }
       runShuffled(world.ranks(), random);
       for (const auto& rank : world.ranks()) {
         for (uint32_t t = 0; t < 3; ++t)
-          ASSERT_TRUE(rank->gates().isOpen(TensorId{t})) << rank->strategy().describeWait(TensorId{t});
+          ASSERT_TRUE(rank->gates().isOpen(TensorId{t}))
+              << rank->strategy().describeWait(TensorId{t});
       }
     }
     if (std::string_view(algorithm) == "asp" || std::string_view(algorithm) == "ssp:0") {

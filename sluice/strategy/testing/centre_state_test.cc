@@ -1,5 +1,5 @@
-// What checkpoints of training over servers hold: read as written, refused if they do not fit, and training
-// that goes on from one as if it had not stopped.
+// What checkpoints of training over servers hold: read as written, refused if they do not fit, and
+// training that goes on from one as if it had not stopped.
 #include <sluice/strategy/server/centre_state.h>
 
 #include <cstring>
@@ -67,15 +67,16 @@ TEST(CentreState, WhatDoesNotFitIsRefusedInOneLine) {
   EXPECT_NE(state.check(planOf({w(6)}, 2), sgd).message().find("another model"), std::string::npos);
   EXPECT_NE(state.check(planOf({{"v", 4, DType::kF32}}, 2), sgd).message().find("another model"),
             std::string::npos);
-  EXPECT_NE(state.check(planOf({w(4), {"v", 4, DType::kF32}}, 2), sgd).message().find("another model"),
-            std::string::npos);
+  EXPECT_NE(
+      state.check(planOf({w(4), {"v", 4, DType::kF32}}, 2), sgd).message().find("another model"),
+      std::string::npos);
 }
 
 // A job that can be saved, and goes on from what was.
 class SavedJob final {
  public:
-  SavedJob(std::string_view algorithm, std::string_view servers, uint32_t world, std::string_view update,
-           const base::Config& config)
+  SavedJob(std::string_view algorithm, std::string_view servers, uint32_t world,
+           std::string_view update, const base::Config& config)
       : world_(algorithm, servers, world, {{"a", 400, DType::kF32}, {"b", 3, DType::kF32}}, update,
                /*updatesWaitForWord=*/false, config),
         random_(7) {}
@@ -128,8 +129,8 @@ class SavedJob final {
     for (uint32_t worker = 0; worker < workers(); ++worker) {
       for (const uint32_t t : {0U, 1U}) {
         ASSERT_TRUE(rank(worker).gates().isOpen(TensorId{t}));
-        ASSERT_TRUE(
-            std::ranges::equal(rank(worker).result(TensorId{t}), other.rank(worker).result(TensorId{t})))
+        ASSERT_TRUE(std::ranges::equal(rank(worker).result(TensorId{t}),
+                                       other.rank(worker).result(TensorId{t})))
             << "worker " << worker;
       }
     }
@@ -150,11 +151,12 @@ struct Resumed {
 };
 
 TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
-  for (const Resumed& c : {Resumed{"asp", "adam:lr=0.01"}, Resumed{"asp", "sgd:lr=0.1,momentum=0.9"},
-                           Resumed{"easgd:2", "sgd:lr=0.1,momentum=0.9"}, Resumed{"easgd:3", "adamw:lr=0.01"},
-                           Resumed{"asp", "sgd:lr=0.1,momentum=0.9", true},
-                           Resumed{"sluice", "sgd:lr=0.1,momentum=0.9", true, true},
-                           Resumed{"allreduce", "sgd:lr=0.1,momentum=0.9", true, true}}) {
+  for (const Resumed& c :
+       {Resumed{"asp", "adam:lr=0.01"}, Resumed{"asp", "sgd:lr=0.1,momentum=0.9"},
+        Resumed{"easgd:2", "sgd:lr=0.1,momentum=0.9"}, Resumed{"easgd:3", "adamw:lr=0.01"},
+        Resumed{"asp", "sgd:lr=0.1,momentum=0.9", true},
+        Resumed{"sluice", "sgd:lr=0.1,momentum=0.9", true, true},
+        Resumed{"allreduce", "sgd:lr=0.1,momentum=0.9", true, true}}) {
     for (const char* servers : {"all", "dedicated:1"}) {
       if (c.algorithm == "allreduce" && std::string_view(servers) != "all") continue;
       SCOPED_TRACE(fmt::format("{} {} dgc {} servers {}", c.algorithm, c.update, c.isDgc, servers));
@@ -204,14 +206,16 @@ TEST(Checkpoint, IsTheServersModel) {
     for (const uint32_t t : {0U, 1U}) {
       EXPECT_EQ(fromRank0.tensors[t].centre, fromRank2.tensors[t].centre);  // whoever saves
       for (const uint32_t r : {0U, 2U})
-        EXPECT_TRUE(std::ranges::equal(job.rank(r).result(TensorId{t}), fromRank0.tensors[t].centre));
+        EXPECT_TRUE(
+            std::ranges::equal(job.rank(r).result(TensorId{t}), fromRank0.tensors[t].centre));
     }
     // One rank's is enough for all.
     SavedJob other("ssp:3", "all", 3, "sgd:lr=0.1", config);
     const auto bytes = fromRank0.toBytes();
     for (uint32_t r = 0; r < 3; ++r) other.restore(r, bytes);
     for (uint32_t r = 0; r < 3; ++r)
-      EXPECT_TRUE(std::ranges::equal(other.rank(r).result(TensorId{0}), fromRank0.tensors[0].centre));
+      EXPECT_TRUE(
+          std::ranges::equal(other.rank(r).result(TensorId{0}), fromRank0.tensors[0].centre));
     for (uint64_t step = 6; step < 20; ++step) {
       other.step(step);
       for (uint32_t r = 0; r < 3; ++r) ASSERT_TRUE(other.rank(r).gates().isOpen(TensorId{0}));

@@ -1,5 +1,5 @@
-// Updates that wait for the training thread's word: before it no parameter changes anywhere, whatever the
-// order of arrival; a dropped step leaves no trace.
+// Updates that wait for the training thread's word: before it no parameter changes anywhere,
+// whatever the order of arrival; a dropped step leaves no trace.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,8 @@ class DecisionTest : public testing::TestWithParam<std::tuple<std::string, std::
   void expectEverywhere(SteppedRank& rank, float value) {
     for (uint32_t t = 0; t < 3; ++t) {
       const std::vector<float> wanted(plan_.model().tensors[t].elements, value);
-      EXPECT_TRUE(std::ranges::equal(rank.result(TensorId{t}), std::as_bytes(std::span(wanted)))) << value;
+      EXPECT_TRUE(std::ranges::equal(rank.result(TensorId{t}), std::as_bytes(std::span(wanted))))
+          << value;
     }
   }
 
@@ -52,7 +53,8 @@ TEST_P(DecisionTest, NothingChangesBeforeTheRanksOwnWord) {
     expected = after;
     for (const auto& rank : ranks_) {
       for (uint32_t t = 0; t < 3; ++t) {
-        EXPECT_TRUE(rank->gates().isOpen(TensorId{t})) << rank->strategy().describeWait(TensorId{t});
+        EXPECT_TRUE(rank->gates().isOpen(TensorId{t}))
+            << rank->strategy().describeWait(TensorId{t});
         EXPECT_EQ(rank->gates().isEmpty(TensorId{t}), decision == Decision::kDrop);
       }
       expectEverywhere(*rank, expected);

@@ -1,5 +1,5 @@
-// Bit-exactness: whatever the algorithm, the slice size, the number of ranks and the order of arrival, every
-// rank ends with the bits that one process gets by summing in rank order.
+// Bit-exactness: whatever the algorithm, the slice size, the number of ranks and the order of
+// arrival, every rank ends with the bits that one process gets by summing in rank order.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,15 +25,16 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-  return fmt::format("{}, slices of {}, {} ranks, {}, {}, servers {}", c.algorithm, c.sliceElements, c.world,
-                     c.update, name(c.dtype), c.servers);
+  return fmt::format("{}, slices of {}, {} ranks, {}, {}, servers {}", c.algorithm, c.sliceElements,
+                     c.world, c.update, name(c.dtype), c.servers);
 }
 
-// One process, no slices, no network: the sum in rank order and the optimizer's step on the whole tensor.
+// One process, no slices, no network: the sum in rank order and the optimizer's step on the whole
+// tensor.
 class Reference final {
  public:
-  Reference(const Model& model, const optimizer::OptimizerSpec& update, std::vector<Bytes> parameters,
-            size_t workers)
+  Reference(const Model& model, const optimizer::OptimizerSpec& update,
+            std::vector<Bytes> parameters, size_t workers)
       : model_(model), update_(update), results_(std::move(parameters)), workers_(workers) {
     for (const auto& tensor : model.tensors) {
       states_.emplace_back(update.optimizer->name(), tensor.dtype, tensor.elements);
@@ -47,7 +48,8 @@ class Reference final {
       for (size_t w = 1; w < workers_; ++w) {
         kernel::addScaled(tensor.dtype, sum, gradients[w][t], kernel::meanScale(workers_));
       }
-      ASSERT_TRUE(applyStep(*update_.optimizer, states_[t], results_[t], sum, update_.values).isOk());
+      ASSERT_TRUE(
+          applyStep(*update_.optimizer, states_[t], results_[t], sum, update_.values).isOk());
     }
   }
   const Bytes& result(size_t tensor) const { return results_[tensor]; }
@@ -60,7 +62,8 @@ class Reference final {
   std::vector<optimizer::OptimizerState> states_;
 };
 
-// Sizes around every boundary; the large one only where slices are large, or the test would take minutes.
+// Sizes around every boundary; the large one only where slices are large, or the test would take
+// minutes.
 Model modelFor(const Case& c) {
   Model model;
   for (const uint64_t elements : {3U, 64U, 1U, 7U, 250U}) {
@@ -68,7 +71,8 @@ Model modelFor(const Case& c) {
   }
   if (c.sliceElements >= 1000) model.tensors.push_back({"wide", 2'003, c.dtype});
   if (c.sliceElements == 50'000) model.tensors.push_back({"large", 100'003, c.dtype});
-  if (c.sliceElements > 50'000 && c.world == 2) model.tensors.push_back({"largest", 1'000'003, c.dtype});
+  if (c.sliceElements > 50'000 && c.world == 2)
+    model.tensors.push_back({"largest", 1'000'003, c.dtype});
   return model;
 }
 
@@ -87,7 +91,8 @@ void expectExact(const Case& c) {
   const Algorithm& algorithm = *findAlgorithm(c.algorithm).value();
   const Status chosen = algorithm.choose(config, spec);
   if (!chosen.isOk() && spec.roles.workers.size() < c.world) {  // it has no servers
-    EXPECT_EQ(chosen.message(), fmt::format("{} has no servers: leave out --servers dedicated", c.algorithm));
+    EXPECT_EQ(chosen.message(),
+              fmt::format("{} has no servers: leave out --servers dedicated", c.algorithm));
     return;
   }
   ASSERT_TRUE(chosen.isOk()) << chosen.toString();
@@ -103,7 +108,8 @@ void expectExact(const Case& c) {
   fabric::LoopbackHub hub(c.world);
   std::vector<std::unique_ptr<SteppedRank>> ranks;
   for (uint32_t r = 0; r < c.world; ++r) {
-    ranks.push_back(std::make_unique<SteppedRank>(plan, Rank{r}, update, parameters, config, hub, algorithm));
+    ranks.push_back(
+        std::make_unique<SteppedRank>(plan, Rank{r}, update, parameters, config, hub, algorithm));
   }
   std::mt19937 random(c.world);
   const auto tensors = static_cast<uint32_t>(plan.model().tensors.size());
@@ -139,9 +145,9 @@ void expectExact(const Case& c) {
 }
 
 const std::vector<std::string>& updates() {
-  static const std::vector<std::string> kUpdates{"mean-gradient", "sgd:lr=0.1",
-                                                 "sgd:lr=0.1,momentum=0.9,nesterov=1,weight_decay=0.01",
-                                                 "adam:lr=0.01", "adamw:lr=0.01,weight_decay=0.1"};
+  static const std::vector<std::string> kUpdates{
+      "mean-gradient", "sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,nesterov=1,weight_decay=0.01",
+      "adam:lr=0.01", "adamw:lr=0.01,weight_decay=0.1"};
   return kUpdates;
 }
 

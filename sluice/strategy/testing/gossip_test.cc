@@ -1,5 +1,5 @@
-// What gosgd and adpsgd promise in a job: nobody ever waits, whatever the order; models draw together; with
-// adpsgd the sum over all changes by gradients only.
+// What gosgd and adpsgd promise in a job: nobody ever waits, whatever the order; models draw
+// together; with adpsgd the sum over all changes by gradients only.
 #include <sluice/strategy/gossip/gossip_engine.h>
 
 #include <cmath>
@@ -43,7 +43,8 @@ class GossipJob final {
   }
   double sum(uint32_t tensor, size_t element) {
     double sum = 0;
-    for (uint32_t worker = 0; worker < world_.ranks().size(); ++worker) sum += value(worker, tensor, element);
+    for (uint32_t worker = 0; worker < world_.ranks().size(); ++worker)
+      sum += value(worker, tensor, element);
     return sum;
   }
   double expectedSum() const { return expectedSum_; }
@@ -58,7 +59,8 @@ class GossipJob final {
 
 const std::vector<std::string>& gossips() {
   static const std::vector<std::string> kGossips{
-      "gosgd:1", "gosgd:0.5", "adpsgd:ring", "adpsgd:torus", "adpsgd:exponential", "adpsgd:random-regular"};
+      "gosgd:1",      "gosgd:0.5",          "adpsgd:ring",
+      "adpsgd:torus", "adpsgd:exponential", "adpsgd:random-regular"};
   return kGossips;
 }
 
@@ -84,7 +86,8 @@ TEST(GossipTraining, NobodyWaitsAndModelsDrawTogether) {
         for (size_t i = 0; i < 7; ++i) {
           EXPECT_GT(job.value(worker, 0, i), -1e-9);
           EXPECT_LT(job.value(worker, 0, i), world - 1 + 1e-9);
-          EXPECT_NEAR(job.value(worker, 0, i), job.value(0, 0, i), 0.1 * world) << "worker " << worker;
+          EXPECT_NEAR(job.value(worker, 0, i), job.value(0, 0, i), 0.1 * world)
+              << "worker " << worker;
         }
       }
     }
@@ -104,8 +107,8 @@ TEST(GossipTraining, AdPsgdKeepsTheSum) {
       for (int turn = 0; turn < 10; ++turn) job.turn();
     }
     job.drain();
-    // What a worker reads is its own at the end of its step; with all at rest, each ends one alone. The
-    // passive ones first, before the active ones have said anything new.
+    // What a worker reads is its own at the end of its step; with all at rest, each ends one alone.
+    // The passive ones first, before the active ones have said anything new.
     for (const uint32_t first : {1U, 0U}) {
       for (uint32_t worker = first; worker < world; worker += 2) {
         job.step(worker, 0);

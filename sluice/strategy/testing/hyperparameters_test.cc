@@ -1,4 +1,5 @@
-// Hyperparameters that change with every step reach every server in time, whatever the order of arrival.
+// Hyperparameters that change with every step reach every server in time, whatever the order of
+// arrival.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +48,8 @@ TEST_P(HyperparametersTest, EveryStepHasItsOwn) {
     for (const auto& rank : ranks_) {
       if (!rank->isWorker()) continue;
       for (uint32_t t = 0; t < 3; ++t) {
-        ASSERT_TRUE(rank->gates().isOpen(TensorId{t})) << rank->strategy().describeWait(TensorId{t});
+        ASSERT_TRUE(rank->gates().isOpen(TensorId{t}))
+            << rank->strategy().describeWait(TensorId{t});
         const std::vector<float> wanted(plan_.model().tensors[t].elements, expected);
         EXPECT_TRUE(std::ranges::equal(rank->result(TensorId{t}), std::as_bytes(std::span(wanted))))
             << step << " " << t;
@@ -68,9 +70,10 @@ TEST_P(HyperparametersTest, AreTakenFromTheFirstWorkerOnly) {
     bool isGood;
   };
   uint64_t refused = 0;
-  for (const Sending& c :
-       {Sending{1, bytes.size(), DType::kF64, false}, Sending{0, bytes.size() - 8, DType::kF64, false},
-        Sending{0, bytes.size(), DType::kBytes, false}, Sending{0, bytes.size(), DType::kF64, onlyServes}}) {
+  for (const Sending& c : {Sending{1, bytes.size(), DType::kF64, false},
+                           Sending{0, bytes.size() - 8, DType::kF64, false},
+                           Sending{0, bytes.size(), DType::kBytes, false},
+                           Sending{0, bytes.size(), DType::kF64, onlyServes}}) {
     if (Rank{c.from} == server) continue;
     const fabric::Message message{.slice = SliceId{1}, .stage = Stage::kUpdate, .dtype = c.dtype};
     ranks_[c.from]->fabric().send(server, fabric::Lane::kBulk, message, {bytes.data(), c.length},
@@ -84,7 +87,8 @@ TEST_P(HyperparametersTest, AreTakenFromTheFirstWorkerOnly) {
 
 INSTANTIATE_TEST_SUITE_P(All, HyperparametersTest,
                          testing::Combine(testing::Values("kvstore", "slicing", "p3", "sluice"),
-                                          testing::Values("all", "1", "dedicated:1", "dedicated:2")));
+                                          testing::Values("all", "1", "dedicated:1",
+                                                          "dedicated:2")));
 
 }  // namespace
 }  // namespace sluice::strategy

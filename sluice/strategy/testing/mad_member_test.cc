@@ -1,5 +1,5 @@
-// One rank of a job sends anything at all: nobody crashes, hangs or holds more than it may. And any legal
-// order of events ends with the same bits.
+// One rank of a job sends anything at all: nobody crashes, hangs or holds more than it may. And any
+// legal order of events ends with the same bits.
 //
 // SLUICE_MAD_ROUNDS=1000000 plays so many messages of a mad rank for each setting.
 #include <cstdlib>
@@ -20,7 +20,8 @@ uint64_t madRounds() {
 std::string nameOf(const testing::TestParamInfo<MadSetting>& info) {
   std::string name = fmt::format("{}_{}_{}", info.index, info.param.algorithm, info.param.servers);
   if (info.param.dgc) name += "_dgc";
-  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 }
 
@@ -40,7 +41,8 @@ TEST_P(MadMember, NothingItSendsHarmsAnother) {
 TEST_P(MadMember, AnyLegalOrderOfEventsGivesTheSameBits) {
   // In some the order of events decides: those must end without an error, and with nothing refused.
   const std::string_view name = GetParam().algorithm;
-  const bool isOrdered = !name.starts_with("easgd") && !name.starts_with("gosgd") && name != "adpsgd" &&
+  const bool isOrdered = !name.starts_with("easgd") && !name.starts_with("gosgd") &&
+                         name != "adpsgd" &&
                          (!GetParam().dgc || name == "sluice" || name == "allreduce");
   constexpr uint64_t kSteps = 4;
   const uint64_t rounds = std::clamp<uint64_t>(madRounds() / 100, 3, 10'000);
@@ -56,8 +58,8 @@ TEST_P(MadMember, AnyLegalOrderOfEventsGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MadMember, testing::ValuesIn(madSettings().begin(), madSettings().end()),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(All, MadMember,
+                         testing::ValuesIn(madSettings().begin(), madSettings().end()), nameOf);
 
 }  // namespace
 }  // namespace sluice::strategy

@@ -6,7 +6,8 @@
 namespace sluice::strategy {
 namespace {
 
-constexpr size_t kMostTurns = 200'000;  // of all loops, after the last message; more is taken for a hang
+constexpr size_t kMostTurns =
+    200'000;  // of all loops, after the last message; more is taken for a hang
 
 const std::array kSettings{
     MadSetting{.algorithm = "sluice"},
@@ -53,7 +54,9 @@ std::span<const MadSetting> madSettings() {
 }
 
 MadRank::MadRank(MadWorld& world, Rank rank, bool isMad)
-    : world_(world), late_(*this, world.choices(), loop_), isWorker_(world.plan().roles().isWorker(rank)) {
+    : world_(world),
+      late_(*this, world.choices(), loop_),
+      isWorker_(world.plan().roles().isWorker(rank)) {
   std::vector<std::string> names;
   std::vector<std::span<const std::byte>> first;
   const bool inPlace = world.update().optimizer->publishes() == optimizer::Publishes::kMeanGradient;
@@ -103,10 +106,12 @@ std::vector<std::byte> MadRank::results() const {
   return all;
 }
 
-Result<fabric::Landing> MadRank::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+Result<fabric::Landing> MadRank::onMessage(Rank from, fabric::Lane lane,
+                                           const wire::Header& header) {
   auto landing = strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused && gates_->error().isOk()) {
-    SLUICE_CHECK(world_.inputs() > 0, landing.status().toString());  // nothing of a legal run is refused
+    SLUICE_CHECK(world_.inputs() > 0,
+                 landing.status().toString());  // nothing of a legal run is refused
     if (world_.isStrict()) fabric_->giveUp(from, landing.status());
   }
   return landing;
@@ -132,10 +137,12 @@ bool MadRank::train(uint64_t steps) {
   if (!gates_->isOpen(tensor)) return false;
   if (handedOver_ == 0 && step_ % 2 == 1) {
     std::vector<double> values = world_.update().values;
-    if (!values.empty() && world_.update().optimizer->publishes() == optimizer::Publishes::kParameters) {
+    if (!values.empty() &&
+        world_.update().optimizer->publishes() == optimizer::Publishes::kParameters) {
       loop_.post([this, values, from = Step{step_}] {
         if (!gates_->error().isOk()) return;
-        if (const Status set = strategy_->setHyperparameters(values, from); !set.isOk()) gates_->fail(set);
+        if (const Status set = strategy_->setHyperparameters(values, from); !set.isOk())
+          gates_->fail(set);
       });
     }
   }
@@ -152,7 +159,8 @@ bool MadRank::train(uint64_t steps) {
     const auto decision = step_ % 3 == 2 ? Decision::kDrop : Decision::kUpdate;
     loop_.post([this, decision] {
       if (!gates_->error().isOk()) return;
-      if (const Status decided = strategy_->decide(decision); !decided.isOk()) gates_->fail(decided);
+      if (const Status decided = strategy_->decide(decision); !decided.isOk())
+        gates_->fail(decided);
     });
   }
   ++step_;
@@ -176,7 +184,8 @@ void MadRank::save() {
   });
 }
 
-MadWorld::MadWorld(const MadSetting& setting, std::optional<Rank> mad, bool isStrict, Choices& choices)
+MadWorld::MadWorld(const MadSetting& setting, std::optional<Rank> mad, bool isStrict,
+                   Choices& choices)
     : setting_(setting),
       choices_(choices),
       mad_(mad),
@@ -213,14 +222,17 @@ void MadWorld::inject() {
                    : kind == 2 ? TensorId{static_cast<uint32_t>(choices_.below(8))}
                                : slices[slice].tensor;
   message.step = kind == 3 ? Step{choices_.number()} : Step{mad.steps() + choices_.below(4) - 1};
-  message.stage = choices_.below(4) != 0 ? std::array{Stage::kPush, Stage::kPublish}[choices_.below(2)]
-                                         : kPath[choices_.below(kPath.size())];
+  message.stage = choices_.below(4) != 0
+                      ? std::array{Stage::kPush, Stage::kPublish}[choices_.below(2)]
+                      : kPath[choices_.below(kPath.size())];
   const uint64_t bits = choices_.below(8);  // mostly one of those that algorithms use
   if (bits < 5) message.flags = wire::Flags{static_cast<uint16_t>(bits == 0 ? 0 : 0x0080U << bits)};
   if (bits == 5) message.flags = wire::Flags{static_cast<uint16_t>(choices_.below(256) << 8U)};
   if (bits == 6) message.flags = wire::Flags::kEncoded;
   const uint64_t type = choices_.below(4);
-  message.dtype = type == 0 ? DType::kBytes : type == 1 ? static_cast<DType>(choices_.below(5)) : DType::kF32;
+  message.dtype = type == 0   ? DType::kBytes
+                  : type == 1 ? static_cast<DType>(choices_.below(5))
+                              : DType::kF32;
   if (message.stage == Stage::kUpdate) message.dtype = DType::kF64;
   uint64_t bytes = plan_->bytesOf(slices[slice]);
   switch (choices_.below(8)) {
@@ -232,7 +244,8 @@ void MadWorld::inject() {
     case 5: bytes = choices_.isOneIn(16) ? 100'000 : 4; break;
     default: break;
   }
-  const auto lane = static_cast<fabric::Lane>(choices_.isOneIn(4) ? choices_.below(wire::kLanes) : 2);
+  const auto lane =
+      static_cast<fabric::Lane>(choices_.isOneIn(4) ? choices_.below(wire::kLanes) : 2);
   mad.fabric().sendCopy(to, lane, message, fabric::madBytes(choices_, bytes), nullptr);
 }
 
@@ -270,8 +283,8 @@ bool MadWorld::trainAll(uint64_t steps) {
     ++idle;
     settle();
   }
-  return std::ranges::all_of(ranks_,
-                             [&](const auto& rank) { return !rank->isWorker() || rank->steps() == steps; });
+  return std::ranges::all_of(
+      ranks_, [&](const auto& rank) { return !rank->isWorker() || rank->steps() == steps; });
 }
 
 void MadWorld::play(size_t inputs) {
@@ -310,7 +323,8 @@ void MadWorld::play(size_t inputs) {
 void MadWorld::checkMemory() {
   for (const auto& rank : ranks_) {
     const uint64_t waiting = rank->strategy().statistics().bytesWaiting;
-    SLUICE_CHECK(waiting <= 8 * uint64_t{setting_.world} * (plan_->model().bytes() + 1024), waiting);
+    SLUICE_CHECK(waiting <= 8 * uint64_t{setting_.world} * (plan_->model().bytes() + 1024),
+                 waiting);
   }
 }
 

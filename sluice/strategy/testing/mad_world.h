@@ -1,7 +1,8 @@
-// A job of a few ranks in one thread, of which one may be mad: it runs the algorithm like the others, but its
-// messages are changed, doubled, dropped and put off on their way out, and others are made up. Every choice
-// comes from a Choices, so that a seed or a fuzzer's bytes repeat a run. A broken invariant is a failed
-// SLUICE_CHECK. Tests and fuzzing only; no test framework, so that fuzz/ can use it.
+// A job of a few ranks in one thread, of which one may be mad: it runs the algorithm like the
+// others, but its messages are changed, doubled, dropped and put off on their way out, and others
+// are made up. Every choice comes from a Choices, so that a seed or a fuzzer's bytes repeat a run.
+// A broken invariant is a failed SLUICE_CHECK. Tests and fuzzing only; no test framework, so that
+// fuzz/ can use it.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +64,8 @@ class MadRank final : public fabric::Receiver {
   void save();  // as a checkpoint does
   bool isSaving() const { return isSaving_; }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override;
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
   void onPeerLeft(Rank from) override;
 
@@ -93,9 +95,11 @@ class MadWorld final {
 
   // Makes up a message of the mad rank.
   void inject();
-  // Runs what is ready on all ranks, in any order, until nothing is left; a run without end is a failure.
+  // Runs what is ready on all ranks, in any order, until nothing is left; a run without end is a
+  // failure.
   void settle();
-  // Plays until every worker has made so many steps, in any order of events. True iff all got there.
+  // Plays until every worker has made so many steps, in any order of events. True iff all got
+  // there.
   bool trainAll(uint64_t steps);
   void play(size_t inputs);
 
@@ -117,7 +121,8 @@ class MadWorld final {
   const MadSetting setting_;
   Choices& choices_;
   const std::optional<Rank> mad_;
-  const bool isStrict_;  // a refused message loses its sender, as with a Trainer; else it is only dropped
+  const bool
+      isStrict_;  // a refused message loses its sender, as with a Trainer; else it is only dropped
   base::Config config_;
   const optimizer::OptimizerSpec update_;
   const Algorithm* algorithm_ = nullptr;

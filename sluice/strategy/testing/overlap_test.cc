@@ -14,7 +14,8 @@ base::Config withoutOverlap() {
 
 TEST(WithoutOverlap, NothingIsSentBeforeBackwardEndsAndAllGatesOpenTogether) {
   SteppedWorld world("kvstore", "dedicated:1", 3,
-                     {{"a", 50, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}}, "sgd:lr=1",
+                     {{"a", 50, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}},
+                     "sgd:lr=1",
                      /*updatesWaitForWord=*/false, withoutOverlap());
   std::mt19937 random(1);
   const auto handOver = [&](uint32_t t) {

@@ -34,7 +34,8 @@ TEST(Pieces, ALargeGroupIsUpdatedInPiecesAndOpensAtOnce) {
   constexpr uint64_t kElements = kPieceBytes / sizeof(float) + 1;
   constexpr uint32_t kTensors = 3;
   std::vector<Tensor> tensors;
-  for (uint32_t t = 0; t < kTensors; ++t) tensors.push_back({fmt::format("t{}", t), kElements, DType::kF32});
+  for (uint32_t t = 0; t < kTensors; ++t)
+    tensors.push_back({fmt::format("t{}", t), kElements, DType::kF32});
   SteppedWorld world("allreduce", "all", 2, tensors, "sgd:lr=0.5");
   for (uint32_t step = 1; step <= 2; ++step) {
     for (uint32_t t = kTensors; t-- > 0;) {

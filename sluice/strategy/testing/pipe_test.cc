@@ -1,5 +1,5 @@
-// Pipe-SGD against one process that applies gradients late: through warm-up, drain and a checkpoint in the
-// middle, bit for bit.
+// Pipe-SGD against one process that applies gradients late: through warm-up, drain and a checkpoint
+// in the middle, bit for bit.
 #include <deque>
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ struct PipeCase {
 };
 
 std::string describe(const PipeCase& c) {
-  return fmt::format("{}, K = {}, {} steps of warm-up, {} ranks, {}, codec {}", c.update, c.depth, c.warmUp,
-                     c.world, name(c.dtype), c.codec);
+  return fmt::format("{}, K = {}, {} steps of warm-up, {} ranks, {}, codec {}", c.update, c.depth,
+                     c.warmUp, c.world, name(c.dtype), c.codec);
 }
 
 Model modelFor(DType dtype) {
@@ -52,7 +52,9 @@ Gradients someGradients(kernel::TestNumbers& numbers, const PipeCase& c) {
 class LateProcess final {
  public:
   LateProcess(const PipeCase& c, std::vector<Bytes> parameters)
-      : case_(c), update_(optimizer::parseOptimizerSpec(c.update).value()), results_(std::move(parameters)) {
+      : case_(c),
+        update_(optimizer::parseOptimizerSpec(c.update).value()),
+        results_(std::move(parameters)) {
     for (const auto& tensor : modelFor(c.dtype).tensors)
       states_.emplace_back(update_.optimizer->name(), tensor.dtype, tensor.elements);
   }
@@ -73,8 +75,9 @@ class LateProcess final {
   }
   bool apply() {
     for (size_t t = 0; t < results_.size(); ++t) {
-      EXPECT_TRUE(
-          applyStep(*update_.optimizer, states_[t], results_[t], waiting_.front()[t], update_.values).isOk());
+      EXPECT_TRUE(applyStep(*update_.optimizer, states_[t], results_[t], waiting_.front()[t],
+                            update_.values)
+                      .isOk());
     }
     waiting_.pop_front();
     return true;
@@ -119,8 +122,9 @@ class PipeWorld final {
     for (const auto& rank : ranks_) {
       for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
         const Step step = rank->gates().close(TensorId{t}).value();
-        rank->loop().post(
-            [&rank, t, step] { EXPECT_TRUE(rank->strategy().handOutDelayed(TensorId{t}, step).isOk()); });
+        rank->loop().post([&rank, t, step] {
+          EXPECT_TRUE(rank->strategy().handOutDelayed(TensorId{t}, step).isOk());
+        });
       }
     }
     run();
@@ -150,7 +154,8 @@ class PipeWorld final {
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (uint32_t t = 0; t < results.size(); ++t) {
         const TensorId tensor{t};
-        ASSERT_TRUE(ranks_[r]->gates().isOpen(tensor)) << ranks_[r]->strategy().describeWait(tensor);
+        ASSERT_TRUE(ranks_[r]->gates().isOpen(tensor))
+            << ranks_[r]->strategy().describeWait(tensor);
         ASSERT_EQ(ranks_[r]->gates().isEmpty(tensor), !hasResult) << when;
         if (hasResult) {
           ASSERT_TRUE(std::ranges::equal(ranks_[r]->result(tensor), results[t]))
@@ -207,7 +212,8 @@ void expectAsOneProcess(const PipeCase& c) {
 }
 
 TEST(Pipe, AppliesGradientsLateAsOneProcessDoes) {
-  for (const char* update : {"mean-gradient", "sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9", "adam:lr=0.01"}) {
+  for (const char* update :
+       {"mean-gradient", "sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9", "adam:lr=0.01"}) {
     for (const size_t depth : {1U, 2U, 3U, 5U}) {
       for (const uint64_t warmUp : {0U, 5U}) {
         for (const uint32_t world : {1U, 2U, 3U}) {
@@ -222,7 +228,8 @@ TEST(Pipe, AppliesGradientsLateAsOneProcessDoes) {
 TEST(Pipe, OfOtherTypes) {
   for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16}) {
     for (const char* update : {"sgd:lr=0.1", "mean-gradient"}) {
-      if (dtype != DType::kF64 && update == std::string("mean-gradient")) continue;  // rounded on their way
+      if (dtype != DType::kF64 && update == std::string("mean-gradient"))
+        continue;  // rounded on their way
       expectAsOneProcess({.update = update, .dtype = dtype});
     }
   }

@@ -1,5 +1,5 @@
-// What exactness_test.cc does not ask of the algorithms that reduce: codecs, other methods, merging, absent
-// gradients.
+// What exactness_test.cc does not ask of the algorithms that reduce: codecs, other methods,
+// merging, absent gradients.
 #include <sluice/strategy/reduction/reduction.h>
 
 #include <algorithm>
@@ -93,9 +93,9 @@ TEST(Reduction, EveryCodecAndMethodKeepsRanksAlikeAndConservesTheSum) {
     for (const char* method : {"direct", "ring", "halving-doubling"}) {
       const std::string algorithm = std::string_view(method) == "ring" ? "mgp3" : "wfbp";
       SCOPED_TRACE(fmt::format("{} {} {}", algorithm, codec, method));
-      Job job(algorithm,
-              withOptions(
-                  {{&option::kCodec, codec}, {&option::kCollective, method}, {&option::kReductions, "3"}}));
+      Job job(algorithm, withOptions({{&option::kCodec, codec},
+                                      {&option::kCollective, method},
+                                      {&option::kReductions, "3"}}));
       kernel::TestNumbers numbers(7);
       constexpr int kSteps = 40;
       std::vector<double> given(900);
@@ -105,7 +105,8 @@ TEST(Reduction, EveryCodecAndMethodKeepsRanksAlikeAndConservesTheSum) {
         job.step(gradients);
         for (uint32_t t = 0; t < 4; ++t) {
           for (uint32_t r = 0; r < kWorld; ++r) {
-            ASSERT_TRUE(job[r].gates().isOpen(TensorId{t})) << job[r].strategy().describeWait(TensorId{t});
+            ASSERT_TRUE(job[r].gates().isOpen(TensorId{t}))
+                << job[r].strategy().describeWait(TensorId{t});
             ASSERT_TRUE(std::ranges::equal(job[r].result(TensorId{t}), job[0].result(TensorId{t})));
           }
         }
@@ -114,8 +115,8 @@ TEST(Reduction, EveryCodecAndMethodKeepsRanksAlikeAndConservesTheSum) {
           got[i] += at(job[0].result(TensorId{2}), i);
         }
       }
-      // What is owed at the end is at most one error; sums on the way add theirs, of either sign, in every
-      // step.
+      // What is owed at the end is at most one error; sums on the way add theirs, of either sign,
+      // in every step.
       const auto* found = codec::findCodec(codec).value();
       const double one = found == nullptr ? 1e-5 : found->errorLimit(2.0);
       for (size_t i = 0; i < given.size(); ++i)
@@ -128,7 +129,8 @@ TEST(Reduction, MergesByTheTimesOfLayers) {
   // A start that costs more than everything else: one message. None: one for each tensor.
   Job all("mgwfbp", withOptions({{&option::kReductionStart, "1s"}}));
   EXPECT_EQ(all.plan().spec().settings.at("groups"), "0-3");
-  Job each("mgwfbp", withOptions({{&option::kReductionStart, "0"}, {&option::kComputeTime, "10s"}}));
+  Job each("mgwfbp",
+           withOptions({{&option::kReductionStart, "0"}, {&option::kComputeTime, "10s"}}));
   EXPECT_EQ(each.plan().spec().settings.at("groups"), "0-0,1-1,2-2,3-3");
 }
 
@@ -136,14 +138,17 @@ TEST(Reduction, SaysHowLongAnIterationShouldTake) {
   const auto planned = [](const char* algorithm, const base::Config& config) {
     return plannedSeconds(config, Job(algorithm, config).plan().spec()).value();
   };
-  // Starts that cost far more than bytes and computing: one for all, or one for each of four tensors.
-  const base::Config slow = withOptions({{&option::kReductionStart, "10s"}, {&option::kComputeTime, "1ms"}});
+  // Starts that cost far more than bytes and computing: one for all, or one for each of four
+  // tensors.
+  const base::Config slow =
+      withOptions({{&option::kReductionStart, "10s"}, {&option::kComputeTime, "1ms"}});
   EXPECT_NEAR(planned("allreduce", slow).value(), 10, 0.01);
   EXPECT_NEAR(planned("mgwfbp", slow).value(), 10, 0.01);
   EXPECT_NEAR(planned("wfbp", slow).value(), 40, 0.01);
   EXPECT_NEAR(planned("mgp3", slow).value(), 10, 0.01);
   // Computing that costs far more: a reduction adds to it, or is hidden behind it.
-  const base::Config busy = withOptions({{&option::kReductionStart, "1s"}, {&option::kComputeTime, "10s"}});
+  const base::Config busy =
+      withOptions({{&option::kReductionStart, "1s"}, {&option::kComputeTime, "10s"}});
   EXPECT_NEAR(planned("allreduce", busy).value(), 11, 0.01);
   EXPECT_NEAR(planned("pipe", busy).value(), 10, 0.01);
   EXPECT_FALSE(planned("p3", busy).has_value());
@@ -151,8 +156,10 @@ TEST(Reduction, SaysHowLongAnIterationShouldTake) {
 
 TEST(Reduction, EachGroupGoesAsItsSizeSuits) {
   const std::pair<const base::Option*, std::string> isAuto{&option::kCollective, "auto"};
-  Job job("wfbp", withOptions({isAuto, {&option::kCollectiveCosts, "direct=1us+2ns,ring=2us+1ns"}}));
-  EXPECT_EQ(job.plan().spec().settings.at("collective"), "ring,direct,ring,direct");  // from 1000 bytes on
+  Job job("wfbp",
+          withOptions({isAuto, {&option::kCollectiveCosts, "direct=1us+2ns,ring=2us+1ns"}}));
+  EXPECT_EQ(job.plan().spec().settings.at("collective"),
+            "ring,direct,ring,direct");  // from 1000 bytes on
   kernel::TestNumbers numbers(3);
   job.step(someGradients(numbers));
   for (uint32_t r = 1; r < kWorld; ++r) {
@@ -187,7 +194,8 @@ TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {
           continue;
         }
         const Step step = job[r].gates().close(TensorId{t}).value();
-        job[r].loop().post([&job, r, t, step] { job[r].strategy().gradientAbsent(TensorId{t}, step); });
+        job[r].loop().post(
+            [&job, r, t, step] { job[r].strategy().gradientAbsent(TensorId{t}, step); });
       }
     }
     job.run();
@@ -196,8 +204,8 @@ TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {
         ASSERT_TRUE(job[r].gates().isOpen(TensorId{t}));
         EXPECT_EQ(job[r].gates().isEmpty(TensorId{t}), t == 1) << codec;
       }
-      EXPECT_NEAR(at(job[r].result(TensorId{2}), 5), (at(gradients[0][2], 5) + at(gradients[2][2], 5)) / 3,
-                  0.02);
+      EXPECT_NEAR(at(job[r].result(TensorId{2}), 5),
+                  (at(gradients[0][2], 5) + at(gradients[2][2], 5)) / 3, 0.02);
     }
   }
 }
@@ -232,7 +240,8 @@ TEST(Reduction, AWaitSaysWhatItWaitsFor) {
   job.run();
   EXPECT_EQ(job[0].strategy().describeWait(TensorId{0}),
             "group 3 goes first, and lacks 1 gradients of this rank");
-  EXPECT_EQ(job[1].strategy().describeWait(TensorId{0}), "1 gradients of its group are not here yet");
+  EXPECT_EQ(job[1].strategy().describeWait(TensorId{0}),
+            "1 gradients of its group are not here yet");
   job[0].gradientReady(TensorId{3}, Bytes(4 * 10));
   job.run();
   EXPECT_EQ(job[0].strategy().describeWait(TensorId{3}),

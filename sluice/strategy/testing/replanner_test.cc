@@ -1,5 +1,5 @@
-// Groups that change with the times: on all ranks after the same step, and with the same bits. Every rank has
-// a clock of its own, which the test moves.
+// Groups that change with the times: on all ranks after the same step, and with the same bits.
+// Every rank has a clock of its own, which the test moves.
 #include <sluice/strategy/reduction/replanner.h>
 
 #include <algorithm>
@@ -46,7 +46,8 @@ base::Config configOf(const Planned& planned) {
 
 plan::PlanSpec specOf() {
   plan::PlanSpec spec;
-  for (const char* name : {"a", "b", "c", "d"}) spec.model.tensors.push_back({name, kElements, DType::kF32});
+  for (const char* name : {"a", "b", "c", "d"})
+    spec.model.tensors.push_back({name, kElements, DType::kF32});
   spec.roles = plan::parseRoles("all", kRanks).value();
   spec.strategy = kMgwfbp.name;
   return spec;
@@ -66,8 +67,8 @@ class DriftingJob final {
     const std::vector<Bytes> parameters(kTensors, Bytes(kElements * sizeof(float)));
     for (uint32_t r = 0; r < kRanks; ++r) {
       const base::Config& config = r + 1 < kRanks ? config_ : configOfLast_;
-      SteppedRank& one = *ranks_.emplace_back(
-          std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config, hub_, kMgwfbp));
+      SteppedRank& one = *ranks_.emplace_back(std::make_unique<SteppedRank>(
+          *plan_, Rank{r}, update_, parameters, config, hub_, kMgwfbp));
       one.listen([this, r, &one](const wire::Header& header) {
         heard_[r].insert(header.tensor);
         one.loop().stall(messageTakes_);
@@ -101,15 +102,16 @@ class DriftingJob final {
     expectOver();
   }
   void handOver(uint32_t r, uint32_t tensor) {
-    rank(r).gradientReady(TensorId{tensor}, numbers_.elements(DType::kF32, kElements, /*ordinary=*/true));
+    rank(r).gradientReady(TensorId{tensor},
+                          numbers_.elements(DType::kF32, kElements, /*ordinary=*/true));
   }
   void handOverAll(uint32_t r) {
     for (uint32_t t = kTensors; t-- > 0;) handOver(r, t);
   }
   void beginNumbersAt(uint64_t seed) { numbers_ = kernel::TestNumbers(seed); }
 
-  // In how many groups tensors have travelled since the last call, on every rank, and whether the ranks have
-  // compared their times.
+  // In how many groups tensors have travelled since the last call, on every rank, and whether the
+  // ranks have compared their times.
   struct Seen {
     size_t groups = 0;
     bool compared = false;
@@ -157,7 +159,8 @@ class DriftingJob final {
  private:
   const base::Config config_;
   const base::Config configOfLast_;
-  const optimizer::OptimizerSpec update_ = optimizer::parseOptimizerSpec("sgd:lr=0.1,momentum=0.9").value();
+  const optimizer::OptimizerSpec update_ =
+      optimizer::parseOptimizerSpec("sgd:lr=0.1,momentum=0.9").value();
   std::optional<plan::Plan> plan_;
   fabric::LoopbackHub hub_;
   Duration messageTakes_{};
@@ -235,7 +238,8 @@ TEST(Replanner, IsSilentIfItIsNotWantedOrCannotTell) {
   }
 }
 
-// The last rank was told that starts cost next to nothing: it sees no reason to merge, so nobody does.
+// The last rank was told that starts cost next to nothing: it sees no reason to merge, so nobody
+// does.
 TEST(Replanner, RanksThatMakeDifferentPlansKeepTheOneTheyHave) {
   DriftingJob job(Planned{}, Planned{.start = "1us"});
   for (int step = 0; step < 20; ++step) {
@@ -273,7 +277,8 @@ TEST(Replanner, ACheckpointFitsWhateverTheGroupsAre) {
     const Bytes state = before.state(r);
     after.onLoop(r, [&](Strategy& strategy) { EXPECT_TRUE(strategy.restore(state).isOk()); });
     for (uint32_t t = 0; t < kTensors; ++t)
-      std::ranges::copy(before.rank(r).result(TensorId{t}), after.rank(r).place(TensorId{t}).begin());
+      std::ranges::copy(before.rank(r).result(TensorId{t}),
+                        after.rank(r).place(TensorId{t}).begin());
   }
   for (DriftingJob* job : {&before, &after}) {
     (void)job->seen();
@@ -328,7 +333,8 @@ TEST(Replanner, AWaitAtABoundarySaysSoAndEndsWithALostRank) {
     strategy.fail({Code::kPeerLost, "rank 1 is gone"});
   });
   EXPECT_EQ(idle.message(), "rank 1 is gone");
-  EXPECT_EQ(job.rank(0).gates().wait(TensorId{0}).message(), "waiting for 'a' of step 0: rank 1 is gone");
+  EXPECT_EQ(job.rank(0).gates().wait(TensorId{0}).message(),
+            "waiting for 'a' of step 0: rank 1 is gone");
 }
 
 TEST(Replanner, RefusesLessThanNoSteps) {

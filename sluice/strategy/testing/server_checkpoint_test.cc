@@ -1,5 +1,5 @@
-// A checkpoint of the optimizer that runs on the servers: stopped and resumed, training ends with the bits of
-// one that was not.
+// A checkpoint of the optimizer that runs on the servers: stopped and resumed, training ends with
+// the bits of one that was not.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ class ServerJob final {
     run();
     for (const auto& rank : world_.ranks()) {
       for (uint32_t t = 0; t < 3; ++t)
-        ASSERT_TRUE(rank->gates().isOpen(TensorId{t})) << rank->strategy().describeWait(TensorId{t});
+        ASSERT_TRUE(rank->gates().isOpen(TensorId{t}))
+            << rank->strategy().describeWait(TensorId{t});
     }
   }
   void handOver(uint32_t r, kernel::TestNumbers& numbers, uint32_t absent = 0) {
@@ -63,13 +64,15 @@ class ServerJob final {
 
   Result<Bytes> state(uint32_t rank) {
     Result<Bytes> state = Bytes();
-    world_.ranks()[rank]->loop().post([&] { state = world_.ranks()[rank]->strategy().takeState(); });
+    world_.ranks()[rank]->loop().post(
+        [&] { state = world_.ranks()[rank]->strategy().takeState(); });
     run();
     return state;
   }
   Status restore(uint32_t rank, const Bytes& state) {
     Status restored;
-    world_.ranks()[rank]->loop().post([&] { restored = world_.ranks()[rank]->strategy().restore(state); });
+    world_.ranks()[rank]->loop().post(
+        [&] { restored = world_.ranks()[rank]->strategy().restore(state); });
     run();
     return restored;
   }
@@ -85,7 +88,8 @@ class ServerJob final {
     return world_.ranks()[rank]->place(TensorId{tensor});
   }
   void expectSameAs(ServerJob& other) {
-    for (uint32_t r = 0; r < kWorld; ++r) EXPECT_EQ(parameters(r), other.parameters(0)) << "rank " << r;
+    for (uint32_t r = 0; r < kWorld; ++r)
+      EXPECT_EQ(parameters(r), other.parameters(0)) << "rank " << r;
   }
   std::set<Rank> ahead(uint32_t rank) { return world_.ranks()[rank]->strategy().ahead(); }
   void run() { runShuffled(world_.ranks(), random_); }
@@ -99,8 +103,8 @@ class ServerJob final {
 };
 
 void expectResumedAsUninterrupted(const ServerCase& c) {
-  SCOPED_TRACE(
-      fmt::format("{} {} {} {} {}", c.algorithm, c.servers, c.update, name(c.dtype), c.updatesWaitForWord));
+  SCOPED_TRACE(fmt::format("{} {} {} {} {}", c.algorithm, c.servers, c.update, name(c.dtype),
+                           c.updatesWaitForWord));
   kernel::TestNumbers first(1);
   const auto parameters = someTensorsOf(first, c.dtype);
   kernel::TestNumbers forStraight(2);
@@ -132,7 +136,8 @@ TEST(ServerCheckpoint, ResumedIsAsUninterrupted) {
        {"sgd:lr=0.1", "sgd:lr=0.1,momentum=0.9,dampening=0.5", "adam:lr=0.01", "adamw"}) {
     for (const char* algorithm : {"kvstore", "p3", "sluice"}) {
       for (const char* servers : {"all", "1", "2"}) {
-        expectResumedAsUninterrupted({.algorithm = algorithm, .servers = servers, .update = update});
+        expectResumedAsUninterrupted(
+            {.algorithm = algorithm, .servers = servers, .update = update});
         if (HasFailure()) return;
       }
     }
@@ -142,11 +147,13 @@ TEST(ServerCheckpoint, ResumedIsAsUninterrupted) {
 TEST(ServerCheckpoint, OfOtherTypesAndWithUpdatesThatWait) {
   for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16}) {
     for (const bool wait : {false, true})
-      expectResumedAsUninterrupted({.update = "adam:lr=0.01", .dtype = dtype, .updatesWaitForWord = wait});
+      expectResumedAsUninterrupted(
+          {.update = "adam:lr=0.01", .dtype = dtype, .updatesWaitForWord = wait});
   }
 }
 
-// A checkpoint can be put back into a job that has gone on: with the parameters that its caller has put back.
+// A checkpoint can be put back into a job that has gone on: with the parameters that its caller has
+// put back.
 TEST(ServerCheckpoint, InPlaceParametersAreReadAgain) {
   const ServerCase c{.update = "sgd:lr=0.1,momentum=0.9"};
   kernel::TestNumbers first(1);
@@ -207,8 +214,9 @@ TEST(ServerCheckpoint, OfRanksThatOnlyServeIsRefused) {
   kernel::TestNumbers numbers(1);
   const ServerCase c{.servers = "dedicated:1"};
   ServerJob job(c, someTensorsOf(numbers, c.dtype));
-  EXPECT_EQ(job.state(0).status().message(),
-            "the optimizer's state is on ranks that only serve, and cannot be saved; use servers=all");
+  EXPECT_EQ(
+      job.state(0).status().message(),
+      "the optimizer's state is on ranks that only serve, and cannot be saved; use servers=all");
 }
 
 TEST(ServerCheckpoint, OfMeanGradientsIsNothing) {

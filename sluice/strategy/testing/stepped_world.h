@@ -1,5 +1,5 @@
-// A job of N ranks in one thread: every rank has a loop that the test steps, so that any interleaving of
-// arrivals can be played and repeated. Tests only.
+// A job of N ranks in one thread: every rank has a loop that the test steps, so that any
+// interleaving of arrivals can be played and repeated. Tests only.
 #pragma once
 
 #include <algorithm>
@@ -70,9 +70,12 @@ class SteppedRank final : public fabric::Receiver {
   std::span<std::byte> place(TensorId tensor) { return memory_[index(tensor)].result; }
 
   // Hears of every message as it comes.
-  void listen(std::function<void(const wire::Header&)> listener) { listener_ = std::move(listener); }
+  void listen(std::function<void(const wire::Header&)> listener) {
+    listener_ = std::move(listener);
+  }
 
-  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane, const wire::Header& header) override {
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override {
     if (listener_) listener_(header);
     return strategy_->onMessage(from, lane, header);
   }
@@ -91,15 +94,18 @@ class SteppedRank final : public fabric::Receiver {
   std::unique_ptr<fabric::Fabric> fabric_;
 };
 
-// Ranks of one algorithm whose servers run `update`, from parameters that are all zero unless others are
-// given; slices of three elements, unless `config` says otherwise.
+// Ranks of one algorithm whose servers run `update`, from parameters that are all zero unless
+// others are given; slices of three elements, unless `config` says otherwise.
 class SteppedWorld final {
  public:
   // `algorithmText` as a user writes it: "ssp:3".
   SteppedWorld(std::string_view algorithmText, std::string_view servers, uint32_t world,
-               std::vector<Tensor> tensors, std::string_view update, bool updatesWaitForWord = false,
-               base::Config config = {}, std::vector<std::vector<std::byte>> parameters = {})
-      : config_(std::move(config)), update_(optimizer::parseOptimizerSpec(update).value()), hub_(world) {
+               std::vector<Tensor> tensors, std::string_view update,
+               bool updatesWaitForWord = false, base::Config config = {},
+               std::vector<std::vector<std::byte>> parameters = {})
+      : config_(std::move(config)),
+        update_(optimizer::parseOptimizerSpec(update).value()),
+        hub_(world) {
     if (config_.integer(option::kSliceElements) == 0)
       SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
     const Algorithm& algorithm = *readAlgorithm(algorithmText, config_).value();
@@ -113,8 +119,8 @@ class SteppedWorld final {
       for (const auto& tensor : plan_->model().tensors) parameters.emplace_back(tensor.bytes());
     }
     for (uint32_t r = 0; r < world; ++r) {
-      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config_, hub_,
-                                                     algorithm, updatesWaitForWord));
+      ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config_,
+                                                     hub_, algorithm, updatesWaitForWord));
     }
   }
 
@@ -131,8 +137,8 @@ class SteppedWorld final {
 };
 
 // Why the algorithm is not made, in a job of one rank; empty: it is.
-inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec, std::string_view update,
-                             const base::Config& config) {
+inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec,
+                             std::string_view update, const base::Config& config) {
   struct Nobody final : fabric::Receiver {
     Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
       return Status(Code::kRefused, "nobody");
@@ -145,7 +151,8 @@ inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec, st
   const auto plan = plan::Plan::make(std::move(spec)).value();
   fabric::LoopbackHub hub(1);
   base::ManualLoop loop;
-  gate::Gates gates(std::vector<std::string>(plan.model().tensors.size(), "tensor"), {}, [](auto...) {});
+  gate::Gates gates(std::vector<std::string>(plan.model().tensors.size(), "tensor"), {},
+                    [](auto...) {});
   auto fabric = hub.join(Rank{0}, loop, nobody);
   const Status status = algorithm
                             .make({.plan = plan,

@@ -1,5 +1,5 @@
-// What deep gradient compression over servers promises: bsp has the bits of the sparse all-gather, asp those
-// of a scripted reference; nothing is lost on the way; and little is sent.
+// What deep gradient compression over servers promises: bsp has the bits of the sparse all-gather,
+// asp those of a scripted reference; nothing is lost on the way; and little is sent.
 #include <sluice/strategy/dgc/summing_server.h>
 
 #include <cstring>
@@ -73,7 +73,8 @@ class SparseServerJob final {
   void drain() { runShuffled(world_.ranks(), random_); }
   void decide(Decision decision) {
     for (auto& rank : world_.ranks())
-      rank->loop().post([&rank, decision] { EXPECT_TRUE(rank->strategy().decide(decision).isOk()); });
+      rank->loop().post(
+          [&rank, decision] { EXPECT_TRUE(rank->strategy().decide(decision).isOk()); });
     drain();
   }
 
@@ -123,7 +124,8 @@ TEST(SparseServer, BspHasTheBitsOfTheAllgather) {
       job.stepAll();
       for (uint32_t worker = 0; worker < 4; ++worker) {
         ASSERT_TRUE(job.isReady(worker)) << job.rankOf(worker).strategy().describeWait(TensorId{0});
-        for (const uint32_t t : {0U, 1U}) ASSERT_EQ(job.result(worker, t), reference.result(0, t)) << step;
+        for (const uint32_t t : {0U, 1U})
+          ASSERT_EQ(job.result(worker, t), reference.result(0, t)) << step;
       }
     }
   }
@@ -143,7 +145,8 @@ TEST(SparseServer, RanksStayEqualHoweverTensorsAreCut) {
   }
 }
 
-// One worker at a time, in any order. The reference is one model, and a Dgc for each worker and tensor.
+// One worker at a time, in any order. The reference is one model, and a Dgc for each worker and
+// tensor.
 TEST(SparseServer, AspHasTheBitsOfAScriptedReferenceAndNothingIsLost) {
   for (const char* servers : {"all", "dedicated:1"}) {
     SCOPED_TRACE(servers);
@@ -161,9 +164,11 @@ TEST(SparseServer, AspHasTheBitsOfAScriptedReferenceAndNothingIsLost) {
       const auto worker = static_cast<uint32_t>(job.random()() % job.workers());
       for (uint32_t t = 0; t < tensors.size(); ++t) {
         const Floats gradient = wholeGradient(tensors[t].elements, worker, t, steps[worker]);
-        auto& dgc = dgcs.try_emplace({worker, t}, tensors[t].elements, codec::DgcOptions{.momentum = 0})
-                        .first->second;
-        const auto part = codec::decodeSparse(dgc.compress(gradient, 0.99), gradient.size()).value();
+        auto& dgc =
+            dgcs.try_emplace({worker, t}, tensors[t].elements, codec::DgcOptions{.momentum = 0})
+                .first->second;
+        const auto part =
+            codec::decodeSparse(dgc.compress(gradient, 0.99), gradient.size()).value();
         codec::addScaledSparse(part, -1, std::as_writable_bytes(std::span(server[t])));
         for (size_t i = 0; i < gradient.size(); ++i) total[t][i] += gradient[i];
       }
@@ -171,7 +176,8 @@ TEST(SparseServer, AspHasTheBitsOfAScriptedReferenceAndNothingIsLost) {
       job.step(worker);
       job.drain();
       ASSERT_TRUE(job.isReady(worker));
-      for (uint32_t t = 0; t < tensors.size(); ++t) ASSERT_EQ(job.result(worker, t), server[t]) << event;
+      for (uint32_t t = 0; t < tensors.size(); ++t)
+        ASSERT_EQ(job.result(worker, t), server[t]) << event;
     }
     for (uint32_t t = 0; t < tensors.size(); ++t) {
       Floats kept(tensors[t].elements);
@@ -239,7 +245,8 @@ TEST(SparseServer, AWorkerWithoutAGradientHoldsNobodyUp) {
       for (const uint32_t t : {1U, 0U}) {
         SteppedRank& rank = job.rankOf(1);
         const Step closed = rank.gates().close(TensorId{t}).value();
-        rank.loop().post([&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
+        rank.loop().post(
+            [&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
       }
       job.drain();
       ASSERT_TRUE(job.isReady(0) && job.isReady(1)) << step;
@@ -259,10 +266,11 @@ Floats likeAGradient(size_t elements, uint32_t seed) {
   return gradient;
 }
 
-// All bytes of one step of four workers with one tensor: push and return with their headers, and a server
-// besides, so that everything is on the wire.
+// All bytes of one step of four workers with one tensor: push and return with their headers, and a
+// server besides, so that everything is on the wire.
 uint64_t bytesOfOneStep(std::string_view algorithm, uint64_t elements) {
-  SteppedWorld world(algorithm, "dedicated:1", 5, {{"w", elements, DType::kF32}}, "sgd:lr=0.1,momentum=0.9",
+  SteppedWorld world(algorithm, "dedicated:1", 5, {{"w", elements, DType::kF32}},
+                     "sgd:lr=0.1,momentum=0.9",
                      /*updatesWaitForWord=*/false, dgcConfig("0.999", "1048576"));
   std::mt19937 random(1);
   uint64_t before = 0;
@@ -307,8 +315,9 @@ TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
     for (const char* update : {"adam", "mean-gradient"})
       EXPECT_NE(refusalOf(*algorithm, spec, update, config).find("give sgd as the update"),
                 std::string::npos);
-    EXPECT_NE(refusalOf(*algorithm, spec, "sgd:momentum=0.9,nesterov=1", config).find("no nesterov"),
-              std::string::npos);
+    EXPECT_NE(
+        refusalOf(*algorithm, spec, "sgd:momentum=0.9,nesterov=1", config).find("no nesterov"),
+        std::string::npos);
     plan::PlanSpec wide = spec;
     wide.model.tensors = {{"w", 4, DType::kF64}};
     EXPECT_NE(algorithm->choose(config, wide).message().find("not f32"), std::string::npos);
@@ -316,9 +325,9 @@ TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
   for (const Algorithm* algorithm : {&kP3, &kKvstore, &kWfbp, &kEasgd, &kGoSgd, &kAdPsgd}) {
     spec.strategy = algorithm->name;
     ASSERT_TRUE(algorithm->choose(config, spec).isOk());
-    EXPECT_EQ(
-        checkHeeded(config, spec).message(),
-        fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do", algorithm->name));
+    EXPECT_EQ(checkHeeded(config, spec).message(),
+              fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do",
+                          algorithm->name));
   }
 }
 

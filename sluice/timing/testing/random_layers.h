@@ -19,7 +19,8 @@ inline Instance anyInstance(std::mt19937_64& random, size_t mostLayers) {
   const double compute = upTo(4);
   Instance instance{{}, {.start = upTo(3), .perByte = upTo(2)}};
   const size_t layers = 1 + random() % mostLayers;
-  for (size_t l = 0; l < layers; ++l) instance.layers.push_back({upTo(compute), upTo(2 * compute), upTo(3)});
+  for (size_t l = 0; l < layers; ++l)
+    instance.layers.push_back({upTo(compute), upTo(2 * compute), upTo(3)});
   return instance;
 }
 

@@ -1,5 +1,5 @@
-// A small job as its ranks' traces would have it, for tests of what works on traces. Two ranks, one tensor of
-// one slice, which lives on rank 1, and two steps. Tests only.
+// A small job as its ranks' traces would have it, for tests of what works on traces. Two ranks, one
+// tensor of one slice, which lives on rank 1, and two steps. Tests only.
 #pragma once
 
 #include <vector>
@@ -14,9 +14,9 @@ inline TimePoint msAt(int64_t ms) {
 
 // Step 0 ends at 10 ms on both. Then, in milliseconds of rank 0's clock:
 //
-//   rank 0   ready 10, queued 11, pushed 14 ............................................ applied 33, goes on
-//   34, ready 50 rank 1   ready 10                      collects its own 10, rank 0's 20, reduces 20, updates
-//   22, publishes 24 (queued 23)
+//   rank 0   ready 10, queued 11, pushed 14 ...................... applied 33, goes on 34, ready 50
+//   rank 1   ready 10     collects its own 10, rank 0's 20, reduces 20, updates 22,
+//                         publishes 24 (queued 23)
 inline std::vector<RankTrace> smallJob() {
   const TensorId tensor{0};
   const SliceId slice{0};
