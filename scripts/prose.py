@@ -80,7 +80,10 @@ def docstrings(path):
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         if isinstance(node, kinds) and (text := ast.get_docstring(node)):
-            yield node.body[0].lineno, "\n".join(" " + line if line else "" for line in text.split("\n"))
+            yield (
+                node.body[0].lineno,
+                "\n".join(" " + line if line else "" for line in text.split("\n")),
+            )
 
 
 def sentences(text):

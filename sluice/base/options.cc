@@ -14,52 +14,29 @@ namespace {
 // clang-format off: one a line, whatever their number, so that a new one is one line of a change
 constexpr std::array kAll{
     &option::kAlgorithm,
-    &option::kAlpha,
     &option::kBusyLimit,
     &option::kCheckRanksEvery,
-    &option::kCodec,
-    &option::kCollective,
-    &option::kCollectiveCosts,
-    &option::kComputeTime,
     &option::kConfig,
     &option::kCongestionControl,
     &option::kCredit,
     &option::kDebug,
-    &option::kDgc,
-    &option::kDgcClip,
-    &option::kDgcSparsity,
-    &option::kDgcWarmUp,
     &option::kEncrypt,
     &option::kFabric,
-    &option::kGossipProbability,
     &option::kHeartbeatInterval,
     &option::kIface,
     &option::kInsecure,
     &option::kJobKey,
     &option::kJobKeyFile,
-    &option::kLayerTimes,
     &option::kLeaveOnTerm,
     &option::kLog,
-    &option::kMerge,
     &option::kMetricsAddress,
     &option::kMetricsPort,
-    &option::kNoOverlap,
     &option::kPayloadCheck,
-    &option::kPipeDepth,
-    &option::kPipeWarmUp,
-    &option::kReductionRate,
-    &option::kReductionStart,
-    &option::kReductions,
     &option::kRendezvousTimeout,
-    &option::kReplanSteps,
     &option::kServers,
     &option::kSilenceLimit,
     &option::kSliceElements,
-    &option::kStaleness,
     &option::kStallAfter,
-    &option::kSurviveLoss,
-    &option::kTau,
-    &option::kTopology,
     &option::kTrace,
     &option::kTraceEvents,
     &option::kTrustedNetwork,
@@ -71,10 +48,23 @@ constexpr std::array kAll{
 static_assert(std::ranges::is_sorted(kAll, {}, &Option::name),
               "keep the list sorted: it is what people read");
 
+std::vector<const Option*>& known() {
+  static std::vector<const Option*> options(kAll.begin(), kAll.end());
+  return options;
+}
+
 }  // namespace
 
 std::span<const Option* const> allOptions() {
-  return kAll;
+  return known();
+}
+
+void addOptions(std::span<const Option* const> options) {
+  for (const Option* option : options) {
+    const auto place = std::ranges::lower_bound(known(), option->name, {}, &Option::name);
+    if (place != known().end() && (*place)->name == option->name) continue;
+    known().insert(place, option);
+  }
 }
 
 std::string unknownName(std::string_view what, std::string_view written,
@@ -87,14 +77,14 @@ std::string unknownName(std::string_view what, std::string_view written,
 }
 
 const Option* findOption(std::string_view name) {
-  const auto found = std::ranges::find(kAll, name, &Option::name);
-  return found == kAll.end() ? nullptr : *found;
+  const auto found = std::ranges::find(known(), name, &Option::name);
+  return found == known().end() ? nullptr : *found;
 }
 
 Result<const Option*> knownOption(std::string_view name) {
   if (const Option* option = findOption(name)) return option;
   std::vector<std::string_view> names;
-  for (const Option* each : kAll) names.push_back(each->name);
+  for (const Option* each : known()) names.push_back(each->name);
   return Status(Code::kInvalidArgument, unknownName("option", name, names));
 }
 

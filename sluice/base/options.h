@@ -20,9 +20,6 @@ namespace option {
 inline constexpr Option kAlgorithm =
     sameOnAllRanks({"algorithm", Kind::kText, "sluice",
                     "How ranks are kept in step ('sluice algorithms' lists them)"});
-inline constexpr Option kAlpha = sameOnAllRanks(
-    {"alpha", Kind::kNumber, "0",
-     "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
 inline constexpr Option kBusyLimit = sameOnAllRanks(
     {"busy-limit", Kind::kDuration, "2min",
      "Give up on a rank that lives but whose loop has done one piece of work for this long"});
@@ -30,40 +27,11 @@ inline constexpr Option kCheckRanksEvery = sameOnAllRanks(
     {"check-ranks-every", Kind::kInteger, "0",
      "PyTorch: compare the parameters of all ranks after every so many steps, while training "
      "goes on; 0: never"});
-inline constexpr Option kCodec = sameOnAllRanks(
-    {"codec", Kind::kChoice, "none",
-     "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
-     "none|fp16|bf16|int8"});
-inline constexpr Option kCollective =
-    sameOnAllRanks({"collective", Kind::kChoice, "direct",
-                    "How all-reduces go: direct has the parameter servers' bits, the others sum in "
-                    "another order; auto: "
-                    "each as collective-costs says",
-                    "auto|direct|ring|halving-doubling"});
-inline constexpr Option kCollectiveCosts = sameOnAllRanks(
-    {"collective-costs", Kind::kText, "",
-     "What all-reduces cost by method, for --collective auto; 'sluice bench collective "
-     "--network' writes it"});
-inline constexpr Option kComputeTime = sameOnAllRanks(
-    {"compute-time", Kind::kDuration, "100ms",
-     "mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting"});
 inline constexpr Option kConfig{"config", Kind::kText, "", "Read options from this JSON file"};
 inline constexpr Option kDebug{"debug", Kind::kText, "",
                                "What to watch over while training: gates (PyTorch parameters are "
                                "NaN while their gates are closed), "
                                "ranks (as check-ranks-every 100)"};
-inline constexpr Option kDgc = sameOnAllRanks({"dgc", Kind::kSwitch, "off",
-                                               "allreduce, sluice, asp, ssp: send only the largest "
-                                               "of what gradients have accumulated (deep gradient "
-                                               "compression)"});
-inline constexpr Option kDgcClip =
-    sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
-                    "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
-inline constexpr Option kDgcSparsity = sameOnAllRanks(
-    {"dgc-sparsity", Kind::kNumber, "0.999", "dgc: the share of each gradient that is kept back"});
-inline constexpr Option kDgcWarmUp = sameOnAllRanks(
-    {"dgc-warm-up", Kind::kInteger, "0",
-     "dgc: steps in each of the four stages in which the sparsity rises, an epoch in the paper"});
 inline constexpr Option kEncrypt =
     sameOnAllRanks({"encrypt", Kind::kChoice, "auto",
                     "Encrypt what travels between ranks; auto: between hosts yes, on loopback "
@@ -86,9 +54,6 @@ inline constexpr Option kCongestionControl{
 inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
                                 "Bytes that may be with the network per destination: more keeps a "
                                 "long link busy, less keeps urgency"};
-inline constexpr Option kGossipProbability =
-    sameOnAllRanks({"gossip-probability", Kind::kNumber, "0.1",
-                    "gosgd: how likely a worker sends its model to another after a step, up to 1"});
 // This and silence-limit are the two halves of one promise: who speaks more rarely than another
 // expects is given up.
 inline constexpr Option kHeartbeatInterval =
@@ -106,57 +71,29 @@ inline constexpr Option kJobKey{"job-key",
 inline constexpr Option kJobKeyFile{
     "job-key-file", Kind::kText, "",
     "Read the job key from this file of mode 0600 (sluice key new makes one)"};
-inline constexpr Option kLayerTimes = sameOnAllRanks(
-    {"layer-times", Kind::kText, "",
-     "mgwfbp, mgp3: the profile with this model's layer times; without one, time goes by size"});
 inline constexpr Option kLeaveOnTerm{"leave-on-term", Kind::kSwitch, "off",
                                      "SIGTERM makes this rank leave at the end of its step, in "
                                      "good order; a handler of the program stays"};
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
-inline constexpr Option kMerge = sameOnAllRanks(
-    {"merge", Kind::kChoice, "exact",
-     "mgwfbp: how tensors are merged: exact is the best there is, paper is the published algorithm",
-     "exact|paper"});
 inline constexpr Option kMetricsAddress{
     "metrics-address", Kind::kText, "127.0.0.1",
     "Where metrics are served: who can reach it can read layer names"};
 inline constexpr Option kMetricsPort{"metrics-port", Kind::kText, "off",
                                      "Serve metrics for Prometheus on this port plus the local "
                                      "rank (docs/metrics.md); 0: any free one"};
-inline constexpr Option kNoOverlap = sameOnAllRanks(
-    {"no-overlap", Kind::kSwitch, "off",
-     "kvstore: push everything after backward, and begin forward when everything is back (the "
-     "papers' PS-Sync)"});
 inline constexpr Option kPayloadCheck = sameOnAllRanks(
     {"payload-check", Kind::kChoice, "crc32c",
      "Checksum of payloads that are neither encrypted nor under --encrypt integrity, against "
      "bytes that change "
      "by accident",
      "crc32c|off"});
-inline constexpr Option kPipeDepth = sameOnAllRanks(
-    {"pipe-depth", Kind::kInteger, "2",
-     "pipe: K; a step applies the mean gradient of K-1 steps before, 1 is synchronous"});
-inline constexpr Option kPipeWarmUp = sameOnAllRanks(
-    {"pipe-warm-up", Kind::kInteger, "0", "pipe: so many steps at the beginning are synchronous"});
-inline constexpr Option kReductionRate =
-    sameOnAllRanks({"reduction-rate", Kind::kRate, "1gbit",
-                    "mgwfbp, mgp3: the speed of each rank's link, which decides what an all-reduce "
-                    "costs per byte"});
-inline constexpr Option kReductionStart =
-    sameOnAllRanks({"reduction-start", Kind::kDuration, "500us",
-                    "mgwfbp, mgp3: what an all-reduce costs besides its bytes"});
-inline constexpr Option kReductions = sameOnAllRanks(
-    {"reductions", Kind::kInteger, "1", "How many all-reduces are under way at once"});
 // Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every
 // few seconds which ranks are missing.
 inline constexpr Option kRendezvousTimeout{
     "rendezvous-timeout", Kind::kDuration, "5min",
     "How long to wait at the start until every rank is here"};
-inline constexpr Option kReplanSteps = sameOnAllRanks(
-    {"replan-steps", Kind::kInteger, "100",
-     "mgwfbp: every so many steps merge anew, if what was measured says that it pays; 0: never"});
 inline constexpr Option kServers =
     sameOnAllRanks({"servers", Kind::kText, "all",
                     "Where parameters are summed and updated: all, K (the first K ranks) or "
@@ -169,25 +106,12 @@ inline constexpr Option kSliceElements = sameOnAllRanks(
     {"slice-elements", Kind::kInteger, "0",
      "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
      "sluice, else 50000)"});
-inline constexpr Option kStaleness =
-    sameOnAllRanks({"staleness", Kind::kInteger, "3",
-                    "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
 inline constexpr Option kStallAfter{
     .name = "stall-after",
     .kind = Kind::kDuration,
     .fallback = "10s",
     .help = "Report a wait of this length: which tensor, which step, which ranks are missing",
     .formerName = "stall-s"};
-inline constexpr Option kSurviveLoss =
-    sameOnAllRanks({"survive-loss", Kind::kSwitch, "off",
-                    "ssp, easgd: go on without a worker that is lost, if it served nothing; off: "
-                    "end with its name"});
-inline constexpr Option kTau =
-    sameOnAllRanks({"tau", Kind::kInteger, "4",
-                    "easgd: workers and centre are drawn together every so many steps"});
-inline constexpr Option kTopology =
-    sameOnAllRanks({"topology", Kind::kChoice, "ring", "adpsgd: who averages with whom",
-                    "ring|torus|exponential|random-regular"});
 inline constexpr Option kTrace{"trace", Kind::kText, "",
                                "Write what each rank saw of the path of slices into this "
                                "directory, at the end (docs/trace.md)"};
@@ -204,7 +128,13 @@ inline constexpr Option kWaitTimeout{"wait-timeout", Kind::kDuration, "10min",
                                      "Give up a step that has not ended by then"};
 }  // namespace option
 
-std::span<const Option* const> allOptions();  // sorted by name
+// Returns all options, sorted by name.
+std::span<const Option* const> allOptions();
+
+// Adds options of a part of the program that is linked in. For initialisers of static variables
+// only: a Config that was made before does not know them. Options that are known already stay.
+void addOptions(std::span<const Option* const> options);
+
 const Option* findOption(std::string_view name);
 Result<const Option*> knownOption(std::string_view name);  // an error guesses what was meant
 

@@ -9,8 +9,10 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/rank_task.h>
 #include <sluice/bench/rank_variables.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 #include <sluice/strategy/reduction/layer_times.h>
+#include <sluice/strategy/reduction/reduction_options.h>
+#include <sluice/strategy/server/collecting.h>
 #include <sluice/timing/bounds.h>
 
 namespace sluice::bench {

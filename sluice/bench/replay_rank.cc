@@ -19,7 +19,7 @@
 #include <sluice/fabric/common.h>
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/session/inside.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 #include <sluice/timing/bounds.h>
 
 namespace sluice::bench {

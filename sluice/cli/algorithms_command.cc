@@ -4,7 +4,7 @@
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::cli {
 

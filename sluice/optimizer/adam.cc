@@ -9,8 +9,8 @@
 namespace sluice::optimizer {
 namespace {
 
-enum Value { kLr, kBeta1, kBeta2, kEps, kWeightDecay };
-enum Buffer { kAverage, kSquareAverage };
+enum AdamValue { kLr, kBeta1, kBeta2, kEps, kWeightDecay };
+enum AdamBuffer { kAverage, kSquareAverage };
 enum class Decay { kNone, kIntoGradient, kOffParameter };
 
 // Not std::pow: the C library picks a version by CPU, and they may differ in the last bit.
@@ -23,7 +23,7 @@ double power(double base, uint64_t exponent) {
 }
 
 template <typename Compute>
-struct Constants final {
+struct AdamConstants final {
   // The factor of a parameter: to add to the gradient, or to shrink itself.
   Compute weightDecay;
   Compute weight;  // of the gradient in its average: 1 - beta1
@@ -36,14 +36,14 @@ struct Constants final {
 };
 
 template <typename Element, Decay kDecay>
-struct Step final {
+struct AdamStep final {
   using Compute = typename Element::Compute;
   using State = kernel::Accumulator<Element>;
   SLUICE_KERNEL static void run(std::byte* __restrict parameters,
                                 const std::byte* __restrict gradients,
                                 std::byte* __restrict averages,
                                 std::byte* __restrict squareAverages, size_t count,
-                                Constants<Compute> c) {
+                                AdamConstants<Compute> c) {
     const bool light = c.weight < Compute{0.5};
     for (size_t i = 0; i < count; ++i) {
       Compute parameter = Element::load(parameters, i);
@@ -84,13 +84,13 @@ class Adam final : public Optimizer {
   std::span<const Hyperparameter> hyperparameters() const override { return hyperparameters_; }
 
   Status check(std::span<const double> v) const override {
-    for (const Value i : {kLr, kBeta1, kBeta2, kEps, kWeightDecay}) {
+    for (const AdamValue i : {kLr, kBeta1, kBeta2, kEps, kWeightDecay}) {
       if (v[i] < 0) {
         return {Code::kInvalidArgument, fmt::format("{} {} is {}; it must not be negative", name_,
                                                     hyperparameters_[i].name, v[i])};
       }
     }
-    for (const Value i : {kBeta1, kBeta2}) {
+    for (const AdamValue i : {kBeta1, kBeta2}) {
       if (v[i] >= 1) {
         return {Code::kInvalidArgument, fmt::format("{} {} is {}; it must be below 1", name_,
                                                     hyperparameters_[i].name, v[i])};
@@ -119,18 +119,19 @@ class Adam final : public Optimizer {
     const double correction1 = 1 - power(v[kBeta1], u.state.steps());
     const double correction2 = 1 - power(v[kBeta2], u.state.steps());
     const auto weight = static_cast<Compute>(1 - v[kBeta1]);
-    const Constants<Compute> constants{.weightDecay = static_cast<Compute>(decay),
-                                       .weight = weight,
-                                       .rest = 1 - weight,
-                                       .beta2 = static_cast<Compute>(v[kBeta2]),
-                                       .squareWeight = static_cast<Compute>(1 - v[kBeta2]),
-                                       .correction = static_cast<Compute>(std::sqrt(correction2)),
-                                       .eps = static_cast<Compute>(v[kEps]),
-                                       .minusStep = static_cast<Compute>(-(v[kLr] / correction1))};
+    const AdamConstants<Compute> constants{
+        .weightDecay = static_cast<Compute>(decay),
+        .weight = weight,
+        .rest = 1 - weight,
+        .beta2 = static_cast<Compute>(v[kBeta2]),
+        .squareWeight = static_cast<Compute>(1 - v[kBeta2]),
+        .correction = static_cast<Compute>(std::sqrt(correction2)),
+        .eps = static_cast<Compute>(v[kEps]),
+        .minusStep = static_cast<Compute>(-(v[kLr] / correction1))};
     std::byte* averages = u.state.buffer(kAverage).data();
     std::byte* squareAverages = u.state.buffer(kSquareAverage).data();
-    kernel::run<Step<Element, kDecay>>(u.level, u.published.data(), u.gradient.data(), averages,
-                                       squareAverages, u.state.elements(), constants);
+    kernel::run<AdamStep<Element, kDecay>>(u.level, u.published.data(), u.gradient.data(), averages,
+                                           squareAverages, u.state.elements(), constants);
   }
 
   const std::string_view name_;

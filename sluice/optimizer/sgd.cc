@@ -7,16 +7,16 @@
 namespace sluice::optimizer {
 namespace {
 
-enum Value { kLr, kMomentum, kDampening, kWeightDecay, kNesterov };
+enum SgdValue { kLr, kMomentum, kDampening, kWeightDecay, kNesterov };
 constexpr std::array kHyperparameters{
     Hyperparameter{"lr", 1e-3}, Hyperparameter{"momentum", 0}, Hyperparameter{"dampening", 0},
     Hyperparameter{"weight_decay", 0}, Hyperparameter{"nesterov", 0}};
 
-enum Buffer { kVelocity };
+enum SgdBuffer { kVelocity };
 enum class Momentum { kNone, kPlain, kNesterov };
 
 template <typename Compute>
-struct Constants final {
+struct SgdConstants final {
   Compute minusLr;
   Compute weightDecay;
   Compute momentum;
@@ -25,13 +25,13 @@ struct Constants final {
 };
 
 template <typename Element, bool kDecay, Momentum kKind>
-struct Step final {
+struct SgdStep final {
   using Compute = typename Element::Compute;
   using State = kernel::Accumulator<Element>;
   SLUICE_KERNEL static void run(std::byte* __restrict parameters,
                                 const std::byte* __restrict gradients,
                                 std::byte* __restrict velocities, size_t count,
-                                Constants<Compute> c) {
+                                SgdConstants<Compute> c) {
     for (size_t i = 0; i < count; ++i) {
       const Compute parameter = Element::load(parameters, i);
       Compute gradient = State::load(gradients, i);
@@ -104,12 +104,12 @@ class Sgd final : public Optimizer {
   template <typename Element, bool kDecay, Momentum kKind>
   static void applyAs(const Update& u, std::byte* velocities, double keep, double take) {
     using Compute = typename Element::Compute;
-    const Constants<Compute> constants{static_cast<Compute>(-u.values[kLr]),
-                                       static_cast<Compute>(u.values[kWeightDecay]),
-                                       static_cast<Compute>(u.values[kMomentum]),
-                                       static_cast<Compute>(keep), static_cast<Compute>(take)};
-    kernel::run<Step<Element, kDecay, kKind>>(u.level, u.published.data(), u.gradient.data(),
-                                              velocities, u.state.elements(), constants);
+    const SgdConstants<Compute> constants{static_cast<Compute>(-u.values[kLr]),
+                                          static_cast<Compute>(u.values[kWeightDecay]),
+                                          static_cast<Compute>(u.values[kMomentum]),
+                                          static_cast<Compute>(keep), static_cast<Compute>(take)};
+    kernel::run<SgdStep<Element, kDecay, kKind>>(u.level, u.published.data(), u.gradient.data(),
+                                                 velocities, u.state.elements(), constants);
   }
 };
 

@@ -11,6 +11,7 @@
 #include <sluice/session/await.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::pytorch {
 

@@ -22,7 +22,7 @@
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 #include <sluice/shard/served_state.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 #include <sluice/timing/bounds.h>
 
 namespace py = pybind11;

@@ -13,7 +13,8 @@
 #include <sluice/session/agreement.h>
 #include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 
 namespace sluice::session {
 namespace {
@@ -77,7 +78,7 @@ Result<plan::Plan> makePlan(const SessionOptions& options, const optimizer::Opti
   SLUICE_ASSIGN_OR_RETURN(spec.roles,
                           plan::parseRoles(config.text(option::kServers), job.worldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::checkHeeded(config, spec));
+  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::rejectIgnoredOptions(config, spec));
   return plan::Plan::make(std::move(spec));
 }
 

@@ -10,7 +10,7 @@
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::session {
 namespace {
@@ -153,7 +153,7 @@ Result<uint64_t> Trainer::broadcastsBegun() {
 }
 
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
-  if (const auto first = strategy_->firstStepWithout(steps)) gates_.endAfter(*first, why);
+  if (const auto first = strategy_->losses().firstStepWithout(steps)) gates_.endAfter(*first, why);
   fabric_->loop().post([this, steps, broadcasts, why] {
     strategy_->endAfter(steps, why);
     broadcast_->endAfter(broadcasts, why);
@@ -161,13 +161,15 @@ void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
 }
 
 Status Trainer::gradientReady(TensorId tensor) {
-  return handOver(tensor, [this, tensor](Step step) { strategy_->gradientReady(tensor, step); });
+  return handOver(tensor, [this, tensor](Step step) {
+    strategy_->contribute({tensor, step, /*hasGradient=*/true});
+  });
 }
 
 Status Trainer::gradientReady(TensorId tensor, const TensorMemory& memory) {
   return handOver(tensor, [this, tensor, memory](Step step) {
     memory_[index(tensor)] = memory;
-    strategy_->gradientReady(tensor, step);
+    strategy_->contribute({tensor, step, /*hasGradient=*/true});
   });
 }
 
@@ -175,7 +177,7 @@ Status Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
   return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
     memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
-    strategy_->gradientAbsent(tensor, step);
+    strategy_->contribute({tensor, step, /*hasGradient=*/false});
   });
 }
 
@@ -226,7 +228,7 @@ void Trainer::drop() {
 Result<size_t> Trainer::delayed() {
   size_t delayed = 0;
   SLUICE_RETURN_IF_ERROR(
-      fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayed(); }));
+      fabric::runAndWait(fabric_->loop(), [&] { delayed = strategy_->delayedResults().count(); }));
   return delayed;
 }
 
@@ -234,7 +236,7 @@ Status Trainer::handOutDelayed(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
   return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
     memory_[index(tensor)] = {.gradient = {}, .result = result, .owner = owner};
-    if (const Status status = strategy_->handOutDelayed(tensor, step); !status.isOk())
+    if (const Status status = strategy_->delayedResults().handOut(tensor, step); !status.isOk())
       gates_.fail(status);
   });
 }
@@ -245,7 +247,7 @@ Status Trainer::drain() {
   for (; left > 0; --left) {
     for (auto t = static_cast<uint32_t>(memory_.size()); t-- > 0;) {
       SLUICE_RETURN_IF_ERROR(handOver(TensorId{t}, [this, t](Step step) {
-        const Status status = strategy_->handOutDelayed(TensorId{t}, step);
+        const Status status = strategy_->delayedResults().handOut(TensorId{t}, step);
         if (!status.isOk()) gates_.fail(status);
       }));
     }
@@ -257,10 +259,11 @@ Status Trainer::drain() {
 // Every gate is open afterwards, and nothing is on its way.
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
-  return awaitStrategy(&strategy::Strategy::whenIdle, "reductions did not end");
+  return awaitStrategy([this](const strategy::Done& done) { strategy_->whenIdle(done); },
+                       "reductions did not end");
 }
 
-Status Trainer::awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
+Status Trainer::awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
                               std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
   return awaitStatus(
@@ -271,7 +274,7 @@ Status Trainer::awaitStrategy(void (strategy::Strategy::*what)(const strategy::S
               {Code::kTimeout, fmt::format("{} within {}", failure, base::formatDuration(atMost))});
         });
         timers_.push_back(timer);
-        (strategy_.get()->*what)([this, timer, done = std::move(done)](const Status& status) {
+        begin([this, timer, done = std::move(done)](const Status& status) {
           fabric_->loop().cancel(timer);
           std::erase(timers_, timer);
           done(status);
@@ -283,13 +286,14 @@ Status Trainer::awaitStrategy(void (strategy::Strategy::*what)(const strategy::S
 Result<std::vector<std::byte>> Trainer::takeState() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
-      awaitStrategy(&strategy::Strategy::prepareState, "servers did not tell what they hold"));
-  return strategy_->takeState();
+      awaitStrategy([this](const strategy::Done& done) { strategy_->checkpoint().prepare(done); },
+                    "servers did not tell what they hold"));
+  return strategy_->checkpoint().take();
 }
 
 Status Trainer::restore(std::span<const std::byte> state) {
   SLUICE_RETURN_IF_ERROR(settle());
-  return strategy_->restore(state);
+  return strategy_->checkpoint().restore(state);
 }
 
 Result<std::set<Rank>> Trainer::ahead() {
@@ -308,9 +312,9 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   bool theyNeedThisRank = false;
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] {
     othersGoOn = std::ranges::any_of(training_.plan.roles().workers, [&](Rank worker) {
-      return worker != fabric_->rank() && strategy_->goesOnWithout(worker);
+      return worker != fabric_->rank() && strategy_->losses().goesOnWithout(worker);
     });
-    theyNeedThisRank = !strategy_->goesOnWithout(fabric_->rank());
+    theyNeedThisRank = !strategy_->losses().goesOnWithout(fabric_->rank());
   }));
   const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
   if (!othersGoOn && isWorker) return done;
@@ -393,11 +397,11 @@ void Trainer::refused(Rank from, const Status& why) {
 
 void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
-  if (strategy_ != nullptr && strategy_->goesOnWithout(from)) {
+  if (strategy_ != nullptr && strategy_->losses().goesOnWithout(from)) {
     log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from,
                         why.message());
     if (survived_.isOk()) survived_ = why;
-    strategy_->forget(from);
+    strategy_->losses().forget(from);
   } else {
     gates_.fail(why);
     if (strategy_ != nullptr) strategy_->fail(why);
@@ -414,7 +418,7 @@ void Trainer::onPeerLeft(Rank from) {
         from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
   }
   leaveIfNotNeeded();
-  if (strategy_->goesOnWithout(from)) return strategy_->forget(from);
+  if (strategy_->losses().goesOnWithout(from)) return strategy_->losses().forget(from);
   timers_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
 }
 

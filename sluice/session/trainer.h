@@ -20,6 +20,7 @@
 #include <sluice/gate/gates.h>
 #include <sluice/plan/plan.h>
 #include <sluice/session/broadcast.h>
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::session {
@@ -31,8 +32,8 @@ struct Training {
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
   std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions
-  bool updatesWaitForWord = false;               // see strategy::Rooms
-  collective::Collective* collective = nullptr;  // see strategy::Rooms
+  bool updatesWaitForWord = false;               // see strategy::Context
+  collective::Collective* collective = nullptr;  // see strategy::Context
   const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
 };
 
@@ -157,7 +158,7 @@ class Trainer final : public fabric::Receiver {
       std::span<const std::span<const std::byte>> firstParameters);
   void resumeHeldBack();
   Status settle();
-  Status awaitStrategy(void (strategy::Strategy::*what)(const strategy::Strategy::Done&),
+  Status awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
                        std::string_view failure);
   Status handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   std::string describeBusy() const;
@@ -185,7 +186,7 @@ class Trainer final : public fabric::Receiver {
   std::set<Rank> refused_;  // ranks that are given up for a message
   std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told
   Status survived_;      // the first loss that this rank has gone on after
-  strategy::Strategy::Done whenNotNeeded_;  // null: nobody stays
+  strategy::Done whenNotNeeded_;  // null: nobody stays
   bool isEnding_ = false;
 };
 

@@ -11,7 +11,9 @@
 #include <sluice/base/options.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/net/epoll_loop.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/reduction/reduction_options.h>
+#include <sluice/strategy/server/answering.h>
 
 namespace sluice::session {
 namespace {
@@ -216,7 +218,7 @@ class LostWorkerTest : public TrainerTest,
 
 TEST_P(LostWorkerTest, TheOthersGoOn) {
   const auto [algorithm, servers] = GetParam();
-  ASSERT_TRUE(config_.set(option::kGossipProbability, "1").isOk());
+  ASSERT_TRUE(config_.set(*base::findOption("gossip-probability"), "1").isOk());
   ASSERT_TRUE(config_.set(option::kSurviveLoss, "on").isOk());
   start(4, "sgd:lr=1", servers, algorithm);
   onEveryRank([&](uint32_t r) {

@@ -11,11 +11,11 @@ queue::EgressOptions byUrgency(const base::Config& config) {
   return {.order = queue::Order::kPriority, .window = config.bytes(option::kCredit)};
 }
 
-Outbox::Outbox(const Rooms& rooms, const queue::EgressOptions& options)
-    : fabric_(rooms.fabric),
-      gates_(rooms.gates),
-      observer_(rooms.observer),
-      egress_(rooms.fabric.loop().clock(), options) {}
+Outbox::Outbox(const Context& context, const queue::EgressOptions& options)
+    : fabric_(context.fabric),
+      gates_(context.gates),
+      observer_(context.observer),
+      egress_(context.fabric.loop().clock(), options) {}
 
 void Outbox::post(const Parcel& parcel) {
   SLUICE_DCHECK(fabric_.loop().inLoop());

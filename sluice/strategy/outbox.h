@@ -11,6 +11,7 @@
 #include <sluice/observer.h>
 #include <sluice/plan/plan.h>
 #include <sluice/queue/egress.h>
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
@@ -39,7 +40,7 @@ class Outbox final {
     std::shared_ptr<const void> owner{};  // keeps the payload alive until it is the caller's again
   };
   // A send that failed and has no `done` of its own fails the gates.
-  Outbox(const Rooms& rooms, const queue::EgressOptions& options);
+  Outbox(const Context& context, const queue::EgressOptions& options);
 
   void post(const Parcel& parcel);
 

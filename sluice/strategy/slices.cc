@@ -18,16 +18,16 @@ Status chooseSlices(const base::Config& config, plan::Placement placement, uint6
   return base::ok();
 }
 
-Status checkUpdate(const Rooms& rooms) {
-  if (rooms.update.optimizer->publishes() != optimizer::Publishes::kParameters) {
+Status checkUpdate(const Context& context) {
+  if (context.update.optimizer->publishes() != optimizer::Publishes::kParameters) {
     return {
         Code::kInvalidArgument,
         fmt::format(
             "{} has no mean gradient for another optimizer: let sluice make the step, by SGD, Adam "
             "or AdamW (in PyTorch: server_optimizer=True)",
-            rooms.plan.spec().strategy)};
+            context.plan.spec().strategy)};
   }
-  for (const auto& tensor : rooms.plan.model().tensors) {
+  for (const auto& tensor : context.plan.model().tensors) {
     if (const Status status = kernel::checkArithmetic(tensor.dtype); !status.isOk())
       return status.withContext(fmt::format("tensor '{}'", tensor.name));
   }

@@ -9,7 +9,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/plan/plan.h>
-#include <sluice/strategy/strategy.h>
+#include <sluice/strategy/context.h>
 #include <sluice/wire/header.h>
 
 namespace sluice::strategy {
@@ -25,7 +25,7 @@ Status chooseSlices(const base::Config& config, plan::Placement placement, uint6
 
 // Refuses an update that leaves the step to the user's own optimizer, since there is no mean
 // gradient to give it, and a model with a type that cannot be calculated with.
-Status checkUpdate(const Rooms& rooms);
+Status checkUpdate(const Context& context);
 
 template <typename Byte>
 std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const plan::Slice& slice) {

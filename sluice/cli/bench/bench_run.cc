@@ -17,6 +17,7 @@
 #include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
+#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::cli {
 namespace {
@@ -202,31 +203,12 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       "Also compare the parameters at the end with those of one process that sums in rank order");
   command->add_flag("--utilisation", flags->watchNetwork,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
-  for (const base::Option* option : {&option::kFabric,
-                                     &option::kEncrypt,
-                                     &option::kCongestionControl,
-                                     &option::kServers,
-                                     &option::kCredit,
-                                     &option::kCollective,
-                                     &option::kCodec,
-                                     &option::kReductions,
-                                     &option::kMerge,
-                                     &option::kReductionStart,
-                                     &option::kReductionRate,
-                                     &option::kReplanSteps,
-                                     &option::kPipeDepth,
-                                     &option::kPipeWarmUp,
-                                     &option::kNoOverlap,
-                                     &option::kStaleness,
-                                     &option::kTau,
-                                     &option::kAlpha,
-                                     &option::kGossipProbability,
-                                     &option::kTopology,
-                                     &option::kDgc,
-                                     &option::kDgcSparsity,
-                                     &option::kDgcWarmUp}) {
+  for (const base::Option* option :
+       {&option::kFabric, &option::kEncrypt, &option::kCongestionControl, &option::kServers,
+        &option::kCredit})
     program.addOption(command, *option);
-  }
+  for (const base::Option* option : strategy::algorithmOptions())
+    program.addOption(command, *option);
   return flags;
 }
 

@@ -20,6 +20,7 @@
 #include <sluice/cli/table.h>
 #include <sluice/collective/method_costs.h>
 #include <sluice/lab/lab.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/timing/bounds.h>
 
 namespace sluice::cli {

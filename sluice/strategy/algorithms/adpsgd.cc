@@ -2,6 +2,8 @@
 // active worker meets one of its passive neighbours, drawn at random, and both go to the middle
 // (gossip/meeting.h), while both compute on with their snapshots. A meeting that has not ended by
 // the next step is left to end: nobody waits.
+#include <array>
+
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -11,7 +13,7 @@
 #include <sluice/fabric/common.h>
 #include <sluice/gossip/meeting.h>
 #include <sluice/gossip/topology.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/gossip/gossip_engine.h>
 #include <sluice/strategy/server/local_optimizer.h>
 #include <sluice/strategy/slices.h>
@@ -19,22 +21,26 @@
 namespace sluice::strategy {
 namespace {
 
+constexpr base::Option kTopology =
+    base::sameOnAllRanks({"topology", base::Kind::kChoice, "ring", "adpsgd: who averages with whom",
+                          "ring|torus|exponential|random-regular"});
+
 constexpr const char* kTopologySetting = "topology";
 constexpr uint64_t kGraphSeed = 1;
 constexpr uint64_t kPartnerSeed = 3;
 
 class AdPsgd final : public Talk {
  public:
-  AdPsgd(const Rooms& rooms, Outbox& outbox, gossip::Topology topology)
-      : rooms_(rooms),
+  AdPsgd(const Context& context, Outbox& outbox, gossip::Topology topology)
+      : context_(context),
         outbox_(outbox),
-        self_(rooms.plan.roles().workerPosition(rooms.fabric.rank())),
+        self_(context.plan.roles().workerPosition(context.fabric.rank())),
         neighbours_(std::move(topology.neighbours[self_])),
-        optimizer_(rooms.plan, rooms.update) {
-    own_.reserve(rooms.plan.slices().size());
-    for (const plan::Slice& slice : rooms.plan.slices()) {
-      const DType dtype = rooms.plan.model()[slice.tensor].dtype;
-      const auto first = partOf(rooms.plan, rooms.parameters[index(slice.tensor)], slice);
+        optimizer_(context.plan, context.update) {
+    own_.reserve(context.plan.slices().size());
+    for (const plan::Slice& slice : context.plan.slices()) {
+      const DType dtype = context.plan.model()[slice.tensor].dtype;
+      const auto first = partOf(context.plan, context.parameters[index(slice.tensor)], slice);
       own_.push_back({.meeting = {dtype, first}, .theirs = std::vector<std::byte>(first.size())});
     }
   }
@@ -50,7 +56,7 @@ class AdPsgd final : public Talk {
   }
 
   void forget(Rank lost) override {
-    std::erase(neighbours_, rooms_.plan.roles().workerPosition(lost));
+    std::erase(neighbours_, context_.plan.roles().workerPosition(lost));
     for (Own& own : own_) {
       if (own.meeting.isUnderWay() && own.partner == lost && !own.isBusy) own.meeting.forget();
     }
@@ -60,7 +66,7 @@ class AdPsgd final : public Talk {
                                     const wire::Header& header) override {
     Own& here = own_[index(slice.id)];
     if (header.length != here.theirs.size() ||
-        header.dtype != rooms_.plan.model()[slice.tensor].dtype)
+        header.dtype != context_.plan.model()[slice.tensor].dtype)
       return fabric::refusedStatus(header, "not the slice's parameters");
     if (!isNeighbour(from)) return fabric::refusedStatus(header, "not a neighbour");
     if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
@@ -89,8 +95,8 @@ class AdPsgd final : public Talk {
 
   void begin(const WorkerSlice& worker) {
     Own& here = own_[index(worker.slice.id)];
-    const auto& workers = rooms_.plan.roles().workers;
-    const uint64_t draw = drawAt(kPartnerSeed, rooms_.fabric.rank(), worker.step);
+    const auto& workers = context_.plan.roles().workers;
+    const uint64_t draw = drawAt(kPartnerSeed, context_.fabric.rank(), worker.step);
     here.partner = workers[neighbours_[draw % neighbours_.size()]];
     send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
@@ -127,23 +133,23 @@ class AdPsgd final : public Talk {
                   .to = to,
                   .turn = index(slice.id),
                   .payload = {parameters.data(), parameters.size()},
-                  .dtype = rooms_.plan.model()[slice.tensor].dtype,
+                  .dtype = context_.plan.model()[slice.tensor].dtype,
                   .done = std::move(done)});
   }
 
   void free(const plan::Slice& slice, const Status& status) {
     own_[index(slice.id)].isBusy = false;
     if (status.code() == Code::kCancelled) return;  // the fabric is closing, or closed
-    for (const auto& [rank, lane] : std::exchange(putOff_, {})) rooms_.fabric.resume(rank, lane);
+    for (const auto& [rank, lane] : std::exchange(putOff_, {})) context_.fabric.resume(rank, lane);
   }
 
   bool isNeighbour(Rank rank) const {
-    const auto& roles = rooms_.plan.roles();
+    const auto& roles = context_.plan.roles();
     return roles.isWorker(rank) &&
            std::ranges::find(neighbours_, roles.workerPosition(rank)) != neighbours_.end();
   }
 
-  const Rooms rooms_;
+  const Context context_;
   Outbox& outbox_;
   const uint32_t self_;               // position among the workers
   std::vector<uint32_t> neighbours_;  // the same
@@ -153,35 +159,38 @@ class AdPsgd final : public Talk {
 };
 
 Status chooseAdPsgd(const base::Config& config, plan::PlanSpec& spec) {
-  SLUICE_RETURN_IF_ERROR(gossip::parseShape(config.text(option::kTopology)).status());
-  spec.settings[kTopologySetting] = config.text(option::kTopology);
+  SLUICE_RETURN_IF_ERROR(gossip::parseShape(config.text(kTopology)).status());
+  spec.settings[kTopologySetting] = config.text(kTopology);
   return chooseGossip(config, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeAdPsgd(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
+Result<std::unique_ptr<Strategy>> makeAdPsgd(const Context& context) {
+  SLUICE_RETURN_IF_ERROR(checkUpdate(context));
   SLUICE_ASSIGN_OR_RETURN(const auto shape,
-                          gossip::parseShape(rooms.plan.spec().settings.at(kTopologySetting)));
-  const auto workers = static_cast<uint32_t>(rooms.plan.roles().workers.size());
+                          gossip::parseShape(context.plan.spec().settings.at(kTopologySetting)));
+  const auto workers = static_cast<uint32_t>(context.plan.roles().workers.size());
   auto topology = gossip::makeTopology(shape, workers, kGraphSeed);
-  if (!topology.added.empty() && rooms.fabric.rank() == rooms.plan.roles().workers.front()) {
+  if (!topology.added.empty() && context.fabric.rank() == context.plan.roles().workers.front()) {
     log("strategy")
         .info("adpsgd: a {} of {} would fall apart without the edges {}, which were added",
               gossip::name(shape), workers, topology.describeAdded());
   }
-  return makeGossip(rooms, [&](Outbox& outbox) {
-    return std::make_unique<AdPsgd>(rooms, outbox, std::move(topology));
+  return makeGossip(context, [&](Outbox& outbox) {
+    return std::make_unique<AdPsgd>(context, outbox, std::move(topology));
   });
 }
 
+constexpr std::array kAdPsgdOptions{&kTopology};
+
 }  // namespace
 
-const Algorithm kAdPsgd{
+extern const Algorithm kAdPsgd{
     .name = "adpsgd",
     .help = "gossip: own models, averaged in pairs of neighbours while both compute on",
     .choose = chooseAdPsgd,
     .make = makeAdPsgd,
-    .argument = &option::kTopology,
+    .options = kAdPsgdOptions,
+    .argument = &kTopology,
     .keepsRanksEqual = false};
 
 }  // namespace sluice::strategy

@@ -1,9 +1,13 @@
 // AR-SGD: one reduction of the whole gradient after backward. MG-WFBP calls it SyncEASGD.
+#include <array>
+
 #include <sluice/base/options.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/dgc/allgather.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/dgc/settings.h>
 #include <sluice/strategy/reduction/reduction.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {
@@ -14,13 +18,22 @@ Status chooseAllreduce(const base::Config& config, plan::PlanSpec& spec) {
   return chooseReduction(config, std::span(&everything, 1), spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeAllreduce(const Rooms& rooms) {
-  return isSparse(rooms.plan.spec()) ? makeSparseAllgather(rooms) : makeReduction(rooms);
+Result<std::unique_ptr<Strategy>> makeAllreduce(const Context& context) {
+  return isSparse(context.plan.spec()) ? makeSparseAllgather(context) : makeReduction(context);
 }
+
+constexpr std::array kAllreduceOptions{
+    &option::kCodec, &option::kCollective, &option::kCollectiveCosts, &option::kReductions,
+    &option::kDgc,   &option::kDgcClip,    &option::kDgcSparsity,     &option::kDgcWarmUp};
 
 }  // namespace
 
-const Algorithm kAllreduce{"allreduce", "one all-reduce of everything after backward (AR-SGD)",
-                           chooseAllreduce, makeAllreduce, /*alias=*/"arsgd"};
+extern const Algorithm kAllreduce{.name = "allreduce",
+                                  .help = "one all-reduce of everything after backward (AR-SGD)",
+                                  .choose = chooseAllreduce,
+                                  .make = makeAllreduce,
+                                  .alias = "arsgd",
+                                  .options = kAllreduceOptions,
+                                  .takesProcessGroup = true};
 
 }  // namespace sluice::strategy

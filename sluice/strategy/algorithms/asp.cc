@@ -1,22 +1,26 @@
 // ASP: each worker's gradient is applied as it arrives, and the answer goes to that worker only.
 // Nobody waits for anybody; what a worker reads may be any number of others' steps old.
 #include <sluice/shard/staleness.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/algorithms/stale_training.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 
 namespace sluice::strategy {
 namespace {
 
-Result<std::unique_ptr<Strategy>> makeAsp(const Rooms& rooms) {
-  return makeStale(rooms, shard::kUnbounded, Pulls::kAlways);
+Result<std::unique_ptr<Strategy>> makeAsp(const Context& context) {
+  return makeStale(context, shard::kUnbounded, Pulls::kAlways);
 }
 
 }  // namespace
 
-const Algorithm kAsp{.name = "asp",
-                     .help = "asynchronous: each gradient is applied as it comes, nobody waits",
-                     .choose = chooseStale,
-                     .make = makeAsp,
-                     .keepsRanksEqual = false};
+extern const Algorithm kAsp{
+    .name = "asp",
+    .help = "asynchronous: each gradient is applied as it comes, nobody waits",
+    .choose = chooseStale,
+    .make = makeAsp,
+    .options = kDgcOptions,
+    .keepsRanksEqual = false,
+    .checkpointHoldsModel = true};
 
 }  // namespace sluice::strategy

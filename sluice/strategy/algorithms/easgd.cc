@@ -4,11 +4,13 @@
 //   if tau divides the step:  d = alpha * (x - centre);  x -= d;  centre += d
 //   then the worker's own optimizer makes its step.
 // The server calculates both sides and returns the worker's.
+#include <array>
+
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/answering.h>
 #include <sluice/strategy/server/local_optimizer.h>
 #include <sluice/strategy/server/plain_format.h>
@@ -17,27 +19,31 @@
 namespace sluice::strategy {
 namespace {
 
+constexpr base::Option kAlpha = base::sameOnAllRanks(
+    {"alpha", base::Kind::kNumber, "0",
+     "easgd: how far worker and centre are drawn together, 0 to 1; 0: 0.9 / workers"});
+constexpr base::Option kTau =
+    base::sameOnAllRanks({"tau", base::Kind::kInteger, "4",
+                          "easgd: workers and centre are drawn together every so many steps"});
+
 constexpr const char* kTauSetting = "tau";
 constexpr const char* kAlphaSetting = "alpha";
 constexpr double kMovingRate = 0.9;  // beta = N * alpha, of the original
 
-class Elastic final : public Method {
+class Elastic final : public AnswerPolicy, private HeldCentre {
  public:
-  Elastic(const Rooms& rooms, uint64_t tau, double alpha)
-      : freight_(rooms, PlainFreight::Part::kParameters),
-        optimizer_(rooms.plan, rooms.update),
+  Elastic(const Context& context, uint64_t tau, double alpha)
+      : format_(context, PlainFormat::Part::kParameters),
+        optimizer_(context.plan, context.update),
         tau_(tau),
         alpha_(alpha),
-        survivesLoss_(survivesLoss(rooms.plan.spec())) {}
+        survivesLoss_(survivesLoss(context.plan.spec())) {}
 
-  Freight& freight() override { return freight_; }
-  bool serversStep() const override { return false; }
-  Status checkValues(std::span<const double> /*values*/) const override { return base::ok(); }
-  uint64_t period() const override { return tau_; }
+  PayloadFormat& format() override { return format_; }
+  Traits traits() const override { return {.survivesLoss = survivesLoss_, .period = tau_}; }
   Travel travel(SliceId /*slice*/, Step step) const override {
     return index(step) % tau_ == 0 ? Travel::kAsk : Travel::kNothing;
   }
-  bool mayCome(bool hasPart, bool asks) const override { return hasPart && asks; }
 
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t /*lag*/) override {
     if (!worker.gradient.empty())
@@ -46,30 +52,23 @@ class Elastic final : public Method {
   }
 
   Result<std::vector<Rank>> take(const ServerSlice& part) override {
-    freight_.centre().drawTogether(part.slice.id, part.from, alpha_);
+    format_.centre().drawTogether(part.slice.id, part.from, alpha_);
     return std::vector<Rank>{part.from};
   }
-  uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) override {
-    return 0;
-  }  // it lies there already
-
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override {
     return std::nullopt;
   }
-  bool goesOnWithoutLost() const override { return survivesLoss_; }
-  // Nobody has waited for it.
-  std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) override { return {}; }
-  std::string describeWait(SliceId /*slice*/) const override { return {}; }
 
-  Centre centre() const override { return Centre::kOfItsOwn; }
-  Held held(SliceId slice) const override { return {freight_.centre().parameters(slice), nullptr}; }
-  void hold(SliceId slice, const Held& held) override {
-    freight_.centre().setParameters(slice, held.parameters);
-  }
+  HeldCentre* centre() override { return this; }
   OwnState* own() override { return &optimizer_; }
 
  private:
-  PlainFreight freight_;
+  Held held(SliceId slice) const override { return {format_.centre().parameters(slice), nullptr}; }
+  void hold(SliceId slice, const Held& held) override {
+    format_.centre().setParameters(slice, held.parameters);
+  }
+
+  PlainFormat format_;
   LocalOptimizer optimizer_;
   const uint64_t tau_;
   const double alpha_;
@@ -77,8 +76,8 @@ class Elastic final : public Method {
 };
 
 Status chooseEasgd(const base::Config& config, plan::PlanSpec& spec) {
-  const int64_t tau = config.integer(option::kTau);
-  double alpha = config.number(option::kAlpha);
+  const int64_t tau = config.integer(kTau);
+  double alpha = config.number(kAlpha);
   if (tau < 1) return {Code::kInvalidArgument, fmt::format("--tau is {}; give 1 or more", tau)};
   if (alpha < 0 || alpha > 1)
     return {Code::kInvalidArgument, fmt::format("--alpha is {}; give 0 to 1, 0 for 0.9/N", alpha)};
@@ -86,25 +85,31 @@ Status chooseEasgd(const base::Config& config, plan::PlanSpec& spec) {
   spec.settings[kTauSetting] = std::to_string(tau);
   spec.settings[kAlphaSetting] = fmt::format("{}", alpha);
   SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
-  return chooseAsynchronous(config, spec);
+  return chooseAnswering(config, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeEasgd(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
-  const auto& settings = rooms.plan.spec().settings;
+Result<std::unique_ptr<Strategy>> makeEasgd(const Context& context) {
+  SLUICE_RETURN_IF_ERROR(checkUpdate(context));
+  const auto& settings = context.plan.spec().settings;
   SLUICE_ASSIGN_OR_RETURN(const int64_t tau, base::parseInteger(settings.at(kTauSetting)));
   SLUICE_ASSIGN_OR_RETURN(const double alpha, base::parseNumber(settings.at(kAlphaSetting)));
-  return makeAsynchronous(rooms,
-                          std::make_unique<Elastic>(rooms, static_cast<uint64_t>(tau), alpha));
+  return makeAnswering(context,
+                       std::make_unique<Elastic>(context, static_cast<uint64_t>(tau), alpha));
 }
+
+constexpr std::array kEasgdOptions{&kAlpha, &kTau, &option::kSurviveLoss};
 
 }  // namespace
 
-const Algorithm kEasgd{.name = "easgd",
-                       .help = "elastic averaging: own models, drawn to a centre every 'tau' steps",
-                       .choose = chooseEasgd,
-                       .make = makeEasgd,
-                       .argument = &option::kTau,
-                       .keepsRanksEqual = false};
+extern const Algorithm kEasgd{
+    .name = "easgd",
+    .help = "elastic averaging: own models, drawn to a centre every 'tau' steps",
+    .choose = chooseEasgd,
+    .make = makeEasgd,
+    .options = kEasgdOptions,
+    .argument = &kTau,
+    .keepsRanksEqual = false,
+    .readsParameters = true,
+    .checkpointHoldsModel = true};
 
 }  // namespace sluice::strategy

@@ -1,6 +1,8 @@
 // GoSGD (Blot et al. 2016): after its step, with probability p, a worker sends its model and half
 // of its weight to one other, drawn at random, and expects no answer; what others have sent is
 // averaged in, by weight, before the next step (gossip/share.h). Weights are kept slice by slice.
+#include <array>
+
 #include <set>
 
 #include <fmt/format.h>
@@ -9,7 +11,7 @@
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/gossip/share.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/gossip/gossip_engine.h>
 #include <sluice/strategy/server/local_optimizer.h>
 #include <sluice/strategy/slices.h>
@@ -17,24 +19,28 @@
 namespace sluice::strategy {
 namespace {
 
+constexpr base::Option kGossipProbability = base::sameOnAllRanks(
+    {"gossip-probability", base::Kind::kNumber, "0.1",
+     "gosgd: how likely a worker sends its model to another after a step, up to 1"});
+
 constexpr const char* kProbabilitySetting = "gossip-probability";
 constexpr uint64_t kWhether = 1;  // two draws for each step
 constexpr uint64_t kWhom = 2;
 
 class GoSgd final : public Talk {
  public:
-  GoSgd(const Rooms& rooms, Outbox& outbox, double probability)
-      : rooms_(rooms),
+  GoSgd(const Context& context, Outbox& outbox, double probability)
+      : context_(context),
         outbox_(outbox),
-        optimizer_(rooms.plan, rooms.update),
+        optimizer_(context.plan, context.update),
         probability_(probability),
-        others_(rooms.plan.roles().workers) {
-    std::erase(others_, rooms.fabric.rank());
-    const double weight = 1.0 / static_cast<double>(rooms.plan.roles().workers.size());
-    own_.reserve(rooms.plan.slices().size());
-    for (const plan::Slice& slice : rooms.plan.slices()) {
-      const size_t bytes = rooms.plan.bytesOf(slice);
-      own_.push_back({.share = {rooms.plan.model()[slice.tensor].dtype, bytes, weight},
+        others_(context.plan.roles().workers) {
+    std::erase(others_, context.fabric.rank());
+    const double weight = 1.0 / static_cast<double>(context.plan.roles().workers.size());
+    own_.reserve(context.plan.slices().size());
+    for (const plan::Slice& slice : context.plan.slices()) {
+      const size_t bytes = context.plan.bytesOf(slice);
+      own_.push_back({.share = {context.plan.model()[slice.tensor].dtype, bytes, weight},
                       .landing = std::vector<std::byte>(gossip::Share::messageBytes(bytes))});
     }
   }
@@ -64,10 +70,10 @@ class GoSgd final : public Talk {
           here.isLanding = false;
           // What a lost rank had begun to say is lost with it.
           const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
-          if (!taken.isOk()) rooms_.refuse(from, taken);
+          if (!taken.isOk()) context_.refuse(from, taken);
           if (status.code() == Code::kCancelled) return;  // the fabric is closing
           for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
-            rooms_.fabric.resume(rank, waiting);
+            context_.fabric.resume(rank, waiting);
         }};
   }
 
@@ -80,12 +86,12 @@ class GoSgd final : public Talk {
 
   bool isTimeToGive(Step step) const {
     if (others_.empty()) return false;
-    const uint64_t draw = drawAt(kWhether, rooms_.fabric.rank(), step);
+    const uint64_t draw = drawAt(kWhether, context_.fabric.rank(), step);
     return static_cast<double>(draw >> 11U) * 0x1p-53 < probability_;
   }
 
   void give(const WorkerSlice& worker) {
-    const uint64_t draw = drawAt(kWhom, rooms_.fabric.rank(), worker.step);
+    const uint64_t draw = drawAt(kWhom, context_.fabric.rank(), worker.step);
     gossip::Share& share = own_[index(worker.slice.id)].share;
     const auto message = share.give(worker.parameters);
     outbox_.post({.slice = worker.slice,
@@ -100,7 +106,7 @@ class GoSgd final : public Talk {
                   }});
   }
 
-  const Rooms rooms_;
+  const Context context_;
   Outbox& outbox_;
   LocalOptimizer optimizer_;
   const double probability_;
@@ -110,7 +116,7 @@ class GoSgd final : public Talk {
 };
 
 Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {
-  const double probability = config.number(option::kGossipProbability);
+  const double probability = config.number(kGossipProbability);
   if (!(probability > 0 && probability <= 1)) {
     return {Code::kInvalidArgument,
             fmt::format("--gossip-probability is {}; give more than 0, at most 1", probability)};
@@ -119,22 +125,27 @@ Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {
   return chooseGossip(config, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeGoSgd(const Rooms& rooms) {
-  SLUICE_RETURN_IF_ERROR(checkUpdate(rooms));
+Result<std::unique_ptr<Strategy>> makeGoSgd(const Context& context) {
+  SLUICE_RETURN_IF_ERROR(checkUpdate(context));
   SLUICE_ASSIGN_OR_RETURN(const double probability,
-                          base::parseNumber(rooms.plan.spec().settings.at(kProbabilitySetting)));
-  return makeGossip(
-      rooms, [&](Outbox& outbox) { return std::make_unique<GoSgd>(rooms, outbox, probability); });
+                          base::parseNumber(context.plan.spec().settings.at(kProbabilitySetting)));
+  return makeGossip(context, [&](Outbox& outbox) {
+    return std::make_unique<GoSgd>(context, outbox, probability);
+  });
 }
+
+constexpr std::array kGoSgdOptions{&kGossipProbability};
 
 }  // namespace
 
-const Algorithm kGoSgd{
+extern const Algorithm kGoSgd{
     .name = "gosgd",
     .help = "gossip: own models, sent to a random other with probability p, no answer",
     .choose = chooseGoSgd,
     .make = makeGoSgd,
-    .argument = &option::kGossipProbability,
-    .keepsRanksEqual = false};
+    .options = kGoSgdOptions,
+    .argument = &kGossipProbability,
+    .keepsRanksEqual = false,
+    .readsParameters = true};
 
 }  // namespace sluice::strategy

@@ -1,8 +1,10 @@
 // The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result
 // travels only after the server has told everybody and everybody has asked for it. Without overlap
 // it is their PS-Sync.
+#include <array>
+
 #include <sluice/base/options.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 
 namespace sluice::strategy {
@@ -16,15 +18,21 @@ Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> makeKvstore(const Rooms& rooms) {
-  return makeParameterServer(rooms, {.answer = Answer::kNotifyAndPull,
-                                     .egress = {.order = queue::Order::kFifo},
-                                     .overlaps = !rooms.plan.spec().settings.contains(kOverlap)});
+Result<std::unique_ptr<Strategy>> makeKvstore(const Context& context) {
+  return makeCollecting(context, {.answer = Answer::kNotifyAndPull,
+                                  .egress = {.order = queue::Order::kFifo},
+                                  .overlaps = !context.plan.spec().settings.contains(kOverlap)});
 }
+
+constexpr std::array kKvstoreOptions{&option::kNoOverlap};
 
 }  // namespace
 
-const Algorithm kKvstore{"kvstore", "whole layers, fifo, notify and pull (the papers' baseline)",
-                         chooseKvstore, makeKvstore};
+extern const Algorithm kKvstore{
+    .name = "kvstore",
+    .help = "whole layers, fifo, notify and pull (the papers' baseline)",
+    .choose = chooseKvstore,
+    .make = makeKvstore,
+    .options = kKvstoreOptions};
 
 }  // namespace sluice::strategy

@@ -2,9 +2,10 @@
 // needs first overtakes the rest, and a group opens its gates as soon as it is there. So all groups
 // may be under way at once, and merging weighs what a message costs against how early a layer can
 // begin.
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {
@@ -20,8 +21,11 @@ Status chooseMgp3(const base::Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kMgp3{"mgp3",
-                      "all-reduces of merged tensors, by priority into the next forward (MG-P3)",
-                      chooseMgp3, makeReduction};
+extern const Algorithm kMgp3{
+    .name = "mgp3",
+    .help = "all-reduces of merged tensors, by priority into the next forward (MG-P3)",
+    .choose = chooseMgp3,
+    .make = makeReduction,
+    .options = kMergingOptions};
 
 }  // namespace sluice::strategy

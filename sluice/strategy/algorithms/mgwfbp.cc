@@ -2,10 +2,13 @@
 // waiting for the next one. Which, follows from the layers' times and from what a reduction of M
 // bytes costs, a + bM; while training these are measured, and tensors merged anew where that pays
 // (replanner.h).
+#include <array>
+
 #include <sluice/base/options.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/reduction/regrouping.h>
 
 namespace sluice::strategy {
@@ -24,9 +27,19 @@ Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
+constexpr std::array kMgwfbpOptions{&option::kCodec,           &option::kCollective,
+                                    &option::kCollectiveCosts, &option::kReductions,
+                                    &option::kComputeTime,     &option::kLayerTimes,
+                                    &option::kReductionRate,   &option::kReductionStart,
+                                    &option::kMerge,           &option::kReplanSteps};
+
 }  // namespace
 
-const Algorithm kMgwfbp{"mgwfbp", "all-reduces of tensors merged by measured times (MG-WFBP)",
-                        chooseMgwfbp, makeReduction};
+extern const Algorithm kMgwfbp{.name = "mgwfbp",
+                               .help = "all-reduces of tensors merged by measured times (MG-WFBP)",
+                               .choose = chooseMgwfbp,
+                               .make = makeReduction,
+                               .options = kMgwfbpOptions,
+                               .takesProcessGroup = true};
 
 }  // namespace sluice::strategy

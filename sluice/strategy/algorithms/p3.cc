@@ -1,7 +1,7 @@
 // Priority-based parameter propagation as published: slices dealt to the servers in turn, the layer
 // that the next forward pass needs first goes first, and results are sent back at once. One window
 // over all destinations bounds what is with the network.
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/slices.h>
 
@@ -15,15 +15,17 @@ Status chooseP3(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeP3(const Rooms& rooms) {
-  const uint64_t sliceBytes = rooms.plan.spec().slicing.sliceElements * sizeof(float);
-  return makeParameterServer(rooms, {.egress = {.order = queue::Order::kPriority,
-                                                .totalWindow = kWindowSlices * sliceBytes}});
+Result<std::unique_ptr<Strategy>> makeP3(const Context& context) {
+  const uint64_t sliceBytes = context.plan.spec().slicing.sliceElements * sizeof(float);
+  return makeCollecting(context, {.egress = {.order = queue::Order::kPriority,
+                                             .totalWindow = kWindowSlices * sliceBytes}});
 }
 
 }  // namespace
 
-const Algorithm kP3{"p3", "slices by priority, one window for all (as published)", chooseP3,
-                    makeP3};
+extern const Algorithm kP3{.name = "p3",
+                           .help = "slices by priority, one window for all (as published)",
+                           .choose = chooseP3,
+                           .make = makeP3};
 
 }  // namespace sluice::strategy

@@ -1,6 +1,6 @@
 // P3 without its priorities: small slices dealt to the servers in turn, first come first served,
 // results sent back at once. Shows what slicing alone buys.
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/slices.h>
 
@@ -11,13 +11,16 @@ Status chooseSlicing(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeSlicing(const Rooms& rooms) {
-  return makeParameterServer(rooms, {.egress = {.order = queue::Order::kFifo}});
+Result<std::unique_ptr<Strategy>> makeSlicing(const Context& context) {
+  return makeCollecting(context, {.egress = {.order = queue::Order::kFifo}});
 }
 
 }  // namespace
 
-const Algorithm kSlicing{"slicing", "slices, fifo, results sent at once (p3 without priorities)",
-                         chooseSlicing, makeSlicing};
+extern const Algorithm kSlicing{
+    .name = "slicing",
+    .help = "slices, fifo, results sent at once (p3 without priorities)",
+    .choose = chooseSlicing,
+    .make = makeSlicing};
 
 }  // namespace sluice::strategy

@@ -3,7 +3,8 @@
 // to the same few servers at the same time, so most of the network waits; rotated, every server
 // hears from somebody all the time.
 #include <sluice/base/options.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/dgc/summing_server.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/server/collecting.h>
@@ -17,15 +18,19 @@ Status chooseSluice(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeSluice(const Rooms& rooms) {
-  if (isSparse(rooms.plan.spec())) return makeSparseServer(rooms);
-  return makeParameterServer(rooms, {.egress = byUrgency(rooms.config)});
+Result<std::unique_ptr<Strategy>> makeSluice(const Context& context) {
+  if (isSparse(context.plan.spec())) return makeSparseServer(context);
+  return makeCollecting(context, {.egress = byUrgency(context.config)});
 }
 
 }  // namespace
 
-const Algorithm kSluice{"sluice",
-                        "slices by priority, sharded and rotated, credit per destination (default)",
-                        chooseSluice, makeSluice, /*alias=*/"bsp"};
+extern const Algorithm kSluice{
+    .name = "sluice",
+    .help = "slices by priority, sharded and rotated, credit per destination (default)",
+    .choose = chooseSluice,
+    .make = makeSluice,
+    .alias = "bsp",
+    .options = kDgcOptions};
 
 }  // namespace sluice::strategy

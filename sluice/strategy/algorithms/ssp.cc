@@ -1,44 +1,59 @@
 // SSP: as asp, but nobody is more than `staleness` steps ahead of the slowest, and parameters come
 // back only when the worker's copy is older than that: (1 + 1/(s+1)) models per worker and step, if
 // all are as fast.
+#include <array>
+
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/algorithms/stale_training.h>
+#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/strategy/server/answering.h>
+#include <sluice/strategy/words.h>
 
 namespace sluice::strategy {
 namespace {
 
+constexpr base::Option kStaleness =
+    base::sameOnAllRanks({"staleness", base::Kind::kInteger, "3",
+                          "ssp: how many steps a worker may be ahead of the slowest, 0 to 255"});
+
 constexpr const char* kSetting = "staleness";
 
 Status chooseSsp(const base::Config& config, plan::PlanSpec& spec) {
-  const int64_t staleness = config.integer(option::kStaleness);
+  const int64_t staleness = config.integer(kStaleness);
   // What an answer can say of how old it is.
-  if (staleness < 0 || staleness > static_cast<int64_t>(kMostLag)) {
+  if (staleness < 0 || staleness > static_cast<int64_t>(answering::kMostLag)) {
     return {Code::kInvalidArgument,
-            fmt::format("--staleness is {}; give 0 to {}", staleness, kMostLag)};
+            fmt::format("--staleness is {}; give 0 to {}", staleness, answering::kMostLag)};
   }
   spec.settings[kSetting] = std::to_string(staleness);
   SLUICE_RETURN_IF_ERROR(chooseSurvival(config, spec));
   return chooseStale(config, spec);
 }
 
-Result<std::unique_ptr<Strategy>> makeSsp(const Rooms& rooms) {
+Result<std::unique_ptr<Strategy>> makeSsp(const Context& context) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t staleness,
-                          base::parseInteger(rooms.plan.spec().settings.at(kSetting)));
-  return makeStale(rooms, static_cast<uint64_t>(staleness), Pulls::kWhenTooStale);
+                          base::parseInteger(context.plan.spec().settings.at(kSetting)));
+  return makeStale(context, static_cast<uint64_t>(staleness), Pulls::kWhenTooStale);
 }
+
+constexpr std::array kSspOptions{&kStaleness,       &option::kSurviveLoss, &option::kDgc,
+                                 &option::kDgcClip, &option::kDgcSparsity, &option::kDgcWarmUp};
 
 }  // namespace
 
-const Algorithm kSsp{
+extern const Algorithm kSsp{
     .name = "ssp",
     .help = "as asp, but nobody is more than 'staleness' steps ahead of the slowest",
     .choose = chooseSsp,
     .make = makeSsp,
-    .argument = &option::kStaleness,
-    .keepsRanksEqual = false};
+    .options = kSspOptions,
+    .argument = &kStaleness,
+    .keepsRanksEqual = false,
+    .readsParameters = true,
+    .checkpointHoldsModel = true};
 
 }  // namespace sluice::strategy

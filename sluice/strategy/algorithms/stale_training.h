@@ -13,6 +13,6 @@ namespace sluice::strategy {
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec);
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
-Result<std::unique_ptr<Strategy>> makeStale(const Rooms& rooms, uint64_t bound, Pulls pulls);
+Result<std::unique_ptr<Strategy>> makeStale(const Context& context, uint64_t bound, Pulls pulls);
 
 }  // namespace sluice::strategy

@@ -1,6 +1,7 @@
 // Wait-free backpropagation: one reduction per tensor, as gradients appear.
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/reduction/reduction.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {
@@ -13,8 +14,12 @@ Status chooseWfbp(const base::Config& config, plan::PlanSpec& spec) {
 
 }  // namespace
 
-const Algorithm kWfbp{"wfbp",
-                      "one all-reduce per tensor, as gradients appear (wait-free backpropagation)",
-                      chooseWfbp, makeReduction};
+extern const Algorithm kWfbp{
+    .name = "wfbp",
+    .help = "one all-reduce per tensor, as gradients appear (wait-free backpropagation)",
+    .choose = chooseWfbp,
+    .make = makeReduction,
+    .options = kReductionOptions,
+    .takesProcessGroup = true};
 
 }  // namespace sluice::strategy

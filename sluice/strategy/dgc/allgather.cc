@@ -10,8 +10,8 @@
 #include <sluice/fabric/common.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/optimizer/plain_step.h>
+#include <sluice/strategy/contribution.h>
 #include <sluice/strategy/dgc/compressor.h>
-#include <sluice/strategy/hand_over.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
@@ -19,28 +19,29 @@
 namespace sluice::strategy {
 namespace {
 
-class SparseAllgather final : public Strategy {
+class SparseAllgather final : public Strategy, private Checkpoint {
  public:
-  SparseAllgather(const Rooms& rooms, const DgcSettings& settings)
-      : rooms_(rooms),
-        self_(rooms.plan.roles().workerPosition(rooms.fabric.rank())),
-        outbox_(rooms, byUrgency(rooms.config)),
-        handOver_(rooms, [this](const Handed& handed) { begin(handed); }),
-        values_(rooms.update.values),
-        compressor_(rooms, settings, Compressor::tensorsOf(rooms.plan)),
-        tensors_(rooms.plan.model().tensors.size()) {}
+  SparseAllgather(const Context& context, const DgcSettings& settings)
+      : Strategy({.checkpoint = this}),
+        context_(context),
+        self_(context.plan.roles().workerPosition(context.fabric.rank())),
+        outbox_(context, byUrgency(context.config)),
+        contributions_(context.fabric.loop(), context.updatesWaitForWord,
+                       [this](const Contribution& each) { begin(each); }),
+        values_(context.update.values),
+        compressor_(context, settings, Compressor::tensorsOf(context.plan)),
+        tensors_(context.plan.model().tensors.size()) {}
 
-  void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
-  void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
+  void contribute(const Contribution& contribution) override { contributions_.add(contribution); }
 
   // What has been sent cannot be dropped, so nothing is sent before the word.
   Status decide(Decision decision) override {
-    for (const Handed& handed : handOver_.take()) {
+    for (const Contribution& contribution : contributions_.take()) {
       if (decision == Decision::kUpdate) {
-        begin(handed);
+        begin(contribution);
       } else {
-        tensors_[index(handed.tensor)].step = next(handed.step);
-        rooms_.gates.openEmpty(handed.tensor, handed.step);
+        tensors_[index(contribution.tensor)].step = next(contribution.step);
+        context_.gates.openEmpty(contribution.tensor, contribution.step);
       }
     }
     return base::ok();
@@ -50,18 +51,19 @@ class SparseAllgather final : public Strategy {
                                     const wire::Header& header) override;
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
-    SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
-    SLUICE_RETURN_IF_ERROR(checkDgcValues(values, rooms_.update));
+    SLUICE_RETURN_IF_ERROR(checkValues(*context_.update.optimizer, values));
+    SLUICE_RETURN_IF_ERROR(checkDgcValues(values, context_.update));
     values_.set(from, values);
     return base::ok();
   }
 
-  Result<std::vector<std::byte>> takeState() override;
-  Status restore(std::span<const std::byte> bytes) override;
   std::string describeWait(TensorId tensor) const override;
   Statistics statistics() const override { return outbox_.statistics(); }
 
  private:
+  Result<std::vector<std::byte>> take() override;
+  Status restore(std::span<const std::byte> bytes) override;
+
   using Bytes = std::vector<std::byte>;
   // The parts of one tensor in one step.
   struct Collected {
@@ -73,29 +75,29 @@ class SparseAllgather final : public Strategy {
     std::map<Step, Collected> collected{};  // that one, and the next
   };
 
-  size_t workerCount() const { return rooms_.plan.roles().workers.size(); }
+  size_t workerCount() const { return context_.plan.roles().workers.size(); }
   Collected& collectedOf(OneTensor& tensor, Step step) {
     Collected& collected = tensor.collected[step];
     collected.parts.resize(workerCount());
     return collected;
   }
-  void begin(const Handed& handed);
+  void begin(const Contribution& contribution);
   void send(TensorId id, Step step, const std::shared_ptr<Bytes>& message);
   void arrived(TensorId id, Step step);
   void finish(TensorId id, const Collected& collected);
 
-  const Rooms rooms_;
+  const Context context_;
   const uint32_t self_;
   Outbox outbox_;
-  HandOver handOver_;
+  HeldContributions contributions_;
   ValuesByStep values_;
   Compressor compressor_;  // by TensorId, as the next
   std::vector<OneTensor> tensors_;
   std::vector<uint32_t> places_;  // scratch
 };
 
-void SparseAllgather::begin(const Handed& handed) {
-  const auto [id, step, hasGradient] = handed;
+void SparseAllgather::begin(const Contribution& contribution) {
+  const auto [id, step, hasGradient] = contribution;
   OneTensor& tensor = tensors_[index(id)];
   SLUICE_CHECK(tensor.step == step, id, step);
   const auto message =
@@ -106,9 +108,9 @@ void SparseAllgather::begin(const Handed& handed) {
 }
 
 void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>& message) {
-  const plan::Slice& slice = rooms_.plan.slicesOf(id).front();  // stands for the whole tensor
-  for (const Rank to : rooms_.plan.roles().workers) {
-    if (to == rooms_.fabric.rank()) continue;
+  const plan::Slice& slice = context_.plan.slicesOf(id).front();  // stands for the whole tensor
+  for (const Rank to : context_.plan.roles().workers) {
+    if (to == context_.fabric.rank()) continue;
     outbox_.post({.slice = slice,
                   .stage = Stage::kPush,
                   .step = step,
@@ -117,30 +119,30 @@ void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>&
                   .payload = {message->data(), message->size()},
                   .dtype = DType::kBytes,
                   .done = [this, message](const Status& status) {  // stays alive until now
-                    if (!status.isOk()) rooms_.gates.fail(status);
+                    if (!status.isOk()) context_.gates.fail(status);
                   }});
   }
 }
 
 Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lane*/,
                                                    const wire::Header& header) {
-  SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
+  SLUICE_DCHECK(context_.fabric.loop().inLoop());
   if (header.stage != Stage::kPush || index(header.tensor) >= tensors_.size())
     return fabric::refusedStatus(header, "no such tensor");
   OneTensor& tensor = tensors_[index(header.tensor)];
   // Who is faster cannot be more than one step ahead: it needs this rank's part to go on.
   if (header.step != tensor.step && header.step != next(tensor.step))
     return fabric::refusedStatus(header, "not awaited");
-  if (header.length > 1 + rooms_.plan.model()[header.tensor].bytes())
+  if (header.length > 1 + context_.plan.model()[header.tensor].bytes())
     return fabric::refusedStatus(header, "too long");
-  const uint32_t position = rooms_.plan.roles().workerPosition(from);
+  const uint32_t position = context_.plan.roles().workerPosition(from);
   Collected& collected = collectedOf(tensor, header.step);
   if (collected.parts[position] != nullptr) return fabric::refusedStatus(header, "it came already");
   const auto part = collected.parts[position] = std::make_shared<Bytes>(header.length);
   return fabric::Landing{
       {part->data(), part->size()},
       [this, part, id = header.tensor, step = header.step](const Status& status) {
-        if (!status.isOk()) return rooms_.gates.fail(status);
+        if (!status.isOk()) return context_.gates.fail(status);
         arrived(id, step);
       }};
 }
@@ -156,25 +158,25 @@ void SparseAllgather::arrived(TensorId id, Step step) {
 void SparseAllgather::finish(TensorId id, const Collected& collected) {
   OneTensor& tensor = tensors_[index(id)];
   const Step step{index(tensor.step) - 1};
-  std::vector<float> mean(rooms_.plan.model()[id].elements);
+  std::vector<float> mean(context_.plan.model()[id].elements);
   for (size_t w = 0; w < collected.parts.size(); ++w) {
     places_.clear();
     if (const Status added = codec::addSparse(*collected.parts[w], mean, places_); !added.isOk())
-      return rooms_.refuse(rooms_.plan.roles().workers[w], added);
+      return context_.refuse(context_.plan.roles().workers[w], added);
   }
   const auto scale = static_cast<float>(kernel::meanScale(workerCount()));
   for (float& each : mean) each *= scale;
   // Momentum and decay are inside already.
-  optimizer::plainStep(DType::kF32, rooms_.memory[index(id)].result, std::as_bytes(std::span(mean)),
-                       sgdValue(values_.at(step), "lr"));
-  rooms_.gates.open(id, step);
+  optimizer::plainStep(DType::kF32, context_.memory[index(id)].result,
+                       std::as_bytes(std::span(mean)), sgdValue(values_.at(step), "lr"));
+  context_.gates.open(id, step);
 }
 
-Result<std::vector<std::byte>> SparseAllgather::takeState() {
-  CentreState state{.rank = index(rooms_.fabric.rank()), .steps = compressor_.steps()};
+Result<std::vector<std::byte>> SparseAllgather::take() {
+  CentreState state{.rank = index(context_.fabric.rank()), .steps = compressor_.steps()};
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     SavedTensor& saved = state.tensors.emplace_back();
-    saved.name = rooms_.plan.model().tensors[t].name;
+    saved.name = context_.plan.model().tensors[t].name;
     compressor_.save(TensorId{t}, saved);
   }
   return state.toBytes();
@@ -182,12 +184,12 @@ Result<std::vector<std::byte>> SparseAllgather::takeState() {
 
 Status SparseAllgather::restore(std::span<const std::byte> bytes) {
   SLUICE_ASSIGN_OR_RETURN(const CentreState state,
-                          CentreState::readFor(rooms_.plan, *rooms_.update.optimizer, bytes));
-  const bool isOurs = state.rank == index(rooms_.fabric.rank());
-  if (!isOurs && !bytes.empty()) warnOfOthers(rooms_.fabric.rank(), Rank{state.rank});
+                          CentreState::readFor(context_.plan, *context_.update.optimizer, bytes));
+  const bool isOurs = state.rank == index(context_.fabric.rank());
+  if (!isOurs && !bytes.empty()) warnOfOthers(context_.fabric.rank(), Rank{state.rank});
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     compressor_.restore(TensorId{t},
-                        isOurs ? state.find(rooms_.plan.model().tensors[t].name) : nullptr);
+                        isOurs ? state.find(context_.plan.model().tensors[t].name) : nullptr);
   }
   compressor_.setSteps(state.steps);
   return base::ok();
@@ -197,7 +199,7 @@ std::string SparseAllgather::describeWait(TensorId tensor) const {
   const OneTensor& here = tensors_[index(tensor)];
   std::string missing;
   const auto found = here.collected.find(here.step);
-  const auto& workers = rooms_.plan.roles().workers;
+  const auto& workers = context_.plan.roles().workers;
   for (size_t w = 0; w < workers.size(); ++w) {
     if (found == here.collected.end() || found->second.parts[w] == nullptr)
       missing += fmt::format(" {}", workers[w]);
@@ -207,9 +209,9 @@ std::string SparseAllgather::describeWait(TensorId tensor) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Rooms& rooms) {
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(rooms));
-  return std::unique_ptr<Strategy>(std::make_unique<SparseAllgather>(rooms, settings));
+Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Context& context) {
+  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context));
+  return std::unique_ptr<Strategy>(std::make_unique<SparseAllgather>(context, settings));
 }
 
 }  // namespace sluice::strategy

@@ -5,11 +5,12 @@
 
 #include <memory>
 
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
 
-// REQUIRES: isSparse(rooms.plan.spec()) (dgc_settings.h). Refuses updates other than SGD.
-Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Rooms& rooms);
+// REQUIRES: isSparse(context.plan.spec()) (dgc_settings.h). Refuses updates other than SGD.
+Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Context& context);
 
 }  // namespace sluice::strategy

@@ -24,14 +24,15 @@ std::vector<Compressor::Part> Compressor::slicesOf(const plan::Plan& plan) {
   return parts;
 }
 
-Compressor::Compressor(const Rooms& rooms, const DgcSettings& settings, std::span<const Part> parts)
-    : plan_(rooms.plan),
-      memory_(rooms.memory),
+Compressor::Compressor(const Context& context, const DgcSettings& settings,
+                       std::span<const Part> parts)
+    : plan_(context.plan),
+      memory_(context.memory),
       settings_(settings),
-      clip_(settings.clip / std::sqrt(static_cast<double>(rooms.plan.roles().workers.size()))),
-      clips_(rooms.plan.model().tensors.size()) {
-  if (!rooms.plan.roles().isWorker(rooms.fabric.rank())) return;  // has no gradients
-  const codec::DgcOptions options{.momentum = sgdValue(rooms.update.values, "momentum")};
+      clip_(settings.clip / std::sqrt(static_cast<double>(context.plan.roles().workers.size()))),
+      clips_(context.plan.model().tensors.size()) {
+  if (!context.plan.roles().isWorker(context.fabric.rank())) return;  // has no gradients
+  const codec::DgcOptions options{.momentum = sgdValue(context.update.values, "momentum")};
   for (const Part& part : parts) parts_.push_back({part, codec::Dgc(part.count, options)});
 }
 

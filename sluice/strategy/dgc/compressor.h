@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <sluice/codec/dgc.h>
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/dgc/settings.h>
 #include <sluice/strategy/server/centre_state.h>
-#include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
 
@@ -23,8 +23,8 @@ class Compressor final : public OwnState {
   static std::vector<Part> tensorsOf(const plan::Plan& plan);
   static std::vector<Part> slicesOf(const plan::Plan& plan);
 
-  // `parts` cover every tensor once. REQUIRES: settings of settingsOfDgc(rooms)
-  Compressor(const Rooms& rooms, const DgcSettings& settings, std::span<const Part> parts);
+  // `parts` cover every tensor once. REQUIRES: settings of settingsOfDgc(context)
+  Compressor(const Context& context, const DgcSettings& settings, std::span<const Part> parts);
 
   // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step:
   // weight decay is added to the gradient, which counts as zeros if there is none. Clipping is by

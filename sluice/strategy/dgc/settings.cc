@@ -9,6 +9,8 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/optimizer/optimizers.h>
+#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {
@@ -61,15 +63,15 @@ Status checkDgcValues(std::span<const double> values, const optimizer::Optimizer
   return base::ok();
 }
 
-Result<DgcSettings> settingsOfDgc(const Rooms& rooms) {
-  if (rooms.update.optimizer != &optimizer::sgd()) {
+Result<DgcSettings> settingsOfDgc(const Context& context) {
+  if (context.update.optimizer != &optimizer::sgd()) {
     return Status(
         Code::kInvalidArgument,
         "--dgc makes the step itself, by SGD: give sgd as the update (its momentum is made before "
         "compression; in PyTorch: torch.optim.SGD and server_optimizer=True)");
   }
-  SLUICE_RETURN_IF_ERROR(checkDgcValues(rooms.update.values, rooms.update));
-  const auto& chosen = rooms.plan.spec().settings;
+  SLUICE_RETURN_IF_ERROR(checkDgcValues(context.update.values, context.update));
+  const auto& chosen = context.plan.spec().settings;
   DgcSettings settings;
   SLUICE_ASSIGN_OR_RETURN(settings.sparsity, base::parseNumber(chosen.at(kSparsitySetting)));
   SLUICE_ASSIGN_OR_RETURN(const int64_t warmUp, base::parseInteger(chosen.at(kWarmUpSetting)));

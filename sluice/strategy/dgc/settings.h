@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include <sluice/strategy/strategy.h>
+#include <sluice/strategy/context.h>
 
 namespace sluice::strategy {
 
@@ -24,8 +24,8 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec);
 bool isSparse(const plan::PlanSpec& spec);
 
 // What the plan says. The update is SGD, whose momentum is made before compression: refuses others,
-// and what of SGD it does not know. REQUIRES: isSparse(rooms.plan.spec())
-Result<DgcSettings> settingsOfDgc(const Rooms& rooms);
+// and what of SGD it does not know. REQUIRES: isSparse(context.plan.spec())
+Result<DgcSettings> settingsOfDgc(const Context& context);
 
 // Later, also another momentum than at the start.
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart);

@@ -13,17 +13,17 @@
 
 namespace sluice::strategy {
 
-class SparseFreight final : public Freight {
+class SparseFormat final : public PayloadFormat {
  public:
   using Bytes = std::vector<std::byte>;
 
-  // REQUIRES: settings of settingsOfDgc(rooms)
-  SparseFreight(const Rooms& rooms, const DgcSettings& settings);
+  // REQUIRES: settings of settingsOfDgc(context)
+  SparseFormat(const Context& context, const DgcSettings& settings);
 
   DType dtypeOf(const plan::Slice& /*slice*/) const override { return DType::kBytes; }
   std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) override;
-  Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
-  Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
+  Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) override;
+  Buffer bufferForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
   std::optional<uint64_t> answerBytes(const plan::Slice& /*slice*/) const override {
     return std::nullopt;

@@ -9,7 +9,7 @@
 
 namespace sluice::strategy {
 
-// REQUIRES: isSparse(rooms.plan.spec()) (settings.h)
-Result<std::unique_ptr<StaleForm>> makeSparseStale(const Rooms& rooms);
+// REQUIRES: isSparse(context.plan.spec()) (settings.h)
+Result<std::unique_ptr<StaleForm>> makeSparseStale(const Context& context);
 
 }  // namespace sluice::strategy

@@ -9,6 +9,7 @@
 
 #include <memory>
 
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/dgc/settings.h>
 #include <sluice/strategy/strategy.h>
 
@@ -18,8 +19,8 @@ namespace sluice::strategy {
 // travels.
 Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec);
 
-// bsp. All ranks have the same parameters, bit for bit. REQUIRES: isSparse(rooms.plan.spec()).
+// bsp. All ranks have the same parameters, bit for bit. REQUIRES: isSparse(context.plan.spec()).
 // Refuses updates other than SGD.
-Result<std::unique_ptr<Strategy>> makeSparseServer(const Rooms& rooms);
+Result<std::unique_ptr<Strategy>> makeSparseServer(const Context& context);
 
 }  // namespace sluice::strategy

@@ -5,81 +5,80 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/strategy/hand_over.h>
+#include <sluice/strategy/contribution.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
 namespace {
 
-class Gossip final : public Strategy {
+class Gossip final : public Strategy, private LossPolicy {
  public:
-  Gossip(const Rooms& rooms, const MakeTalk& makeTalk)
-      : rooms_(rooms),
-        outbox_(rooms, byUrgency(rooms.config)),
-        handOver_(rooms, [this](const Handed& handed) { finish(handed); }),
+  Gossip(const Context& context, const MakeTalk& makeTalk)
+      : Strategy({.losses = this}),
+        context_(context),
+        outbox_(context, byUrgency(context.config)),
+        contributions_(context.fabric.loop(), context.updatesWaitForWord,
+                       [this](const Contribution& each) { finish(each); }),
         talk_(makeTalk(outbox_)),
-        values_(rooms.update.values) {}
+        values_(context.update.values) {}
 
-  void gradientReady(TensorId tensor, Step step) override { handOver_.add({tensor, step, true}); }
-  void gradientAbsent(TensorId tensor, Step step) override { handOver_.add({tensor, step, false}); }
+  void contribute(const Contribution& contribution) override { contributions_.add(contribution); }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {
-    SLUICE_DCHECK(rooms_.fabric.loop().inLoop());
-    SLUICE_RETURN_IF_ERROR(checkSlice(rooms_.plan, header));
-    return talk_->onMessage(rooms_.plan.slice(header.slice), from, lane, header);
+    SLUICE_DCHECK(context_.fabric.loop().inLoop());
+    SLUICE_RETURN_IF_ERROR(checkSlice(context_.plan, header));
+    return talk_->onMessage(context_.plan.slice(header.slice), from, lane, header);
   }
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
-    SLUICE_RETURN_IF_ERROR(checkValues(*rooms_.update.optimizer, values));
+    SLUICE_RETURN_IF_ERROR(checkValues(*context_.update.optimizer, values));
     values_.set(from, values);
     return base::ok();
   }
 
   Status decide(Decision decision) override {
-    for (const Handed& handed : handOver_.take()) {
+    for (const Contribution& contribution : contributions_.take()) {
       if (decision == Decision::kUpdate) {
-        finish(handed);
+        finish(contribution);
       } else {
-        rooms_.gates.openEmpty(handed.tensor, handed.step);
+        context_.gates.openEmpty(contribution.tensor, contribution.step);
       }
     }
     return base::ok();
   }
 
+  std::string describeWait(TensorId /*tensor*/) const override {
+    return "the training thread has not called step() yet";
+  }
+  Statistics statistics() const override { return outbox_.statistics(); }
+
+ private:
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override {
     return std::nullopt;
   }
   bool goesOnWithout(Rank /*lost*/) const override { return true; }
   void forget(Rank lost) override { talk_->forget(lost); }
-  std::string describeWait(TensorId /*tensor*/) const override {
-    return "the word that its step is wanted";
-  }
-  Statistics statistics() const override { return outbox_.statistics(); }
 
- private:
-  void finish(const Handed& handed) {
-    const TensorMemory& memory = rooms_.memory[index(handed.tensor)];
-    for (const plan::Slice& slice : rooms_.plan.slicesOf(handed.tensor)) {
+  void finish(const Contribution& contribution) {
+    const TensorMemory& memory = context_.memory[index(contribution.tensor)];
+    for (const plan::Slice& slice : context_.plan.slicesOf(contribution.tensor)) {
       std::span<const std::byte> gradient;
-      if (handed.hasGradient) gradient = partOf(rooms_.plan, memory.gradient, slice);
+      if (contribution.hasGradient) gradient = partOf(context_.plan, memory.gradient, slice);
       talk_->finish({.slice = slice,
-                     .step = handed.step,
+                     .step = contribution.step,
                      .gradient = gradient,
-                     .parameters = partOf(rooms_.plan, memory.result, slice),
-                     .values = values_.at(handed.step)});
-      if (rooms_.observer != nullptr) {
-        rooms_.observer->onStage({Stage::kApplied, handed.step, slice.tensor, slice.id,
-                                  rooms_.fabric.rank(), rooms_.fabric.loop().now()});
-      }
+                     .parameters = partOf(context_.plan, memory.result, slice),
+                     .values = values_.at(contribution.step)});
+      context_.observe(Stage::kApplied, contribution.step, slice, context_.fabric.rank());
     }
-    rooms_.gates.open(handed.tensor, handed.step);
+    context_.gates.open(contribution.tensor, contribution.step);
   }
 
-  const Rooms rooms_;
+  const Context context_;
   Outbox outbox_;
-  HandOver handOver_;
+  HeldContributions contributions_;
   const std::unique_ptr<Talk> talk_;
   ValuesByStep values_;
 };
@@ -94,8 +93,8 @@ Status chooseGossip(const base::Config& config, plan::PlanSpec& spec) {
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
-std::unique_ptr<Strategy> makeGossip(const Rooms& rooms, const MakeTalk& makeTalk) {
-  return std::make_unique<Gossip>(rooms, makeTalk);
+std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& makeTalk) {
+  return std::make_unique<Gossip>(context, makeTalk);
 }
 
 uint64_t drawAt(uint64_t seed, Rank rank, Step step) {

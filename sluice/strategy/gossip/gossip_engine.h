@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/strategy.h>
 #include <sluice/strategy/worker_slice.h>
@@ -34,9 +35,9 @@ class Talk {
 // Slices by priority; refuses ranks that only serve.
 Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
 
-// REQUIRES: checkUpdate(rooms)
+// REQUIRES: checkUpdate(context)
 using MakeTalk = std::function<std::unique_ptr<Talk>(Outbox&)>;
-std::unique_ptr<Strategy> makeGossip(const Rooms& rooms, const MakeTalk& makeTalk);
+std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& makeTalk);
 
 // Something like chance, the same whenever it is asked for again.
 uint64_t drawAt(uint64_t seed, Rank rank, Step step);

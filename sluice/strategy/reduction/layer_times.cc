@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/reduction/reduction_settings.h>
 
 namespace sluice::strategy {

@@ -1,7 +1,7 @@
 // Training by all-reduce: the engine behind allreduce, wfbp, mgwfbp, mgp3 and pipe, which differ
 // only in which tensors travel together, and in how long a step waits for its result.
 //
-//   gradientReady -> packed into its group's buffer
+//   contribute    -> packed into its group's buffer
 //   group whole   -> all-reduced when it is its turn: groups go in the order of backward on every
 //                    rank, never in the order of arrival, or two ranks could wait for each other
 //   mean here     -> every rank updates, or hands out the mean -> open the group's gates
@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/reduction/reduction_settings.h>
 #include <sluice/strategy/strategy.h>
 
@@ -26,6 +27,6 @@ namespace sluice::strategy {
 Status chooseReduction(const base::Config& config, std::span<const timing::Group> groups,
                        plan::PlanSpec& spec);
 
-Result<std::unique_ptr<Strategy>> makeReduction(const Rooms& rooms);
+Result<std::unique_ptr<Strategy>> makeReduction(const Context& context);
 
 }  // namespace sluice::strategy

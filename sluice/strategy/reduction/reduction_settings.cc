@@ -6,6 +6,7 @@
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/collective/method_costs.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/strategy/reduction/packing.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {

@@ -56,14 +56,15 @@ std::string describe(const timing::Costs& costs) {
 
 }  // namespace
 
-Replanner::Replanner(const Rooms& rooms, collective::Collective& collective, timing::Costs costs)
-    : rooms_(rooms),
+Replanner::Replanner(const Context& context, collective::Collective& collective,
+                     timing::Costs costs)
+    : context_(context),
       collective_(collective),
-      plan_(rooms.plan),
-      settings_(settingsOf(rooms.plan.spec()).value()),  // read before, by who makes this
+      plan_(context.plan),
+      settings_(settingsOf(context.plan.spec()).value()),  // read before, by who makes this
       planned_(costs),
       costs_(std::move(costs)),
-      timer_(rooms.plan.model().tensors.size(), settings_.groups.size()),
+      timer_(context.plan.model().tensors.size(), settings_.groups.size()),
       boundary_(Step{settings_.replanSteps - 1}) {}
 
 bool Replanner::isMeasured(Step step) const {
@@ -71,24 +72,24 @@ bool Replanner::isMeasured(Step step) const {
 }
 
 void Replanner::ready(TensorId tensor, Step step) {
-  if (isMeasured(step)) timer_.ready(tensor, step, rooms_.fabric.loop().now());
+  if (isMeasured(step)) timer_.ready(tensor, step, context_.fabric.loop().now());
 }
 
 void Replanner::reduced(size_t group, Step step, TimePoint begun) {
-  if (isMeasured(step)) timer_.reduced(group, rooms_.fabric.loop().now() - begun);
+  if (isMeasured(step)) timer_.reduced(group, context_.fabric.loop().now() - begun);
 }
 
 collective::Ticket Replanner::ticket(uint32_t round) const {
   // After those of all groups, of which there are never more than tensors.
-  return {boundary_, TensorId{static_cast<uint32_t>(rooms_.plan.model().tensors.size()) + round}};
+  return {boundary_, TensorId{static_cast<uint32_t>(context_.plan.model().tensors.size()) + round}};
 }
 
 // As a sum, which every engine has: in a rank's own place all others have zeros.
 void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
   const size_t each = own.size();
-  board_.assign(each * rooms_.fabric.worldSize(), 0);
+  board_.assign(each * context_.fabric.worldSize(), 0);
   std::ranges::copy(own,
-                    board_.begin() + static_cast<ptrdiff_t>(each * index(rooms_.fabric.rank())));
+                    board_.begin() + static_cast<ptrdiff_t>(each * index(context_.fabric.rank())));
   collective_.allReduce(
       {.ticket = ticket(round),
        .method = collective::Method::kDirect,
@@ -120,7 +121,7 @@ void Replanner::agree(collective::Done done) {
 // All ranks make it of the same numbers. But machines of different make may round differently, and
 // ranks may have been configured differently: that is what the hash is for.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
-  const Model& model = rooms_.plan.model();
+  const Model& model = context_.plan.model();
   // Another rank's numbers: with any that is no time, the plan stays.
   for (const Numbers& numbers : measured) {
     const auto isTime = [](double seconds) { return seconds >= 0 && seconds <= kMostSeconds; };
@@ -129,10 +130,10 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   std::vector<timing::StepTimes> times;
   for (const Numbers& numbers : measured) times.push_back(timesFrom(numbers, model.tensors.size()));
   costs_ = correct(costs_, combine(times), settings_.groups);
-  const auto next = regroup(rooms_.config, costs_, model, settings_.groups);
+  const auto next = regroup(context_.config, costs_, model, settings_.groups);
   if (!next) return {.plan = plan_, .reason = {}};
   plan::PlanSpec spec = plan_.spec();
-  const Status set = setGroups(rooms_.config, next->groups, spec);
+  const Status set = setGroups(context_.config, next->groups, spec);
   SLUICE_CHECK(set.isOk(),
                set.toString());  // the first groups were set with the same configuration
   return {.plan = plan::Plan::make(std::move(spec)).value(),
@@ -145,7 +146,7 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
 
 void Replanner::conclude(const Choice& choice, const std::vector<Numbers>& hashes) {
   const Step last = std::exchange(boundary_, Step{index(boundary_) + settings_.replanSteps});
-  const bool isFirst = rooms_.fabric.rank() == Rank{0};  // speaks for all
+  const bool isFirst = context_.fabric.rank() == Rank{0};  // speaks for all
   if (std::ranges::any_of(hashes, [&](const Numbers& hash) { return hash != hashes.front(); })) {
     log("strategy")
         .log(isFirst ? spdlog::level::warn : spdlog::level::debug,

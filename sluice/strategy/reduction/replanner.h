@@ -10,17 +10,17 @@
 #include <vector>
 
 #include <sluice/collective/collective.h>
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/reduction/reduction_settings.h>
 #include <sluice/strategy/reduction/step_timer.h>
-#include <sluice/strategy/strategy.h>
 #include <sluice/timing/drift.h>
 
 namespace sluice::strategy {
 
 class Replanner final {
  public:
-  // `costs`: what the plan's groups were merged by. REQUIRES: rooms and collective outlive this.
-  Replanner(const Rooms& rooms, collective::Collective& collective, timing::Costs costs);
+  // `costs`: what the plan's groups were merged by. REQUIRES: context and collective outlive this.
+  Replanner(const Context& context, collective::Collective& collective, timing::Costs costs);
 
   void ready(TensorId tensor, Step step);                  // its gradient is here
   void reduced(size_t group, Step step, TimePoint begun);  // and so is its mean
@@ -53,7 +53,7 @@ class Replanner final {
   collective::Ticket ticket(uint32_t round) const;
   bool isMeasured(Step step) const;
 
-  const Rooms& rooms_;
+  const Context& context_;
   collective::Collective& collective_;
   plan::Plan plan_;  // agreed on last
   ReductionSettings settings_;

@@ -1,15 +1,24 @@
 // Synchronous training over sharded parameter servers: the engine behind kvstore, slicing, p3 and
 // sluice, which differ only in how they cut, order and answer.
 //
-//   worker   gradientReady -> push each slice to its server
-//   server   collect all workers' parts -> reduce -> update -> answer
+//   worker   contribute -> push each slice to its server                (collecting_worker.h)
+//   server   collect all workers' parts -> reduce -> update -> answer   (collecting_server.h)
 //   worker   result of the last slice of a tensor is here -> open its gate
 #pragma once
 
 #include <memory>
 
+#include <sluice/base/option.h>
 #include <sluice/queue/egress.h>
+#include <sluice/strategy/context.h>
 #include <sluice/strategy/strategy.h>
+
+namespace sluice::base::option {
+inline constexpr Option kNoOverlap = sameOnAllRanks(
+    {"no-overlap", Kind::kSwitch, "off",
+     "kvstore: push everything after backward, and begin forward when everything is back (the "
+     "papers' PS-Sync)"});
+}  // namespace sluice::base::option
 
 namespace sluice::strategy {
 
@@ -25,6 +34,6 @@ struct ServerStyle {
   bool overlaps = true;
 };
 
-Result<std::unique_ptr<Strategy>> makeParameterServer(const Rooms& rooms, const ServerStyle& style);
+Result<std::unique_ptr<Strategy>> makeCollecting(const Context& context, const ServerStyle& style);
 
 }  // namespace sluice::strategy

@@ -4,32 +4,33 @@
 
 namespace sluice::strategy {
 
-PlainFreight::PlainFreight(const Rooms& rooms, Part part)
-    : plan_(rooms.plan),
-      memory_(rooms.memory),
+PlainFormat::PlainFormat(const Context& context, Part part)
+    : plan_(context.plan),
+      memory_(context.memory),
       part_(part),
-      centre_(rooms.plan, rooms.fabric.rank(), rooms.update) {
-  setServed(centre_, plan_, rooms.fabric.rank(),
-            [&](TensorId id) { return rooms.parameters[index(id)]; });
+      centre_(context.plan, context.fabric.rank(), context.update) {
+  setServed(centre_, plan_, context.fabric.rank(),
+            [&](TensorId id) { return context.parameters[index(id)]; });
 }
 
-std::optional<std::span<const std::byte>> PlainFreight::part(const WorkerSlice& worker) {
+std::optional<std::span<const std::byte>> PlainFormat::part(const WorkerSlice& worker) {
   if (part_ == Part::kParameters) return worker.parameters;
   if (worker.gradient.empty()) return std::nullopt;
   return worker.gradient;
 }
 
-Freight::Place PlainFreight::placeForAnswer(const plan::Slice& slice, uint64_t bytes) {
+PayloadFormat::Buffer PlainFormat::bufferForAnswer(const plan::Slice& slice, uint64_t bytes) {
   if (bytes != plan_.bytesOf(slice)) return std::nullopt;
   return partOf(plan_, memory_[index(slice.tensor)].result, slice);
 }
 
-Freight::Place PlainFreight::placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) {
+PayloadFormat::Buffer PlainFormat::bufferForPart(const plan::Slice& slice, Rank worker,
+                                                 uint64_t bytes) {
   if (bytes != plan_.bytesOf(slice)) return std::nullopt;
   return centre_.desk(slice.id, worker);
 }
 
-std::span<const std::byte> PlainFreight::answer(const plan::Slice& slice, Rank worker) const {
+std::span<const std::byte> PlainFormat::answer(const plan::Slice& slice, Rank worker) const {
   return centre_.desk(slice.id, worker);
 }
 

@@ -11,12 +11,12 @@
 
 namespace sluice::strategy {
 
-class PlainFreight final : public Freight {
+class PlainFormat final : public PayloadFormat {
  public:
   enum class Part : uint8_t { kGradient, kParameters };
 
-  // REQUIRES: checkUpdate(rooms)
-  PlainFreight(const Rooms& rooms, Part part);
+  // REQUIRES: checkUpdate(context)
+  PlainFormat(const Context& context, Part part);
 
   shard::Centre& centre() { return centre_; }
   const shard::Centre& centre() const { return centre_; }
@@ -25,8 +25,8 @@ class PlainFreight final : public Freight {
     return plan_.model()[slice.tensor].dtype;
   }
   std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) override;
-  Place placeForAnswer(const plan::Slice& slice, uint64_t bytes) override;
-  Place placeForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
+  Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) override;
+  Buffer bufferForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;
   std::optional<uint64_t> answerBytes(const plan::Slice& slice) const override {
     return plan_.bytesOf(slice);

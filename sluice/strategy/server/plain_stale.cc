@@ -12,23 +12,23 @@ namespace {
 
 class PlainStale final : public StaleForm {
  public:
-  explicit PlainStale(const Rooms& rooms)
-      : plan_(rooms.plan), freight_(rooms, PlainFreight::Part::kGradient) {
-    const auto known = rooms.update.optimizer->hyperparameters();
+  explicit PlainStale(const Context& context)
+      : plan_(context.plan), format_(context, PlainFormat::Part::kGradient) {
+    const auto known = context.update.optimizer->hyperparameters();
     const auto rate = std::ranges::find(known, "lr", &optimizer::Hyperparameter::name);
-    SLUICE_CHECK(rate != known.end(), rooms.update.optimizer->name());
+    SLUICE_CHECK(rate != known.end(), context.update.optimizer->name());
     rate_ = static_cast<size_t>(rate - known.begin());
   }
 
-  Freight& freight() override { return freight_; }
+  PayloadFormat& format() override { return format_; }
   Status checkValues(std::span<const double> /*values*/) const override { return base::ok(); }
 
   Status step(const ServerSlice& part) override {
-    freight_.centre().step(part.slice.id, part.from, part.values);
+    format_.centre().step(part.slice.id, part.from, part.values);
     return base::ok();
   }
   void prepareAnswer(SliceId slice, Rank worker) override {
-    freight_.centre().copyToDesk(slice, worker);
+    format_.centre().copyToDesk(slice, worker);
   }
 
   Status takeAnswer(const WorkerSlice& /*worker*/) override {
@@ -44,13 +44,13 @@ class PlainStale final : public StaleForm {
     return true;
   }
 
-  Method::Held held(SliceId slice) const override {
-    return {freight_.centre().parameters(slice), &freight_.centre().state(slice)};
+  Held held(SliceId slice) const override {
+    return {format_.centre().parameters(slice), &format_.centre().state(slice)};
   }
-  void hold(SliceId slice, const Method::Held& held) override {
-    freight_.centre().setParameters(slice, held.parameters);
-    const optimizer::OptimizerState& here = freight_.centre().state(slice);
-    freight_.centre().setState(
+  void hold(SliceId slice, const Held& held) override {
+    format_.centre().setParameters(slice, held.parameters);
+    const optimizer::OptimizerState& here = format_.centre().state(slice);
+    format_.centre().setState(
         slice, held.optimizer != nullptr
                    ? *held.optimizer
                    : optimizer::OptimizerState(here.optimizer(), here.dtype(), here.elements()));
@@ -59,15 +59,15 @@ class PlainStale final : public StaleForm {
 
  private:
   const plan::Plan& plan_;
-  PlainFreight freight_;
+  PlainFormat format_;
   size_t rate_ = 0;              // where the learning rate is among the hyperparameters
   std::vector<std::byte> wide_;  // a gradient, in its accumulator's type
 };
 
 }  // namespace
 
-std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms) {
-  return std::make_unique<PlainStale>(rooms);
+std::unique_ptr<StaleForm> makePlainStale(const Context& context) {
+  return std::make_unique<PlainStale>(context);
 }
 
 }  // namespace sluice::strategy

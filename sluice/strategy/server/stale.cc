@@ -10,25 +10,28 @@
 namespace sluice::strategy {
 namespace {
 
-class Stale final : public Method {
+class Stale final : public AnswerPolicy {
  public:
-  Stale(const Rooms& rooms, std::unique_ptr<StaleForm> form, uint64_t bound, Pulls pulls)
-      : plan_(rooms.plan),
+  Stale(const Context& context, std::unique_ptr<StaleForm> form, uint64_t bound, Pulls pulls)
+      : plan_(context.plan),
         form_(std::move(form)),
         bound_(bound),
         pulls_(pulls),
-        survivesLoss_(survivesLoss(rooms.plan.spec())),
-        copies_(rooms.plan.slices().size()) {
-    for (const SliceId id : plan_.slicesOn(rooms.fabric.rank()))
+        survivesLoss_(survivesLoss(context.plan.spec())),
+        copies_(context.plan.slices().size()) {
+    for (const SliceId id : plan_.slicesOn(context.fabric.rank()))
       served_.emplace(id, shard::Staleness(plan_.roles().workers.size(), bound));
   }
 
-  Freight& freight() override { return form_->freight(); }
-  bool serversStep() const override { return true; }
+  PayloadFormat& format() override { return form_->format(); }
+  Traits traits() const override {
+    return {.serversStep = true,
+            .copiesCentre = true,
+            .survivesLoss = bound_ == shard::kUnbounded || survivesLoss_};
+  }
   Status checkValues(std::span<const double> values) const override {
     return form_->checkValues(values);
   }
-  uint64_t period() const override { return 1; }
 
   Travel travel(SliceId slice, Step step) const override {
     const bool mayStay = pulls_ == Pulls::kWhenTooStale &&
@@ -68,8 +71,6 @@ class Stale final : public Method {
     return stepsOfOther + bound_;
   }
 
-  bool goesOnWithoutLost() const override { return bound_ == shard::kUnbounded || survivesLoss_; }
-
   std::vector<Rank> forget(SliceId slice, Rank lost) override {
     served_.at(slice).forget(plan_.roles().workerPosition(lost));
     return release(slice);
@@ -90,9 +91,7 @@ class Stale final : public Method {
                        clocks.slowest());
   }
 
-  Centre centre() const override { return Centre::kCopiedByWorkers; }
-  Held held(SliceId slice) const override { return form_->held(slice); }
-  void hold(SliceId slice, const Held& held) override { form_->hold(slice, held); }
+  HeldCentre* centre() override { return form_.get(); }
   OwnState* own() override { return form_->own(); }
 
  private:
@@ -115,9 +114,9 @@ class Stale final : public Method {
 
 }  // namespace
 
-std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form,
+std::unique_ptr<Strategy> makeStale(const Context& context, std::unique_ptr<StaleForm> form,
                                     uint64_t bound, Pulls pulls) {
-  return makeAsynchronous(rooms, std::make_unique<Stale>(rooms, std::move(form), bound, pulls));
+  return makeAnswering(context, std::make_unique<Stale>(context, std::move(form), bound, pulls));
 }
 
 }  // namespace sluice::strategy

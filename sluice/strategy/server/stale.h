@@ -19,11 +19,9 @@ enum class Pulls : uint8_t {
 
 // What goes to servers and back, and becomes of it there: plain gradients and parameters
 // (plain_stale.cc), or compressed ones (dgc/stale_server.h).
-class StaleForm {
+class StaleForm : public HeldCentre {
  public:
-  virtual ~StaleForm() = default;
-
-  virtual Freight& freight() = 0;
+  virtual PayloadFormat& format() = 0;
   virtual Status checkValues(std::span<const double> values) const = 0;
 
   // At a server: the part that has landed becomes a step of the optimizer.
@@ -36,16 +34,15 @@ class StaleForm {
   // At a worker, between answers: its own step. True iff it made one.
   virtual Result<bool> ownStep(const WorkerSlice& worker) = 0;
 
-  // As Method's, for checkpoints.
-  virtual Method::Held held(SliceId slice) const = 0;
-  virtual void hold(SliceId slice, const Method::Held& held) = 0;
+  // As AnswerPolicy's, for checkpoints.
   virtual OwnState* own() = 0;
 };
 
-std::unique_ptr<StaleForm> makePlainStale(const Rooms& rooms);  // REQUIRES: checkUpdate(rooms)
+std::unique_ptr<StaleForm> makePlainStale(
+    const Context& context);  // REQUIRES: checkUpdate(context)
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
-std::unique_ptr<Strategy> makeStale(const Rooms& rooms, std::unique_ptr<StaleForm> form,
+std::unique_ptr<Strategy> makeStale(const Context& context, std::unique_ptr<StaleForm> form,
                                     uint64_t bound, Pulls pulls);
 
 }  // namespace sluice::strategy

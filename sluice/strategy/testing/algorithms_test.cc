@@ -1,4 +1,5 @@
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/testing/stepped_world.h>
 
 #include <set>
 
@@ -18,24 +19,24 @@ TEST(Algorithms, HaveNamesAndAliasesOfTheirOwn) {
     EXPECT_TRUE(seen.insert(algorithm->alias).second) << algorithm->alias;
     EXPECT_EQ(findAlgorithm(algorithm->alias).value(), algorithm);
   }
-  EXPECT_EQ(findAlgorithm("bsp").value(), &kSluice);
-  EXPECT_EQ(findAlgorithm("arsgd").value(), &kAllreduce);
+  EXPECT_EQ(findAlgorithm("bsp").value(), &algorithmNamed("sluice"));
+  EXPECT_EQ(findAlgorithm("arsgd").value(), &algorithmNamed("allreduce"));
 }
 
 TEST(Algorithms, AreReadWithTheirOption) {
   base::Config config;
-  EXPECT_EQ(readAlgorithm("ssp:10", config).value(), &kSsp);
-  EXPECT_EQ(config.integer(option::kStaleness), 10);
-  EXPECT_EQ(readAlgorithm("easgd:8", config).value(), &kEasgd);
-  EXPECT_EQ(config.integer(option::kTau), 8);
-  EXPECT_EQ(readAlgorithm("gosgd:.01", config).value(), &kGoSgd);
-  EXPECT_EQ(config.number(option::kGossipProbability), 0.01);
-  EXPECT_EQ(readAlgorithm("adpsgd:torus", config).value(), &kAdPsgd);
-  EXPECT_EQ(config.text(option::kTopology), "torus");
-  EXPECT_EQ(readAlgorithm("pipe:3", config).value(), &kPipe);
-  EXPECT_EQ(config.integer(option::kPipeDepth), 3);
-  EXPECT_EQ(readAlgorithm("ssp", config).value(), &kSsp);
-  EXPECT_EQ(config.integer(option::kStaleness), 10);  // as it was
+  EXPECT_EQ(readAlgorithm("ssp:10", config).value(), &algorithmNamed("ssp"));
+  EXPECT_EQ(config.integer(*base::findOption("staleness")), 10);
+  EXPECT_EQ(readAlgorithm("easgd:8", config).value(), &algorithmNamed("easgd"));
+  EXPECT_EQ(config.integer(*base::findOption("tau")), 8);
+  EXPECT_EQ(readAlgorithm("gosgd:.01", config).value(), &algorithmNamed("gosgd"));
+  EXPECT_EQ(config.number(*base::findOption("gossip-probability")), 0.01);
+  EXPECT_EQ(readAlgorithm("adpsgd:torus", config).value(), &algorithmNamed("adpsgd"));
+  EXPECT_EQ(config.text(*base::findOption("topology")), "torus");
+  EXPECT_EQ(readAlgorithm("pipe:3", config).value(), &algorithmNamed("pipe"));
+  EXPECT_EQ(config.integer(*base::findOption("pipe-depth")), 3);
+  EXPECT_EQ(readAlgorithm("ssp", config).value(), &algorithmNamed("ssp"));
+  EXPECT_EQ(config.integer(*base::findOption("staleness")), 10);  // as it was
 }
 
 TEST(Algorithms, NonsenseIsRefusedInOneLine) {
@@ -55,10 +56,13 @@ TEST(Algorithms, SettingsOutOfRangeAreRefused) {
     const char* value;
   };
   for (const Case& c :
-       {Case{kSsp, option::kStaleness, "-1"}, Case{kSsp, option::kStaleness, "256"},
-        Case{kEasgd, option::kTau, "0"}, Case{kEasgd, option::kAlpha, "1.5"},
-        Case{kEasgd, option::kAlpha, "-0.1"}, Case{kGoSgd, option::kGossipProbability, "0"},
-        Case{kGoSgd, option::kGossipProbability, "1.1"}}) {
+       {Case{algorithmNamed("ssp"), *base::findOption("staleness"), "-1"},
+        Case{algorithmNamed("ssp"), *base::findOption("staleness"), "256"},
+        Case{algorithmNamed("easgd"), *base::findOption("tau"), "0"},
+        Case{algorithmNamed("easgd"), *base::findOption("alpha"), "1.5"},
+        Case{algorithmNamed("easgd"), *base::findOption("alpha"), "-0.1"},
+        Case{algorithmNamed("gosgd"), *base::findOption("gossip-probability"), "0"},
+        Case{algorithmNamed("gosgd"), *base::findOption("gossip-probability"), "1.1"}}) {
     base::Config config;
     ASSERT_TRUE(config.set(c.option, c.value).isOk());
     plan::PlanSpec spec;

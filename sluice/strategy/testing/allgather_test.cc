@@ -7,6 +7,8 @@
 
 #include <sluice/base/options.h>
 #include <sluice/kernel/element.h>
+#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -127,7 +129,8 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
     spec.model.tensors = {{"w", 4, DType::kF32}};
     spec.roles = plan::parseRoles("all", 2).value();
     spec.strategy = "allreduce";
-    EXPECT_EQ(kAllreduce.choose(config, spec).code(), Code::kInvalidArgument) << wrong.option.name;
+    EXPECT_EQ(algorithmNamed("allreduce").choose(config, spec).code(), Code::kInvalidArgument)
+        << wrong.option.name;
   }
   base::Config config;
   ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
@@ -135,9 +138,9 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
   spec.model.tensors = {{"w", 4, DType::kF32}};
   spec.roles = plan::parseRoles("all", 2).value();
   spec.strategy = "p3";
-  ASSERT_TRUE(kP3.choose(config, spec).isOk());
-  EXPECT_EQ(checkHeeded(config, spec).message(),
-            "p3 does not compress by --dgc; allreduce, sluice, asp and ssp do");
+  ASSERT_TRUE(algorithmNamed("p3").choose(config, spec).isOk());
+  EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
+            "p3 does not compress by --dgc; these do: sluice, allreduce, asp, ssp");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/testing/test_numbers.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -306,9 +307,9 @@ TEST(Ssp, ByOptionTheLostAreNotWaitedFor) {
   EXPECT_FALSE(job.isReady(0));  // rank 1 has not made any
   for (const uint32_t r : {0U, 2U, 3U}) {
     const Strategy& strategy = job.rank(r).strategy();
-    EXPECT_TRUE(strategy.goesOnWithout(Rank{1}));
-    EXPECT_FALSE(strategy.goesOnWithout(Rank{3}));  // its parameters are nowhere else
-    job.rank(r).loop().post([&job, r] { job.rank(r).strategy().forget(Rank{1}); });
+    EXPECT_TRUE(strategy.losses().goesOnWithout(Rank{1}));
+    EXPECT_FALSE(strategy.losses().goesOnWithout(Rank{3}));  // its parameters are nowhere else
+    job.rank(r).loop().post([&job, r] { job.rank(r).strategy().losses().forget(Rank{1}); });
   }
   job.drain();
   for (int step = 0; step < 20; ++step) {
@@ -332,8 +333,9 @@ TEST(Asynchronous, WithoutTheOptionTheLossOfAWorkerIsTheEnd) {
       base::Config config;
       ASSERT_TRUE(config.set(option::kSurviveLoss, survives ? "on" : "off").isOk());
       SteppedWorld world(algorithm, "dedicated:1", 3, threeTensors(), "sgd:lr=1", false, config);
-      EXPECT_EQ(world.ranks()[0]->strategy().goesOnWithout(Rank{1}), survives) << algorithm;
-      EXPECT_FALSE(world.ranks()[0]->strategy().goesOnWithout(Rank{2})) << algorithm;
+      EXPECT_EQ(world.ranks()[0]->strategy().losses().goesOnWithout(Rank{1}), survives)
+          << algorithm;
+      EXPECT_FALSE(world.ranks()[0]->strategy().losses().goesOnWithout(Rank{2})) << algorithm;
     }
   }
 }
@@ -344,7 +346,7 @@ TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
   plan::PlanSpec spec;
   spec.model.tensors = threeTensors();
   spec.roles = plan::parseRoles("all", 3).value();
-  for (const Algorithm* algorithm : {&kSsp, &kEasgd}) {
+  for (const Algorithm* algorithm : {&algorithmNamed("ssp"), &algorithmNamed("easgd")}) {
     spec.strategy = algorithm->name;
     EXPECT_EQ(
         algorithm->choose(config, spec).message(),
@@ -352,10 +354,10 @@ TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
         "dedicated:K");
   }
   spec.strategy = "sluice";
-  EXPECT_EQ(checkHeeded(config, spec).message(),
-            "sluice keeps step, and so does not go on by --survive-loss; ssp and easgd do");
+  EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
+            "sluice keeps step, and so does not go on by --survive-loss; these do: ssp, easgd");
   spec.strategy = "asp";
-  EXPECT_TRUE(checkHeeded(config, spec).isOk());
+  EXPECT_TRUE(rejectIgnoredOptions(config, spec).isOk());
 }
 
 TEST(Ssp, SendsParametersBackOnlyWhenTheyAreNeeded) {
@@ -459,8 +461,9 @@ TEST(Asynchronous, AWorkerWithoutAGradientHoldsNobodyUp) {
             rank.gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
           } else {
             const Step closed = rank.gates().close(TensorId{t}).value();
-            rank.loop().post(
-                [&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
+            rank.loop().post([&rank, t, closed] {
+              rank.strategy().contribute({TensorId{t}, closed, /*hasGradient=*/false});
+            });
           }
         }
       }
@@ -481,7 +484,9 @@ TEST(Asynchronous, RefusesOtherOptimizersInOneLine) {
   plan::PlanSpec spec;
   spec.model.tensors = threeTensors();
   spec.roles = plan::parseRoles("all", 1).value();
-  for (const Algorithm* algorithm : {&kAsp, &kSsp, &kEasgd, &kGoSgd, &kAdPsgd}) {
+  for (const Algorithm* algorithm :
+       {&algorithmNamed("asp"), &algorithmNamed("ssp"), &algorithmNamed("easgd"),
+        &algorithmNamed("gosgd"), &algorithmNamed("adpsgd")}) {
     const std::string text = refusalOf(*algorithm, spec, "mean-gradient", {});
     EXPECT_NE(text.find("SGD, Adam or AdamW"), std::string::npos) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos);

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/kernel/element.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/server/held_slice.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
@@ -105,7 +106,7 @@ class SavedJob final {
     rank(r).loop().post([&, r] {
       rank(r).strategy().whenIdle([&, r](const Status& idle) {
         EXPECT_TRUE(idle.isOk());
-        rank(r).strategy().prepareState([&](const Status& status) {
+        rank(r).strategy().checkpoint().prepare([&](const Status& status) {
           EXPECT_TRUE(status.isOk()) << status.toString();
           isPrepared = true;
         });
@@ -114,13 +115,13 @@ class SavedJob final {
     drain();
     EXPECT_TRUE(isPrepared);
     std::vector<std::byte> bytes;
-    rank(r).loop().post([&, r] { bytes = rank(r).strategy().takeState().value(); });
+    rank(r).loop().post([&, r] { bytes = rank(r).strategy().checkpoint().take().value(); });
     drain();
     return bytes;
   }
   void restore(uint32_t r, const std::vector<std::byte>& bytes) {
     rank(r).loop().post([&, r] {
-      const Status status = rank(r).strategy().restore(bytes);
+      const Status status = rank(r).strategy().checkpoint().restore(bytes);
       EXPECT_TRUE(status.isOk()) << status.toString();
     });
     drain();
@@ -228,7 +229,7 @@ TEST(Checkpoint, OfAnotherAlgorithmIsRefused) {
   job.step(0);
   job.rank(0).loop().post([&] {
     const std::vector<std::byte> nonsense(100, std::byte{1});
-    EXPECT_EQ(job.rank(0).strategy().restore(nonsense).code(), Code::kDataLoss);
+    EXPECT_EQ(job.rank(0).strategy().checkpoint().restore(nonsense).code(), Code::kDataLoss);
   });
   job.drain();
 }
@@ -249,7 +250,8 @@ TEST(Checkpoint, AServersAnswerIsTakenOnceAndOnlyIfAskedFor) {
   const uint64_t longest = longestHeldSlice(slice.count);
   job.rank(0).loop().post([&] {
     EXPECT_FALSE(isTaken(longest));
-    job.rank(0).strategy().prepareState([](const Status& status) { EXPECT_FALSE(status.isOk()); });
+    job.rank(0).strategy().checkpoint().prepare(
+        [](const Status& status) { EXPECT_FALSE(status.isOk()); });
     EXPECT_FALSE(isTaken(longest + 1));
     EXPECT_TRUE(isTaken(longest));
     EXPECT_FALSE(isTaken(longest));

@@ -7,6 +7,7 @@
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/testing/test_numbers.h>
+#include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -81,7 +82,8 @@ void expectExact(const Case& c) {
   const int steps = c.sliceElements < 50'000 ? 3 : 2;
   base::Config config;
   ASSERT_TRUE(config.set(option::kSliceElements, std::to_string(c.sliceElements)).isOk());
-  ASSERT_TRUE(config.set(option::kPipeWarmUp, "1000").isOk());  // pipe_test.cc has what comes after
+  ASSERT_TRUE(config.set(*base::findOption("pipe-warm-up"), "1000")
+                  .isOk());  // pipe_test.cc has what comes after
   ASSERT_TRUE(config.set(option::kNoOverlap, c.overlaps ? "off" : "on").isOk());
   const auto update = optimizer::parseOptimizerSpec(c.update).value();
   plan::PlanSpec spec;

@@ -135,7 +135,7 @@ TEST(GossipTraining, OneWorkerTrainsAsAlone) {
 
 TEST(GossipTraining, HasNoServers) {
   base::Config config;
-  for (const Algorithm* algorithm : {&kGoSgd, &kAdPsgd}) {
+  for (const Algorithm* algorithm : {&algorithmNamed("gosgd"), &algorithmNamed("adpsgd")}) {
     plan::PlanSpec spec;
     spec.model.tensors = {{"w", 4, DType::kF32}};
     spec.roles = plan::parseRoles("dedicated:1", 3).value();

@@ -1,3 +1,5 @@
+#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/testing/mad_world.h>
 
 #include <array>
@@ -118,13 +120,13 @@ Result<fabric::Landing> MadRank::onMessage(Rank from, fabric::Lane lane,
 }
 
 void MadRank::onPeerLost(Rank from, const Status& why) {
-  if (strategy_->goesOnWithout(from)) return strategy_->forget(from);
+  if (strategy_->losses().goesOnWithout(from)) return strategy_->losses().forget(from);
   gates_->fail(why);
   strategy_->fail(why);
 }
 
 void MadRank::onPeerLeft(Rank from) {
-  if (strategy_->goesOnWithout(from)) return strategy_->forget(from);
+  if (strategy_->losses().goesOnWithout(from)) return strategy_->losses().forget(from);
   const Status why(Code::kPeerLost, "it has left");
   gates_->fail(why);
   strategy_->fail(why);
@@ -151,7 +153,8 @@ bool MadRank::train(uint64_t steps) {
   const Step step = gates_->close(tensor).value();
   loop_.post([this, tensor, step, isAbsent] {
     if (!gates_->error().isOk()) return;
-    isAbsent ? strategy_->gradientAbsent(tensor, step) : strategy_->gradientReady(tensor, step);
+    isAbsent ? strategy_->contribute({tensor, step, /*hasGradient=*/false})
+             : strategy_->contribute({tensor, step, /*hasGradient=*/true});
   });
   if (++handedOver_ < tensors) return true;
   handedOver_ = 0;
@@ -176,9 +179,9 @@ void MadRank::save() {
   loop_.post([this] {
     strategy_->whenIdle([this](const Status& idle) {
       if (!idle.isOk()) return;
-      strategy_->prepareState([this](const Status& prepared) {
+      strategy_->checkpoint().prepare([this](const Status& prepared) {
         isSaving_ = false;
-        if (prepared.isOk()) (void)strategy_->takeState();
+        if (prepared.isOk()) (void)strategy_->checkpoint().take();
       });
     });
   });

@@ -20,7 +20,7 @@
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/testing/mad_fabric.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::strategy {
 

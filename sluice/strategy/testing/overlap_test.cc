@@ -1,6 +1,7 @@
 // kvstore --no-overlap: nothing travels during backward, and forward begins when all is back.
 #include <gtest/gtest.h>
 
+#include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {

@@ -8,6 +8,7 @@
 #include <sluice/base/options.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/testing/test_numbers.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -97,8 +98,8 @@ class LateProcess final {
 base::Config configFor(const PipeCase& c) {
   base::Config config;
   const std::pair<const base::Option*, std::string> options[] = {
-      {&option::kPipeDepth, std::to_string(c.depth)},
-      {&option::kPipeWarmUp, std::to_string(c.warmUp)},
+      {&*base::findOption("pipe-depth"), std::to_string(c.depth)},
+      {&*base::findOption("pipe-warm-up"), std::to_string(c.warmUp)},
       {&option::kCodec, c.codec}};
   for (const auto& [option, value] : options) EXPECT_TRUE(config.set(*option, value).isOk());
   return config;
@@ -123,7 +124,7 @@ class PipeWorld final {
       for (uint32_t t = 0; t < plan_.model().tensors.size(); ++t) {
         const Step step = rank->gates().close(TensorId{t}).value();
         rank->loop().post([&rank, t, step] {
-          EXPECT_TRUE(rank->strategy().handOutDelayed(TensorId{t}, step).isOk());
+          EXPECT_TRUE(rank->strategy().delayedResults().handOut(TensorId{t}, step).isOk());
         });
       }
     }
@@ -133,7 +134,7 @@ class PipeWorld final {
     std::vector<Bytes> states;
     for (const auto& rank : ranks_) {
       rank->loop().post([&] {
-        const auto state = rank->strategy().takeState();
+        const auto state = rank->strategy().checkpoint().take();
         EXPECT_TRUE(state.isOk()) << state.status().toString();
         states.push_back(*state);
       });
@@ -143,11 +144,12 @@ class PipeWorld final {
   }
   Status restore(uint32_t rank, const Bytes& state) {
     Status restored;
-    ranks_[rank]->loop().post([&] { restored = ranks_[rank]->strategy().restore(state); });
+    ranks_[rank]->loop().post(
+        [&] { restored = ranks_[rank]->strategy().checkpoint().restore(state); });
     run();
     return restored;
   }
-  size_t delayed(uint32_t rank) { return ranks_[rank]->strategy().delayed(); }
+  size_t delayed(uint32_t rank) { return ranks_[rank]->strategy().delayedResults().count(); }
 
   // Every rank has these results, or none: empty gates.
   void expect(const std::vector<Bytes>& results, bool hasResult, std::string_view when) {
@@ -310,11 +312,11 @@ TEST(Pipe, AStepDoesNotWaitForItsOwnReductionButACheckpointDoes) {
   world.run();
   EXPECT_TRUE(world[0].gates().isOpen(TensorId{0}));
   EXPECT_EQ(idle, std::vector<std::string>());
-  world[0].loop().post([&] { EXPECT_FALSE(world[0].strategy().takeState().isOk()); });
+  world[0].loop().post([&] { EXPECT_FALSE(world[0].strategy().checkpoint().take().isOk()); });
   world.handOver(1, gradients[1]);
   world.run();
   EXPECT_EQ(idle, std::vector<std::string>{"ok"});
-  world[0].loop().post([&] { EXPECT_TRUE(world[0].strategy().takeState().isOk()); });
+  world[0].loop().post([&] { EXPECT_TRUE(world[0].strategy().checkpoint().take().isOk()); });
   world.run();
 }
 
@@ -367,11 +369,11 @@ TEST(Pipe, RefusesAStateThatDoesNotFit) {
 TEST(Pipe, RefusesImpossibleDepths) {
   for (const char* depth : {"0", "-1", "101"}) {
     base::Config config;
-    ASSERT_TRUE(config.set(option::kPipeDepth, depth).isOk());
+    ASSERT_TRUE(config.set(*base::findOption("pipe-depth"), depth).isOk());
     plan::PlanSpec spec;
     spec.model = modelFor(DType::kF32);
     spec.roles = plan::parseRoles("all", 2).value();
-    EXPECT_EQ(kPipe.choose(config, spec).message(),
+    EXPECT_EQ(algorithmNamed("pipe").choose(config, spec).message(),
               "--pipe-depth must be 1 to 100, and --pipe-warm-up at least 0");
   }
 }

@@ -12,6 +12,7 @@
 #include <sluice/codec/codec.h>
 #include <sluice/kernel/testing/test_numbers.h>
 #include <sluice/strategy/reduction/layer_times.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -169,7 +170,10 @@ TEST(Reduction, EachGroupGoesAsItsSizeSuits) {
   plan::PlanSpec spec;
   spec.model = smallModel();
   spec.roles = plan::parseRoles("all", kWorld).value();
-  EXPECT_NE(kWfbp.choose(withOptions({isAuto}), spec).message().find("sluice bench collective"),
+  EXPECT_NE(algorithmNamed("wfbp")
+                .choose(withOptions({isAuto}), spec)
+                .message()
+                .find("sluice bench collective"),
             std::string::npos);
 }
 
@@ -177,7 +181,8 @@ TEST(Reduction, RefusesAProfileOfAnotherModel) {
   plan::PlanSpec spec;
   spec.model = smallModel();
   spec.roles = plan::parseRoles("all", kWorld).value();
-  const Status chosen = kMgwfbp.choose(withOptions({{&option::kLayerTimes, "vgg19"}}), spec);
+  const Status chosen =
+      algorithmNamed("mgwfbp").choose(withOptions({{&option::kLayerTimes, "vgg19"}}), spec);
   EXPECT_EQ(chosen.message(), "profile 'vgg19' has 38 tensors, the model 4: measure this model's");
 }
 
@@ -194,8 +199,9 @@ TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {
           continue;
         }
         const Step step = job[r].gates().close(TensorId{t}).value();
-        job[r].loop().post(
-            [&job, r, t, step] { job[r].strategy().gradientAbsent(TensorId{t}, step); });
+        job[r].loop().post([&job, r, t, step] {
+          job[r].strategy().contribute({TensorId{t}, step, /*hasGradient=*/false});
+        });
       }
     }
     job.run();

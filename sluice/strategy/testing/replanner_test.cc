@@ -12,6 +12,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/kernel/testing/test_numbers.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -49,7 +50,7 @@ plan::PlanSpec specOf() {
   for (const char* name : {"a", "b", "c", "d"})
     spec.model.tensors.push_back({name, kElements, DType::kF32});
   spec.roles = plan::parseRoles("all", kRanks).value();
-  spec.strategy = kMgwfbp.name;
+  spec.strategy = algorithmNamed("mgwfbp").name;
   return spec;
 }
 
@@ -62,13 +63,13 @@ class DriftingJob final {
         hub_(kRanks),
         heard_(kRanks) {
     plan::PlanSpec spec = specOf();
-    EXPECT_TRUE(kMgwfbp.choose(config_, spec).isOk());
+    EXPECT_TRUE(algorithmNamed("mgwfbp").choose(config_, spec).isOk());
     plan_.emplace(plan::Plan::make(std::move(spec)).value());
     const std::vector<Bytes> parameters(kTensors, Bytes(kElements * sizeof(float)));
     for (uint32_t r = 0; r < kRanks; ++r) {
       const base::Config& config = r + 1 < kRanks ? config_ : configOfLast_;
       SteppedRank& one = *ranks_.emplace_back(std::make_unique<SteppedRank>(
-          *plan_, Rank{r}, update_, parameters, config, hub_, kMgwfbp));
+          *plan_, Rank{r}, update_, parameters, config, hub_, algorithmNamed("mgwfbp")));
       one.listen([this, r, &one](const wire::Header& header) {
         heard_[r].insert(header.tensor);
         one.loop().stall(messageTakes_);
@@ -150,7 +151,7 @@ class DriftingJob final {
   }
   Bytes state(uint32_t r) {
     Bytes bytes;
-    onLoop(r, [&](Strategy& strategy) { bytes = strategy.takeState().value(); });
+    onLoop(r, [&](Strategy& strategy) { bytes = strategy.checkpoint().take().value(); });
     return bytes;
   }
   SteppedRank& rank(uint32_t r) { return *ranks_[r]; }
@@ -275,7 +276,8 @@ TEST(Replanner, ACheckpointFitsWhateverTheGroupsAre) {
   DriftingJob after(Planned{});
   for (uint32_t r = 0; r < kRanks; ++r) {
     const Bytes state = before.state(r);
-    after.onLoop(r, [&](Strategy& strategy) { EXPECT_TRUE(strategy.restore(state).isOk()); });
+    after.onLoop(
+        r, [&](Strategy& strategy) { EXPECT_TRUE(strategy.checkpoint().restore(state).isOk()); });
     for (uint32_t t = 0; t < kTensors; ++t)
       std::ranges::copy(before.rank(r).result(TensorId{t}),
                         after.rank(r).place(TensorId{t}).begin());
@@ -339,7 +341,7 @@ TEST(Replanner, AWaitAtABoundarySaysSoAndEndsWithALostRank) {
 
 TEST(Replanner, RefusesLessThanNoSteps) {
   plan::PlanSpec spec = specOf();
-  EXPECT_EQ(kMgwfbp.choose(configOf({.replanSteps = "-1"}), spec).message(),
+  EXPECT_EQ(algorithmNamed("mgwfbp").choose(configOf({.replanSteps = "-1"}), spec).message(),
             "--replan-steps must be at least 0, which is never");
 }
 

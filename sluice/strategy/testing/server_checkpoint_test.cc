@@ -56,7 +56,9 @@ class ServerJob final {
         continue;
       }
       const Step step = rank.gates().close(TensorId{t}).value();
-      rank.loop().post([&rank, t, step] { rank.strategy().gradientAbsent(TensorId{t}, step); });
+      rank.loop().post([&rank, t, step] {
+        rank.strategy().contribute({TensorId{t}, step, /*hasGradient=*/false});
+      });
     }
     if (!case_.updatesWaitForWord) return;
     rank.loop().post([&rank] { EXPECT_TRUE(rank.strategy().decide(Decision::kUpdate).isOk()); });
@@ -65,14 +67,14 @@ class ServerJob final {
   Result<Bytes> state(uint32_t rank) {
     Result<Bytes> state = Bytes();
     world_.ranks()[rank]->loop().post(
-        [&] { state = world_.ranks()[rank]->strategy().takeState(); });
+        [&] { state = world_.ranks()[rank]->strategy().checkpoint().take(); });
     run();
     return state;
   }
   Status restore(uint32_t rank, const Bytes& state) {
     Status restored;
     world_.ranks()[rank]->loop().post(
-        [&] { restored = world_.ranks()[rank]->strategy().restore(state); });
+        [&] { restored = world_.ranks()[rank]->strategy().checkpoint().restore(state); });
     run();
     return restored;
   }

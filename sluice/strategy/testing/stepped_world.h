@@ -14,9 +14,14 @@
 #include <sluice/base/options.h>
 #include <sluice/base/testing/manual_loop.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/strategy/algorithms/algorithms.h>
+#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::strategy {
+
+// REQUIRES: there is an algorithm of that name.
+inline const Algorithm& algorithmNamed(std::string_view name) {
+  return *findAlgorithm(name).value();
+}
 
 // One rank: its memory, its gates and its strategy.
 class SteppedRank final : public fabric::Receiver {
@@ -58,7 +63,8 @@ class SteppedRank final : public fabric::Receiver {
   void gradientReady(TensorId tensor, std::span<const std::byte> gradient) {
     std::ranges::copy(gradient, gradients_[index(tensor)].begin());
     const Step step = gates_->close(tensor).value();
-    loop_.post([this, tensor, step] { strategy_->gradientReady(tensor, step); });
+    loop_.post(
+        [this, tensor, step] { strategy_->contribute({tensor, step, /*hasGradient=*/true}); });
   }
 
   bool isWorker() const { return isWorker_; }

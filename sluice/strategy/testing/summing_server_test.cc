@@ -12,6 +12,7 @@
 #include <sluice/codec/dgc.h>
 #include <sluice/codec/sparse.h>
 #include <sluice/kernel/element.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 #include <sluice/timing/profile.h>
 
@@ -245,8 +246,9 @@ TEST(SparseServer, AWorkerWithoutAGradientHoldsNobodyUp) {
       for (const uint32_t t : {1U, 0U}) {
         SteppedRank& rank = job.rankOf(1);
         const Step closed = rank.gates().close(TensorId{t}).value();
-        rank.loop().post(
-            [&rank, t, closed] { rank.strategy().gradientAbsent(TensorId{t}, closed); });
+        rank.loop().post([&rank, t, closed] {
+          rank.strategy().contribute({TensorId{t}, closed, /*hasGradient=*/false});
+        });
       }
       job.drain();
       ASSERT_TRUE(job.isReady(0) && job.isReady(1)) << step;
@@ -311,7 +313,8 @@ TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
   plan::PlanSpec spec;
   spec.model.tensors = longAndShort();
   spec.roles = plan::parseRoles("all", 1).value();
-  for (const Algorithm* algorithm : {&kSluice, &kAsp, &kSsp}) {
+  for (const Algorithm* algorithm :
+       {&algorithmNamed("sluice"), &algorithmNamed("asp"), &algorithmNamed("ssp")}) {
     for (const char* update : {"adam", "mean-gradient"})
       EXPECT_NE(refusalOf(*algorithm, spec, update, config).find("give sgd as the update"),
                 std::string::npos);
@@ -322,11 +325,13 @@ TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
     wide.model.tensors = {{"w", 4, DType::kF64}};
     EXPECT_NE(algorithm->choose(config, wide).message().find("not f32"), std::string::npos);
   }
-  for (const Algorithm* algorithm : {&kP3, &kKvstore, &kWfbp, &kEasgd, &kGoSgd, &kAdPsgd}) {
+  for (const Algorithm* algorithm :
+       {&algorithmNamed("p3"), &algorithmNamed("kvstore"), &algorithmNamed("wfbp"),
+        &algorithmNamed("easgd"), &algorithmNamed("gosgd"), &algorithmNamed("adpsgd")}) {
     spec.strategy = algorithm->name;
     ASSERT_TRUE(algorithm->choose(config, spec).isOk());
-    EXPECT_EQ(checkHeeded(config, spec).message(),
-              fmt::format("{} does not compress by --dgc; allreduce, sluice, asp and ssp do",
+    EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
+              fmt::format("{} does not compress by --dgc; these do: sluice, allreduce, asp, ssp",
                           algorithm->name));
   }
 }

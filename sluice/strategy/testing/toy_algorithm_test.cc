@@ -13,23 +13,20 @@ namespace {
 
 class Everybody final : public Strategy {
  public:
-  explicit Everybody(const Rooms& rooms) : rooms_(rooms) {}
+  explicit Everybody(const Context& context) : context_(context) {}
 
-  void gradientReady(TensorId tensor, Step step) override {
+  void contribute(const Contribution& contribution) override {
+    const auto [tensor, step, hasGradient] = contribution;
     // A copy, since the sum may take the gradient's place before the slowest rank has got it.
-    const auto gradient = rooms_.memory[index(tensor)].gradient;
-    const auto copy = std::make_shared<std::vector<std::byte>>(gradient.begin(), gradient.end());
-    for (const Rank to : rooms_.plan.roles().workers) {
+    const auto gradient = context_.memory[index(tensor)].gradient;
+    const auto copy = std::make_shared<std::vector<std::byte>>(gradient.size());
+    if (hasGradient) std::ranges::copy(gradient, copy->begin());
+    for (const Rank to : context_.plan.roles().workers) {
       const fabric::Message message{
           .step = step, .tensor = tensor, .stage = Stage::kPush, .dtype = DType::kF32};
-      rooms_.fabric.send(to, fabric::Lane::kBulk, message, {copy->data(), copy->size()},
-                         [copy](const Status&) {});
+      context_.fabric.send(to, fabric::Lane::kBulk, message, {copy->data(), copy->size()},
+                           [copy](const Status&) {});
     }
-  }
-
-  void gradientAbsent(TensorId tensor, Step step) override {
-    std::ranges::fill(rooms_.memory[index(tensor)].result, std::byte{});
-    gradientReady(tensor, step);
   }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane, const wire::Header& header) override {
@@ -41,30 +38,31 @@ class Everybody final : public Strategy {
 
   Status setHyperparameters(const std::vector<double>&, Step) override { return base::ok(); }
   std::string describeWait(TensorId) const override { return "somebody's gradient"; }
-  Statistics statistics() const override { return {}; }
 
  private:
   void sumIfComplete(const wire::Header& header) {
     auto& parts = parts_[header.tensor];
-    if (++arrived_[header.tensor] < rooms_.plan.roles().workers.size()) return;
+    if (++arrived_[header.tensor] < context_.plan.roles().workers.size()) return;
     std::vector<std::span<const std::byte>> inRankOrder;
     for (const auto& [rank, part] : parts) inRankOrder.emplace_back(part);
-    kernel::sumInRankOrder(DType::kF32, rooms_.memory[index(header.tensor)].result, inRankOrder,
+    kernel::sumInRankOrder(DType::kF32, context_.memory[index(header.tensor)].result, inRankOrder,
                            kernel::meanScale(parts.size()));
     arrived_[header.tensor] = 0;
-    rooms_.gates.open(header.tensor, header.step);
+    context_.gates.open(header.tensor, header.step);
   }
 
-  const Rooms rooms_;
+  const Context context_;
   std::map<TensorId, std::map<Rank, std::vector<std::byte>>> parts_;
   std::map<TensorId, size_t> arrived_;
 };
 
-const Algorithm kEverybody{"everybody", "each sends to all",
-                           [](const base::Config&, plan::PlanSpec&) { return base::ok(); },
-                           [](const Rooms& rooms) -> Result<std::unique_ptr<Strategy>> {
-                             return std::unique_ptr<Strategy>(std::make_unique<Everybody>(rooms));
-                           }};
+const Algorithm kEverybody{
+    .name = "everybody",
+    .help = "each sends to all",
+    .choose = [](const base::Config&, plan::PlanSpec&) { return base::ok(); },
+    .make = [](const Context& context) -> Result<std::unique_ptr<Strategy>> {
+      return std::unique_ptr<Strategy>(std::make_unique<Everybody>(context));
+    }};
 
 TEST(ToyAlgorithm, IsOneFileAndTrains) {
   plan::PlanSpec spec;

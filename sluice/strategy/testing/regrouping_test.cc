@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::strategy {
 namespace {

@@ -1,0 +1,38 @@
+// One line in the list of algorithms (registry.cc): how it is called, how it is made, which options
+// it takes, and what others have to know of it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include <sluice/base/config.h>
+#include <sluice/base/option.h>
+#include <sluice/base/status.h>
+#include <sluice/plan/plan.h>
+#include <sluice/strategy/context.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::strategy {
+
+struct Algorithm {
+  std::string_view name;
+  std::string_view help;
+  // Fills in how it slices, and all else that ranks must agree on.
+  Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
+  Result<std::unique_ptr<Strategy>> (*make)(const Context& context);
+  std::string_view alias{};                        // another name for it
+  std::span<const base::Option* const> options{};  // that it takes besides the general ones
+  const base::Option* argument = nullptr;          // the option that "NAME:VALUE" sets
+
+  // Traits.
+  bool keepsRanksEqual = true;  // all ranks have the same parameters after every step, bit for bit
+  bool takesProcessGroup = false;     // somebody else's engine can do the all-reduces
+  bool delaysResults = false;         // a step has the result of an earlier one
+  bool readsParameters = false;       // reads the worker's parameters while their gate is closed
+  bool checkpointHoldsModel = false;  // the session's state holds the servers' model, too
+
+  bool takes(const base::Option& option) const;
+};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,28 @@
+// The list of algorithms. `--algorithm NAME` picks one.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <sluice/base/status.h>
+#include <sluice/strategy/algorithms/algorithm.h>
+
+namespace sluice::strategy {
+
+std::span<const Algorithm* const> algorithms();
+
+// Returns the options that some algorithm takes besides the general ones, each once.
+std::vector<const base::Option*> algorithmOptions();
+
+// Rejects options that the chosen algorithm would silently ignore: --dgc, --survive-loss.
+Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& chosen);
+
+// Finds an algorithm by its name or alias. Never null; an unknown name is an error that lists those
+// there are.
+Result<const Algorithm*> findAlgorithm(std::string_view name);
+
+// The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
+Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config);
+
+}  // namespace sluice::strategy

@@ -1,0 +1,56 @@
+// The parts below a strategy that it works with, as the session hands them over.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include <fmt/format.h>
+
+#include <sluice/base/config.h>
+#include <sluice/base/status.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/gate/gates.h>
+#include <sluice/observer.h>
+#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/plan/plan.h>
+
+namespace sluice::collective {
+class Collective;
+}  // namespace sluice::collective
+
+namespace sluice::strategy {
+
+// All of it is used on the fabric's loop, and outlives the strategy; only the fabric goes first, so that its
+// last completions find the strategy alive.
+struct Context {
+  const plan::Plan& plan;
+  fabric::Fabric& fabric;
+  gate::Gates& gates;
+  std::span<const TensorMemory> memory;  // by TensorId; empty at a rank that only serves
+  optimizer::OptimizerSpec update;
+  // By TensorId: the parameters that servers start from. Read only while the strategy is made, and only if the
+  // update publishes parameters.
+  std::span<const std::span<const std::byte>> parameters;
+  const base::Config& config;  // for options that may differ between ranks: credit
+  StageObserver* observer;     // may be null
+  // True iff no update is made before the training thread has said so, by Strategy::decide().
+  bool updatesWaitForWord = false;
+  // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the fabric.
+  collective::Collective* collective = nullptr;
+  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send. Without it
+  // the gates fail.
+  std::function<void(Rank peer, const Status& why)> onRefused{};
+
+  void refuse(Rank peer, const Status& why) const {
+    if (onRefused) return onRefused(peer, why);
+    gates.fail(why.withContext(fmt::format("rank {} has sent", index(peer))));
+  }
+
+  void observe(Stage stage, Step step, const plan::Slice& slice, Rank peer) const {
+    if (observer == nullptr) return;
+    observer->onStage({stage, step, slice.tensor, slice.id, peer, fabric.loop().now()});
+  }
+};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,50 @@
+// A worker's part in one step of a tensor, as the training thread hands it over. Where updates wait for the
+// training thread's word, and a strategy can take nothing back, contributions are held until then.
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <sluice/base/check.h>
+#include <sluice/base/loop.h>
+#include <sluice/types/ids.h>
+
+namespace sluice::strategy {
+
+struct Contribution {
+  TensorId tensor{};
+  Step step{};
+  bool hasGradient = false;  // false: counts as zeros
+};
+
+// Passes contributions on at once, or holds them until they are taken. Belongs to the fabric's loop.
+class HeldContributions final {
+ public:
+  using Begin = std::function<void(const Contribution&)>;
+  HeldContributions(const Loop& loop, bool waitsForWord, Begin begin)
+      : loop_(loop), waitsForWord_(waitsForWord), begin_(std::move(begin)) {}
+
+  void add(const Contribution& contribution) {
+    SLUICE_DCHECK(loop_.inLoop());
+    if (waitsForWord_) {
+      held_.push_back(contribution);
+    } else {
+      begin_(contribution);
+    }
+  }
+
+  // Returns the contributions that wait for decide(), in the order of backward.
+  std::vector<Contribution> take() {
+    SLUICE_DCHECK(loop_.inLoop());
+    return std::exchange(held_, {});
+  }
+
+ private:
+  const Loop& loop_;
+  const bool waitsForWord_;
+  const Begin begin_;
+  std::vector<Contribution> held_;
+};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,34 @@
+// The options of deep gradient compression.
+#pragma once
+
+#include <array>
+
+#include <sluice/base/option.h>
+
+namespace sluice::base::option {
+
+inline constexpr Option kDgc = sameOnAllRanks({"dgc", Kind::kSwitch, "off",
+                                               "allreduce, sluice, asp, ssp: send only the largest "
+                                               "of what gradients have accumulated (deep gradient "
+                                               "compression)"});
+inline constexpr Option kDgcClip =
+    sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
+                    "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
+inline constexpr Option kDgcSparsity = sameOnAllRanks(
+    {"dgc-sparsity", Kind::kNumber, "0.999", "dgc: the share of each gradient that is kept back"});
+inline constexpr Option kDgcWarmUp = sameOnAllRanks(
+    {"dgc-warm-up", Kind::kInteger, "0",
+     "dgc: steps in each of the four stages in which the sparsity rises, an epoch in the paper"});
+
+}  // namespace sluice::base::option
+
+namespace sluice {
+namespace option = base::option;
+}  // namespace sluice
+
+namespace sluice::strategy {
+
+inline constexpr std::array kDgcOptions{&option::kDgc, &option::kDgcClip, &option::kDgcSparsity,
+                                        &option::kDgcWarmUp};
+
+}  // namespace sluice::strategy

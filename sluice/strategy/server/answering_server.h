@@ -1,0 +1,73 @@
+// The server's side of an answering engine (answering.h): takes in each worker's parts of the slices that this
+// rank serves, and sends the answers. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sluice/strategy/server/answering_parts.h>
+#include <sluice/strategy/values_by_step.h>
+
+namespace sluice::strategy {
+
+class AnsweringServer final {
+ public:
+  // `onOwnAnswer` is called when the answer to this rank's own worker is in its buffer.
+  using OnOwnAnswer = std::function<void(const plan::Slice& slice, uint64_t lag)>;
+  AnsweringServer(AnsweringParts& parts, OnOwnAnswer onOwnAnswer);
+
+  bool serves(const plan::Slice& slice) const { return !desks_[index(slice.id)].empty(); }
+
+  // As fabric::Receiver::onMessage, for a worker's part of a slice, for its hyperparameters, and for a
+  // question what this server holds of a slice.
+  Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
+                                   const wire::Header& header);
+  Result<fabric::Landing> landHyperparameters(Rank from, const wire::Header& header);
+  Result<fabric::Landing> landQuestion(const plan::Slice& slice, Rank from, fabric::Lane lane,
+                                       const wire::Header& header);
+
+  // A part that lies in its buffer: it has landed, or this rank's own worker has put it there.
+  void takePart(const plan::Slice& slice, Rank from, wire::Flags flags);
+  void setHyperparameters(Rank worker, Step from, const std::vector<double>& values);
+
+  void forget(Rank lost);
+  std::string describeWait(TensorId tensor) const;
+
+ private:
+  // One worker's place at one slice.
+  struct Desk {
+    Step next{};  // of the part that comes next
+    bool isLanding = false;
+    bool isOwedAnswer = false;
+    bool isAnswering = false;  // the answer lies here until it has left
+    bool isTelling = false;    // what the slice holds is on its way to the worker
+    bool isBusy() const { return isLanding || isAnswering || isTelling; }
+  };
+  // What one worker has said, besides its parts.
+  struct WorkerNews {
+    ValuesByStep values;
+    uint32_t valuesLanding = 0;         // hyperparameters whose payload is not here yet
+    std::set<fabric::Lane> deferred{};  // lanes with a push that waits for them, or for a desk
+  };
+
+  void answer(const plan::Slice& slice, const std::vector<Rank>& workers);
+  void answer(const plan::Slice& slice, Rank to);
+  void tellHeld(const plan::Slice& slice, Rank to);
+  void resume(Rank from);
+  WorkerNews& newsOf(Rank worker) { return workers_[parts_.roles().workerPosition(worker)]; }
+  Desk& deskOf(const plan::Slice& slice, Rank worker) {
+    return desks_[index(slice.id)][parts_.roles().workerPosition(worker)];
+  }
+
+  AnsweringParts& parts_;
+  const OnOwnAnswer onOwnAnswer_;
+  std::vector<std::vector<Desk>>
+      desks_;                        // by SliceId, then worker position; empty: served elsewhere
+  std::vector<WorkerNews> workers_;  // by worker position
+  std::set<Rank> lost_;              // that this rank has gone on without
+};
+
+}  // namespace sluice::strategy

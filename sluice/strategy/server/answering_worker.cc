@@ -1,0 +1,179 @@
+#include <sluice/strategy/server/answering_worker.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include <sluice/fabric/common.h>
+#include <sluice/plan/order.h>
+#include <sluice/strategy/slices.h>
+#include <sluice/strategy/words.h>
+
+namespace sluice::strategy {
+
+using fabric::Landing;
+using plan::Slice;
+
+AnsweringWorker::AnsweringWorker(AnsweringParts& parts, AnsweringServer& own)
+    : parts_(parts),
+      server_(own),
+      contributions_(parts.context.fabric.loop(), parts.context.updatesWaitForWord,
+                     [this](const Contribution& contribution) { begin(contribution); }),
+      values_(parts.context.update.values),
+      slices_(parts.plan().slices().size()),
+      tensors_(parts.plan().model().tensors.size()) {}
+
+Status AnsweringWorker::decide(Decision decision) {
+  auto held = contributions_.take();
+  if (decision == Decision::kDrop) {
+    for (const Contribution& each : held) parts_.context.gates.openEmpty(each.tensor, each.step);
+    ++dropped_;
+    return base::ok();
+  }
+  std::ranges::reverse(held);  // what backward made last is what forward needs first
+  for (const Contribution& each : held) begin(each);
+  return base::ok();
+}
+
+void AnsweringWorker::begin(const Contribution& contribution) {
+  const auto slices = parts_.plan().slicesOf(contribution.tensor);
+  tensors_[index(contribution.tensor)] = {.step = contribution.step, .slicesLeft = slices.size()};
+  for (const Slice& slice : slices) {
+    own(slice).step = withoutDropped(contribution.step);
+    own(slice).hasGradient = contribution.hasGradient;
+    beginSlice(slice);
+  }
+}
+
+void AnsweringWorker::beginSlice(const Slice& slice) {
+  OwnSlice& here = own(slice);
+  if (here.isLeaving) {
+    here.state = State::kWaitingToSend;
+    return;
+  }
+  const Travel travel = parts_.policy->travel(slice.id, here.step);
+  here.state = travel == Travel::kAsk ? State::kAwaitingAnswer : State::kIdle;
+  if (travel != Travel::kNothing) push(slice, travel);
+  if (travel != Travel::kAsk) finishSlice(slice, travel, /*lag=*/0);
+}
+
+// Returns the slice as it is in the step that it is in.
+WorkerSlice AnsweringWorker::inItsStep(const Slice& slice) const {
+  const OwnSlice& here = slices_[index(slice.id)];
+  const TensorMemory& memory = parts_.context.memory[index(slice.tensor)];
+  return {.slice = slice,
+          .step = here.step,
+          .gradient = here.hasGradient ? partOf(parts_.plan(), memory.gradient, slice)
+                                       : std::span<const std::byte>(),
+          .parameters = partOf(parts_.plan(), memory.result, slice),
+          .values = values_.at(here.step)};
+}
+
+void AnsweringWorker::push(const Slice& slice, Travel travel) {
+  OwnSlice& here = own(slice);
+  const auto said = parts_.format.part(inItsStep(slice));
+  auto part = said.value_or(std::span<const std::byte>());
+  auto flags = wire::Flags::kNone;
+  if (travel == Travel::kAsk) flags = flags | answering::kAsks;
+  if (!said) flags = flags | answering::kHasNone;
+  if (slice.server == parts_.self) {
+    const auto buffer = parts_.format.bufferForPart(slice, parts_.self, part.size());
+    if (!part.empty()) std::memcpy(buffer.value().data(), part.data(), part.size());
+    return server_.takePart(slice, parts_.self, flags);
+  }
+  fabric::Done done;
+  if (travel == Travel::kPush) {
+    here.leaving.assign(part.begin(), part.end());
+    here.isLeaving = true;
+    part = here.leaving;
+    done = parts_.whenHere(slice.server, [this, &slice] { left(slice); });
+  }
+  parts_.outbox.post({.slice = slice,
+                      .stage = Stage::kPush,
+                      .step = here.step,
+                      .to = slice.server,
+                      .turn = plan::pushTurn(parts_.plan(), slice, parts_.self),
+                      .payload = {part.data(), part.size()},
+                      .dtype = parts_.format.dtypeOf(slice),
+                      .flags = flags,
+                      .done = std::move(done),
+                      .owner = parts_.context.memory[index(slice.tensor)].owner});
+}
+
+void AnsweringWorker::left(const Slice& slice) {
+  own(slice).isLeaving = false;
+  if (own(slice).state == State::kWaitingToSend) return beginSlice(slice);
+  if (whenIdle_.empty() || !isIdle()) return;
+  for (const Done& done : std::exchange(whenIdle_, {})) done(base::ok());
+}
+
+bool AnsweringWorker::isIdle() const {
+  return std::ranges::none_of(slices_, [](const OwnSlice& each) { return each.isLeaving; });
+}
+
+void AnsweringWorker::whenIdle(const Done& done) {
+  if (isIdle()) return done(base::ok());
+  whenIdle_.push_back(done);
+}
+
+void AnsweringWorker::fail(const Status& why) {
+  for (const Done& done : std::exchange(whenIdle_, {})) done(why);
+}
+
+Result<Landing> AnsweringWorker::landAnswer(const Slice& slice, Rank from,
+                                            const wire::Header& header) {
+  OwnSlice& here = own(slice);
+  if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
+  if (here.state != State::kAwaitingAnswer || here.step != header.step)
+    return fabric::refusedStatus(header, "not awaited");
+  const uint64_t lag = static_cast<uint16_t>(header.flags) >> answering::kLagShift;
+  if (lag > index(here.step) + 1) return fabric::refusedStatus(header, "older than the beginning");
+  const auto buffer = parts_.format.bufferForAnswer(slice, header.length);
+  if (!buffer) return fabric::refusedStatus(header, "not the slice's length");
+  here.state = State::kAnswerLanding;
+  return Landing{{buffer->data(), buffer->size()},
+                 parts_.whenHere(from, [this, &slice, lag] { takeAnswer(slice, lag); })};
+}
+
+void AnsweringWorker::finishSlice(const Slice& slice, Travel travel, uint64_t lag) {
+  OwnSlice& here = own(slice);
+  here.state = State::kIdle;
+  const auto changed = parts_.policy->finish(inItsStep(slice), travel, lag);
+  if (!changed.isOk()) return parts_.context.refuse(slice.server, changed.status());
+  parts_.context.observe(Stage::kApplied, here.step, slice, slice.server);
+  OwnTensor& tensor = tensors_[index(slice.tensor)];
+  if (*changed) tensor.isChanged = true;
+  if (--tensor.slicesLeft > 0) return;
+  if (tensor.isChanged) {
+    parts_.context.gates.open(slice.tensor, tensor.step);
+  } else {
+    parts_.context.gates.openEmpty(slice.tensor, tensor.step);
+  }
+}
+
+Status AnsweringWorker::setHyperparameters(const std::vector<double>& values, Step from) {
+  if (!parts_.roles().isWorker(parts_.self)) return base::ok();
+  SLUICE_RETURN_IF_ERROR(optimizer::checkValues(*parts_.context.update.optimizer, values));
+  SLUICE_RETURN_IF_ERROR(parts_.policy->checkValues(values));
+  from = withoutDropped(from);
+  values_.set(from, values);
+  server_.setHyperparameters(parts_.self, from, values);
+  if (!parts_.policy->traits().serversStep) return base::ok();
+  const auto payload = std::make_shared<const std::vector<double>>(values);
+  const auto bytes = std::as_bytes(std::span(*payload));
+  const fabric::Message message{.step = from, .stage = Stage::kUpdate, .dtype = DType::kF64};
+  for (const Rank server : parts_.roles().servers) {
+    if (server == parts_.self) continue;
+    parts_.context.fabric.send(server, fabric::Lane::kBulk, message, {bytes.data(), bytes.size()},
+                               parts_.whenHere(server, [payload] { /* stays alive until now */ }));
+  }
+  return base::ok();
+}
+
+std::string AnsweringWorker::describeWait(TensorId tensor) const {
+  return describeMissing(parts_.plan(), tensor, tensors_[index(tensor)].slicesLeft,
+                         [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
+}
+
+}  // namespace sluice::strategy

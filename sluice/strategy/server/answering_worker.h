@@ -1,0 +1,79 @@
+// The worker's side of an answering engine (answering.h): sends a part of each slice to its server as the
+// policy says, takes the answers, and opens the gates. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <sluice/strategy/contribution.h>
+#include <sluice/strategy/server/answering_parts.h>
+#include <sluice/strategy/server/answering_server.h>
+#include <sluice/strategy/strategy.h>
+#include <sluice/strategy/values_by_step.h>
+
+namespace sluice::strategy {
+
+class AnsweringWorker final {
+ public:
+  // `own` is this rank's server, for the slices that it serves itself.
+  AnsweringWorker(AnsweringParts& parts, AnsweringServer& own);
+
+  void contribute(const Contribution& contribution) { contributions_.add(contribution); }
+  Status decide(Decision decision);
+
+  // Every worker tells every server its own, in a message that goes ahead of the pushes they are for.
+  Status setHyperparameters(const std::vector<double>& values, Step from);
+
+  // As fabric::Receiver::onMessage, for an answer.
+  Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from,
+                                     const wire::Header& header);
+  // The answer is in its buffer.
+  void takeAnswer(const plan::Slice& slice, uint64_t lag) { finishSlice(slice, Travel::kAsk, lag); }
+
+  // A part that nobody waits for may still be on its way when every gate is open.
+  void whenIdle(const Done& done);
+  void fail(const Status& why);
+
+  std::string describeWait(TensorId tensor) const;
+
+ private:
+  enum class State : uint8_t { kIdle, kWaitingToSend, kAwaitingAnswer, kAnswerLanding };
+  struct OwnSlice {
+    State state = State::kIdle;
+    Step step{};  // dropped steps are not counted: nobody has heard of them
+    bool hasGradient = false;
+    std::vector<std::byte>
+        leaving;  // a part that nobody waits for: a copy, so that the gate can open
+    bool isLeaving = false;
+  };
+  struct OwnTensor {
+    Step step{};  // as its gate counts
+    size_t slicesLeft = 0;
+    bool isChanged = false;  // by this step
+  };
+
+  void begin(const Contribution& contribution);
+  void beginSlice(const plan::Slice& slice);
+  void push(const plan::Slice& slice, Travel travel);
+  void left(const plan::Slice& slice);
+  void finishSlice(const plan::Slice& slice, Travel travel, uint64_t lag);
+  WorkerSlice inItsStep(const plan::Slice& slice) const;
+  bool isIdle() const;
+  Step withoutDropped(Step step) const { return Step{index(step) - dropped_}; }
+  OwnSlice& own(const plan::Slice& slice) { return slices_[index(slice.id)]; }
+
+  AnsweringParts& parts_;
+  AnsweringServer& server_;
+  // A server takes a part in as it arrives, so an update that has to wait for the training thread's word waits
+  // here, before anything has left.
+  HeldContributions contributions_;
+  ValuesByStep values_;
+  std::vector<OwnSlice> slices_;    // by SliceId
+  std::vector<OwnTensor> tensors_;  // by TensorId
+  std::vector<Done> whenIdle_;
+  uint64_t dropped_ = 0;  // steps
+};
+
+}  // namespace sluice::strategy

@@ -1,0 +1,165 @@
+#include <sluice/strategy/server/collecting_worker.h>
+
+#include <utility>
+
+#include <sluice/base/check.h>
+#include <sluice/plan/order.h>
+#include <sluice/strategy/slices.h>
+#include <sluice/strategy/words.h>
+
+namespace sluice::strategy {
+
+using fabric::Landing;
+using plan::Slice;
+
+void CollectingWorker::contribute(const Contribution& contribution) {
+  SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  expectResult(contribution.tensor, contribution.step);
+  toPush_.push_back(contribution);
+  if (!parts_.style.overlaps && toPush_.size() < slicesLeft_.size()) return;
+  for (const auto& [tensor, step, hasGradient] : std::exchange(toPush_, {})) {
+    for (const Slice& slice : parts_.plan().slicesOf(tensor)) {
+      if (hasGradient) {
+        push(slice, step);
+      } else {
+        pushNothing(slice, step);
+      }
+    }
+  }
+}
+
+void CollectingWorker::expectResult(TensorId tensor, Step step) {
+  const auto slices = parts_.plan().slicesOf(tensor);
+  slicesLeft_[index(tensor)] = slices.size();
+  if (parts_.context.updatesWaitForWord) undecided_ = step;
+  for (const Slice& slice : slices)
+    slices_[index(slice.id)] = {.state = State::kAwaited, .step = step};
+}
+
+void CollectingWorker::push(const Slice& slice, Step step) {
+  if (slice.server == parts_.self) return contributeOwn(slice, step, OwnPart::kGradient);
+  const TensorMemory& memory = parts_.context.memory[index(slice.tensor)];
+  const auto gradient = partOf(parts_.plan(), memory.gradient, slice);
+  parts_.outbox.post({.slice = slice,
+                      .stage = Stage::kPush,
+                      .step = step,
+                      .to = slice.server,
+                      .turn = plan::pushTurn(parts_.plan(), slice, parts_.self),
+                      .payload = {gradient.data(), gradient.size()},
+                      .dtype = parts_.dtypeOf(slice),
+                      .owner = memory.owner});
+}
+
+void CollectingWorker::pushNothing(const Slice& slice, Step step) {
+  if (slice.server == parts_.self) return contributeOwn(slice, step, OwnPart::kNothing);
+  parts_.sendWord(slice, Stage::kPush, step, slice.server, collecting::kNoGradient);
+}
+
+// No slice is finished without the part of the worker beside its server. So an update that has to
+// wait for the worker's word waits with that part, while all that has to travel is on its way.
+void CollectingWorker::contributeOwn(const Slice& slice, Step step, OwnPart part) {
+  if (parts_.context.updatesWaitForWord) {
+    held_.push_back({slice.id, step, part});
+  } else {
+    server_.takeOwn(slice, step, part);
+  }
+}
+
+Status CollectingWorker::decide(Decision decision) {
+  SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  if (!parts_.context.updatesWaitForWord)
+    return {Code::kInvalidArgument,
+            "servers update by themselves here; open the session with updatesWaitForWord"};
+  undecided_.reset();
+  for (const auto& [from, lane] : std::exchange(deferred_, {}))
+    parts_.context.fabric.resume(from, lane);
+  for (HeldPart held : std::exchange(held_, {})) {
+    if (decision == Decision::kDrop) held.part = OwnPart::kVeto;
+    decided_.push_back(held);
+  }
+  takeDecided();
+  return base::ok();
+}
+
+// Takes a few slices at a time, from what backward made last, which is what forward needs first:
+// their results are on their way while the others are calculated.
+void CollectingWorker::takeDecided() {
+  constexpr size_t kAtOnce = 8;
+  for (size_t n = 0; n < kAtOnce && !decided_.empty(); ++n) {
+    const HeldPart held = decided_.back();
+    decided_.pop_back();
+    server_.takeOwn(parts_.plan().slice(held.slice), held.step, held.part);
+  }
+  if (decided_.empty()) return;
+  parts_.context.fabric.loop().post([this, alive = std::weak_ptr(alive_)] {
+    if (!alive.expired()) takeDecided();
+  });
+}
+
+Result<Landing> CollectingWorker::landNotice(const Slice& slice, Rank from,
+                                             const wire::Header& header) {
+  SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
+  SLUICE_RETURN_IF_ERROR(CollectingParts::expectNoPayload(header));
+  if (std::exchange(slices_[index(slice.id)].isPulled, true))
+    return fabric::refusedStatus(header, "the result is asked for already");
+  return Landing{{}, parts_.whenHere([this, &slice, step = header.step] {
+                   parts_.sendWord(slice, Stage::kPublish, step, slice.server, collecting::kPull);
+                 })};
+}
+
+Result<Landing> CollectingWorker::landResult(const Slice& slice, Rank from, fabric::Lane lane,
+                                             const wire::Header& header) {
+  SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
+  const bool isEmpty = has(header.flags, collecting::kNoGradient);
+  // Another rank's worker was faster. Here no parameter may change yet.
+  if (undecided_ == header.step && !isEmpty) {
+    deferred_.emplace(from, lane);
+    return Landing::later();
+  }
+  if (header.length != (isEmpty ? 0 : parts_.plan().bytesOf(slice)))
+    return fabric::refusedStatus(header, "not the slice's length");
+  slices_[index(slice.id)].state = State::kLanding;
+  const auto done = parts_.whenHere([this, &slice, isEmpty] { takeResult(slice, isEmpty); });
+  if (isEmpty) return Landing{{}, done};
+  const auto place =
+      partOf(parts_.plan(), parts_.context.memory[index(slice.tensor)].result, slice);
+  return Landing{{place.data(), place.size()}, done};
+}
+
+// A result is taken from the slice's server only, once, and for the step that this worker waits
+// for.
+Status CollectingWorker::expectFrom(const Slice& slice, Rank from,
+                                    const wire::Header& header) const {
+  const OwnSlice& here = slices_[index(slice.id)];
+  if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
+  if (here.state != State::kAwaited || here.step != header.step)
+    return fabric::refusedStatus(header, "not awaited");
+  return base::ok();
+}
+
+void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
+  OwnSlice& here = slices_[index(slice.id)];
+  here.state = State::kIdle;
+  parts_.context.observe(Stage::kApplied, here.step, slice, slice.server);
+  if (--slicesLeft_[index(slice.tensor)] > 0) return;
+  // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
+  toOpen_.emplace_back(slice.tensor, isEmpty);
+  if (!parts_.style.overlaps && toOpen_.size() < slicesLeft_.size()) return;
+  for (const auto& [tensor, itsIsEmpty] : std::exchange(toOpen_, {}))
+    open(tensor, here.step, itsIsEmpty);
+}
+
+void CollectingWorker::open(TensorId tensor, Step step, bool isEmpty) {
+  if (isEmpty) {
+    parts_.context.gates.openEmpty(tensor, step);
+  } else {
+    parts_.context.gates.open(tensor, step);
+  }
+}
+
+std::string CollectingWorker::describeWait(TensorId tensor) const {
+  return describeMissing(parts_.plan(), tensor, slicesLeft_[index(tensor)],
+                         [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
+}
+
+}  // namespace sluice::strategy

@@ -1,0 +1,79 @@
+// The worker's side of a collecting engine (collecting.h): pushes each slice of a gradient to its
+// server, takes the results, and opens the gates. Belongs to the fabric's loop.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sluice/strategy/contribution.h>
+#include <sluice/strategy/server/collecting_parts.h>
+#include <sluice/strategy/server/collecting_server.h>
+#include <sluice/strategy/strategy.h>
+
+namespace sluice::strategy {
+
+class CollectingWorker final {
+ public:
+  // `own` is this rank's server, for the slices that it serves itself.
+  CollectingWorker(CollectingParts& parts, CollectingServer& own)
+      : parts_(parts),
+        server_(own),
+        slices_(parts.plan().slices().size()),
+        slicesLeft_(parts.plan().model().tensors.size()) {}
+
+  void contribute(const Contribution& contribution);
+  Status decide(Decision decision);
+
+  // As fabric::Receiver::onMessage.
+  Result<fabric::Landing> landNotice(const plan::Slice& slice, Rank from,
+                                     const wire::Header& header);
+  Result<fabric::Landing> landResult(const plan::Slice& slice, Rank from, fabric::Lane lane,
+                                     const wire::Header& header);
+  // The result is in its place; `isEmpty`: no worker had a gradient.
+  void takeResult(const plan::Slice& slice, bool isEmpty);
+
+  std::string describeWait(TensorId tensor) const;
+
+ private:
+  enum class State : uint8_t { kIdle, kAwaited, kLanding };
+  struct OwnSlice {
+    State state = State::kIdle;
+    Step step{};
+    bool isPulled = false;  // the server has said that the result is ready, and was asked for it
+  };
+  // A part of a slice that this rank serves, until its update is decided on.
+  struct HeldPart {
+    SliceId slice{};
+    Step step{};
+    OwnPart part{};
+  };
+
+  void expectResult(TensorId tensor, Step step);
+  void push(const plan::Slice& slice, Step step);
+  void pushNothing(const plan::Slice& slice, Step step);
+  void contributeOwn(const plan::Slice& slice, Step step, OwnPart part);
+  void takeDecided();
+  Status expectFrom(const plan::Slice& slice, Rank from, const wire::Header& header) const;
+  void open(TensorId tensor, Step step, bool isEmpty);
+
+  CollectingParts& parts_;
+  CollectingServer& server_;
+  std::vector<OwnSlice> slices_;    // by SliceId
+  std::vector<size_t> slicesLeft_;  // by TensorId: results that are not here yet
+  // Without overlap, until all tensors are there.
+  std::vector<Contribution> toPush_;
+  std::vector<std::pair<TensorId, bool>> toOpen_;     // and whether it is empty
+  std::optional<Step> undecided_;                     // being handed over, or to be decided on
+  std::set<std::pair<Rank, fabric::Lane>> deferred_;  // lanes with results for that step
+  std::vector<HeldPart> held_;     // in the order of backward: own parts that wait for decide()
+  std::vector<HeldPart> decided_;  // the same, once decided
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
+};
+
+}  // namespace sluice::strategy
