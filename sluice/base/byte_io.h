@@ -1,6 +1,6 @@
-// Little-endian bytes of plain values, for what travels between ranks or is hashed. The writer
-// cannot fail; the reader checks every length before it takes a byte and remembers the first
-// failure, so a caller reads all fields and asks once.
+// Writes and reads plain values as little-endian bytes, for data that travels between ranks or is
+// hashed. The writer cannot fail; the reader checks every length before it takes a byte and
+// remembers the first failure, so a caller reads all fields and asks once.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace sluice::base {
 
 class ByteWriter final {
  public:
-  // So many bytes will be written, or a little less: memory is taken once, not again and again as
-  // it grows.
+  // Takes memory once, instead of again and again as the bytes grow. Pass the number of bytes that
+  // will be written, or a little more.
   void reserve(size_t bytes) { bytes_.reserve(bytes); }
 
   template <std::unsigned_integral T>
@@ -62,10 +62,11 @@ class ByteReader final {
     std::ranges::transform(bytes, text.begin(), [](std::byte b) { return static_cast<char>(b); });
     return text;
   }
-  // What block() wrote; it lies in the bytes that are read.
+  // Returns a block that ByteWriter::block() wrote, as a view into the bytes that are read.
   std::span<const std::byte> block() { return take(number<uint64_t>()); }
-  // A count of things of at least `bytesEach` to follow: at most `most`, and no more than the bytes
-  // left can hold, so that a lie cannot make the caller reserve memory.
+  // Reads the count of the items that follow, each of at least `bytesEach` bytes. Fails if the
+  // count is more than `most`, or more than the bytes left can hold, so that a lie cannot make the
+  // caller reserve memory.
   uint32_t count(size_t most, size_t bytesEach) {
     const auto n = number<uint32_t>();
     if (n > most || n > left_.size() / bytesEach) fail();
@@ -80,7 +81,7 @@ class ByteReader final {
     failed_ = true;
     left_ = {};
   }
-  // All of `n` bytes or, once failed, none.
+  // Returns the next `n` bytes, or an empty span once reading has failed.
   std::span<const std::byte> take(size_t n) {
     if (n > left_.size()) fail();
     if (failed_) return {};

@@ -1,6 +1,6 @@
-// Checks of promises between our own lines. A failed one is a bug in sluice: it prints the
-// condition, the values given and the place, and aborts. What can go wrong from outside is a Status
-// instead (status.h).
+// Checks promises that sluice's own code makes to itself. A failed check is a bug in sluice: it
+// prints the condition, the values given and the place, and aborts. An error that comes from
+// outside is a Status instead (status.h).
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ std::string describeValues(const Values&... values) {
        : ::sluice::base::checkFailed(#condition, ::sluice::base::describeValues(__VA_ARGS__), \
                                      __FILE__, __LINE__))
 
-// The same where the check itself would cost too much: gone in release builds.
+// Does the same for checks that would cost too much in release builds: there it is gone.
 #ifdef NDEBUG
 #define SLUICE_DCHECK(condition, ...) \
   (true ? static_cast<void>(0) : SLUICE_CHECK(condition, __VA_ARGS__))

@@ -1,5 +1,5 @@
-// Where time comes from. Code that decides by time takes a Clock, so that a test or a simulation
-// owns it.
+// The source of time. Code that decides by time takes a Clock, so that a test or a simulation
+// controls the time.
 #pragma once
 
 #include <atomic>

@@ -43,7 +43,7 @@ std::string asWritten(std::string_view name) {
   return std::string(name);
 }
 
-// A file with a secret in it is its owner's alone.
+// Fails unless a file with a secret belongs to this user or root and nobody else may open it.
 Status checkPrivate(const std::string& path, const Option& secret) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return fromErrno(fmt::format("cannot look at {}", path));
@@ -80,8 +80,8 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
   const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
 
-  // The file comes first, since the others override it; which file it is, a flag or a variable
-  // says.
+  // The file is read first, since variables and flags override it. A flag or a variable names the
+  // file.
   const auto configFlag = flags.find(option::kConfig.name);
   const auto configVariable = environment.find(environmentName(option::kConfig));
   if (configFlag != flags.end()) {
@@ -116,7 +116,7 @@ Config::Values Config::renamed(Values values, std::string (*spelled)(std::string
     const std::string name = spelled(option->name);
     warnings_.push_back(fmt::format("'{}' is now called '{}'", former.key(), name));
     former.key() = name;
-    values.insert(std::move(former));  // unless it is there by its name, too
+    values.insert(std::move(former));  // does nothing if the new name is there, too
   }
   return values;
 }

@@ -1,6 +1,6 @@
-// The values of all options (options.h) and where each came from. The one reader of flags, SLUICE_*
-// variables and the configuration file. What is written nearer wins: flag, then variable, then
-// file, then default.
+// Holds the values of all options (options.h) and the source of each. It is the only reader of
+// flags, SLUICE_* variables and the configuration file. A flag wins over a variable, a variable
+// over the file, and the file over the default.
 //
 // Values are checked when they are read, so getting one cannot fail.
 #pragma once
@@ -33,9 +33,9 @@ class Config final {
 
   Config();  // every option at its default
 
-  // `flags` maps option names to what was written; `environment` is the process's ("NAME" ->
-  // value), of which only SLUICE_* is looked at. The file is the one named by the option `config`,
-  // if any.
+  // `flags` maps option names to their text. `environment` maps the process's variables to their
+  // values; only SLUICE_* variables are looked at. The option `config` names the file, if there is
+  // one.
   static Result<Config> read(const Values& flags, const Values& environment);
 
   // REQUIRES, for each: the option is of that kind.
@@ -49,18 +49,18 @@ class Config final {
 
   const Value& value(const Option& option) const;
 
-  // Changes one value, as a program that embeds sluice does. Checked like all others.
+  // Changes one value, as a program that embeds sluice does. The value is checked like all others.
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that no option has, with the nearest name that exists, and
-  // one for each option that was given by its former name.
+  // One line for each SLUICE_ variable that belongs to no option, with the nearest name that
+  // exists, and one for each option that was given by its former name.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   Status readFile(const std::string& path);
-  // Renames what `values` has by an option's former name, with a warning. `spelled` makes a key of
-  // `values` from an option's name.
+  // Renames every key of `values` that is an option's former name, with a warning. `spelled` makes
+  // a key of `values` from an option's name.
   Values renamed(Values values, std::string (*spelled)(std::string_view));
 
   std::map<const Option*, Value> values_;

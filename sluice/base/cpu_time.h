@@ -1,5 +1,5 @@
-// The CPU time that has been used. What a test of costs should measure: unlike the time on the
-// wall, it does not grow because somebody else is using the machine. Any thread.
+// The CPU time that has been used. A test of costs should measure it: unlike wall-clock time, it
+// does not grow when other programs use the machine. Any thread.
 #pragma once
 
 #include <ctime>

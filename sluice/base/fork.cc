@@ -16,8 +16,8 @@ constexpr size_t kMostDescriptors = size_t{1} << 20;  // fs.nr_open by default
 // One bit per descriptor. Its pages are only backed by memory where a bit was set.
 std::array<std::atomic<uint64_t>, kMostDescriptors / kBitsPerWord> owned{};
 
-// Runs in the child before fork() returns there, so only calls that are safe in a signal handler
-// are made.
+// Runs in the child before fork() returns there, so it makes only calls that are safe in a signal
+// handler.
 void closeOwned() {
   detail::forkDepth.fetch_add(1, std::memory_order_relaxed);
   for (size_t word = 0; word < owned.size(); ++word) {

@@ -15,8 +15,8 @@
 namespace sluice::base {
 
 namespace detail {
-// How many forks lie between the process that loaded this code and the calling one. A fork is an
-// event of the whole process, so this cannot belong to an object.
+// The number of forks between the process that loaded this code and the calling process. A fork is
+// an event of the whole process, so this cannot belong to an object.
 inline std::atomic<uint32_t> forkDepth{0};
 }  // namespace detail
 
@@ -32,8 +32,9 @@ class ProcessMark final {
   uint32_t depth_;
 };
 
-// The descriptors that a forked child closes. Any thread; without a lock, so that fork() never
-// waits here. Descriptors of 2^20 and more, which Linux does not give out by default, are ignored.
+// Adds a descriptor to those that a forked child closes, or takes it off the list. Any thread;
+// without a lock, so that fork() never waits here. Descriptors of 2^20 and more, which Linux does
+// not give out by default, are ignored.
 void closeInForkedChildren(int fd);
 void keepInForkedChildren(int fd);
 

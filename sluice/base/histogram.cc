@@ -9,7 +9,7 @@
 namespace sluice::base {
 namespace {
 
-// A sum that no longer fits stays at the longest duration: still the truth about "at least".
+// Returns the sum, or the longest duration if the sum does not fit: the sum is at least that long.
 Duration saturatingSum(Duration a, Duration b) {
   Duration::rep sum = 0;
   return __builtin_add_overflow(a.count(), b.count(), &sum) ? Duration::max() : Duration(sum);
@@ -17,8 +17,8 @@ Duration saturatingSum(Duration a, Duration b) {
 
 }  // namespace
 
-// Below kSteps a bucket is one nanosecond. Above, the highest bit says which power of two, the four
-// bits after it which step.
+// Below kSteps a bucket is one nanosecond. Above, the highest bit gives the power of two, and the
+// four bits after it give the step.
 size_t Histogram::bucketOf(uint64_t nanoseconds) {
   if (nanoseconds < kSteps) return nanoseconds;
   const auto shift = static_cast<size_t>(std::bit_width(nanoseconds)) - 5;

@@ -1,4 +1,4 @@
-// How durations are distributed, in constant memory: every power of two is split into 16 buckets,
+// The distribution of durations, in constant memory: every power of two is split into 16 buckets,
 // so a quantile is at most 1/16 too high. Belongs to one thread.
 #pragma once
 
@@ -17,8 +17,8 @@ class Histogram final {
   uint64_t count() const { return count_; }
   Duration sum() const { return sum_; }  // Duration::max() if it is longer than that
   Duration max() const { return max_; }
-  // The smallest duration that is known to be at least a share of `q` (0 to 1) of those recorded. 0
-  // if none was.
+  // Returns the smallest duration that is known to be at least as long as a share of `q` (0 to 1)
+  // of the recorded durations; 0 if nothing was recorded.
   Duration quantile(double q) const;
 
  private:

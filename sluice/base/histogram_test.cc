@@ -19,7 +19,7 @@ TEST(Histogram, QuantilesAreAtMostASixteenthTooHigh) {
   std::mt19937_64 random(7);
   std::vector<int64_t> values;
   Histogram histogram;
-  // Below 2^48 ns, so that the sum of all fits too.
+  // The values are below 2^48 ns, so that the sum of all fits too.
   for (int i = 0; i < 20'000; ++i) {
     values.push_back(static_cast<int64_t>(random() >> (16 + random() % 48)));
     histogram.record(Duration(values.back()));

@@ -12,14 +12,14 @@
 
 namespace sluice::base {
 
-// The logger of a layer (a folder's name), made on first use. Any thread; keep the reference if it
-// is hot.
+// The logger of a layer (a folder's name), made on first use. Any thread. Code that logs often
+// keeps the reference.
 spdlog::logger& log(std::string_view layer);
 
 // Sets levels from "LEVEL" or "LEVEL,layer=LEVEL,...": trace, debug, info, warn, error, off.
 Status setLogLevels(std::string_view spec);
 
-// Text put before every line of this process, as "rank 3"; empty for none.
+// Sets the text that stands before every line of this process, such as "rank 3"; it may be empty.
 void setLogPrefix(std::string_view prefix);
 
 }  // namespace sluice::base

@@ -1,8 +1,8 @@
 // A Loop runs tasks one after another on one thread. An object that belongs to a loop is touched
 // only by tasks of that loop, so it needs no locks; other threads post to it.
 //
-// Two kinds: EpollLoop waits for sockets and real time, ManualLoop is stepped by a test or a
-// simulation.
+// There are two kinds: EpollLoop waits for sockets and real time, ManualLoop is stepped by a test
+// or a simulation.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class Loop {
   // Runs `task` once, `delay` from now. Loop thread only (post first from elsewhere).
   virtual TimerId after(Duration delay, Task task) = 0;
 
-  // Forgets a timer; one that has run or been cancelled already is ignored. Loop thread only.
+  // Cancels a timer. A timer that has run or been cancelled already is ignored. Loop thread only.
   virtual void cancel(TimerId timer) = 0;
 
   // True iff the caller is on the loop's thread. Any thread.

@@ -1,6 +1,6 @@
 // A mutex that clang's -Wthread-safety understands, and Guarded<T>, a value that can only be
-// reached under its lock. Prefer confining an object to a loop (loop.h); this is for what is truly
-// shared.
+// reached under its lock. Prefer confining an object to a loop (loop.h); these are for data that
+// threads truly share.
 #pragma once
 
 #include <condition_variable>
@@ -44,8 +44,7 @@ class SLUICE_SCOPED_CAPABILITY Lock final {
   Mutex& mutex_;
 };
 
-// Waits for a condition over what a Mutex guards. Every wait has an end: there is no waiting
-// without one.
+// Waits for a condition over data that a Mutex guards. Every wait has a time limit.
 class Condition final {
  public:
   void notifyAll() { condition_.notify_all(); }

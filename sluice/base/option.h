@@ -1,5 +1,5 @@
-// What an option is. options.h declares them all; config.h reads their values. Apart from the list,
-// so that a new option does not rebuild everything that reads one.
+// Defines what an option is. options.h declares all options; config.h reads their values. This
+// header is apart from the list, so that a new option does not rebuild all code that reads one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Every knob of sluice, declared once: its name, what values it takes, its default and its help
+// Every knob of sluice, declared once: its name, its possible values, its default and its help
 // text.
 //
 // An option `stall-after` is the flag --stall-after, the variable SLUICE_STALL_AFTER and the key
@@ -54,8 +54,8 @@ inline constexpr Option kCongestionControl{
 inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
                                 "Bytes that may be with the network per destination: more keeps a "
                                 "long link busy, less keeps urgency"};
-// This and silence-limit are the two halves of one promise: who speaks more rarely than another
-// expects is given up.
+// This and silence-limit are the two halves of one promise: a rank that speaks more rarely than
+// another rank expects is given up.
 inline constexpr Option kHeartbeatInterval =
     sameOnAllRanks({"heartbeat-interval", Kind::kDuration, "250ms",
                     "How often a rank tells those it talks with that it lives"});
@@ -89,8 +89,8 @@ inline constexpr Option kPayloadCheck = sameOnAllRanks(
      "bytes that change "
      "by accident",
      "crc32c|off"});
-// Long, since the hosts of a cluster pull images and start minutes apart; whoever looks sees every
-// few seconds which ranks are missing.
+// The default is long, since the hosts of a cluster pull images and start minutes apart. The log
+// names the missing ranks every few seconds meanwhile.
 inline constexpr Option kRendezvousTimeout{
     "rendezvous-timeout", Kind::kDuration, "5min",
     "How long to wait at the start until every rank is here"};
@@ -136,7 +136,7 @@ std::span<const Option* const> allOptions();
 void addOptions(std::span<const Option* const> options);
 
 const Option* findOption(std::string_view name);
-Result<const Option*> knownOption(std::string_view name);  // an error guesses what was meant
+Result<const Option*> knownOption(std::string_view name);  // an error suggests the nearest name
 
 // "unknown variable 'SLUICE_LGO'; did you mean 'SLUICE_LOG'?"
 std::string unknownName(std::string_view what, std::string_view written,

@@ -1,5 +1,5 @@
-// The frame of what sluice saves: what it is, in which version, and nothing after its end. Whoever
-// reads one believes nothing.
+// The frame of data that sluice saves: a magic number for its kind, its version, and nothing after
+// its end. A reader trusts no byte of it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct SavedFrame {
       return unreadable(fmt::format("version {}, this sluice reads {}", found, version));
     return base::ok();
   }
-  // After the last field.
+  // Call it after the last field.
   Status readEnd(const ByteReader& in) const {
     if (in.failed()) return unreadable("too short");
     return in.atEnd() ? base::ok() : unreadable("too long");

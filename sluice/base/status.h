@@ -1,5 +1,5 @@
 // Errors as values, inside sluice: Status and Result (sluice/status.h), and the functions and
-// macros that make and pass them on. Broken promises between our own lines are SLUICE_CHECK
+// macros that make and pass them on. Broken promises inside sluice's own code are SLUICE_CHECK
 // (check.h) instead.
 #pragma once
 
@@ -25,7 +25,7 @@ Status forkedStatus(std::string_view parent = "a rank of a sluice job");
 
 }  // namespace sluice::base
 
-// Leaves the function with the error of `expr`, if it is one.
+// Returns the error of `expr` from the function, if `expr` is one.
 #define SLUICE_RETURN_IF_ERROR(expr)                                                       \
   do {                                                                                     \
     if (::sluice::Status sluiceStatus = (expr); !sluiceStatus.isOk()) return sluiceStatus; \
@@ -34,8 +34,8 @@ Status forkedStatus(std::string_view parent = "a rank of a sluice job");
 #define SLUICE_CONCAT_INNER(a, b) a##b
 #define SLUICE_CONCAT(a, b) SLUICE_CONCAT_INNER(a, b)
 
-// `SLUICE_ASSIGN_OR_RETURN(const auto plan, readPlan(path));` leaves the function with readPlan's
-// error, if any.
+// `SLUICE_ASSIGN_OR_RETURN(const auto plan, readPlan(path));` returns readPlan's error from the
+// function, if there is one.
 #define SLUICE_ASSIGN_OR_RETURN(declaration, expr) \
   SLUICE_ASSIGN_OR_RETURN_INNER(SLUICE_CONCAT(sluiceResult, __LINE__), declaration, expr)
 #define SLUICE_ASSIGN_OR_RETURN_INNER(result, declaration, expr) \

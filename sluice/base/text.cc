@@ -9,8 +9,8 @@
 namespace sluice::base {
 namespace {
 
-// Levenshtein: the fewest insertions, deletions and replacements of one character. How many letters
-// are added, left out or replaced, or stand the wrong way round with the one before.
+// Levenshtein's distance, with swaps: the fewest edits that turn `a` into `b`. An edit inserts,
+// deletes or replaces one character, or swaps two neighbours.
 size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> beforeLast(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
@@ -105,7 +105,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
-  // Further off than a third of its letters, a guess would puzzle more than help.
+  // A guess that differs in more than a third of the letters would puzzle more than help.
   size_t best = std::max<size_t>(2, word.size() / 3) + 1;
   std::string_view found;
   for (const auto candidate : candidates) {

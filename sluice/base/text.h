@@ -14,12 +14,13 @@ std::string upper(std::string_view text);
 std::vector<std::string_view> split(std::string_view text,
                                     char separator);  // "" gives one empty piece
 
-// The candidate that is fewest edits from `word`; empty if none is near enough to have been meant.
+// Returns the candidate with the fewest edits from `word`; empty if no candidate is near enough to
+// have been meant.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
-// The text with control characters and invalid UTF-8 written as escapes ("\\n", "\\x1b"). For a
-// text that another rank sent: in a log or a terminal it can then neither forge a line nor move the
-// cursor.
+// Returns the text with control characters and invalid UTF-8 written as escapes ("\\n", "\\x1b").
+// Use it for a text that another rank sent: in a log or a terminal it can then neither forge a line
+// nor move the cursor.
 std::string printable(std::string_view text);
 
 }  // namespace sluice::base

@@ -1,6 +1,6 @@
 // Threads of sluice leave signals to the program: the kernel may deliver a process's signal on any
 // thread that does not block it, and a handler of the program (Python's, a profiler's) is not
-// written for ours.
+// written for sluice's threads.
 #pragma once
 
 #include <signal.h>
@@ -11,10 +11,10 @@
 
 namespace sluice::base {
 
-// Blocks signals on the calling thread while it lives. Threads that are made meanwhile inherit
-// that, from their first instruction on; for libraries that make threads of their own. Signals of a
-// fault in the thread itself (SIGSEGV and its like) stay as they are, so that a crash is still
-// reported by its handler.
+// Blocks signals on the calling thread while it lives. Threads that are made meanwhile inherit this
+// from their first instruction on: use it around calls of libraries that make threads of their own.
+// Signals of a fault in the thread itself (SIGSEGV and its like) stay as they are, so that a crash
+// is still reported by its handler.
 class SignalsBlocked final {
  public:
   SignalsBlocked();

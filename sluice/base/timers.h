@@ -1,5 +1,4 @@
-// The timers of a loop: what is due, in order of time, first-in first-out at equal times. Belongs
-// to its loop.
+// The timers of a loop, in order of time, first-in first-out at equal times. Belongs to its loop.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// A connection that somebody has made to a port of ours and that has not proved the job key yet.
+// A connection to a port of ours whose other end has not proved the job key yet.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ class Candidate {
   enum class Step { kWait, kProved, kFailed };
   struct Progress {
     Step step = Step::kWait;
-    Status why{};  // of kFailed
+    Status why{};  // set for kFailed
   };
 
   virtual ~Candidate() = default;
 
-  // Goes on with the handshake, without blocking. After kWait: call it again when fd() is ready for
+  // Continues the handshake, without blocking. After kWait, call it again when fd() is ready for
   // events().
   virtual Progress advance() = 0;
   virtual uint32_t events() const = 0;
 
-  // True iff its first message was made with the job key, or recorded from one that was.
+  // True iff its first message was made with the job key, or is a recording of such a message.
   virtual bool saidHello() const = 0;
 
   virtual int fd() const = 0;

@@ -17,10 +17,10 @@
 namespace sluice::door {
 namespace {
 
-constexpr int kAcceptsPerEvent = 64;  // then those who wait have their turn
+constexpr int kAcceptsPerEvent = 64;  // then the connections that wait have their turn
 constexpr auto kRest = std::chrono::milliseconds(20);
 
-// Once narrowed.
+// The limits of a narrowed door.
 constexpr size_t kFewStrangers = 64;
 constexpr int kFewWaiting =
     1024;  // in the kernel: a second's worth, for ranks that come back all at once
@@ -179,8 +179,9 @@ Doorman::Doorman(DoorThread thread, net::Fd listener, const DoorOptions& options
 
 Doorman::~Doorman() {
   SLUICE_DCHECK(!thread_->loop().inLoop());
-  // The door is closed before anybody may listen on its port again, and before what the handlers
-  // use is gone. A loop that has ended destroys the task unrun, which ends the wait as well.
+  // Waits until the door is closed, before anybody may listen on its port again and before the
+  // objects that the handlers use are gone. A loop that has ended destroys the task without running
+  // it, which ends the wait as well.
   auto closed = std::make_shared<std::promise<void>>();
   const auto wait = closed->get_future();
   thread_->loop().post(

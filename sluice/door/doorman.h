@@ -4,9 +4,9 @@
 //
 // A connection is a *stranger* until its first message shows the key, then a *guest* until its
 // handshake is done. Both must be done by a deadline. When too many strangers wait, the oldest
-// stranger goes; a guest never goes for a stranger. Guests have a limit of their own, since a
-// recorded first message makes one. Source addresses play no part: ranks on one host or behind one
-// router share one.
+// stranger is dropped; a guest is never dropped for a stranger. Guests have a limit of their own,
+// since a recorded first message makes a guest. Source addresses play no part: ranks on one host or
+// behind one router share an address.
 #pragma once
 
 #include <chrono>
@@ -32,12 +32,13 @@ struct DoorOptions {
 
 class Doorman final {
  public:
-  // These run on the doorman's thread, one at a time, and never after the destructor has returned.
+  // The handlers run on the doorman's thread, one at a time, and never after the destructor has
+  // returned.
   struct Handlers {
     std::function<std::unique_ptr<Candidate>(net::Fd socket, const Address& peer)> greet;
     std::function<void(std::unique_ptr<Candidate>)> proved;
-    // kTimeout: too slow, kUnavailable: crowded out, kPeerLost: it went; else the error of the
-    // handshake.
+    // The status is kTimeout (too slow), kUnavailable (crowded out), kPeerLost (it hung up), or the
+    // error of the handshake.
     std::function<void(const Address& peer, const Status& why)> turnedAway;
   };
 
@@ -48,8 +49,8 @@ class Doorman final {
   Doorman(const Doorman&) = delete;
   Doorman& operator=(const Doorman&) = delete;
 
-  // From now on hardly anybody is expected: few strangers at a time, and a limited number each
-  // second. Any thread.
+  // Expects hardly any connections from now on: lets in few strangers at a time, and a limited
+  // number each second. Any thread.
   void narrow();
 
  private:

@@ -60,7 +60,7 @@ class AtTheDoor : public testing::Test {
   static void say(const net::Fd& socket, std::span<const std::byte> bytes) {
     EXPECT_EQ(::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), std::ssize(bytes));
   }
-  // How many bytes came before the other end hung up, `most` at most.
+  // Returns the number of bytes that came before the other end hung up, at most into.size().
   static size_t hear(const net::Fd& socket, std::span<std::byte> into) {
     const ssize_t got = ::recv(socket.get(), into.data(), into.size(), MSG_WAITALL);
     return static_cast<size_t>(std::max<ssize_t>(got, 0));
@@ -108,7 +108,7 @@ TEST_F(AtTheDoor, AConnectionThatShowedTheKeyIsNotDroppedForStrangers) {
   ASSERT_TRUE(handshake.received(answer).isOk());
   say(member, handshake.takeToSend());
   waitUntil([](const Seen& seen) { return seen.proved == 1; });
-  // The oldest strangers went.
+  // The oldest strangers were dropped.
   std::array<std::byte, 1> byte{};
   EXPECT_EQ(hear(crowd.front(), byte), 0U);
 }

@@ -25,7 +25,7 @@ Candidate::Progress Greeting::advance() {
       continue;
     }
     if (handshake_.done()) return {Step::kProved};
-    // Not one byte more than the message has: what follows belongs to the connection's owner.
+    // Reads not one byte more than the message has: later bytes belong to the connection's owner.
     const size_t expected = handshake_.expectedBytes();
     const ssize_t got =
         ::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0);
@@ -38,8 +38,8 @@ Candidate::Progress Greeting::advance() {
     if (receivedBytes_ < expected) continue;
     receivedBytes_ = 0;
     if (Status status = handshake_.received({received_.data(), expected}); !status.isOk()) {
-      // It tells a client of another key what is wrong. Whether it arrives makes no difference
-      // here.
+      // The last message tells a client of another key what is wrong. This side does not care if it
+      // arrives.
       const auto last = handshake_.takeToSend();
       [[maybe_unused]] const ssize_t sent = ::send(fd(), last.data(), last.size(), MSG_NOSIGNAL);
       return {Step::kFailed, std::move(status)};

@@ -17,7 +17,7 @@ Result<net::Fd> listenOn(const Address& at) {
   net::Fd socket(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return base::fromErrno("cannot open a socket");
   const auto set = [&](int level, int name, int value) {
-    // The port works without any of these.
+    // The result is ignored: the port works without any of these options.
     [[maybe_unused]] const int result =
         ::setsockopt(socket.get(), level, name, &value, sizeof value);
   };

@@ -2,7 +2,7 @@
 
 namespace sluice::metrics {
 
-// Nothing is ordered by these numbers, so nothing need be paid for their order.
+// No other data is ordered by these counters, so relaxed access, the cheapest, is enough.
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 void Counts::onStage(const StageEvent& event) {

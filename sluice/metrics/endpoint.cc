@@ -30,8 +30,8 @@ class Sources final : public prometheus::Collectable {
     all_.with([&](auto& all) { std::erase(all, &source); });
   }
 
-  // Sources are read under the lock, so that none goes meanwhile. They wait for their loop only,
-  // and no loop waits for this lock.
+  // Sources are read under the lock, so that no source is removed meanwhile. Sources wait for their
+  // loop only, and no loop waits for this lock.
   std::vector<prometheus::MetricFamily> Collect() const override {
     return all_.with([](const auto& all) {
       std::vector<Reading> readings;
@@ -52,7 +52,8 @@ class Sources final : public prometheus::Collectable {
   base::Guarded<std::vector<Source*>> all_;
 };
 
-// The sockets of this process that listen on the port. The web server's library does not tell them.
+// Finds the sockets of this process that listen on the port. The web server's library does not tell
+// them.
 std::vector<int> listenersOn(int port) {
   std::vector<int> found;
   std::error_code ignored;
@@ -74,7 +75,7 @@ std::vector<int> listenersOn(int port) {
   return found;
 }
 
-// The web server's library begins and ends for the whole process, and has no lock of its own for
+// The web server's library starts and stops for the whole process, and has no lock of its own for
 // that.
 base::Mutex& libraryMutex() {
   static base::Mutex mutex;
@@ -120,7 +121,7 @@ class Endpoint::Server final {
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uint16_t port) {
   try {
     return std::unique_ptr<Endpoint>(new Endpoint(std::make_unique<Server>(address, port)));
-  } catch (const std::exception&) {  // it does not say why
+  } catch (const std::exception&) {  // the exception does not say why
     return Status(
         Code::kUnavailable,
         fmt::format(

@@ -1,5 +1,5 @@
-// The address at which Prometheus reads what the sessions of this process have to tell. One per
-// process, if one is wanted. Thread safety: any thread.
+// The address at which Prometheus reads the metrics of all sessions of this process. A process has
+// one or none. Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,14 @@ class Source {
 
 class Endpoint final {
  public:
-  // Port 0 is any that is free. Costs five threads, which sleep until somebody asks.
+  // Port 0 stands for any free port. The endpoint costs five threads, which sleep until somebody
+  // asks.
   static Result<std::unique_ptr<Endpoint>> open(const std::string& address, uint16_t port);
   ~Endpoint();
 
   std::string url() const;  // "http://127.0.0.1:9400/metrics"
 
-  // REQUIRES: the source is taken out again before it goes.
+  // REQUIRES: the source is removed before it is destroyed.
   void add(Source& source);
   void remove(Source& source);  // it is not being read any more when this returns
 

@@ -1,5 +1,5 @@
-// What a session's meters show at one moment. A plain value; families.cc says it in Prometheus'
-// words.
+// The values of a session's meters at one moment. A plain value; families.cc turns it into
+// Prometheus' metrics.
 #pragma once
 
 #include <array>

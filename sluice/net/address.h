@@ -26,7 +26,8 @@ class Address final {
                           uint16_t port);  // of every interface; AF_INET6 takes IPv4 as well
   static Address loopback(uint16_t port);  // 127.0.0.1
 
-  // As the kernel writes them. IPv4 dressed as IPv6 (::ffff:10.0.0.1) becomes IPv4.
+  // Make an address from the kernel's form. An IPv4 address in IPv6 form (::ffff:10.0.0.1) becomes
+  // IPv4.
   static Address fromRaw(const sockaddr* raw, socklen_t size);
   static Address localOf(int socket);
   static Address peerOf(int socket);

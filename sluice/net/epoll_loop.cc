@@ -157,7 +157,7 @@ void EpollLoop::run() {
     }
     for (int i = 0; i < count; ++i) dispatch(ready[i].data.u64, ready[i].events);
   }
-  // What was posted before stop() still runs; what comes later is destroyed.
+  // Tasks that were posted before stop() still run; later ones are destroyed.
   runPosted();
   end();
   thread_ = std::thread::id{};
@@ -183,11 +183,11 @@ Duration EpollLoop::overdue() const {
 }
 
 void EpollLoop::runPosted() {
-  // One batch: a task that posts again waits its turn behind sockets and timers.
+  // Runs one batch: a task that posts again waits its turn behind sockets and timers.
   auto batch = inbox_.with([](Inbox& inbox) { return std::exchange(inbox.tasks, {}); });
   for (auto& task : batch) {
     task();
-    task = nullptr;  // what it holds is released now, not after the batch
+    task = nullptr;  // releases its captures now, not after the batch
   }
 }
 

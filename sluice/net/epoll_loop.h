@@ -21,8 +21,9 @@ using FdHandler = std::function<void(uint32_t events)>;
 
 class EpollLoop final : public Loop {
  public:
-  // Without descriptors to spare status() says so, and the loop has ended before it began.
-  // REQUIRES: `clock` outlives the loop and moves like the steady clock (epoll waits in real time).
+  // If the process has no descriptors to spare, status() says so and the loop has ended before it
+  // began. REQUIRES: `clock` outlives the loop and moves like the steady clock (epoll waits in real
+  // time).
   explicit EpollLoop(const Clock& clock);
   EpollLoop();
   ~EpollLoop() override;
@@ -42,10 +43,10 @@ class EpollLoop final : public Loop {
   // Ok iff the loop could be made. Any thread.
   const Status& status() const { return status_; }
 
-  // Watches `fd` for `events` until unwatch(fd). Calling it again replaces both. Loop thread only,
-  // or before run(). The handler may unwatch any fd, its own too. An fd that cannot be watched,
-  // because the program has closed it or the system is out of memory, is reported to its handler as
-  // EPOLLERR | EPOLLHUP. REQUIRES: unwatch(fd) before close(fd).
+  // Watches `fd` for `events` until unwatch(fd). Calling it again for the same fd replaces events
+  // and handler. Loop thread only, or before run(). The handler may unwatch any fd, its own too. An
+  // fd that cannot be watched, because the program has closed it or the system is out of memory, is
+  // reported to its handler as EPOLLERR | EPOLLHUP. REQUIRES: unwatch(fd) before close(fd).
   void watch(int fd, uint32_t events, FdHandler handler);
   void unwatch(int fd);
 
@@ -55,9 +56,9 @@ class EpollLoop final : public Loop {
   // Ends run() after the tasks that are posted already. Any thread; final.
   void stop();
 
-  // For how long the loop has owed a turn: a task, a timer or a handler keeps it, or the machine
-  // does not let it run though a timer is due. Zero while it sleeps and nothing is due, and while
-  // nobody runs it. Any thread, without a lock.
+  // Returns for how long the loop has owed a turn, because a task, a timer or a handler keeps it
+  // busy, or because the machine does not let it run though a timer is due. Returns zero while the
+  // loop sleeps and nothing is due, and while nobody runs it. Any thread, without a lock.
   Duration overdue() const;
 
  private:
@@ -88,7 +89,8 @@ class EpollLoop final : public Loop {
   base::Guarded<Inbox> inbox_;
   std::atomic<bool> stopping_{false};
   std::atomic<std::thread::id> thread_{};
-  // While it works: since when. While it sleeps: when its next timer is due.
+  // While the loop works: the time since which it has worked. While it sleeps: the time at which
+  // its next timer is due.
   std::atomic<Duration::rep> owedFrom_{TimePoint::max().time_since_epoch().count()};
 
   // Loop thread only.

@@ -213,7 +213,7 @@ TEST(EpollLoop, EndsWhenItsOwnDescriptorWasClosedByOthers) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;
     const auto target = std::filesystem::read_symlink(entry.path(), error);
-    // Past the thread sanitizer, which would rightly complain.
+    // The raw call goes past the thread sanitizer, which would rightly complain.
     if (!error && target == "anon_inode:[eventpoll]")
       ::syscall(SYS_close, std::stoi(entry.path().filename()));
   }

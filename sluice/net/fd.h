@@ -1,6 +1,5 @@
 // Owns one file descriptor. A forked child (fork.h) has its copy closed before fork() returns
-// there; get() is
-// -1 in that child, since the number may belong to something else by then.
+// there. In that child get() returns -1, since the number may belong to something else by then.
 #pragma once
 
 #include <unistd.h>

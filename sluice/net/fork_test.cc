@@ -22,9 +22,8 @@ bool isOpen(int fd) {
   return ::fcntl(fd, F_GETFD) >= 0;
 }
 
-// Returns the result of `inChild` in a forked child. A child that hangs is ended by the alarm,
-// which shows as
-// -SIGALRM.
+// Returns the result of `inChild` in a forked child. The alarm ends a child that hangs; the result
+// is then -SIGALRM.
 int resultInChild(const std::function<int()>& inChild) {
   const pid_t child = ::fork();
   if (child == 0) {

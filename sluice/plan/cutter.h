@@ -1,4 +1,4 @@
-// Shared by the placements (slicing.cc, sharded.cc) and nobody else: collects slices in order.
+// Collects slices in order. Only the placements (slicing.cc, sharded.cc) use it.
 #pragma once
 
 #include <span>
@@ -24,7 +24,8 @@ class Cutter final {
     offset_ += count;
   }
 
-  // Moves on to the next tensor, which will take `slices` more; fails if that would be too many.
+  // Moves on to the next tensor, which will have `slices` slices; fails if the plan would then have
+  // more than kMaxSlices.
   Status begin(TensorId tensor, uint64_t slices);
 
   uint32_t servers() const { return static_cast<uint32_t>(servers_.size()); }

@@ -14,7 +14,7 @@ inline constexpr size_t kMaxTensors = 1'000'000;
 inline constexpr size_t kMaxNameBytes = 4096;
 inline constexpr uint64_t kMaxTensorElements = uint64_t{1} << 40;
 
-// At least one tensor, none empty, all within the limits.
+// Ok iff there is at least one tensor, no tensor is empty, and all are within the limits.
 Status check(const Model& model);
 
 }  // namespace sluice::plan

@@ -18,8 +18,8 @@ bool isRotated(const Plan& plan) {
 uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack) {
   const uint32_t distance = (to + count - from % count) % count;
   const uint32_t inRack = distance % hostsPerRack;
-  // Of `count` distances, those that leave remainder r number count/hosts, and one more for the
-  // first few r.
+  // Of `count` distances, count/hostsPerRack leave remainder r, and one more does for the first few
+  // r.
   const uint32_t before = inRack * (count / hostsPerRack) + std::min(inRack, count % hostsPerRack);
   return before + distance / hostsPerRack;
 }

@@ -105,9 +105,9 @@ TEST(Order, ServersPublishToWorkersRotated) {
   }
 }
 
-// 4096 servers and 200 million elements: anything quadratic in servers or slices would take
-// minutes. In CPU time. The limit is for the slowest of builds: without optimisation, under a
-// sanitizer.
+// Plans 4096 servers and 40 million elements: an algorithm that is quadratic in servers or slices
+// would take minutes. The limit is in CPU time, for the slowest of builds: without optimisation,
+// under a sanitizer.
 TEST(Order, PlansOfThousandsOfServersTakeNoTime) {
   PlanSpec spec{.roles = *parseRoles("all", 4096), .strategy = "test"};
   for (int i = 0; i < 20; ++i) spec.model.tensors.push_back({"bias", 512, DType::kF32});

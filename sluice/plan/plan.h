@@ -1,9 +1,9 @@
-// What every rank agrees on, by hash, before the first step: which tensors, cut into which slices,
-// kept by which servers, trained by which strategy with which settings.
+// The plan on which all ranks agree, by hash, before the first step: the tensors, the slices they
+// are cut into, the servers that keep the slices, and the strategy with its settings.
 //
-// A PlanSpec is what was chosen; Plan::make derives the slices from it. Both are plain values; a
-// Plan never changes once made and may be read from any thread. Ranks compare hashes; only if those
-// differ do they exchange specs (serialise, deserialise) to say in one line what differs.
+// A PlanSpec holds the choices; Plan::make derives the slices from them. Both are plain values; a
+// Plan never changes once made and may be read from any thread. Ranks compare hashes. They exchange
+// specs (serialise, deserialise) only if the hashes differ, to say in one line what differs.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct PlanSpec {
   Slicing slicing{};
   std::string strategy{};  // by name: "sluice", "p3", ...
   std::map<std::string, std::string>
-      settings{};  // of the strategy: what must be the same on all ranks
+      settings{};  // of the strategy: those that must be the same on all ranks
 
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
 };
@@ -72,12 +72,12 @@ class Plan final {
 };
 
 // The same spec gives the same bytes on every machine. deserialise checks every length and limit,
-// and takes nothing but what serialise gives.
+// and accepts only bytes that serialise gives.
 std::vector<std::byte> serialise(const PlanSpec& spec);
 Result<PlanSpec> deserialise(std::span<const std::byte> bytes);
 
 // Names the first thing in which rank `other`'s plan differs from ours, in one line: "tensor 3
-// 'conv1.weight' has 9408 elements here, 9216 on rank 2". Empty if nothing does.
+// 'conv1.weight' has 9408 elements here, 9216 on rank 2". Empty if nothing differs.
 std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank other);
 std::string firstDifference(const Plan& ours, const Plan& theirs, Rank other);
 

@@ -92,7 +92,7 @@ Result<PlanSpec> deserialise(std::span<const std::byte> bytes) {
   for (uint32_t i = 0; i < settings; ++i) {
     auto key = reader.text(kMaxNameBytes);
     auto value = reader.text(kMaxSettingBytes);
-    // Ascending, or the same spec could be written in two ways.
+    // The keys must ascend, or the same spec could be written in two ways.
     if (!spec.settings.empty() && key <= spec.settings.rbegin()->first) {
       return malformed("settings out of order");
     }

@@ -1,5 +1,5 @@
-// Who serves and who trains, decided from `--servers all|K|dedicated:K` and the size of the job.
-// Plain values, any thread.
+// Decides which ranks serve and which train, from `--servers all|K|dedicated:K` and the size of the
+// job. Plain values, any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Roles {
 
   bool isServer(Rank rank) const;
   bool isWorker(Rank rank) const;
-  // Where `rank` stands among the servers or the workers. REQUIRES: it is one.
+  // The position of `rank` among the servers or the workers. REQUIRES: `rank` is one of them.
   uint32_t serverPosition(Rank rank) const;
   uint32_t workerPosition(Rank rank) const;
 
@@ -33,7 +33,8 @@ struct Roles {
 // ranks serve and do nothing else.
 Result<Roles> parseRoles(std::string_view servers, uint32_t world);
 
-// Ascending, inside the world, at least one of each, and every rank has something to do.
+// Ok iff servers and workers are ascending and inside the world, there is at least one of each, and
+// every rank has something to do.
 Status check(const Roles& roles);
 
 }  // namespace sluice::plan

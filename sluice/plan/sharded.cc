@@ -2,9 +2,9 @@
 //
 // A tensor is cut into as few equal *chunks* as make every message at most one slice. A chunk of
 // enough elements has one slice on every server; a smaller one is spread over as many servers as
-// get at least the smallest message each. What cannot be split evenly goes to the servers that hold
-// least so far. That keeps the totals within one such piece of each other: a server only ever gets
-// more than others while it has no more than they.
+// get at least the smallest message each. Elements that cannot be split evenly go to the servers
+// that hold least so far. That keeps the totals within one such piece of each other: a server gets
+// more than others only while it holds no more than they do.
 #include <algorithm>
 #include <functional>
 
@@ -13,8 +13,8 @@
 namespace sluice::plan {
 namespace {
 
-// The servers by what they hold, least first, lower positions first among equals. What all hold
-// alike is left out: it does not change the order.
+// The servers by load, least first, lower positions first among equals. Elements that all servers
+// hold alike are left out: they do not change the order.
 class Loads final {
  public:
   explicit Loads(uint32_t servers) {
@@ -26,7 +26,8 @@ class Loads final {
   // give(i, server).
   template <typename Sizes, typename Give>
   void spread(uint32_t parts, Sizes sizes, Give give) {
-    // The heap's back end collects those already served, so that no server is taken twice.
+    // The heap's back end collects the servers that have got a part already, so that no server is
+    // taken twice.
     auto end = heap_.end();
     for (uint32_t i = 0; i < parts; ++i) {
       std::pop_heap(heap_.begin(), end, std::greater<>());

@@ -1,6 +1,6 @@
-// How tensors are cut into slices and which server each slice lives on. A slice is what travels as
-// one message and what is summed and updated as one. Pure functions over plain values: every rank
-// computes the same slices.
+// Cuts tensors into slices and chooses the server on which each slice lives. A slice travels as one
+// message, and is summed and updated as one. Pure functions over plain values: every rank computes
+// the same slices.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ enum class Placement : uint8_t {
   // P3 as published: slices of at most `sliceElements`, dealt to the servers in turn. Every worker
   // sends in the same order, so at any time the network is busy into few servers only.
   kRoundRobin = 1,
-  // Ours: every chunk is spread over all servers and each worker starts with another one (order.h).
+  // sluice's own: every chunk is spread over all servers, and each worker starts with another
+  // server (order.h).
   kSharded = 2,
 };
 

@@ -1,6 +1,6 @@
-// How many bytes may be with the network at once: what has been handed over cannot be recalled when
-// something more urgent turns up, so it is bounded, per destination and, if wanted, over all.
-// Belongs to its owner's loop.
+// Bounds the bytes that are with the network at once, per destination and, if wanted, over all
+// destinations: a message that has been handed over cannot be recalled when a more urgent one turns
+// up. Belongs to its owner's loop.
 //
 // A message larger than the window goes when nothing else is in flight to its destination;
 // otherwise it could never go.

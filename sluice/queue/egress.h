@@ -39,17 +39,18 @@ class Egress final {
 
   void push(const Send& send);
 
-  // The most urgent message whose destination has credit. A destination's messages do not overtake
-  // each other for credit: while its most urgent one does not fit, none goes to it. The same holds
-  // over all for the total window.
+  // Returns the most urgent message whose destination has credit. A destination's messages do not
+  // overtake each other for credit: while its most urgent message does not fit, no message goes to
+  // it. The same holds over all destinations for the total window.
   std::optional<Handed> next();
 
-  // The network is through with it, well or badly. REQUIRES: exactly once for each that next()
-  // gave.
+  // Call it when the network is through with the message, well or badly. REQUIRES: exactly once for
+  // each message that next() gave.
   void done(const Handed& handed);
 
-  // Takes back all that still waits for this destination, because it is gone; most urgent first.
-  // The caller owes each a completion. What the network has must still come back through done().
+  // Takes back all messages that still wait for this destination, because it is gone; most urgent
+  // first. The caller owes each a completion. Messages that the network has must still come back
+  // through done().
   std::vector<Send> drop(Rank to);
 
   size_t waiting() const { return waiting_; }
@@ -61,10 +62,10 @@ class Egress final {
   struct Peer {
     SendQueue queue;
     Inversion inversion{};
-    std::optional<Key> listed{};  // as what it stands in eligible_
+    std::optional<Key> listed{};  // its key in eligible_, if it is there
   };
   Peer& at(Rank to);
-  // Puts eligible_ right after anything about `to` has changed.
+  // Brings eligible_ up to date after anything about `to` has changed.
   void relist(Rank to);
 
   const Clock& clock_;

@@ -121,9 +121,9 @@ TEST(Egress, InversionTimeIsWhatTheBytesBeyondRecallCost) {
   using Times = std::vector<Duration>;
   // One message in flight: the urgent one waits for the rest of that one.
   EXPECT_EQ(inversionsOf({.window = 10}), (Times{milliseconds(5), milliseconds(5)}));
-  // Three: it waits for all three.
+  // Three messages in flight: the urgent one waits for all three.
   EXPECT_EQ(inversionsOf({.window = 30}), (Times{milliseconds(25), milliseconds(25)}));
-  // No limit, or no priority: it waits for the whole backlog.
+  // No limit, or no priority: the urgent one waits for the whole backlog.
   EXPECT_EQ(inversionsOf({}), (Times{milliseconds(95), milliseconds(95)}));
   EXPECT_EQ(inversionsOf({.order = Order::kFifo, .window = 10}),
             (Times{milliseconds(95), milliseconds(95)}));
@@ -189,8 +189,8 @@ RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
   }
 }
 
-// What it costs to pass `messages` messages through, dealt to `ranks` destinations with room for
-// one each.
+// Returns the CPU time to pass `messages` messages through, dealt to `ranks` destinations with room
+// for one message each.
 Duration costOf(uint32_t ranks, uint32_t messages) {
   base::ManualClock clock;
   Egress egress(clock, {.window = 1});

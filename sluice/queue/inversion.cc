@@ -9,7 +9,8 @@ namespace sluice::queue {
 void TimeByPriority::add(uint32_t priority, Duration d) {
   const size_t slot = size_t{priority} + 1;
   while (tree_.size() <= slot) {
-    // Twice as wide: only the new top node covers anything that has been added, and it covers all.
+    // Makes the tree twice as wide: only the new top node covers anything that has been added, and
+    // it covers all.
     const size_t width = tree_.size() == 1 ? 1 : 2 * (tree_.size() - 1);
     tree_.resize(width + 1, Duration::zero());
     tree_[width] = total_;

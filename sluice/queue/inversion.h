@@ -22,11 +22,11 @@
 
 namespace sluice::queue {
 
-// Sums over priorities that take an addition and a question in O(log n): a Fenwick tree that grows.
+// Sums over priorities, with additions and queries in O(log n): a Fenwick tree that grows.
 class TimeByPriority final {
  public:
   void add(uint32_t priority, Duration d);
-  Duration above(uint32_t priority) const;  // what was added for greater priority numbers
+  Duration above(uint32_t priority) const;  // the sum for greater priority numbers
 
  private:
   std::vector<Duration> tree_{
@@ -36,7 +36,7 @@ class TimeByPriority final {
 
 class Inversion final {
  public:
-  // A message becomes ready: what it gets here, it gives back to handed(). Times never go back.
+  // Call it when a message becomes ready, and pass the result to handed(). Times never go back.
   Duration mark(uint32_t priority, TimePoint now);
   // Tickets rise from call to call.
   void handed(uint64_t ticket, uint32_t priority, Duration mark, TimePoint now);
@@ -55,9 +55,9 @@ class Inversion final {
   void advance(TimePoint now);
 
   std::vector<InFlight> inFlight_;                   // by ticket
-  std::map<uint32_t, uint32_t> inFlightByPriority_;  // how many
-  uint32_t blocked_ = 0;                             // of inFlight_, those with something ahead
-  // For each priority number m, how long m was the least urgent in flight.
+  std::map<uint32_t, uint32_t> inFlightByPriority_;  // number of messages
+  uint32_t blocked_ = 0;                             // messages of inFlight_ with something ahead
+  // For each priority number m, the time during which m was the least urgent in flight.
   TimeByPriority leastUrgent_;
   TimePoint last_{};
 };

@@ -17,8 +17,8 @@ TEST(Inversion, WaitsBehindALessUrgentMessageUntilThatIsThrough) {
   Inversion inversion;
   inversion.handed(0, /*priority=*/7, inversion.mark(7, at(0)), at(0));
   const auto mark = inversion.mark(/*priority=*/2, at(10));
-  // Handed over at once, since there is credit: it waits all the same, behind the bytes that cannot
-  // be recalled.
+  // The message is handed over at once, since there is credit, and waits all the same behind the
+  // bytes that cannot be recalled.
   inversion.handed(1, 2, mark, at(10));
   EXPECT_EQ(inversion.completed(0, at(50)), Duration(0));
   EXPECT_EQ(inversion.completed(1, at(60)), Duration(40));

@@ -17,11 +17,11 @@ namespace sluice::queue {
 struct Send {
   Rank to{};
   uint64_t bytes = 0;
-  Step step{};                 // the earlier first: who is ahead must not hold up who is behind
+  Step step{};                 // earlier first: a rank that is ahead must not hold up others
   uint32_t priority = 0;       // the layer's place in the forward pass; lower is more urgent
   Stage stage = Stage::kPush;  // a push goes before a publication of the same layer
   uint64_t turn = 0;           // among those of one layer and stage; lower first (plan/order.h)
-  uint64_t tag = 0;            // the caller's: what this message is
+  uint64_t tag = 0;            // the caller's: identifies this message
 
   std::string toString()
       const {  // "push of step 5, priority 2 to rank 3, 200000 bytes, turn 1, tag 17"
@@ -41,11 +41,11 @@ constexpr std::string_view name(Order order) {
 struct Waiting {
   Send send{};
   uint64_t arrival = 0;     // unique: breaks ties first-in first-out
-  Duration behindBefore{};  // what Inversion::mark said when the send became ready
+  Duration behindBefore{};  // the result of Inversion::mark when the send became ready
 };
 
-// Smaller goes first. A strict order: arrivals are unique, so no two are equal and every run gives
-// the same result.
+// The smaller key goes first. The order is strict: arrivals are unique, so no two keys are equal
+// and every run gives the same result.
 struct Key {
   Step step;
   uint32_t priority;

@@ -1,4 +1,4 @@
-// Which message goes next. Belongs to its owner's loop.
+// Chooses the message that goes next. Belongs to its owner's loop.
 #pragma once
 
 #include <algorithm>

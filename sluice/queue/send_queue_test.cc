@@ -27,8 +27,7 @@ TEST(SendQueue, StepFirstThenLayerThenPushBeforePublishThenTurnThenArrival) {
       {.priority = 0, .stage = Stage::kPublish, .turn = 1},
       {.priority = 1, .stage = Stage::kPublish, .turn = 0},
       {.priority = 2, .stage = Stage::kPush, .turn = 9},
-      // A worker that is a step ahead: others still wait for what is
-      // above.
+      // This worker is a step ahead: others still wait for the messages above.
       {.step = Step{1}, .priority = 0, .stage = Stage::kPush, .turn = 0}};
   std::vector<uint64_t> expected;
   SendQueue queue(Order::kPriority);

@@ -1,6 +1,6 @@
-// What every rank of a job must have in common: sluice's version, the world size, the launcher's
-// name of the launch, and every option whose declaration says so. Compared by hash; only where the
-// hashes differ are the pairs themselves looked at.
+// The settings that every rank of a job must have in common: sluice's version, the world size, the
+// launcher's name of the launch, and every option whose declaration says so. Ranks compare hashes,
+// and look at the pairs themselves only if the hashes differ.
 #pragma once
 
 #include <map>
@@ -28,11 +28,12 @@ class Agreement final {
   std::string encode() const;
   static Result<Agreement> decode(std::string_view text);
 
-  // Names the launch of each side if they are different launches, or is empty: "SLURM_JOB_ID is 4
-  // on rank 3 but 5 on rank 0".
+  // Returns a text that names both launches, or an empty text if they are one launch: "SLURM_JOB_ID
+  // is 4 on rank 3 but 5 on rank 0".
   static std::string describeOtherLaunch(const Agreement& theirs, std::string_view theirName,
                                          const Agreement& ours, std::string_view ourName);
-  // Names what else differs, or is empty: "world size is 4 on rank 3 but 8 on rank 0".
+  // Returns a text that names another difference, or an empty text if there is none: "world size is
+  // 4 on rank 3 but 8 on rank 0".
   static std::string describeDifference(const Agreement& theirs, std::string_view theirName,
                                         const Agreement& ours, std::string_view ourName);
 

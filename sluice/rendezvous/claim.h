@@ -1,4 +1,4 @@
-// What a rank claims in its handshake with rank 0: its rank, and nothing else.
+// The claim of a rank in its handshake with rank 0: its rank, and nothing else.
 #pragma once
 
 #include <sluice/secret/handshake.h>

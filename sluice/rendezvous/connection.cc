@@ -26,7 +26,8 @@ std::array<std::byte, kHeaderBytes> frameHeader(uint32_t word) {
   return header;
 }
 
-// A peer that is cut off without a word is noticed within half a minute even while nobody sends.
+// Makes the kernel notice a peer that is cut off without a word within half a minute, even while
+// nobody sends.
 void noticeSilentPeers(int socket) {
   const auto set = [&](int level, int name, int value) {
     ::setsockopt(socket, level, name, &value, sizeof value);
@@ -153,8 +154,8 @@ void Connection::flush() {
                                 outgoing_.size() - outgoingOffset_, MSG_NOSIGNAL);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      // Reading first matters, since the other end may have said why before it closed; so an error
-      // is kept for the read that follows, which would not see it a second time.
+      // The read comes first, since the other end may have said why before it closed. The error is
+      // kept for that read, which would not see it a second time.
       if (errno != EAGAIN) sendError_ = errno;
       watchFor(errno == EAGAIN ? EPOLLIN | EPOLLOUT : EPOLLIN);
       return;
@@ -177,7 +178,7 @@ void Connection::readSome() {
 }
 
 void Connection::readHandshake() {
-  // Exactly the message that is due, never more.
+  // Reads exactly the message that is due, never more.
   std::array<char, secret::Handshake::kLargestMessageBytes> bytes{};
   const size_t wanted = handshake_.expectedBytes() - incoming_.size();
   const ssize_t got = ::recv(socket_.get(), bytes.data(), wanted, 0);

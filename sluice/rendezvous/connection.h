@@ -21,7 +21,7 @@
 
 namespace sluice::rendezvous {
 
-// How often either end says what it is waiting for.
+// The interval at which either end says what it is waiting for.
 inline constexpr Duration kTellEvery = std::chrono::seconds(3);
 
 class Connection final : public std::enable_shared_from_this<Connection> {
@@ -40,16 +40,16 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   ~Connection();
 
   void send(std::string message);
-  // One message of two parts, of which the second is shared: a large answer to many ranks is kept
-  // once.
+  // Sends one message of two parts. The second part is shared, so that a large answer to many ranks
+  // is kept once.
   void send(std::string head, std::shared_ptr<const std::string> body);
 
   // Closes now; no handler runs afterwards.
   void close();
 
   bool isOpen() const { return socket_.valid(); }
-  // True iff the other end has closed it, as it does when its process ends; not if the connection
-  // broke.
+  // True iff the other end has closed the connection, as it does when its process ends; false if
+  // the connection broke.
   bool hasReachedEnd() const { return reachedEnd_; }
   const secret::Handshake& handshake() const { return handshake_; }
   const Address& peer() const { return peer_; }
@@ -68,7 +68,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool fillOutgoing();  // false: nothing to send
   void watchFor(uint32_t events);
   void fail(Status why);
-  Status ended(const char* how) const;  // why there is nothing more to read
+  Status ended(const char* how) const;  // the reason that there is nothing more to read
 
   net::EpollLoop& loop_;
   net::Fd socket_;
@@ -89,7 +89,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     bool endsMessage;
   };
   std::deque<Part> queue_;
-  size_t queueOffset_ = 0;  // how much of queue_.front() is sealed already
+  size_t queueOffset_ = 0;  // bytes of queue_.front() that are sealed already
   std::string outgoing_;    // ready for the socket
   size_t outgoingOffset_ = 0;
   std::optional<secret::Sealer> sealer_;

@@ -1,6 +1,6 @@
-// The server alone with 4096 ranks, all of them in this process: from nothing to everybody knowing
-// everybody's address. The limit of CPU time, of both sides, is what is promised of the time on a
-// quiet machine; debug builds and sanitizers have a smaller crowd.
+// Runs the server with 4096 ranks, all of them in this process: from nothing to everybody knowing
+// everybody's address. The limit of CPU time, of both sides together, is the time that is promised
+// on a quiet machine; debug builds and sanitizers have a smaller crowd.
 #include <chrono>
 
 #include <fmt/format.h>

@@ -78,7 +78,7 @@ Result<std::vector<Address>> findMaster(const Search& search, Rank rank, Duratio
 Result<FoundMaster> findMaster(const Launch& launch, const Clock& clock, Duration timeout,
                                const std::function<Status()>& interruption) {
   const TimePoint begun = clock.now();
-  // Sticks: an interruption is told once, and every part of the search must see it.
+  // An interruption sticks here: it is told once, and every part of the search must see it.
   Status interrupted;
   const auto ask = [&]() -> Status {
     if (interrupted.isOk() && interruption) interrupted = interruption();
@@ -91,7 +91,7 @@ Result<FoundMaster> findMaster(const Launch& launch, const Clock& clock, Duratio
           std::min<Duration>(kAskEvery, end - std::chrono::steady_clock::now()));
     }
   };
-  // A resolver tells nobody when a name appears: asking again now and then is all there is.
+  // A resolver tells nobody when a name appears, so the search asks again now and then.
   SLUICE_ASSIGN_OR_RETURN(
       auto addresses,
       findMaster({.clock = clock,

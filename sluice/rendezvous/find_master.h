@@ -1,6 +1,6 @@
-// Rank 0's addresses from the name that the launcher gave. In a cluster that name often exists only
-// once rank 0's host is up, so one that is not found is looked up again until the time is up. Any
-// thread but a loop's: the calling thread waits.
+// Finds rank 0's addresses by the name that the launcher gave. In a cluster that name often exists
+// only once rank 0's host is up, so a name that is not found is looked up again until the time is
+// up. Any thread but a loop's: the calling thread waits.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace sluice::rendezvous {
 
-// How the search meets the world; a test brings its own.
+// The clock, the resolver and the pauses of a search; a test brings its own.
 struct Search {
   const Clock& clock;
   // Looks the name up, for at most the given time.
@@ -27,11 +27,11 @@ struct FoundMaster {
   TimePoint searchedSince;
 };
 
-// Says every few seconds why it still searches; the error says why it never found anything.
+// Logs every few seconds why it still searches; the error says why it never found anything.
 Result<std::vector<Address>> findMaster(const Search& search, Rank rank, Duration timeout);
 
-// With the resolver of this host, and `clock` in real time. `interruption` is asked ten times a
-// second, so that Ctrl-C ends the search even while a name server does not answer.
+// Searches with the resolver of this host, and `clock` in real time. `interruption` is asked ten
+// times a second, so that Ctrl-C ends the search even while a name server does not answer.
 Result<FoundMaster> findMaster(const Launch& launch, const Clock& clock, Duration timeout,
                                const std::function<Status()>& interruption = {});
 

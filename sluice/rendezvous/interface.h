@@ -1,5 +1,5 @@
-// Which of this host's addresses the other ranks are to use: that on the way to rank 0, unless one
-// is pinned.
+// Chooses the address of this host that the other ranks use: the one on the way to rank 0, unless
+// one is pinned.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct Interface {
 
 Result<std::vector<Interface>> listInterfaces();
 
-// The interface that `pin` names, by name ("eth0") or by network ("10.0.0.0/24"); with an empty pin
-// the one from which the kernel would send to `master`. Among several addresses one of the master's
-// family is taken. The error lists the interfaces that exist.
+// Returns the interface that `pin` names, by name ("eth0") or by network ("10.0.0.0/24"). With an
+// empty pin, returns the interface from which the kernel would send to `master`. Among several
+// addresses one of the master's family is taken. The error lists the interfaces that exist.
 Result<Interface> chooseInterface(const std::vector<Interface>& interfaces, const Address& master,
                                   std::string_view pin);
 

@@ -63,7 +63,8 @@ std::string firstHost(std::string_view list) {
   return first;
 }
 
-// A port that all ranks of one job find alike, and two jobs on one host probably do not.
+// Returns a port that is the same for all ranks of one job, and probably differs between two jobs
+// on one host.
 uint16_t portFor(std::string_view job) {
   constexpr uint32_t kFirst = 20000;  // below where the kernel takes ports for clients from
   constexpr uint32_t kPorts = 10000;
@@ -72,8 +73,8 @@ uint16_t portFor(std::string_view job) {
   return static_cast<uint16_t>(kFirst + hash % kPorts);
 }
 
-// mpirun and srun name no master. Where their variables say enough, it is derived; MASTER_ADDR and
-// MASTER_PORT win over that. Empty if they do not.
+// mpirun and srun name no master. It is derived from their variables, and is empty if these do not
+// say enough. MASTER_ADDR and MASTER_PORT win over it.
 struct Master {
   std::string host;
   uint16_t port = 0;
@@ -98,7 +99,7 @@ Master deriveMaster(const Names& launcher, const base::Config::Values& environme
   return {};
 }
 
-// Only what every rank of one launch sees alike:
+// Reads only the ids that every rank of one launch sees alike:
 // - torchrun counts restarts for each host on its own: the count identifies a launch on one host.
 // - Started by hand inside a Slurm job, ranks may come from several steps of that job.
 // - In a heterogeneous Slurm job each component has its own job id.

@@ -1,5 +1,5 @@
-// What a rank and rank 0 say to each other once both have proved that they hold the job key. One
-// flat shape for all kinds. Pure functions on bytes; every length is checked before it is used.
+// The messages between a rank and rank 0 once both have proved that they hold the job key. All
+// kinds have one flat shape. Pure functions on bytes; every length is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ inline constexpr size_t kLargestValueBytes = size_t{64} << 10;
 inline constexpr size_t kMessageOverheadBytes = 16;
 inline constexpr size_t kLargestRequestBytes =
     kMessageOverheadBytes + kLargestKeyBytes + kLargestValueBytes;
-// Everyone's values at once; rank 0 is trusted with more than the others, but not with everything.
+// An answer may hold the values of all ranks at once. Rank 0 is trusted with more than the others,
+// but not with everything.
 inline constexpr size_t kLargestAnswerBytes = size_t{64} << 20;
 
 // A wait without an end of its own: it ends with the job. Longer timeouts than 2^32 - 2 ms (49
@@ -50,16 +51,16 @@ struct Message {
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// Whether a Store takes this key and value; the error says what is too long.
+// Ok iff a Store takes this key and value; the error says what is too long.
 Status checkSizes(const std::string& key, const std::string& value);
 
 // REQUIRES: key.size() <= kLargestKeyBytes
 std::string encode(const Message& message);
-// All but the value, which is `valueBytes` long and sent after it.
+// Encodes all but the value, which is `valueBytes` long and sent after the head.
 std::string encodeHead(const Message& message, size_t valueBytes);
 Result<Message> decode(std::string_view bytes);
 
-// A list of values as one, for the answer to a gather.
+// Encodes a list of values as one value, for the answer to a gather.
 std::string encodeList(const std::vector<std::string>& values);
 Result<std::vector<std::string>> decodeList(std::string_view bytes);
 

@@ -17,8 +17,8 @@ struct Newcomer {
   std::string agreementHash{};        // 32 bytes
   secret::JobNonce process{};         // random, drawn once by each process that joins
   secret::JobNonce job{};             // of the job it has joined before; zeros if none
-  std::chrono::milliseconds age{};    // how long ago its process was started
-  std::chrono::milliseconds waits{};  // how long ago it began to look for rank 0
+  std::chrono::milliseconds age{};    // time since its process was started
+  std::chrono::milliseconds waits{};  // time since it began to look for rank 0
   uint32_t pid = 0;
 
   std::string encode() const;
@@ -26,7 +26,7 @@ struct Newcomer {
   friend bool operator==(const Newcomer&, const Newcomer&) = default;
 };
 
-// How long ago this process was started; zero if the system does not say.
+// Returns the time since this process was started; zero if the system does not say.
 std::chrono::milliseconds processAge();
 
 }  // namespace sluice::rendezvous

@@ -223,7 +223,7 @@ TEST_F(Reconnecting, ARankThatDoesNotComeBackIsNamed) {
   const auto gathered = zero.get();
   EXPECT_EQ(gathered.status().code(), Code::kPeerLost);
   EXPECT_THAT(gathered.status().message(), HasSubstr("rank 1 is gone"));
-  // And the rank is told that rank 0 is gone, as nobody listens there any more.
+  // The rank is told that rank 0 is gone, as nobody listens there any more.
   EXPECT_EQ(rank.gather("key", "one", 60s).get().status().code(), Code::kPeerLost);
 }
 

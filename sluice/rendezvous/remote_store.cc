@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 constexpr Duration kFirstBackOff = 20ms;
 constexpr Duration kLongestBackOff = 1s;
 constexpr Duration kAttemptDeadline = 5s;
-// Rank 0 ends every wait itself and says whom it waited for; only if it is silent for longer is it
-// given up.
+// Rank 0 ends every wait itself and says whom it waited for; rank 0 is given up only if it is
+// silent for longer.
 constexpr Duration kGrace = 10s;
 // Rank 0 listens for as long as it lives, so a few attempts that find nobody are enough to know
 // that it is gone.
@@ -159,7 +159,8 @@ void RemoteStore::tryAgain(const Status& why) {
         .info("{} does not answer yet ({}); trying for {:.0f}s more", masterName(), why.message(),
               base::seconds(left));
   }
-  // Ranks that were started together would otherwise knock together for ever.
+  // The delay depends on the rank: ranks that were started together would otherwise knock together
+  // for ever.
   const Duration delay = backOff_ * (64 + index(options_.rank) % 64) / 64;
   backOff_ = std::min<Duration>(backOff_ * 3 / 2, kLongestBackOff);
   attemptTimer_ = loop_.after(delay, [this] { attempt(); });

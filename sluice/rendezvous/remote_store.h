@@ -47,10 +47,11 @@ class RemoteStore final : public Store {
   RemoteStore(const RemoteStore&) = delete;
   RemoteStore& operator=(const RemoteStore&) = delete;
 
-  // Connects, proves and joins. Once; before any other call. The error says what to do about it.
+  // Connects, proves and joins. Call it once, before any other call. The error says what to do
+  // about it.
   void join(Done joined);
 
-  // Which job this is; the same on every rank of it. REQUIRES: join() has completed well.
+  // Identifies the job; the same on every rank of it. REQUIRES: join() has completed well.
   const secret::JobNonce& jobNonce() const { return job_; }
   const secret::JobKey& key() const { return key_; }
 
@@ -98,7 +99,7 @@ class RemoteStore final : public Store {
   bool isMember_ = false;     // rank 0 has let this process in once
   bool isConnected_ = false;  // it is a member, and the connection is there
   int refusals_ = 0;  // attempts in a row, since the connection broke, that found nobody listening
-  Status broke_;      // why the connection broke
+  Status broke_;      // the error that broke the connection
   TimePoint created_;
   TimePoint begun_;
   TimePoint toldAt_;
@@ -108,7 +109,7 @@ class RemoteStore final : public Store {
   std::optional<TimerId> attemptTimer_;  // ends this attempt, or begins the next
   std::optional<TimerId> joinTimer_;
 
-  Status lost_;  // sticks: why there is no rank 0 any more
+  Status lost_;  // sticks: the reason that there is no rank 0 any more
   std::map<uint32_t, Pending> pending_;
   uint32_t nextId_ = 1;
 };

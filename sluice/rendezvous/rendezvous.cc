@@ -18,12 +18,12 @@
 namespace sluice::rendezvous {
 namespace {
 
-// For what is left to do when finding rank 0 has taken nearly all the time.
+// The time for the remaining work when finding rank 0 has taken nearly all the time.
 constexpr Duration kLeastTime = std::chrono::seconds(1);
 
-// With something to tell strangers by, rank 0 listens everywhere: the name by which others know it
-// may mean 127.0.1.1 on its own host. Without, it listens on the loopback address it was given and
-// nowhere else.
+// With a job key, or if the user has said `insecure`, rank 0 listens everywhere: the name by which
+// others know it may mean 127.0.1.1 on its own host. Otherwise it listens on the loopback address
+// it was given and nowhere else.
 Result<std::unique_ptr<Server>> startServer(net::EpollLoop& loop, ServerOptions options,
                                             const Address& master, bool everywhere) {
   if (!everywhere) {
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop,
   std::unique_ptr<Rendezvous> meeting(new Rendezvous(loop, timeout, std::move(interface)));
   SLUICE_RETURN_IF_ERROR(meeting->door_->status());
   for (const auto& [name, id] : launch.ids) agreement.addLaunchId(name, id);
-  // Then all addresses are of this host, as was checked above.
+  // If this is true, all addresses are of this host, as was checked above.
   const bool provesUser = !key.isSecret() && !config.isOn(option::kInsecure);
   if (launch.rank != Rank{0}) {
     meeting->remote_ = std::make_unique<RemoteStore>(

@@ -1,7 +1,8 @@
-// How a job finds itself: rank 0 listens, the others come, everybody learns what everybody brought
-// (its fabric address). What a session calls; the parts behind it are server.h and remote_store.h.
+// Brings the ranks of a job together: rank 0 listens, the others come, and every rank learns what
+// each rank brought (its fabric address). A session calls this; the parts behind it are server.h
+// and remote_store.h.
 //
-// The lookup is for a thread that may wait, and the start comes before loop.run():
+// Call findMaster on a thread that may wait, and Rendezvous::start before loop.run():
 //
 //   auto master = findMaster(launch, loop.clock(), timeout);
 //   auto meeting = Rendezvous::start(loop, config, launch, *master, agreement);
@@ -40,13 +41,13 @@ class Rendezvous final {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  // The address (port 0) at which the other ranks reach this one: what a fabric listens on.
+  // The address (port 0) at which the other ranks reach this one. A fabric listens on it.
   const Interface& interface() const { return interface_; }
 
-  // Where rank 0 listens; 0 on the others. Any thread.
+  // The port on which rank 0 listens; 0 on the others. Any thread.
   uint16_t port() const;
 
-  // Waits until every rank is here; the answer is what each brought, in rank order. Loop thread
+  // Waits until every rank is here; the answer is the note of each rank, in rank order. Loop thread
   // only.
   void join(std::string note, const Store::GotAll& got);
 
@@ -57,11 +58,11 @@ class Rendezvous final {
   // The thread that holds strangers off, for the doormen of this process.
   const door::DoorThread& door() const { return door_; }
 
-  // For later notes. REQUIRES: join() has completed well.
+  // The store for later notes. REQUIRES: join() has completed well.
   Store& store();
 
-  // Rank 0 runs `done` when all others are gone, or after `timeout`; the others at once. Loop
-  // thread only.
+  // Rank 0 runs `done` when all others are gone, or after `timeout`; the others run it at once.
+  // Loop thread only.
   void leave(Duration timeout, std::function<void()> done);
 
  private:

@@ -28,7 +28,7 @@ struct UnixName {
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-// A first byte of zero makes it abstract: the name exists as long as the socket, and in no folder.
+// A first byte of zero makes the name abstract: it exists as long as the socket, and in no folder.
 UnixName nameFor(const Address& master) {
   const std::string text = fmt::format("sluice {} {}", ::geteuid(), master.toString());
   UnixName name;
@@ -112,7 +112,7 @@ void KeyServer::acceptSome() {
       continue;
     }
     std::string hex = key_.toHex();
-    // A new socket has room for it. A client that has gone needs no key.
+    // A new socket has room for the key. A client that has gone needs no key.
     [[maybe_unused]] const ssize_t sent =
         ::send(client.get(), hex.data(), hex.size(), MSG_NOSIGNAL);
     ::explicit_bzero(hex.data(), hex.size());

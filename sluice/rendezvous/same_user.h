@@ -34,7 +34,7 @@ class KeyServer final {
   net::EpollLoop& loop_;
   const net::Fd socket_;
   const secret::JobKey key_;
-  std::set<uint32_t> refused_;  // users of whom the log speaks already
+  std::set<uint32_t> refused_;  // users that the log has named already
 };
 
 // Asks rank 0 for the key, once. The error is kPermissionDenied if another user answers, or holds

@@ -57,8 +57,8 @@ class SameUser : public testing::Test {
     return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())};
   }
 
-  // A process of another user that runs `body` and ends with what it returns; only plain system
-  // calls.
+  // Starts a process of another user that runs `body` and ends with its result. `body` makes only
+  // plain system calls.
   template <typename Body>
   static pid_t asNobody(Body body) {
     const pid_t child = ::fork();

@@ -82,7 +82,7 @@ Server::~Server() {
   for (const auto& [rank, peer] : members_) peer->connection->close();
 }
 
-// All of these run on the doorman's thread.
+// All handlers run on the doorman's thread.
 door::Doorman::Handlers Server::doorHandlers() {
   door::Doorman::Handlers handlers;
   handlers.greet = [this](net::Fd socket, const Address&) {
@@ -107,7 +107,7 @@ door::Doorman::Handlers Server::doorHandlers() {
       case Code::kPeerLost: countStranger(&Strangers::left); break;
       default: countStranger(&Strangers::garbage);
     }
-    // One task a second at most, so that a flood costs the loop nothing.
+    // Posts at most one task a second, so that a flood costs the loop nothing.
     if (isTickAsked_.exchange(true)) return;
     loop_.post([weak] {
       if (const auto self = weak.lock()) (*self)->keepTicking();
@@ -136,7 +136,7 @@ void Server::addPeer(door::Greeting greeting) {
 }
 
 void Server::drop(const PeerPtr& peer) {
-  // The caller's may be the one that is erased.
+  // The caller's pointer may be the one that is erased.
   const PeerPtr keep = peer;  // NOLINT(performance-unnecessary-copy-initialization)
   keep->connection->close();
   if (keep->joined) {
@@ -320,7 +320,8 @@ void Server::admit(const PeerPtr& peer) {
   if (members_.size() + 1 == options_.worldSize) doorman_->narrow();
 }
 
-// The refused peer closes when it has read why; if it does not, its deadline to join does.
+// The refused peer closes the connection when it has read why; otherwise its deadline to join ends
+// it.
 void Server::refuse(const PeerPtr& peer, const std::string& why) {
   countStranger(&Strangers::refused);
   log("rendezvous").error("{}", why);

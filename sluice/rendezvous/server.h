@@ -1,5 +1,5 @@
-// Rank 0's side of the rendezvous: one listening port, every other rank a connection, and the table
-// behind them. Loop thread only.
+// Rank 0's side of the rendezvous: one listening port, a connection for every other rank, and the
+// table behind them. Loop thread only.
 //
 // Strangers never reach the loop: a doorman (door/doorman.h) goes through the handshake with each
 // connection on a thread of its own. A connection that has proved the job key has
@@ -8,10 +8,10 @@
 //
 // Leftovers: a process of an earlier launch may still look for a rank 0 at this port, with the same
 // key and settings. It is refused if its launcher names another launch, or if it has been a member
-// of another job. If it has neither, only time tells: a process that was started, and began to look
-// for rank 0, more than a second before rank 0 did waits for `refusalGrace`. If a process that was
-// started later claims the same rank meanwhile, the earlier one is refused as a leftover. If not,
-// it becomes a member.
+// of another job. If neither applies, only time tells: a process that was started, and began to
+// look for rank 0, more than a second before rank 0 did waits for `refusalGrace`. If a process that
+// was started later claims the same rank meanwhile, the earlier one is refused as a leftover. If
+// not, it becomes a member.
 #pragma once
 
 #include <atomic>
@@ -43,19 +43,19 @@ struct ServerOptions {
   uint32_t worldSize = 1;
   Agreement agreement;
   Duration handshakeDeadline = std::chrono::seconds(5);
-  // How long the others wait for a rank that was refused for its settings: a process left over from
-  // another job must not end this one while the right one is still on its way. A rank that may be
-  // left over waits as long.
+  // The time that the others wait for a rank that was refused for its settings: a process left over
+  // from another job must not end this one while the right one is still on its way. A rank that may
+  // be left over waits as long.
   Duration refusalGrace = std::chrono::seconds(3);
-  // How long the others wait for a rank whose connection broke and that has not closed it.
+  // The time that the others wait for a rank whose connection broke and that has not closed it.
   Duration returnGrace = std::chrono::seconds(3);
   size_t maxStrangers = 8192;  // less if the process may not open that many files
-  door::DoorThread door{};  // where strangers are held off; null: the server makes a thread for it
+  door::DoorThread door{};     // holds strangers off; null: the server makes a thread for it
   std::chrono::milliseconds processAge = rendezvous::processAge();
   TimePoint begun{};  // when rank 0 began to meet the others; by default when the server starts
 };
 
-// How the connections that never became a rank ended.
+// Counts the connections that never became a rank, by how they ended.
 struct Strangers {
   uint64_t silent = 0;      // said nothing, or too little, until the deadline
   uint64_t garbage = 0;     // sent what is no handshake
@@ -81,8 +81,8 @@ class Server final {
   }
   size_t memberCount() const { return members_.size(); }  // without rank 0
 
-  // Runs `done` once no other rank is connected any more, or after `timeout`: whoever wants to end
-  // rank 0 waits for this, so that the last answers reach the others.
+  // Runs `done` once no other rank is connected any more, or after `timeout`: rank 0 waits for this
+  // before it ends, so that the last answers reach the others.
   void whenAllLeft(Duration timeout, std::function<void()> done);
 
  private:
@@ -93,7 +93,7 @@ class Server final {
     bool joined = false;
     Rank rank{};  // as it claimed in its handshake
     Newcomer newcomer;
-    // By how much its process was started, and began to look for rank 0, before rank 0 did.
+    // The time by which its process was started, and began to look for rank 0, before rank 0 did.
     Duration earlier{};
   };
   using PeerPtr = std::shared_ptr<Peer>;
@@ -132,14 +132,14 @@ class Server final {
   Table table_;
   std::list<PeerPtr> newcomers_;  // hold the job key, but have not joined; oldest first
   std::map<Rank, PeerPtr> members_;
-  std::map<Rank, PeerPtr> away_;  // whose connection broke, for returnGrace
+  std::map<Rank, PeerPtr> away_;  // ranks whose connection broke, for returnGrace
   std::map<Rank, PeerPtr> held_;  // may be left over: they wait for a later process of their rank
   struct Refusal {
     std::string why;
     TimePoint since;
   };
   std::map<Rank, Refusal>
-      refused_;  // for their settings; whoever of them does not come in time ends the job
+      refused_;  // for their settings; a rank that does not come in time ends the job
   base::Guarded<Strangers> strangers_;
   uint64_t strangersTold_ = 0;
   TimePoint toldAt_;

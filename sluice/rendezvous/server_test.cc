@@ -117,8 +117,8 @@ TEST_F(Joining, ALongLifeOrALongWaitAloneIsNoLeftover) {
   EXPECT_EQ(TestRank(ranks_.loop(), waiting).join().get(), base::ok());
 }
 
-// Rank 0's answer to a process that says this about itself; the connection stays open until `keep`
-// goes.
+// Returns rank 0's answer to a process that describes itself as `newcomer`; the connection stays
+// open until `keep` goes.
 Message answerTo(net::EpollLoop& loop, const Address& master, const secret::JobKey& key,
                  const Newcomer& newcomer, std::shared_ptr<Connection>& keep) {
   std::future<Message> answer;
@@ -212,12 +212,12 @@ TEST_F(Joining, ARankThatIsRefusedForItsSettingsEndsTheWaitOfTheOthers) {
             "rank 2 was refused while the others wait for it at 'start': rank 2 must be started "
             "like rank 0: "
             "world size is 4 on rank 2 but 3 on rank 0");
-  // Whoever comes later hears it at once.
+  // A rank that comes later hears it at once.
   EXPECT_EQ(world.one.gather("start", "one", 60s).get().status().code(), Code::kRefused);
 }
 
 TEST_F(Joining, ARefusedRankThatComesBackInTimeEndsNothing) {
-  // Longer than the second between two looks, so that one falls in between
+  // The grace is longer than the second between two looks, so that one look falls in between.
   OneWaiting world(*this, 1500ms);
   ASSERT_EQ(TestRank(ranks_.loop(), rankOptions(2, world.server.address(), 4)).join().get().code(),
             Code::kRefused);
@@ -227,7 +227,7 @@ TEST_F(Joining, ARefusedRankThatComesBackInTimeEndsNothing) {
 }
 
 // Two of one rank, a rank that this world does not have, and a leftover of another job whose rank
-// is here already: none is missing, so none may end what the others do.
+// is here already: no rank is missing, so no stray may end what the others do.
 TEST_F(Joining, StraysThatAreRefusedEndNothing) {
   OneWaiting world(*this, 0s);
   struct Stray {
@@ -331,7 +331,7 @@ TEST_F(Joining, TheLossOfARankIsNamedToThoseThatWaitForIt) {
   EXPECT_EQ(got.status().code(), Code::kPeerLost);
   EXPECT_THAT(got.status().message(), HasSubstr("rank 2 is gone"));
   EXPECT_THAT(got.status().message(), HasSubstr("'address'"));
-  // Whoever asks later hears it at once.
+  // A rank that asks later hears it at once.
   EXPECT_EQ(one.gather("address", "one", 60s).get().status().code(), Code::kPeerLost);
 }
 

@@ -1,9 +1,9 @@
-// Where a rank leaves notes for the others and reads theirs: addresses, plan hashes, barriers. Rank
-// 0's table is behind it today; a c10d Store or etcd may be tomorrow.
+// A rank leaves notes for the others in a Store and reads theirs: addresses, plan hashes, barriers.
+// Rank 0's table is behind it today; a c10d Store or etcd may be tomorrow.
 //
 // Loop thread only. Every call completes exactly once, on the loop, never inside the call: at the
-// latest, with kCancelled, when the store or what is behind it goes. Keys have 1 to 256 bytes,
-// values at most 64 KiB.
+// latest, with kCancelled, when the store or the table behind it is destroyed. Keys have 1 to 256
+// bytes, values at most 64 KiB.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// Strangers at rank 0's port, a thousand at once of each kind, while eight ranks join: none may be
-// let in, learn more than that somebody speaks the handshake, or keep the ranks from meeting.
+// Strangers at rank 0's port, a thousand at once of each kind, while eight ranks join: no stranger
+// may be let in, learn more than that somebody speaks the handshake, or keep the ranks from
+// meeting.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -49,7 +50,7 @@ class RawSocket final {
     return got;
   }
 
-  // Everything until the other side closes; fails the test if it does not.
+  // Returns everything until the other side closes; fails the test if it does not.
   std::string receiveUntilClosed() {
     std::string all;
     std::array<char, 4096> buffer{};
@@ -68,7 +69,7 @@ class RawSocket final {
   net::Fd socket_;
 };
 
-// Goes through the handshake as a member does; gives back what it sent.
+// Goes through the handshake as a member does; returns the bytes that it sent.
 std::string shakeHands(RawSocket& socket, Handshake& client) {
   const auto hello = client.takeToSend();
   std::string sent(reinterpret_cast<const char*>(hello.data()), hello.size());
@@ -199,8 +200,8 @@ TEST_P(AtThePort, AThousandAtOnceAreKeptOutAndDisturbNobody) {
   fmt::print("{} strangers of kind {}: eight ranks met in {:.0f} ms\n", kStrangers, kind.name,
              1e3 * base::seconds(took));
 
-  // The kernel forgets a connection that never said a word, without telling its other end; so all
-  // say one.
+  // The kernel forgets a connection that never said a word, without telling its other end; so every
+  // stranger says one.
   for (auto& stranger : strangers) stranger.send("x");
   for (auto& stranger : strangers) {
     const std::string heard = stranger.receiveUntilClosed();

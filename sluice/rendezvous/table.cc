@@ -188,7 +188,7 @@ void Table::finish(const std::string& key) {
 void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
   auto& gather = gathers_.at(key);
   std::erase(gather.waiters,
-             waiter);  // what it brought stays: others may still wait with more patience
+             waiter);  // its value stays: others may still wait, with more patience
   const auto missing = missingFrom(gather);
   answer(waiter,
          Status(Code::kTimeout,

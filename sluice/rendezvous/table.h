@@ -1,6 +1,6 @@
-// The notes that the ranks of a job leave for each other: what lies behind every Store. It knows
-// ranks, but nothing of connections. Loop thread only; completions run on the loop, exactly once,
-// never inside the call.
+// Keeps the notes that the ranks of a job leave for each other. It lies behind every Store, and
+// knows ranks, but nothing of connections. Loop thread only; completions run on the loop, exactly
+// once, never inside the call.
 #pragma once
 
 #include <cstdint>
@@ -38,26 +38,27 @@ class Table final {
   // Waits until `key` is set.
   void wait(Rank who, const std::string& key, Duration timeout, Got got);
 
-  // Adds what `who` brings to `key` and waits until every rank has; the answer is the list of all
-  // (message.h). The key may then be used again. A rank whose connection broke repeats the request
-  // with the same `id`: the value counts once, and a gathering that ended meanwhile is answered
-  // again. 0 is never a repetition.
+  // Adds the value of `who` to `key` and waits until every rank has added its own; the answer is
+  // the list of all values (message.h). The key may then be used again. A rank whose connection
+  // broke repeats the request with the same `id`: the value counts once, and a gathering that ended
+  // meanwhile is answered again. An id of 0 is never a repetition.
   void gather(Rank who, uint32_t id, const std::string& key, std::string value, Duration timeout,
               Got got);
 
-  // The rank's connection is gone, so nobody listens to answers for it: forgets what it waits for.
-  // The values that it has brought stay.
+  // Forgets the requests that the rank waits for: its connection is gone, so nobody listens to the
+  // answers. The values that it has brought stay.
   void disconnected(Rank who);
 
-  // A rank came, or went, or was not let in and is given up: gathers that still wait for what it
-  // would bring fail now, and later ones at once, until it comes.
+  // Tell the table that a rank came, or went, or was not let in and is given up. Gathers that still
+  // wait for the value of a rank that went or was refused fail now, and later ones fail at once,
+  // until it comes.
   void came(Rank who) { absent_.erase(who); }
   void went(Rank who, const std::string& why) { miss(who, {Code::kPeerLost, "is gone", why}); }
   void refused(Rank who, const std::string& why) {
     miss(who, {Code::kRefused, "was refused", why});
   }
 
-  // For the line that says whom everybody is waiting for: the gather that has waited longest.
+  // The gather that has waited longest, for the log line that names the missing ranks.
   struct Waiting {
     std::string key;
     std::vector<Rank> missing;

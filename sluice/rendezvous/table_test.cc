@@ -21,7 +21,7 @@ class TableTest : public testing::Test {
   Table::Got into(Answer& answer) {
     return [&answer](const Result<std::shared_ptr<const std::string>>& got) { answer = got; };
   }
-  // The answer of a gather, in rank order; empty if it has not, or failed.
+  // Returns the answer of a gather, in rank order; empty if it has not ended, or has failed.
   static std::vector<std::string> listOf(const Answer& answer) {
     if (!answer || !answer->isOk()) return {};
     return decodeList(***answer).value();

@@ -1,5 +1,5 @@
 // Two ends of a connection prove to each other that they hold the same key, before either believes
-// anything else the other says. No socket and no clock in here: the owner moves the bytes. One
+// anything else the other says. It has no socket and no clock: the owner moves the bytes. One
 // owner; not shared.
 //
 //   hello   client -> server   magic, version, purpose, claim, the client's fresh nonce, and a
@@ -30,7 +30,7 @@
 
 namespace sluice::secret {
 
-// What the client says about itself (its rank, whom it wants), in 16 bytes that the handshake does
+// The client's words about itself (its rank, whom it wants), in 16 bytes that the handshake does
 // not look into but protects.
 using Claim = std::array<std::byte, 16>;
 
@@ -49,19 +49,21 @@ class Handshake final {
   static Handshake client(const JobKey& key, Purpose purpose, const Claim& claim);
   static Handshake server(const JobKey& key, Purpose purpose);
 
-  // What is to be sent now, or nothing. Each message is handed out once; valid until the next call.
+  // Returns the message to send now, or nothing. Each message is handed out once; it is valid until
+  // the next call.
   std::span<const std::byte> takeToSend();
 
-  // How long the message, or the part of the hello, is that comes next; 0 when none does.
+  // Returns the length of the message, or of the part of the hello, that comes next; 0 when no more
+  // comes.
   size_t expectedBytes() const;
 
-  // Takes in what came. An error is final: close the connection. To a hello of another key there is
-  // still an answer to send first, from which the client learns that the keys differ. REQUIRES:
-  // message.size() == expectedBytes() > 0
+  // Takes in a received message. An error is final: close the connection. After a hello of another
+  // key there is still an answer to send first, from which the client learns that the keys differ.
+  // REQUIRES: message.size() == expectedBytes() > 0
   Status received(std::span<const std::byte> message);
 
-  // True iff the client's hello was made with the key, or recorded from one that was. Of a server
-  // only.
+  // True iff the client's hello was made with the key, or is a recording of such a hello. For a
+  // server only.
   bool heardHello() const { return state_ == State::kAwaitProof || state_ == State::kDone; }
 
   // True iff the other end has proved that it holds the key. A client may still have its proof to
@@ -91,8 +93,8 @@ class Handshake final {
   State state_;
   Purpose purpose_;
   Key key_;
-  // The hello and the server's nonce (zeros until it is drawn): all that is not a proof. What the
-  // proofs and session keys hang on.
+  // The hello and the server's nonce (zeros until it is drawn): all bytes that are not a proof. The
+  // proofs and session keys depend on them.
   std::array<std::byte, kOpeningBytes + kNonceBytes> transcript_{};
   std::array<std::byte, kLargestMessageBytes> outgoing_{};
   size_t outgoingBytes_ = 0;

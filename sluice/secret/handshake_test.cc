@@ -22,7 +22,7 @@ Claim claimOf(int seed) {
   return claim;
 }
 
-// What an eavesdropper sees of one conversation.
+// The messages of one conversation, as an eavesdropper sees them.
 struct Recording {
   Bytes hello;
   Bytes answer;
@@ -84,7 +84,7 @@ TEST(Handshake, ADifferentKeyIsNoticedByTheServerInTheHelloAndByTheClientInTheAn
     EXPECT_EQ(converse(client, server, seen, untouched).code(), Code::kPermissionDenied);
     EXPECT_FALSE(server.done() || server.heardHello());
     EXPECT_EQ(server.expectedBytes(), 0U);
-    // The answer that tells the client.
+    // The answer tells the client.
     EXPECT_EQ(client.received(take(server)).code(), Code::kPermissionDenied);
     EXPECT_FALSE(client.done());
   }
@@ -163,7 +163,7 @@ TEST(Handshake, GarbageOfTheRightSizeNeverGetsIn) {
       }));
 }
 
-// Version 1 had a hello of 64 bytes: it is named instead of waiting for the rest.
+// Version 1 had a hello of 64 bytes: the server names it instead of waiting for the rest.
 TEST(Handshake, AnotherVersionIsNamedFromItsFirstBytes) {
   auto client = Handshake::client(JobKey::random(), Purpose::kFabric, {});
   Bytes hello = take(client);

@@ -1,6 +1,6 @@
 // The job key: 32 random bytes that every rank of a job holds and nobody else. Everything that
-// tells a member of the job from a stranger is derived from it, by purpose, so that what leaks at
-// one place is of no use at another. key_file.h reads and writes it. Any thread; a value.
+// tells a member of the job from a stranger is derived from it, by purpose, so that a key that
+// leaks at one place is of no use at another. key_file.h reads and writes it. Any thread; a value.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace sluice::secret {
 
-// What a derived key is for. The numbers are part of the protocol: never reuse one.
+// The purpose of a derived key. The numbers are part of the protocol: never reuse one.
 enum class Purpose : uint16_t {
   kRendezvous = 1,  // the handshake at rank 0's port
   kFabric = 2,      // the handshake of an unencrypted fabric connection

@@ -1,4 +1,4 @@
-// Where the job key comes from: the options job-key-file and job-key. Called once, at start-up.
+// Gets the job key from the options job-key-file and job-key. Called once, at start-up.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ Result<JobKey> loadJobKey(const base::Config& config);
 // else may open. `path` may be a symbolic link to it. Never waits.
 Result<JobKey> readKeyFile(const std::string& path);
 
-// Makes a file of mode 0600 that holds `key`; one that exists already is left alone.
+// Makes a file of mode 0600 that holds `key`; a file that exists already is left alone.
 Status writeKeyFile(const std::string& path, const JobKey& key);
 
-// Whether a job may talk over `address` with this key: always with a secret one; without only on
-// loopback addresses, or where the user has said `insecure`. The error says the two commands that
-// end it.
+// Ok iff a job may talk over `address` with this key: with a secret key always, without one only on
+// loopback addresses or if the user has said `insecure`. The error names the two commands that make
+// a secret key and use it.
 Status checkKeyFor(const JobKey& key, const base::Config& config, std::string_view address,
                    bool isLoopback);
 

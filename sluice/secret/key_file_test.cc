@@ -60,7 +60,7 @@ TEST(KeyFile, ThatIsNoFileIsRefusedAtOnce) {
   ::unlink(path.c_str());
 }
 
-// As Kubernetes mounts secrets.
+// Kubernetes mounts secrets this way.
 TEST(KeyFile, MayBeReachedByASymbolicLink) {
   const std::string path = freshPath("target.key");
   const std::string link = freshPath("link.key");

@@ -13,14 +13,14 @@
 
 namespace sluice::secret {
 
-inline constexpr size_t kSealBytes = 16;  // how much longer a sealed message is
+inline constexpr size_t kSealBytes = 16;  // a sealed message is longer by this
 
 class Sealer final {
  public:
   explicit Sealer(const Key& key) : key_(key) {}
 
-  // Appends the sealed `plain` to `out`. `label` goes in the clear elsewhere and is protected with
-  // it.
+  // Appends the sealed `plain` to `out`. `label` travels elsewhere in the clear, and is protected
+  // with it.
   void seal(std::span<const std::byte> plain, std::span<const std::byte> label, std::string& out);
 
  private:
@@ -32,7 +32,7 @@ class Opener final {
  public:
   explicit Opener(const Key& key) : key_(key) {}
 
-  // Appends what was sealed to `out`. An error is final.
+  // Appends the message that was sealed to `out`. An error is final.
   Status open(std::span<const std::byte> sealed, std::span<const std::byte> label,
               std::string& out);
 

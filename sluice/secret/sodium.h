@@ -10,7 +10,7 @@
 
 namespace sluice::secret {
 
-// Must have been called before any other function of libsodium; cheap and safe from any thread.
+// Call it before any other function of libsodium; it is cheap, and safe from any thread.
 inline void startSodium() {
   SLUICE_CHECK(sodium_init() >= 0);
 }

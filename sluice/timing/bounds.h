@@ -1,5 +1,4 @@
-// How fast an iteration can possibly be: the bounds that every measurement is held against. Pure
-// functions.
+// Lower bounds on the time of an iteration; every measurement is held against them. Pure functions.
 //
 // Words: layers 1..L in forward order; f, b their forward and backward times, F and B the sums.
 // Time counts from the start of backward. Layer j's gradient is *ready* at r_j = b_L + .. + b_j;
@@ -37,9 +36,9 @@ double backwardSeconds(std::span<const Layer> layers);          // B
 std::vector<double> readyTimes(std::span<const Layer> layers);  // r
 std::vector<double> tails(std::span<const Layer> layers);       // q
 
-// P3: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), c_l the wire time of layer l. What one link can
-// do at best, which strict priority reaches if a message can be interrupted. With W slices of s
-// seconds each beyond recall, strict priority needs at most W*s more.
+// P3: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), c_l the wire time of layer l. This is the best
+// that one link can do; strict priority reaches it if a message can be interrupted. With W slices
+// of s seconds each beyond recall, strict priority needs at most W*s more.
 double p3Bound(std::span<const Layer> layers, const WireCost& wire);
 
 // Wait-free backpropagation, one message per layer in the order of generation, the next forward
@@ -50,7 +49,7 @@ double wfbpBound(std::span<const Layer> layers, const WireCost& wire);
 double pipeBound(std::span<const Layer> layers, const WireCost& wire, double updateSeconds);
 
 // Seconds per NIC to push `bytes` of gradients to servers on all `ranks` hosts and to get the
-// parameters back: 2(N-1)/N * bytes / rate. What a host keeps for itself does not travel.
+// parameters back: 2(N-1)/N * bytes / rate. The part that a host keeps for itself does not travel.
 double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate);
 // The same as a cost per byte, for p3Bound.
 WireCost shardedWire(uint32_t ranks, Rate rate);

@@ -20,8 +20,8 @@ TEST(Bounds, P3IsWhatStrictPriorityReachesOnAPreemptiveLink) {
   }
 }
 
-// Jackson's rule: no other order of layers does better on a preemptive link. Every order as fixed
-// priorities.
+// Jackson's rule: no other order of layers does better on a preemptive link. The test tries every
+// order as fixed priorities.
 TEST(Bounds, NoOtherPriorityBeatsP3) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 30; ++i) {
@@ -32,7 +32,7 @@ TEST(Bounds, NoOtherPriorityBeatsP3) {
     std::vector<size_t> order(layers.size());
     for (size_t l = 0; l < order.size(); ++l) order[l] = l;
     do {
-      // Time in small steps; each step sends the first ready layer of `order`.
+      // Time goes in small steps; each step sends the first ready layer of `order`.
       std::vector<double> left;
       double longest = 0;
       for (const Layer& layer : layers) left.push_back(wire.of(layer.bytes));

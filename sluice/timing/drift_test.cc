@@ -51,8 +51,8 @@ TEST(Drift, DifferentSizesShowBothStartAndRate) {
   EXPECT_NEAR(wire.perByte, 5e-8, 1e-13);
 }
 
-// One size says nothing of how its time divides into start and bytes, and a line that falls, or
-// begins below zero, is none: what was known is stretched.
+// Messages of one size do not show how their time divides into start and bytes, and a line that
+// falls, or begins below zero, is of no use: the known costs are stretched instead.
 TEST(Drift, TimesThatShowNoLineStretchTheOneThatWasKnown) {
   const WireCost known = knownCosts().wire;
   const std::vector<Group> one{{0, 2}};
@@ -68,7 +68,7 @@ TEST(Drift, TimesThatShowNoLineStretchTheOneThatWasKnown) {
   }
 }
 
-// What has been learned is kept: layers and messages that show no line later begin from there.
+// Corrections are kept: layers and messages that show no line later begin from the corrected costs.
 TEST(Drift, CorrectsWhatWasCorrected) {
   const auto cost = [](double bytes) { return 3e-4 + 5e-8 * bytes; };
   const Costs learned =

@@ -1,4 +1,4 @@
-// What messages cost, from how long some took. Pure functions.
+// Fits the cost of messages to the times that some messages took. Pure functions.
 #pragma once
 
 #include <span>
@@ -12,10 +12,10 @@ struct TimedMessage {
   double seconds = 0;
 };
 
-// The line a + b*M whose errors, squared and over the time, are least: large messages decide what a
-// byte costs, and small ones what a start does. (Relative errors alone let a short message, which a
-// shaper's burst lets pass at once, make all bytes seem cheap.) Either may come out negative.
-// REQUIRES: two different sizes at least, and no time is zero
+// Returns the line a + b*M with the least sum of squared errors, each over the message's time:
+// large messages decide what a byte costs, and small ones what a start does. (Relative errors alone
+// let a short message, which a shaper's burst lets pass at once, make all bytes seem cheap.) Either
+// of a and b may come out negative. REQUIRES: two different sizes at least, and no time is zero
 WireCost fitLine(std::span<const TimedMessage> messages);
 
 }  // namespace sluice::timing

@@ -1,6 +1,5 @@
-// One iteration over one link, played through event by event: what the formulas of bounds.h are
-// checked against, and how far slices that cannot be recalled fall short of them. Pure functions;
-// words as in bounds.h.
+// Plays one iteration over one link, event by event. It checks the formulas of bounds.h, and shows
+// how far slices that cannot be recalled fall short of them. Pure functions; words as in bounds.h.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Which neighbouring layers to send as one message when every message has a start-up cost. Pure
-// functions; words as in bounds.h; there must be at least one layer. A *group* is a run of layers
-// sent together: ready when its first layer is (backward reaches that last).
+// Chooses the neighbouring layers to send as one message when every message has a start-up cost.
+// Pure functions; words as in bounds.h; there must be at least one layer. A *group* is a run of
+// layers sent together: it is ready when its first layer is (backward reaches that layer last).
 #pragma once
 
 #include <span>
@@ -16,24 +16,25 @@ struct Group {
   friend bool operator==(const Group&, const Group&) = default;
 };
 
-// What merging goes by.
+// The costs that merging goes by.
 struct Costs {
   std::vector<Layer> layers;
   WireCost wire;
 };
 
 struct Merging {
-  std::vector<Group> groups;  // in forward order; together all layers
+  std::vector<Group> groups;  // in forward order; together they hold all layers
   double seconds = 0;         // of an iteration
 };
 
-// An iteration in which groups are sent as they become ready, one after the other, and the next
-// forward starts after the last. Groups of one layer each are WFBP, one group is SyncEASGD.
+// The time of an iteration in which groups are sent as they become ready, one after the other, and
+// the next forward starts after the last. Groups of one layer each are WFBP, one group is
+// SyncEASGD.
 double iterationSeconds(std::span<const Layer> layers, const WireCost& wire,
                         std::span<const Group> groups);
 
-// An iteration in which groups are sent by priority, can be interrupted, and each opens its layers
-// at once: max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
+// The time of an iteration in which groups are sent by priority, can be interrupted, and each opens
+// its layers at once: max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
 double prioritySeconds(std::span<const Layer> layers, const WireCost& wire,
                        std::span<const Group> groups);
 
@@ -41,8 +42,8 @@ double prioritySeconds(std::span<const Layer> layers, const WireCost& wire,
 // iteration F + E[1]. O(L^2).
 Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire);
 
-// MG-WFBP as published: Algorithm 1 with its printing errors repaired. Not optimal (Theorem 1 does
-// not hold): kept to compare with. O(L^2).
+// MG-WFBP as published: Algorithm 1 with its printing errors repaired. It is not optimal (Theorem 1
+// does not hold), and kept to compare with. O(L^2).
 Merging mergeByAlgorithm1(std::span<const Layer> layers, const WireCost& wire);
 
 // "MG-P3": the merging that makes prioritySeconds least. Binary search on the answer; for each, the

@@ -24,7 +24,7 @@ struct ProfileTensor {
 
 struct Profile {
   std::string model{};                   // "ResNet-50"
-  std::string note{};                    // what it stands for
+  std::string note{};                    // says what the profile stands for
   std::vector<ProfileTensor> tensors{};  // in forward order
 
   Model toModel(DType dtype = DType::kF32) const;

@@ -32,7 +32,7 @@ Rhythm rhythmOf(const RankTrace& trace) {
   }
   rhythm.waits = trace.waits;
   std::ranges::sort(rhythm.waits, {}, &WaitEvent::to);
-  // What is not there in full, because the job ended or the room did, is no measure.
+  // Drops passes that are not there in full, because the job ended or the recorder's room did.
   size_t most = 0;
   for (const auto& [step, pass] : rhythm.passes) most = std::max(most, pass.gradients);
   std::erase_if(rhythm.passes, [&](const auto& each) { return each.second.gradients < most; });
@@ -52,7 +52,7 @@ class Walk final {
     while (at_ > iteration_.begin && rank) {
       const TimePoint before = at_;
       rank = backFromComputing(*rank);
-      if (at_ == before) break;  // times that cannot be
+      if (at_ == before) break;  // the times make no sense
     }
     if (at_ > iteration_.begin)
       back(iteration_.begin, {.activity = Activity::kUnknown, .rank = iteration_.rank});
@@ -60,8 +60,8 @@ class Walk final {
   }
 
  private:
-  // The rank was computing at this moment. Returns who was computing before what it waited for;
-  // empty if nobody knows.
+  // The rank was computing at this moment. Returns the rank that was computing before the result it
+  // waited for; empty if no trace tells.
   std::optional<Rank> backFromComputing(Rank rank) {
     const auto found = rhythms_.find(rank);
     if (found == rhythms_.end()) return std::nullopt;
@@ -86,7 +86,7 @@ class Walk final {
                         .tensor = wait.tensor,
                         .slice = applied.slice,
                         .peer = rank};
-    // It opened just before it was asked for: nothing was waited for but the thread itself.
+    // The gate opened before it was asked for: the wait was for the thread itself only.
     if (applied.at <= wait.from) {
       back(wait.from, gate);
       // The same wait must not be found again.
@@ -97,8 +97,8 @@ class Walk final {
     return backThroughStages(rank, applied);
   }
 
-  // From the worker, where the result is, to the server, and on to the worker whose part was the
-  // last.
+  // Goes from the worker, where the result is, to the server, and on to the worker whose part was
+  // the last.
   std::optional<Rank> backThroughStages(Rank worker, const StageEvent& applied) {
     const SliceId slice = applied.slice;
     const Step step = applied.step;
@@ -141,8 +141,8 @@ class Walk final {
     return pusher;
   }
 
-  // The part lasted from `to` until where the path is now. Clocks may disagree by a little; the
-  // path never goes forward.
+  // Adds a part that lasted from `to` until the present place of the path. Clocks may disagree by a
+  // little; the path never goes forward.
   void back(TimePoint to, PathPart part) {
     part.from = std::max(to, iteration_.begin);
     part.to = at_;
@@ -154,7 +154,7 @@ class Walk final {
   const Rhythms& rhythms_;
   const Journeys& journeys_;
   Iteration& iteration_;
-  TimePoint at_;  // where the path is; goes back
+  TimePoint at_;  // the present place of the path; goes back
 };
 
 }  // namespace

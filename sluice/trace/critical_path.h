@@ -1,11 +1,11 @@
-// What an iteration's length was made of: the chain of work and waiting, through all ranks, without
-// any of whose parts the iteration would have been shorter. Pure functions.
+// Explains the length of an iteration by its critical path: the chain of work and waiting, through
+// all ranks, of which every part made the iteration longer. Pure functions.
 //
 // An iteration of a rank goes from the moment it hands over the last gradient of one step to the
-// same moment of the next. The path is followed backwards from its end: while the rank was
-// computing, so does the path; where it stood before a gate, the path goes on with the slice that
-// opened it, back through its stages to the rank that pushed the last part of it, and there on with
-// computing.
+// same moment of the next. The path is followed backwards from the end of the iteration. While the
+// rank was computing, the path stays with it. From a gate before which the rank waited, the path
+// goes on with the slice that opened the gate, back through its stages to the rank that pushed the
+// last part of it, and there on with computing.
 #pragma once
 
 #include <optional>
@@ -26,8 +26,8 @@ enum class Activity : uint8_t {
 
 struct PathPart {
   Activity activity = Activity::kCompute;
-  Rank rank{};    // where
-  Stage stage{};  // the rest: of kStage, and (but for the stage) of kGate
+  Rank rank{};    // the rank at which the part happened
+  Stage stage{};  // this and the rest: for kStage, and (but for the stage) for kGate
   TensorId tensor{};
   SliceId slice{};
   Rank peer{};
@@ -39,8 +39,8 @@ struct PathPart {
 };
 
 struct Iteration {
-  Step step{};  // whose gradients it makes
-  Rank rank{};  // which ended it last of all ranks
+  Step step{};  // the step whose gradients it makes
+  Rank rank{};  // the rank that ended it last of all
   TimePoint begin{};
   TimePoint end{};
   std::vector<PathPart> parts{};  // from begin to end
@@ -49,7 +49,8 @@ struct Iteration {
   Duration explained() const;  // all parts but the unknown ones
 };
 
-// Every iteration that the traces have all of, by step. REQUIRES: they are on one clock.
+// Returns every iteration that the traces hold in full, by step. REQUIRES: the traces are on one
+// clock.
 std::vector<Iteration> criticalPaths(std::span<const RankTrace> traces);
 
 }  // namespace sluice::trace

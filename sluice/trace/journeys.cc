@@ -58,7 +58,7 @@ std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank ra
   std::optional<Moment> found;
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank != rank || entry.event->stage != stage) continue;
-    // Of several at one moment the one that was reported last.
+    // Of several events at one moment, takes the one that was reported last.
     if (!found || entry.event->at >= found->at) found = Moment{entry.event->peer, entry.event->at};
   }
   return found;

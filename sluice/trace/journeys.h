@@ -18,10 +18,10 @@ class Journeys final {
   // REQUIRES: the traces outlive this.
   explicit Journeys(std::span<const RankTrace> traces);
 
-  // When the slice entered the stage at `rank`, with `peer` at the other end.
+  // Returns when the slice entered the stage at `rank`, with `peer` at the other end.
   std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const;
 
-  // The same whoever the peer was: the first or the last of them, and who it was.
+  // The same for any peer: the first or the last such moment, and its peer.
   struct Moment {
     Rank peer{};
     TimePoint at{};
@@ -29,8 +29,8 @@ class Journeys final {
   std::optional<Moment> first(SliceId slice, Step step, Rank rank, Stage stage) const;
   std::optional<Moment> last(SliceId slice, Step step, Rank rank, Stage stage) const;
 
-  // When the stage that this event began has ended, here or at another rank; empty if no trace
-  // knows, and for kApplied, which is the end.
+  // Returns when the stage that this event began has ended, here or at another rank; empty if no
+  // trace knows, and for kApplied, which is the end.
   std::optional<TimePoint> endOf(Rank rank, const StageEvent& event) const;
 
  private:

@@ -7,8 +7,8 @@
 namespace sluice::trace {
 namespace {
 
-// What `from` and `to` know about each other's clocks: to's minus from's, by the quicker of their
-// exchanges.
+// Returns the clock of `to` minus the clock of `from`, by the quicker of their exchanges; empty if
+// neither knows the other's clock.
 std::optional<fabric::ClockOffset> between(const RankTrace& from, const RankTrace& to) {
   std::optional<fabric::ClockOffset> best;
   if (const auto found = from.clocks.find(to.rank); found != from.clocks.end())

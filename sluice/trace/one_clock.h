@@ -1,4 +1,5 @@
-// Every rank's trace has the times of its own clock; this puts them on one. Pure functions.
+// Every rank's trace has the times of its own clock; this header puts all traces on one clock. Pure
+// functions.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 
 namespace sluice::trace {
 
-// How far a rank's clock was from the first trace's, and how well that is known.
+// The distance of a rank's clock from the first trace's, and its uncertainty.
 struct ClockShift {
   Rank rank{};
   Duration ahead{};        // the rank's clock, minus the first trace's

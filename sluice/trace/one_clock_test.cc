@@ -22,7 +22,7 @@ std::vector<RankTrace> ranks(const std::vector<Duration>& ahead) {
 TEST(OneClock, MovesEveryTraceToTheFirstOnesClock) {
   auto traces = ranks({0s, 5s, -3s});
   traces[0].clocks[Rank{1}] = {5s, 2ms};
-  traces[2].clocks[Rank{0}] = {3s, 4ms};  // what rank 2 knows of rank 0, not the other way round
+  traces[2].clocks[Rank{0}] = {3s, 4ms};  // rank 2's view of rank 0, not the other way round
   const auto shifts = putOnOneClock(traces).value();
   for (const auto& trace : traces)
     EXPECT_EQ(trace.waits[0].from, TimePoint(100s)) << index(trace.rank);

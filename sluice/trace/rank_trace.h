@@ -1,5 +1,5 @@
-// What one rank has seen of the path of slices, as a value: what a recorder gives, a file keeps,
-// and merging and the critical path work on. Any thread.
+// The events that one rank has seen on the path of slices, as a value. A recorder gives it, a file
+// keeps it, and merging and the critical path work on it. Any thread.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ struct RankTrace {
   std::vector<StageEvent> events{};    // in the order in which they happened
   std::vector<WaitEvent> waits{};      // in the order in which they ended
   uint64_t lost = 0;                   // earlier events and waits, for which there was no room
-  std::map<Rank, fabric::ClockOffset> clocks{};  // how far the others' clocks are from this rank's
+  std::map<Rank, fabric::ClockOffset> clocks{};  // offsets of the others' clocks from this rank's
 
   TimePoint begin() const;  // of the earliest event or wait; the clock's zero if there is none
 };

@@ -1,5 +1,5 @@
-// Remembers the latest of what happens to slices, in bounded memory. A session makes one when a
-// trace is wanted; others may pass it as an observer of their own. Any thread.
+// Remembers the latest events of slices, in bounded memory. A session makes one when a trace is
+// wanted; others may pass it as an observer of their own. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Recorder final : public StageObserver {
   template <typename T>
   struct Ring {
     std::vector<T> items;
-    size_t next = 0;  // where the oldest is, once it is full
+    size_t next = 0;  // index of the oldest item, once it is full
     uint64_t lost = 0;
 
     void add(const T& item, size_t capacity);

@@ -35,7 +35,7 @@ class Writer final {
  public:
   Writer(std::FILE* file, TimePoint origin) : file_(file), origin_(origin) {}
 
-  // Text that is between two events, or around all of them.
+  // Adds text between two events, or around all of them.
   void raw(std::string_view text) { buffer_ += text; }
 
   template <typename... Args>
@@ -52,8 +52,8 @@ class Writer final {
           what, value);
   }
 
-  // What went on from `from` to `to`, or at `from` if nobody knows its end. Different ones may
-  // overlap on a track, so they are asynchronous events.
+  // Writes an activity from `from` to `to`, or a moment at `from` if nobody knows the end.
+  // Activities may overlap on a track, so they are asynchronous events.
   void span(Rank rank, size_t track, std::string_view category, std::string_view name,
             TimePoint from, std::optional<TimePoint> to, const std::string& args) {
     if (!to) {
@@ -209,7 +209,7 @@ class Reader final {
 }  // namespace
 
 std::string traceFileName(const std::string& directory, const std::string& session, Rank rank) {
-  std::string safe = session;  // a name is the user's; a file's must not lead elsewhere
+  std::string safe = session;  // the user chose the name; it must not lead to another folder
   std::ranges::replace(safe, '/', '_');
   return fmt::format("{}/{}.rank-{}.json", directory, safe, rank);
 }

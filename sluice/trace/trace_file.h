@@ -1,6 +1,6 @@
 // Traces as files in Chrome's trace event format, which Perfetto (https://ui.perfetto.dev) and
-// chrome://tracing open: a process per rank, a track per stage. What sluice itself needs to read
-// them back lies beside the events, in "otherData".
+// chrome://tracing open: a process per rank, a track per stage. Further data, which sluice itself
+// needs to read traces back, lies beside the events, in "otherData".
 #pragma once
 
 #include <span>
@@ -15,15 +15,15 @@ namespace sluice::trace {
 // DIR/SESSION.rank-3.json
 std::string traceFileName(const std::string& directory, const std::string& session, Rank rank);
 
-// The traces of one rank, or of several on one clock. A stage whose end none of them knows (a push,
-// where only its sender is there) is written as the moment of its beginning. REQUIRES: all are of
-// one session.
+// Writes the traces of one rank, or of several on one clock. A stage whose end no trace knows (a
+// push, if only its sender's trace is there) is written as the moment of its beginning. REQUIRES:
+// all are of one session.
 Status writeTraces(const std::string& path, std::span<const RankTrace> traces);
 
 Result<std::vector<RankTrace>> readTraces(const std::string& path);
 
-// All ranks of a session, from the files that they wrote into one directory, by rank. An empty
-// session is the only one that is there.
+// Reads the traces of all ranks of a session, from the files that they wrote into one directory, by
+// rank. An empty session stands for the only one that is there.
 Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
                                              const std::string& session);
 

@@ -1,4 +1,5 @@
-// Why a message was not let in, and how often. Every reason has a name that metrics and logs print.
+// The reasons why messages were not let in, and a counter for each. Every reason has a name that
+// metrics and logs print.
 #pragma once
 
 #include <array>
@@ -9,7 +10,7 @@
 
 namespace sluice::wire {
 
-// In the order in which open() looks for them: what comes first is reported.
+// In the order in which open() looks for them: the first that applies is reported.
 enum class Drop : uint8_t {
   kBadMagic,          // not ours: somebody speaks another protocol
   kBadVersion,        // another release of sluice
@@ -34,8 +35,8 @@ inline constexpr size_t kDropReasons = static_cast<size_t>(Drop::kBadPayload) + 
 std::string_view name(Drop drop);
 
 // True iff nothing after this header can be trusted, its length least of all, so that a stream
-// cannot find the next header and has to end. After the others the payload is read past and the
-// stream goes on.
+// cannot find the next header and has to end. After the other reasons the payload is read past and
+// the stream goes on.
 constexpr bool endsStream(Drop drop) {
   return drop <= Drop::kOutOfSequence;
 }

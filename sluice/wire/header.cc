@@ -13,7 +13,7 @@
 namespace sluice::wire {
 namespace {
 
-// Where each field lies. A field ends where the next begins, so that no byte is left unsaid.
+// The offset of each field. A field ends where the next begins, so that every byte belongs to one.
 //
 //   offset  bytes  field
 constexpr size_t kMagicAt = 0;         // 4

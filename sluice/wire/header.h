@@ -25,7 +25,7 @@ enum class Lane : uint8_t { kControl = 0, kUrgent = 1, kBulk = 2 };  // most urg
 inline constexpr size_t kLanes = 3;
 std::string_view name(Lane lane);
 
-// The low byte belongs to the fabric, the high byte to whoever sends: the fabric carries it unread.
+// The low byte belongs to the fabric, the high byte to the sender: the fabric carries it unread.
 enum class Flags : uint16_t {
   kNone = 0,
   kGoodbye = 1 << 0,    // the last message of this lane: its sender closes in good order
@@ -66,7 +66,7 @@ inline constexpr uint64_t kMaxLength = uint64_t{1}
 inline constexpr size_t kHeaderBytes = 72;
 using HeaderBytes = std::array<std::byte, kHeaderBytes>;
 
-// What the next message of a stream must look like.
+// The values that the next message of a stream must have.
 struct Expectations {
   Epoch epoch{};
   Rank source{};
@@ -80,11 +80,12 @@ struct Expectations {
 // REQUIRES: header.length <= kMaxLength
 HeaderBytes seal(const Header& header, const secret::Key& key);
 
-// The header, or the first reason not to believe it.
+// Returns the header, or the first reason not to believe it.
 std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes,
                                 const secret::Key& key, const Expectations& expected);
 
-// How many bytes follow a header that open() has dropped. REQUIRES: !endsStream() of that Drop.
+// Returns the number of bytes that follow a header that open() has dropped. REQUIRES: !endsStream()
+// of that Drop.
 uint64_t lengthToSkip(std::span<const std::byte, kHeaderBytes> bytes);
 
 }  // namespace sluice::wire

@@ -70,7 +70,7 @@ size_t PayloadCheck::trailerBytes(uint64_t length) const {
 void PayloadCheck::begin(uint64_t sequence) {
   if (kind_ == PayloadCheckKind::kCrc32c) crc_ = crcOfSequence(sequence);
   if (kind_ != PayloadCheckKind::kTag) return;
-  // A key of one direction of one connection, in which a sequence comes once.
+  // The key is of one direction of one connection, in which a sequence comes once.
   std::array<unsigned char, kNonceBytes> nonce{};
   std::memcpy(nonce.data(), &sequence, sizeof sequence);
   SLUICE_CHECK(EVP_EncryptInit_ex(cipher_.get(), nullptr, nullptr, nullptr, nonce.data()) == 1);
@@ -82,7 +82,7 @@ void PayloadCheck::add(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto part = bytes.first(std::min<size_t>(bytes.size(), INT_MAX / 2));
     int ignored = 0;
-    // Without a place for what is encrypted, GCM only authenticates.
+    // Without an output buffer, GCM only authenticates.
     SLUICE_CHECK(EVP_EncryptUpdate(cipher_.get(), nullptr, &ignored,
                                    reinterpret_cast<const unsigned char*>(part.data()),
                                    static_cast<int>(part.size())) == 1);

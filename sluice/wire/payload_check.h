@@ -2,8 +2,8 @@
 // against accidents, or a tag that only a holder of the connection's key can make. Computed piece
 // by piece, in the order of the bytes. One owner; not shared.
 //
-// Both include the message's sequence, which its sealed header has too, so a payload fits no other
-// header. An empty payload has no trailer: its header says all.
+// Checksum and tag include the message's sequence, which its sealed header has too, so a payload
+// fits no other header. An empty payload has no trailer: its header says all.
 #pragma once
 
 #include <openssl/types.h>
@@ -32,8 +32,8 @@ class PayloadCheck final {
   static constexpr size_t kLargestTrailerBytes = 16;
   using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // of which trailerBytes() count
 
-  // An error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Ask before the first
-  // kTag.
+  // Returns an error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Call it
+  // before the first kTag.
   static Status checkTags();
 
   PayloadCheck() = default;  // kNone
@@ -42,10 +42,11 @@ class PayloadCheck final {
   PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey);
 
   PayloadCheckKind kind() const { return kind_; }
-  // How many bytes follow a payload of `length` bytes.
+  // Returns the number of bytes that follow a payload of `length` bytes.
   size_t trailerBytes(uint64_t length) const;
 
-  // For each payload that has a trailer: begin(), add() for all of it, then one of the other two.
+  // For each payload that has a trailer, call begin(), add() for all of it, then end() or
+  // endsWith().
   void begin(uint64_t sequence);
   void add(std::span<const std::byte> bytes);
   Trailer end();

@@ -1,4 +1,4 @@
-// A loop that a test steps: nothing runs until it is told to, and time stands still in between.
+// A loop that a test steps: no task runs until the test says so, and time stands still in between.
 #pragma once
 
 #include <deque>
@@ -26,7 +26,8 @@ class ManualLoop final : public Loop {
   // Moves time on by `by`, stopping at each timer on the way.
   void advance(Duration by);
 
-  // Time goes by and nothing runs, as when a process is stopped and continued: timers come late.
+  // Lets time pass while nothing runs, as when a process is stopped and continued: timers come
+  // late.
   void stall(Duration by) { clock_.advance(by); }
 
   // Moves time to the next timer and runs it; false if there is none. For simulations.

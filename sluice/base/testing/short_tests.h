@@ -1,4 +1,4 @@
-// Whether a test of many rounds makes fewer of them. For tests only, on any thread.
+// Tells whether a test of many rounds makes fewer of them. For tests only, on any thread.
 #pragma once
 
 #include <cstdlib>

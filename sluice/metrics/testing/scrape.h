@@ -24,7 +24,7 @@ inline int connectTo(const std::string& url) {
   return -1;
 }
 
-// The body that "http://127.0.0.1:PORT/metrics" answers with; empty if nobody does.
+// The body that "http://127.0.0.1:PORT/metrics" answers with; empty if nobody answers.
 inline std::string scrape(const std::string& url) {
   const int fd = connectTo(url);
   std::string answer;

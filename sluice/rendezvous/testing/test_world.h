@@ -44,7 +44,7 @@ class TestServer final {
   }
   ~TestServer() { stop(); }
 
-  // As when rank 0 dies.
+  // Stops the server, as when rank 0 dies.
   void stop() {
     if (!server_) return;
     onLoop(loop(), [&] {

@@ -15,7 +15,7 @@ struct Instance {
 
 inline Instance anyInstance(std::mt19937_64& random, size_t mostLayers) {
   const auto upTo = [&](double most) { return std::uniform_real_distribution<>(0, most)(random); };
-  // Which of compute, start-up and bytes is the slow part changes from one to the next.
+  // The slow part (compute, start-up or bytes) changes from one instance to the next.
   const double compute = upTo(4);
   Instance instance{{}, {.start = upTo(3), .perByte = upTo(2)}};
   const size_t layers = 1 + random() % mostLayers;
