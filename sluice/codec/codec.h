@@ -15,8 +15,8 @@
 
 namespace sluice::codec {
 
-// Elements that share a scale. A part of a tensor is encoded by itself, so parts begin at multiples
-// of this.
+// The number of elements that share a scale. A part of a tensor is encoded by itself, so parts
+// begin at multiples of this.
 inline constexpr size_t kBlock = 256;
 
 class Codec {
@@ -29,9 +29,9 @@ class Codec {
   virtual void encode(std::span<const std::byte> elements, std::span<std::byte> encoded) const = 0;
   virtual void decode(std::span<const std::byte> encoded, std::span<std::byte> elements) const = 0;
 
-  // How far a decoded element can be from what was encoded, in a block whose largest magnitude is
-  // `largest`. Infinite where the codec cannot hold that number. A block with an infinity or a NaN
-  // in it does not decode to finite numbers at their places.
+  // Returns the largest possible distance between a decoded element and the encoded one, in a block
+  // whose largest magnitude is `largest`. The limit is infinite if the codec cannot hold that
+  // number. An infinity or a NaN in a block does not decode to a finite number at its place.
   virtual double errorLimit(double largest) const = 0;
 };
 
@@ -41,7 +41,7 @@ extern const Codec& kInt8;  // 1 byte an element and one for each block: its sca
 
 std::vector<std::string_view> codecNames();
 
-// Null for "none".
+// Returns null for "none".
 Result<const Codec*> findCodec(std::string_view name);
 
 }  // namespace sluice::codec

@@ -16,14 +16,14 @@ namespace sluice::codec {
 namespace {
 
 constexpr size_t kSmallestSample = 1000;
-constexpr size_t kSampleShare = 100;  // one in so many
+constexpr size_t kSampleShare = 100;  // the sample is one element in this many
 
-// A number that is none counts as the largest: whoever trains is to see it.
+// NaN counts as the largest magnitude, so that it is sent and seen.
 float magnitude(float value) {
   return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::abs(value);
 }
 
-// The count-th largest. REQUIRES: 0 < count <= values.size()
+// Returns the count-th largest value. REQUIRES: 0 < count <= values.size()
 float nthLargest(std::span<float> values, size_t count) {
   const auto nth = values.begin() + static_cast<ptrdiff_t>(count) - 1;
   std::nth_element(values.begin(), nth, values.end(), std::greater<>());
@@ -69,8 +69,8 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
   return message;
 }
 
-// The places of at most so many elements, ascending: all that are larger than some threshold, so
-// none that is left out is larger than one that is sent.
+// Returns the places of at most `count` elements, in ascending order: those that reach some
+// threshold, so that no element that is left out is larger than one that is sent.
 std::vector<uint32_t> Dgc::largest(size_t count) {
   const size_t elements = residual_.size();
   std::vector<uint32_t> places;
@@ -93,7 +93,7 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
     }
   };
   above();
-  // The sample's largest may be rare: go down until enough are there.
+  // The sample's largest values may be rare: lower the threshold until enough elements reach it.
   constexpr int kTries = 8;
   for (int i = 0; i < kTries && places.size() < (count + 1) / 2; ++i) {
     threshold /= 2;
@@ -103,7 +103,7 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
     magnitudes_.clear();
     for (const uint32_t place : places) magnitudes_.push_back(magnitude(residual_[place]));
     threshold = nthLargest(magnitudes_, count);
-    // Of those that equal the threshold only as many as there is room for, the first.
+    // Of the elements that equal the threshold, keep the first ones, as many as there is room for.
     size_t room = count - static_cast<size_t>(std::ranges::count_if(
                               magnitudes_, [&](float each) { return each > threshold; }));
     std::erase_if(places, [&](uint32_t place) {

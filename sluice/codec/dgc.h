@@ -3,12 +3,12 @@
 // next. With g the gradient, clipped:
 //   u = m * u + g;  v += u;  send v where |v| is among the largest;
 //   there v = 0 and, if masked, u = 0.
-// Momentum is inside, so whoever gets the sum makes a plain step, x -= lr * sum.
+// The message contains the momentum, so the receiver of the sum makes a plain step, x -= lr * sum.
 //
-// The threshold is guessed from a sample and then corrected, so that never more elements are sent
-// than the sparsity says, unless all of them take fewer bytes (sparse.h): then all are sent.
+// The threshold is guessed from a sample and then corrected: at most as many elements are sent as
+// the sparsity allows. If all elements take fewer bytes (sparse.h), all are sent.
 //
-// Gradients are clipped by the norm of this tensor alone: to know that of the whole model, the
+// Gradients are clipped by the norm of this tensor alone: to know the norm of the whole model, the
 // first layer would have to wait for the last.
 //
 // Belongs to one loop or thread.
@@ -25,24 +25,24 @@ namespace sluice::codec {
 
 struct DgcOptions {
   double momentum = 0.9;
-  bool masksMomentum = true;  // also forget the velocity of what is sent
+  bool masksMomentum = true;  // also forget the velocity of elements that are sent
 };
 
-// By how much one worker's gradient is to be scaled so that its norm is at most `most`: the user's
-// limit / sqrt(N). 0: it is not clipped.
+// Returns the factor that scales one worker's gradient so that its norm is at most `most`, which is
+// the user's limit / sqrt(N). A `most` of 0 does not clip.
 float clipFactor(std::span<const float> gradient, double most);
 
 class Dgc final {
  public:
   Dgc(size_t elements, const DgcOptions& options);
 
-  // What to send of this step: sparse.h's bytes. `sparsity` is the share that is kept back, 0 to 1
-  // (1 sends the largest only); `scale` clips the gradient. REQUIRES: as many elements as it was
-  // made for.
+  // Returns the bytes to send for this step, in the format of sparse.h. `sparsity` is the share
+  // that is kept back, 0 to 1 (1 sends the largest only); `scale` clips the gradient. REQUIRES: as
+  // many elements as the object was made for.
   std::vector<std::byte> compress(std::span<const float> gradient, double sparsity,
                                   float scale = 1);
 
-  // For checkpoints: what has not been sent, and the velocity.
+  // For checkpoints: the values that have not been sent, and the velocity.
   std::span<const float> residual() const { return residual_; }
   std::span<const float> velocity() const { return velocity_; }
   Status restore(std::span<const float> residual, std::span<const float> velocity);
@@ -56,8 +56,9 @@ class Dgc final {
   std::vector<float> magnitudes_;  // scratch
 };
 
-// The paper's warm-up: 75 %, 93.75 %, 98.4375 %, 99.6 % of the elements are kept back in the first
-// four stages, then `final`; none of them more than `final`. A stage is an epoch there.
+// Returns the sparsity of the paper's warm-up: 75 %, 93.75 %, 98.4375 %, 99.6 % of the elements are
+// kept back in the first four stages, then `final`. No stage keeps back more than `final`. In the
+// paper a stage is an epoch.
 double warmUpSparsity(uint64_t step, uint64_t stepsPerStage, double final);
 
 }  // namespace sluice::codec

@@ -23,7 +23,7 @@ std::vector<float> gradientOf(size_t elements, uint32_t seed) {
   return gradient;
 }
 
-// What a message says, as a vector.
+// Decodes a message to a whole vector.
 std::vector<float> decoded(const std::vector<std::byte>& message, size_t elements,
                            size_t* sent = nullptr) {
   std::vector<float> values(elements);

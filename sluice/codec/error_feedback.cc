@@ -34,7 +34,7 @@ struct KeepRest final {
 
 void ErrorFeedback::apply(std::span<std::byte> gradients) {
   SLUICE_CHECK(gradients.size() == owed_.size() * sizeof(float), gradients.size(), owed_.size());
-  // A piece at a time, which stays in the cache over all passes.
+  // Work on a piece at a time, which stays in the cache over all passes.
   constexpr size_t kAtOnce = 64 * kBlock;
   for (size_t first = 0; first < owed_.size(); first += kAtOnce) {
     const auto owed = std::span(owed_).subspan(first, std::min(kAtOnce, owed_.size() - first));

@@ -1,6 +1,6 @@
-// What compression has taken from this rank's gradients, added to the next ones: nothing is lost,
-// only late. One object for one buffer that is compressed in every step. Belongs to whoever owns
-// the buffer; no threads.
+// Keeps the part of this rank's gradients that compression takes away, and adds it to the next
+// gradients: nothing is lost, only late. Each object serves one buffer that is compressed in every
+// step. Belongs to the owner of the buffer; no threads.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ class ErrorFeedback final {
   // REQUIRES: the codec outlives this.
   ErrorFeedback(const Codec& codec, size_t elements) : codec_(codec), owed_(elements) {}
 
-  // Adds what is owed to the gradients, and leaves of them what the codec can carry without loss;
-  // the rest is owed to the next call. An element that is not finite carries nothing over.
-  // REQUIRES: as many f32 elements as it was made for.
+  // Adds the owed part to the gradients, and leaves in them the values that the codec can carry
+  // without loss. The rest is owed to the next call. An element that is not finite carries nothing
+  // over. REQUIRES: as many f32 elements as the object was made for.
   void apply(std::span<std::byte> gradients);
 
   // For checkpoints.
@@ -27,7 +27,7 @@ class ErrorFeedback final {
   Status restore(std::span<const float> owed);
 
  private:
-  // A part that begins at a block.
+  // Does the same for a part that begins at a block.
   void applyTo(std::span<float> owed, std::span<std::byte> gradients);
 
   const Codec& codec_;

@@ -12,7 +12,7 @@ namespace {
 struct Shape {
   std::string_view name;
   DType dtype;
-  double roundsToInfinity;  // from here on
+  double roundsToInfinity;  // numbers from here on do
   double relativeError;
   double smallestError;  // half of the smallest step
 };

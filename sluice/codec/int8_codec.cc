@@ -17,12 +17,12 @@
 namespace sluice::codec {
 namespace {
 
-// k is at least this, so that 2^k and its inverse are normal numbers; and two values of it that
-// mean something else.
+// The range of k, and two values that are not scales. From kLeast on, 2^k and its inverse are
+// normal numbers.
 constexpr int kLeast = -126;
-constexpr int kMost = 121;          // so that all decoded numbers are finite
+constexpr int kMost = 121;          // up to here all decoded numbers are finite
 constexpr int8_t kZeros = -128;     // all elements are 0
-constexpr int8_t kNotFinite = 127;  // some element is no number that fits: so is every decoded one
+constexpr int8_t kNotFinite = 127;  // some element is not finite or too large: all decode to NaN
 constexpr uint32_t kInfinity = 0x7f800000U;
 constexpr int kSteps = 127;
 
@@ -65,7 +65,7 @@ int8_t scaleFor(uint32_t largestBits) {
   if (largestBits >= kInfinity) return kNotFinite;
   const float largest = std::bit_cast<float>(largestBits);
   if (largest <= std::ldexp(0.5F, kLeast))
-    return kZeros;  // half a step at the least scale rounds to none
+    return kZeros;  // half a step at the least scale rounds to zero
   int exponent = 0;
   const float fraction = std::frexp(largest, &exponent);  // in [1/2, 1)
   const int fits = fraction <= 127.0F / 128.0F ? exponent - 7 : exponent - 6;
@@ -100,7 +100,7 @@ class Int8Codec final : public Codec {
     const auto level = kernel::bestLevel();
     forEachBlock(elements.size() / sizeof(float), [&](size_t begin, size_t count, size_t place) {
       const auto k = static_cast<int8_t>(encoded[place]);
-      // What a stranger's byte says may be anything: no k outside the range makes a scale.
+      // The byte may come from a stranger: clamp k, so that no k outside the range makes a scale.
       float scale = powerOfTwo(std::clamp<int>(k, kLeast, kMost));
       if (k == kZeros) scale = 0;
       if (k == kNotFinite) scale = std::numeric_limits<float>::quiet_NaN();

@@ -36,7 +36,7 @@ void appendFloat(std::vector<std::byte>& out, float value) {
   out.insert(out.end(), bytes, bytes + sizeof(value));
 }
 
-// Takes one number off the front; nothing if there is none that fits 32 bits.
+// Takes one number off the front; empty if no number that fits 32 bits is there.
 std::optional<uint32_t> takeVarint(std::span<const std::byte>& bytes) {
   uint64_t number = 0;
   for (unsigned shift = 0; shift < 5 * kLowBits && !bytes.empty(); shift += kLowBits) {

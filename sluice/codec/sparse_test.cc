@@ -39,7 +39,8 @@ RC_GTEST_PROP(Sparse, IsReadAsItWasWritten, ()) {
     RC_ASSERT(sum[i] == (isDense || chosen.contains(i) ? 1 + values[i] : 1));
 }
 
-// Neither more memory than they are worth, nor a place beyond the end; and nothing is half added.
+// Damaged bytes take no more memory than they are worth and name no place beyond the end. No vector
+// is half added.
 RC_GTEST_PROP(Sparse, DamagedBytesAreRefusedOrHarmless, ()) {
   const auto elements = *rc::gen::inRange<size_t>(1, 300);
   std::vector<float> values(elements, 2);

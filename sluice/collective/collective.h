@@ -1,8 +1,8 @@
 // All-reduce and its relatives, asynchronous, errors as Status. One interface for every engine;
 // every method belongs to the engine's loop.
 //
-// Every rank makes the same calls. What makes a call the same on two ranks is its Ticket, not the
-// order of calls: ranks may make them in different orders, and several may be under way at once.
+// Every rank makes the same calls. Two ranks know a call by its Ticket, not by the order of calls:
+// ranks may make calls in different orders, and several may be under way at once.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct Ticket {
   friend auto operator<=>(const Ticket&, const Ticket&) = default;
 };
 
-// What all calls take. The data stays where it is until `done`; after an error it stays until the
-// fabric is gone, since other ranks' bytes may still be on their way into it.
+// The arguments of every call. The data stays where it is until `done`; after an error it stays
+// until the fabric is gone, since other ranks' bytes may still be on their way into it.
 struct Call {
   Ticket ticket{};
   Method method = Method::kDirect;
@@ -37,7 +37,7 @@ struct Call {
 
 struct Reduction {
   double scale = 1;  // each rank's part is multiplied by it before it is added: 1/N makes a mean
-  // Shrinks what travels, at each hop; only f32. Null: nothing does.
+  // Compresses the data at each hop; only f32. Null: the data travels as it is.
   const codec::Codec* codec = nullptr;
 };
 
@@ -48,23 +48,23 @@ class Collective {
  public:
   virtual ~Collective() = default;
 
-  // Everybody has the sum of all ranks' data. All ranks get the same bits, also with a codec.
+  // Gives every rank the sum of all ranks' data. All ranks get the same bits, also with a codec.
   virtual void allReduce(const Call& call, const Reduction& reduction, Done done) = 0;
 
-  // Each rank has the sum in its own part (partOf(), below); what is in the others is not to be
-  // used.
+  // Gives each rank the sum in its own part (partOf(), below); the other parts must not be used.
   virtual void reduceScatter(const Call& call, const Reduction& reduction, Done done) = 0;
 
-  // Everybody has each rank's own part.
+  // Gives every rank each rank's own part.
   virtual void allGather(const Call& call, Done done) = 0;
 
-  // Everybody has the root's data.
+  // Gives every rank the root's data.
   virtual void broadcast(const Call& call, Rank root, Done done) = 0;
 
-  // Somebody has to stop: everything under way ends with `why`, and so does every later call.
+  // Ends everything under way with `why`, and every later call too.
   virtual void fail(const Status& why) = 0;
 
-  // What the call waits for, in words that name ranks; empty if it is not under way.
+  // Describes what the call waits for, in words that name ranks; empty if the call is not under
+  // way.
   virtual std::string describeWait(const Ticket& ticket) const = 0;
 };
 
@@ -75,8 +75,8 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// Which of `elements` belong to a rank in reduceScatter() and allGather(): equal parts that begin
-// at multiples of a codec's block.
+// Returns the part of `elements` elements that belongs to a rank in reduceScatter() and
+// allGather(). Parts are equal and begin at multiples of a codec's block.
 Range partOf(Rank rank, uint32_t world, uint64_t elements);
 
 }  // namespace sluice::collective

@@ -14,8 +14,9 @@
 namespace sluice::collective {
 namespace {
 
-// After a rank has left in good order, what it owed is already on its way; what has not come by
-// then never will. Somebody else's loss, of which it may have ended, is known by then too.
+// The time to wait for a rank that has left in good order. Its last messages were on their way when
+// it left; a message that has not come by then never will. The loss of another rank, which may be
+// why it left, is known by then too.
 constexpr auto kAfterGoodbye = std::chrono::seconds(1);
 
 Ticket ticketOf(uint64_t number, Kind kind, size_t leg) {
@@ -74,7 +75,7 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
 }
 
 Communicator::~Communicator() {
-  if (loop_ == nullptr) return;  // it never began
+  if (loop_ == nullptr) return;  // the communicator never began
   fabric::runBeforeFreeing(loop(), [this] {
     isEnding_ = true;
     for (uint32_t r = 0; r < worldSize() && error_.isOk(); ++r) paced_->release(Rank{r});
@@ -136,7 +137,7 @@ void Communicator::runLeg(const CallId& id, size_t leg) {
     exchanges_.erase(ticket);
     open_.erase(ticket);
     const auto found = underway_.find(id);
-    if (found == underway_.end()) return;  // it has failed meanwhile
+    if (found == underway_.end()) return;  // the call has failed meanwhile
     if (!status.isOk()) return finish(id, status);
     if (const auto& then = found->second.legs[leg].then) then();
     if (leg + 1 == found->second.legs.size()) return finish(id, base::ok());
@@ -147,7 +148,7 @@ void Communicator::runLeg(const CallId& id, size_t leg) {
   exchanges_[ticket] = exchange;
   call.missing = [exchange] { return exchange->missing(); };
   exchange->start();
-  if (exchanges_.contains(ticket)) openFor(ticket);  // else it has ended at once
+  if (exchanges_.contains(ticket)) openFor(ticket);  // else the leg has ended at once
 }
 
 void Communicator::send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms) {
@@ -234,11 +235,10 @@ void Communicator::timeIsUp(const CallId& id) {
   fail(why);  // bytes may still come for what this call has given up
 }
 
-// A message for a call that has been made here has a place; what came before the call is handed
-// over.
+// Opens a call that has been made here for its messages, and hands over those that came before it.
 void Communicator::openFor(const Ticket& ticket) {
   const CallId id{true, index(ticket.step)};
-  if (!underway_.contains(id)) return;  // it has ended at once
+  if (!underway_.contains(id)) return;  // the call has ended at once
   open_.insert(ticket);
   handOver(ticket);
   // A message that has waited for room may be for this call.
@@ -275,7 +275,7 @@ void Communicator::handOver(const Ticket& ticket) {
       stillOnTheirWay.push_back(early);
       continue;
     }
-    if (!open_.contains(ticket)) return;  // it has failed
+    if (!open_.contains(ticket)) return;  // the call has failed
     forgetEarly(*early);
     const auto landing = deliver(early->from, early->header);
     if (!landing.isOk()) return;
@@ -313,7 +313,7 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
     return refuse(
         {Code::kInvalidArgument, fmt::format("rank {} sends for a call of no kind", from)});
   if (open_.contains(ticket)) {
-    paced_->hasMade(from, index(header.step) + 1);  // who sends for a call has made it
+    paced_->hasMade(from, index(header.step) + 1);  // the sender has made the call
     return deliver(from, header);
   }
   return keep(from, lane, header);
@@ -337,7 +337,7 @@ Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Heade
 void Communicator::tellCalls(Rank to) {
   asks_.erase(to);
   fabric_->send(to, fabric::Lane::kControl, {.step = Step{nextCollective_}, .stage = kTellsCalls},
-                {}, [](const Status&) {});  // a rank that is lost is told to all
+                {}, [](const Status&) {});  // onPeerLost() tells of a lost rank
 }
 
 // Refuses a message that the leg does not receive. A leg receives no more than the call's own
@@ -381,7 +381,7 @@ Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
   } else {
     cost = earlyCost(header.length);
     uint64_t& kept = earlyBytes_[from];
-    if (kept + cost > earlyBudget_) {  // no rank of this version sends so much
+    if (kept + cost > earlyBudget_) {  // no rank of this version sends that much
       heldBack_.emplace(from, lane);
       return fabric::Landing::later();
     }
@@ -405,7 +405,7 @@ void Communicator::onPeerLost(Rank from, const Status& why) {
 
 void Communicator::onPeerLeft(Rank from) {
   if (loop_ == nullptr || isEnding_) return;
-  paced_->release(from);  // nothing can be sent to it any more, and who waits hears that
+  paced_->release(from);  // sends to it fail from now on, and the waiting ones too
   left_.push_back(from);
   lookForLeavers();
 }

@@ -1,14 +1,13 @@
-// What a process group does, on a fabric of its own: collectives, known by the order in which every
-// rank calls them, and messages with tags. Made from any thread; the calls belong to the fabric's
-// loop.
+// A process group on a fabric of its own: collectives, known by the order in which every rank calls
+// them, and messages with tags. Made from any thread; the calls belong to the fabric's loop.
 //
 // No call depends on the order in which ranks get to theirs: a message for a call that has not been
-// made here yet is kept, so it stops nobody else's. What is kept has a limit for each sender,
-// beyond which it waits there (paced_fabric.h, mailbox.h), so that a slow rank is not filled up by
-// fast ones.
+// made here yet is kept, so it stops no other message. The kept bytes have a limit for each sender;
+// beyond it messages wait at the sender (paced_fabric.h, mailbox.h), so that fast ranks do not fill
+// up a slow one.
 //
-// The first error ends every call, now and later. Every call ends within its time, and says who is
-// missing.
+// The first error ends every call, now and later. Every call ends within its time, and its error
+// names the missing ranks.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +45,15 @@ enum class Kind : uint8_t {
 };
 std::string_view name(Kind kind);
 
-// What every call takes.
+// The arguments of every call.
 struct Terms {
   Duration atMost{};
   std::shared_ptr<const void> memory{};  // keeps alive what the call's spans point at
   Done done{};                           // on the loop, exactly once
 };
 
-// One round of a collective: parcels out and in, and what is to be done when those are here, on the
-// loop. The next round may send what this makes.
+// One round of a collective: parcels to send, parcels to receive, and a function that runs on the
+// loop when the received ones are here. The next round may send its result.
 struct Leg {
   std::vector<Parcel> sends{};
   std::vector<Parcel> receives{};
@@ -64,32 +63,33 @@ inline constexpr size_t kMostLegs = 8;
 
 class Communicator final : public fabric::Receiver {
  public:
-  // Makes the fabric, given who receives from it.
+  // Makes the fabric, given its receiver.
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
   static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric,
                                                      uint64_t earlyBudget = kEarlyBudget);
 
-  // Says goodbye: what this rank owes the others is on its way. On the loop itself it cannot wait
-  // for that, and goes without. REQUIRES there: fail() was called, and what was sent before has
-  // reached the fabric.
+  // Says goodbye, once everything that this rank owes the others is on its way. On the loop itself
+  // the destructor cannot wait for that, and goes without a goodbye. REQUIRES there: fail() was
+  // called, and everything that was sent before has reached the fabric.
   ~Communicator() override;
 
   void allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms);
   void broadcast(std::span<std::byte> data, Rank root, Terms terms);
   void barrier(Terms terms);
 
-  // Any other collective. REQUIRES: at most kMostLegs; no parcel to or from oneself
+  // Runs any other collective. REQUIRES: at most kMostLegs; no parcel to or from oneself
   void exchange(Kind kind, std::vector<Leg> legs, Terms terms);
 
   void send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms);
-  // `onSource` hears whose message it is, before `done`.
+  // `onSource` gets the rank of the sender, before `done` runs.
   void receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
                std::function<void(Rank)> onSource, Terms terms);
 
-  // Everything under way ends with `why`, and so does every later call.
+  // Ends everything under way with `why`, and every later call too.
   void fail(const Status& why);
 
-  // The bytes kept for calls that have not been made here, with their bookkeeping. Loop only.
+  // Returns the bytes kept for calls that have not been made here, with their bookkeeping. Loop
+  // only.
   uint64_t keptFrom(Rank peer) const;
 
   Loop& loop() const { return *loop_; }
@@ -113,13 +113,13 @@ class Communicator final : public fabric::Receiver {
     Terms terms;
     TimerId timer;
     std::vector<Leg> legs{};                    // of an exchange
-    std::function<std::set<Rank>()> missing{};  // who is waited for
+    std::function<std::set<Rank>()> missing{};  // the ranks that the call waits for
   };
   struct Early {
     Rank from;
     wire::Header header;
     std::vector<std::byte> bytes;
-    uint64_t cost = 0;  // 0: of a call that was made when it came, whose sizes are known
+    uint64_t cost = 0;  // 0: its call had been made when it came, so its size was known
     bool isHere = false;
   };
 
@@ -145,20 +145,20 @@ class Communicator final : public fabric::Receiver {
   std::unique_ptr<FabricCollective> collective_;
   std::unique_ptr<Mailbox> mailbox_;
   std::map<Ticket, std::shared_ptr<Exchange>> exchanges_;  // under way
-  std::set<Ticket> open_;                                  // whose messages have a place here
+  std::set<Ticket> open_;                                  // calls whose messages have a place here
   std::map<Ticket, std::vector<std::shared_ptr<Early>>> early_;
   std::map<Rank, uint64_t>
-      earlyBytes_;                 // their cost, by sender, of calls that have not been made here
-  std::map<Rank, uint64_t> asks_;  // who wants to hear when more calls than these have been made
+      earlyBytes_;                 // the cost by sender, for calls that have not been made here
+  std::map<Rank, uint64_t> asks_;  // ranks to tell once more calls than this have been made
   std::map<CallId, Underway> underway_;
   std::vector<std::shared_ptr<const void>>
       kept_;  // memory of calls that failed: bytes may still come for it
   const uint64_t earlyBudget_;
   uint64_t nextCollective_ = 0;
   uint64_t nextMessage_ = 0;
-  std::vector<Rank> left_;  // in the order of their going: the first may be why the others went
+  std::vector<Rank> left_;  // in the order of leaving: the first may be why the others left
   std::optional<TimerId> leaverTimer_;
-  // Came before there was anybody to take it, or any room.
+  // Lanes that wait: a message came before it could be taken, or before there was room.
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;
   Status error_;
   bool isEnding_ = false;

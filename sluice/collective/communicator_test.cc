@@ -64,7 +64,7 @@ class CommunicatorTest : public testing::Test {
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 
-// Every rank's bytes to every other; none to itself.
+// Makes a leg with a parcel to and from every other rank, but not itself.
 Leg toEverybody(uint32_t self, std::vector<Bytes>& out, std::vector<Bytes>& in) {
   Leg leg;
   for (uint32_t r = 0; r < out.size(); ++r) {
@@ -109,7 +109,7 @@ TEST_F(CommunicatorTest, PiecesLongerThanAMessageArriveWhole) {
   EXPECT_TRUE(data == landed);
 }
 
-// What a leg makes is what the next one sends.
+// A leg sends the result of the leg before.
 TEST_F(CommunicatorTest, LegsFollowEachOther) {
   make(3);
   std::vector<Bytes> own(3, Bytes(1));
@@ -136,8 +136,8 @@ TEST_F(CommunicatorTest, LegsFollowEachOther) {
   for (uint32_t r = 0; r < 3; ++r) EXPECT_EQ(result[r][0], std::byte{3});
 }
 
-// Rank 0 begins both at once, rank 1 the second only when the first has ended: that must not stop
-// the stream that the first waits for.
+// Rank 0 begins both calls at once. Rank 1 begins the second only when the first has ended: that
+// must not stop the stream that the first waits for.
 TEST_F(CommunicatorTest, ARankMayBeAheadOfTheOthers) {
   make(2);
   std::vector<std::vector<Bytes>> data(2, std::vector<Bytes>(2, Bytes(size_t{1} << 20)));

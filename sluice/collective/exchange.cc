@@ -11,7 +11,7 @@
 namespace sluice::collective {
 namespace {
 
-// Far below what a message may have, and large enough that their number does not matter.
+// Far below the limit of a message, and large enough that the number of pieces does not matter.
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
 }  // namespace
@@ -29,7 +29,7 @@ Exchange::Pieces Exchange::cut(const std::vector<Parcel>& parcels) {
 
 std::optional<size_t> Exchange::pieceBytes(const std::vector<Parcel>& receives, Rank from,
                                            uint32_t number) {
-  uint64_t first = 0;  // of the parcel, among the pieces
+  uint64_t first = 0;  // number of the parcel's first piece
   for (const Parcel& parcel : receives) {
     if (parcel.rank != from) continue;
     const uint64_t pieces = (parcel.bytes.size() + kPieceBytes - 1) / kPieceBytes;

@@ -1,6 +1,6 @@
-// One round in which ranks send each other whole pieces of memory, each straight to its place: what
-// gather, scatter, all-to-all and the like consist of. Only Communicator makes these. Belongs to
-// the fabric's loop; completions of the fabric keep it alive.
+// One round in which ranks send each other whole pieces of memory, each straight to its place.
+// Gather, scatter, all-to-all and the like consist of such rounds. Only Communicator makes them.
+// Belongs to the fabric's loop; completions of the fabric keep it alive.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace sluice::collective {
 
 struct Parcel {
-  Rank rank{};  // for whom, or from whom
+  Rank rank{};  // the receiver, or the sender
   std::span<std::byte> bytes{};
 };
 
@@ -31,14 +31,14 @@ class Exchange final : public std::enable_shared_from_this<Exchange> {
 
   void start();
 
-  // How long the piece of that number is which `from` sends; none if it sends fewer.
+  // Returns the length of piece `number` of those that `from` sends; empty if it sends fewer.
   static std::optional<size_t> pieceBytes(const std::vector<Parcel>& receives, Rank from,
                                           uint32_t number);
 
-  // Where a message of this round goes; an error if it is none that is expected.
+  // Returns the place for a message of this round; an error if the message is not expected.
   Result<fabric::Landing> land(Rank from, const wire::Header& header);
 
-  std::set<Rank> missing() const;  // whose parcels are not all here
+  std::set<Rank> missing() const;  // the ranks whose parcels are not all here
 
  private:
   struct Piece {

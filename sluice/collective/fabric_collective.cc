@@ -11,8 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Large enough that a message costs little, small enough that summing one takes much less than
-// sending all.
+// Large enough that a message costs little; small enough that summing one message takes much less
+// time than sending all.
 constexpr uint64_t kMessageBytes = uint64_t{128} << 10;
 constexpr uint32_t kMostStrips = 1024;
 constexpr uint64_t kStepsRemembered = 2;
@@ -67,8 +67,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   if (isReduction) {
     if (Status status = kernel::checkArithmetic(call.dtype); !status.isOk()) return done(status);
   }
-  // Where the schedule sums all ranks' parts at once, they are scaled there, as servers do; where
-  // sums are passed on, each rank scales its own before.
+  // A schedule that sums all ranks' parts at once scales them in the sum, as servers do. If sums
+  // are passed on, each rank scales its own part before.
   Reduction inside = reduction;
   const bool sumsAtOnce =
       call.method == Method::kDirect ||

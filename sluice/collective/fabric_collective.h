@@ -1,6 +1,6 @@
 // Collectives on our own fabric: ring, halving-doubling and direct, with compression inside the
 // reduction, and a lost rank named. Belongs to the fabric's loop. Its owner is the fabric's
-// receiver and passes on what concerns it.
+// receiver and passes on the messages and losses that concern it.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class FabricCollective final : public Collective {
   void allGather(const Call& call, Done done) override;
   void broadcast(const Call& call, Rank root, Done done) override;
   std::string describeWait(const Ticket& ticket) const override;
-  std::set<Rank> missing(const Ticket& ticket) const;  // the same as a value
+  std::set<Rank> missing(const Ticket& ticket) const;  // the ranks that describeWait() names
 
   // As fabric::Receiver. A message for a call that this rank has not made yet waits at its sender.
   // If `willCall` says that the call will never be made, the message is refused: it would stop the
@@ -45,10 +45,10 @@ class FabricCollective final : public Collective {
   uint32_t world() const { return static_cast<uint32_t>(fabric_.worldSize()); }
 
   fabric::Fabric& fabric_;
-  const WillCall willCall_;  // null: it may make any
+  const WillCall willCall_;  // null: this rank may make any call
   std::map<Ticket, std::shared_ptr<Operation>> underway_;
   std::set<Ticket>
-      recent_;  // that have ended, of the last steps: a message for one of them is a mistake
+      recent_;  // ended calls of the last steps: a message for one of them is a mistake
   std::set<std::pair<Rank, fabric::Lane>> heldBack_;
   Status error_;
 };

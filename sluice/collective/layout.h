@@ -1,6 +1,6 @@
-// Where the parts of a collective lie in its data, and how they are cut into strips: independent
-// slices of the same collective that run side by side, so that one is summed while another travels.
-// Pure functions, any thread.
+// The places of a collective's parts in its data, and the cut of the parts into strips. Strips are
+// independent slices of the same collective that run side by side, so that one is summed while
+// another travels. Pure functions, any thread.
 #pragma once
 
 #include <algorithm>

@@ -77,7 +77,7 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
     const auto place = claim(wanted, from, header.length);
     if (!place) return fabric::refusedStatus(header, "not the length that is expected");
     return fabric::Landing{{place->data(), place->size()}, [wanted](const Status& status) {
-                             if (status.isOk()) landed(*wanted);  // who was lost is told to all
+                             if (status.isOk()) landed(*wanted);  // onPeerLost() tells of a loss
                            }};
   }
   uint64_t& kept = keptBytes_[from];
@@ -96,7 +96,8 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
                          }};
 }
 
-// Where the next piece of what is wanted goes. None if it does not fit, which ends the wait for it.
+// Returns the place for the next piece of a wanted message. Empty if the piece does not fit, which
+// ends the wait.
 std::optional<std::span<std::byte>> Mailbox::claim(const std::shared_ptr<Wanted>& wanted, Rank from,
                                                    size_t bytes) {
   wanted->from = from;

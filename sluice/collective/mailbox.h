@@ -1,9 +1,9 @@
 // Messages from one rank to another with a tag, as send and receive of torch.distributed and MPI
-// know them. A message that comes before anybody asked for it is kept, so that what is asked for
-// first can pass it; beyond a limit for each sender it waits there. Only Communicator makes one.
-// Belongs to the fabric's loop.
+// know them. A message that comes before anybody asked for it is kept, so that a message that is
+// asked for first can pass it. Beyond a limit for each sender, messages wait at the sender. Only
+// Communicator makes a Mailbox. Belongs to the fabric's loop.
 //
-// It has the urgent lane to itself: a message that has to wait must not stop collectives.
+// A Mailbox has the urgent lane to itself: a message that has to wait must not stop collectives.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ namespace sluice::collective {
 
 inline constexpr fabric::Lane kMailLane = fabric::Lane::kUrgent;
 
-// Bytes that a rank keeps of each other rank's messages that it has not asked for.
+// The limit for the bytes that a rank keeps of messages from one other rank before it asks for
+// them.
 inline constexpr uint64_t kMailBudget = uint64_t{32} << 20;
 
 class Mailbox final {
@@ -35,7 +36,8 @@ class Mailbox final {
   // received.
   void send(Rank to, uint32_t tag, std::span<std::byte> bytes, fabric::Done done);
 
-  // The next message with this tag, from anybody if `from` is empty. It must have as many bytes.
+  // Receives the next message with this tag, from any rank if `from` is empty. The message must
+  // have as many bytes as `bytes`.
   void receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes, Received done);
 
   Result<fabric::Landing> onMessage(Rank from, const wire::Header& header);
@@ -52,7 +54,7 @@ class Mailbox final {
     std::optional<Rank> from;
     uint32_t tag;
     std::span<std::byte> bytes;
-    Received done;  // null: it has ended
+    Received done;  // null: the call has ended
     size_t toCome;  // pieces that nobody has seen yet
     size_t toLand;  // pieces that are not here
     size_t claimed = 0;
@@ -63,7 +65,7 @@ class Mailbox final {
     uint32_t tag;
     std::vector<std::byte> bytes;
     bool isHere = false;
-    std::shared_ptr<Wanted> wanted;  // who asked for it since
+    std::shared_ptr<Wanted> wanted;  // the call that asked for it since
     std::span<std::byte> place;
   };
 
@@ -74,8 +76,8 @@ class Mailbox final {
 
   fabric::Fabric& fabric_;
   std::list<std::shared_ptr<Wanted>>
-      wanted_;  // whose pieces have not all been seen, in the order of calls
-  std::list<std::shared_ptr<Letter>> kept_;  // that nobody has asked for, in the order of arrival
+      wanted_;  // calls whose pieces have not all been seen, in their order
+  std::list<std::shared_ptr<Letter>> kept_;  // not asked for yet, in the order of arrival
   std::map<Rank, uint64_t> keptBytes_;       // by sender, with the bookkeeping
   std::set<Rank> heldBack_;
 };

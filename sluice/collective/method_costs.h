@@ -1,4 +1,4 @@
-// What an all-reduce costs by method, as a + b*M each, and so which method suits which message.
+// The cost of an all-reduce by method, as a + b*M each, and so the method that suits a message.
 // Written by `sluice bench collective`, read where ranks agree on a plan. Pure functions, any
 // thread.
 #pragma once
@@ -24,7 +24,7 @@ struct MethodCost {
 std::string toText(std::span<const MethodCost> costs);
 Result<std::vector<MethodCost>> parseMethodCosts(std::string_view text);
 
-// The first of the cheapest. REQUIRES: there is one
+// Returns the first of the cheapest methods. REQUIRES: there is one
 Method cheapest(std::span<const MethodCost> costs, double bytes);
 
 }  // namespace sluice::collective

@@ -12,10 +12,11 @@
 namespace sluice::collective {
 namespace {
 
-// Strips under way at once where a round goes to many ranks: results must not stand behind
-// everything else that is to be sent to the same ones. 25 MB directly over 4 hosts at 1 Gbit/s take
-// 320 ms so, and 412 ms if all begin at once. Between neighbours all begin at once: there fewer
-// leave the links idle (ring: 344 ms, or 364 ms with 24 strips).
+// The number of strips under way at once if a round goes to many ranks: results must not wait
+// behind everything else that is to be sent to the same ranks. 25 MB directly over 4 hosts at 1
+// Gbit/s take 320 ms with this limit, and 412 ms if all strips begin at once. Between neighbours
+// all strips begin at once: fewer strips leave the links idle (ring: 344 ms, or 364 ms with 24
+// strips).
 constexpr size_t kStripsAtOnce = 8;
 constexpr size_t kFewRounds = 2;
 
@@ -62,7 +63,7 @@ void Operation::enter(uint32_t number) {
   }
   const Round& round = schedule_[strip.round];
   std::shared_ptr<Bytes>
-      encoded;  // of the parts last sent: a round sends the same to many, or each something else
+      encoded;  // of the parts last sent: a round may send the same parts to many ranks
   for (size_t i = 0; i < round.sends.size(); ++i) {
     if (i > 0 && round.sends[i].parts != round.sends[i - 1].parts) encoded = nullptr;
     send(number, round.sends[i], sendOrdinals_[strip.round][i], round.sendsResults, encoded);
@@ -84,7 +85,7 @@ void Operation::send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal,
     if (encoded == nullptr) {
       encoded = std::make_shared<Bytes>(wireBytes(range));
       reduction_.codec->encode(payload, *encoded);
-      if (isResult) reduction_.codec->decode(*encoded, payload);  // what everybody else will have
+      if (isResult) reduction_.codec->decode(*encoded, payload);  // the other ranks decode the same
     }
     payload = *encoded;
     message.flags = wire::Flags::kEncoded;
@@ -114,8 +115,8 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
   if (receipt.state != Receipt::State::kMissing)
     return fabric::refusedStatus(header, "it came before");
   receipt.state = Receipt::State::kLanding;
-  // A result can lie in its place at once, whatever round this rank is in: it can only exist
-  // because our own part of it has arrived where it was summed.
+  // A result can land in its place at once, whatever round this rank is in: it only exists because
+  // our own part of it has arrived at the rank that summed it.
   std::span<std::byte> place = dataOf(range);
   if (isEncoded || schedule_[round].arriving == Arriving::kContributions) {
     receipt.bytes = std::make_shared<Bytes>(header.length);
@@ -126,7 +127,7 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
       [self = shared_from_this(), &receipt, number, bytes = receipt.bytes](const Status& status) {
         if (!status.isOk()) return self->end(status);
         receipt.state = Receipt::State::kHere;
-        // A strip that has not begun here looks at what is there when it begins.
+        // A strip that has not begun here looks for its messages when it begins.
         if (!self->onEnd_ || number >= self->stripsBegun_) return;
         self->advance(number);
         self->endIfDone();
@@ -176,7 +177,7 @@ void Operation::sum(const Range& range, const Round& round, const std::vector<Re
   }
   const bool isInPlace = kernel::accumulatorOf(call_.dtype) == call_.dtype;
   if (isInPlace && receipts.size() == 1 && reduction_.scale == 1) {
-    // The order of two does not matter.
+    // The order of two summands does not matter.
     const auto& other = parts.begin()->first == fabric_.rank() ? std::prev(parts.end())->second
                                                                : parts.begin()->second;
     return kernel::addScaled(call_.dtype, own, other, 1);
@@ -208,7 +209,8 @@ size_t Operation::wireBytes(const Range& range) const {
 
 std::set<Rank> Operation::missing() const {
   std::set<Rank> ranks;
-  // Others have not begun the strips that this rank has not, and are not to blame for it.
+  // Strips that this rank has not begun do not count: the other ranks have not begun them either,
+  // and are not to blame.
   for (uint32_t number = 0; number < stripsBegun_; ++number) {
     const Strip& strip = strips_[number];
     if (strip.round == schedule_.size()) continue;

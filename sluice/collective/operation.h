@@ -1,5 +1,5 @@
 // One collective under way at one rank: plays its schedule, strip by strip. Only FabricCollective
-// makes these. Belongs to the fabric's loop; completions of the fabric keep it alive.
+// makes an Operation. Belongs to the fabric's loop; completions of the fabric keep it alive.
 #pragma once
 
 #include <map>
@@ -24,13 +24,13 @@ class Operation final : public std::enable_shared_from_this<Operation> {
 
   void start();
 
-  // Where a message of this call goes; an error if it is none that is expected.
+  // Returns the place for a message of this call; an error if the message is not expected.
   Result<fabric::Landing> land(Rank from, const wire::Header& header);
 
-  // Ends it now. What other ranks send later is taken, and not used.
+  // Ends the operation now. Later messages of other ranks are taken, and not used.
   void end(const Status& status);
 
-  std::set<Rank> missing() const;  // whose messages strips wait for, in the rounds they are in
+  std::set<Rank> missing() const;  // ranks whose messages the strips' current rounds wait for
   std::string describeWait() const;
 
  private:
@@ -69,11 +69,11 @@ class Operation final : public std::enable_shared_from_this<Operation> {
   const Schedule schedule_;
   const Layout layout_;
   const uint32_t
-      ordinals_;  // at least as many as any two ranks exchange in one strip; the same on all
-  Done onEnd_;    // null: it has ended
+      ordinals_;  // at least the messages between any two ranks in one strip; the same on all
+  Done onEnd_;    // null: the operation has ended
 
-  // Messages are told apart by their number among those between two ranks: rounds may be numbered
-  // differently there.
+  // A message is known by its number among those between two ranks: the other rank may number its
+  // rounds differently.
   std::vector<std::vector<uint32_t>> sendOrdinals_;     // by round, as in the schedule
   std::map<std::pair<Rank, uint32_t>, Place> placeOf_;  // by sender and number
   std::vector<Strip> strips_;

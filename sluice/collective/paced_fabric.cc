@@ -37,7 +37,7 @@ void PacedFabric::send(Rank to, fabric::Lane lane, const fabric::Message& messag
   askIfNeeded(to, peer);
 }
 
-// Before the limit is reached, so that the answer comes in time.
+// Asks before the limit is reached, so that the answer comes in time.
 void PacedFabric::askIfNeeded(Rank to, Peer& peer) {
   if (peer.isAsked || (peer.waiting.empty() && peer.early <= budget_ / 2)) return;
   uint64_t first =
@@ -45,7 +45,7 @@ void PacedFabric::askIfNeeded(Rank to, Peer& peer) {
   for (const Waiting& one : peer.waiting) first = std::min(first, index(one.message.step));
   peer.isAsked = true;
   under_.send(to, fabric::Lane::kControl, {.step = Step{first}, .stage = kAsksForCall}, {},
-              [](const Status&) {});  // a rank that is lost is told to all
+              [](const Status&) {});  // the receiver is told of a lost rank
 }
 
 void PacedFabric::hasMade(Rank rank, uint64_t calls) {

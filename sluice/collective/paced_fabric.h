@@ -1,12 +1,12 @@
 // A fabric that does not send a rank more than that rank may keep. A message for a call that the
-// receiver has not made yet has no place there, so it is kept, and what is kept has a limit
-// (kEarlyBudget). The sender counts what it has sent for calls that the receiver is not known to
-// have made; beyond the limit messages wait here, and the receiver is asked to tell when it has
-// made the first of these calls. A message for a call that the receiver has made goes at once: it
-// never waits behind those.
+// receiver has not made yet has no place there, so it is kept, up to a limit (kEarlyBudget). The
+// sender counts the bytes that it has sent for calls that the receiver is not known to have made.
+// Beyond the limit messages wait here, and the receiver is asked to tell when it has made the first
+// of these calls. A message for a call that the receiver has made goes at once: it never waits
+// behind the others.
 //
-// Only bulk messages are counted; the number of their step is that of their call. Belongs to the
-// loop of the fabric under it, also where the contract lets others call.
+// Only bulk messages are counted; their step is the number of their call. Every method belongs to
+// the loop of the fabric under it, which is stricter than the contract of Fabric.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 
 namespace sluice::collective {
 
-// Bytes that a rank keeps for each other rank's collectives that it has not called yet.
+// The limit for the bytes that a rank keeps from one other rank for collectives that it has not
+// called yet.
 inline constexpr uint64_t kEarlyBudget = uint64_t{32} << 20;
 
 // The cost of a message, with the bookkeeping that it needs: a flood of empty messages has a limit
@@ -30,8 +31,8 @@ constexpr uint64_t earlyCost(uint64_t bytes) {
 }
 
 // Messages on the control lane, by their stage. Their step is a number of calls.
-inline constexpr Stage kAsksForCall = Stage::kQueued;  // say so when you have made more than these
-inline constexpr Stage kTellsCalls = Stage::kReady;    // this rank has made so many
+inline constexpr Stage kAsksForCall = Stage::kQueued;  // tell me when you have made more than these
+inline constexpr Stage kTellsCalls = Stage::kReady;    // this rank has made this many
 
 class PacedFabric final : public fabric::Fabric {
  public:
@@ -42,13 +43,13 @@ class PacedFabric final : public fabric::Fabric {
   void send(Rank to, fabric::Lane lane, const fabric::Message& message, fabric::ConstBuffer payload,
             fabric::Done done) override;
 
-  // The peer is known to have made so many calls.
+  // Says that the peer has made `calls` calls.
   void hasMade(Rank peer, uint64_t calls);
-  // Nothing waits for this peer any longer: what does is sent.
+  // Sends everything that waits for this peer; later messages to it do not wait.
   void release(Rank peer);
-  // All that waits ends with `why`.
+  // Ends everything that waits with `why`.
   void fail(const Status& why);
-  // The ranks for which messages of this call wait.
+  // Returns the ranks for which messages of this call wait.
   std::set<Rank> waitingFor(uint64_t call) const;
 
   void close(fabric::Done done) override { under_.close(std::move(done)); }

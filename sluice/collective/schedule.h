@@ -1,6 +1,6 @@
-// Who sends which parts to whom, round by round: a collective as a plain value, one list per rank.
-// Pure functions, any thread. The engine (operation.h) plays it; a test plays all ranks' lists
-// against each other.
+// A collective as a plain value: one list per rank, which says round by round which parts it sends
+// and receives. Pure functions, any thread. The engine (operation.h) plays it; a test plays all
+// ranks' lists against each other.
 //
 // Data is N parts, one per rank. A rank enters a round when it has all that it was to receive in
 // the rounds before, and sends what the round says. Between two ranks there is at most one message
@@ -41,7 +41,8 @@ struct Round {
   std::vector<Outgoing> sends{};
   std::vector<Incoming> receives{};  // contributions of one round are all of the same parts
   Arriving arriving = Arriving::kResults;
-  // What is sent is final: with a codec the sender keeps what the others will decode.
+  // The parts that are sent are final: with a codec the sender keeps the values that the others
+  // will decode.
   bool sendsResults = false;
 };
 

@@ -11,7 +11,7 @@
 namespace sluice::collective {
 namespace {
 
-using Sums = std::vector<std::multiset<uint32_t>>;  // by part: whose contributions are in it
+using Sums = std::vector<std::multiset<uint32_t>>;  // by part: the ranks in its sum
 
 struct Player {
   Schedule schedule;
@@ -23,7 +23,7 @@ struct Player {
 using Inbox = std::map<std::pair<uint32_t, uint32_t>,
                        std::deque<std::pair<Parts, Sums>>>;  // by sender and receiver
 
-// True iff it could do anything.
+// Lets a player do its next action; true iff it could do one.
 bool step(std::vector<Player>& players, uint32_t self, Inbox& inbox) {
   Player& player = players[self];
   if (player.round == player.schedule.size()) return false;

@@ -14,8 +14,9 @@ class CloseWatch final {
  public:
   CloseWatch(Loop& loop, Duration silence) : loop_(loop), silence_(silence) {}
 
-  // `lastTaken`: when somebody last took something of ours. `onSilence` is told kTimeout, and may
-  // destroy this watch. REQUIRES: stop() before it is destroyed otherwise
+  // `lastTaken` returns the time when another rank last took something of ours. `onSilence` is
+  // called with kTimeout, and may destroy this watch. REQUIRES: stop() before it is destroyed
+  // otherwise
   void start(std::function<TimePoint()> lastTaken, Done onSilence);
   void stop();
 

@@ -1,6 +1,6 @@
-// What all engines share: the checks of a send, the header made from it, and the errors of the
-// contract, so that they read the same whatever the engine. For fabric/ and its engines; closing in
-// good order is for whoever owns one.
+// The code that all engines share: the checks of a send, the header made from it, and the errors of
+// the contract, so that they read the same whatever the engine. For fabric/ and its engines;
+// closeAndWait() is for the owner of a fabric.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace sluice::fabric {
 
-// Whether `send(to, ...)` asks for something that can be.
+// Returns an error if `send(to, ...)` asks for something impossible.
 Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstBuffer& payload);
 
 wire::Header makeHeader(const Message& message, Epoch epoch, Rank from, Rank to, Lane lane,
@@ -23,7 +23,7 @@ Status lostStatus(Rank peer,
                   const Status& why);  // kPeerLost: "rank 3 is lost: connection reset by peer"
 Status leftStatus(Rank peer);          // kUnavailable
 Status closedStatus();                 // kCancelled
-// Of a message that has no business here.
+// kRefused, for a message that has no business here.
 Status refusedStatus(const wire::Header& header, std::string_view why);
 
 // kRefused iff the landing has no room for the payload. The engine then counts Drop::kNoRoom, ends
@@ -43,7 +43,7 @@ inline constexpr Duration kLoopLimit = std::chrono::minutes(5);
 // thread the task runs at once.
 [[nodiscard]] Status runAndWait(Loop& loop, Task task, Duration atMost = kLoopLimit);
 
-// The same for a destructor: an object that the loop may still touch cannot be freed, so this
+// Does the same for a destructor: an object that the loop may still touch cannot be freed, so this
 // waits, and logs why, until the task has run or the loop has ended.
 void runBeforeFreeing(Loop& loop, Task task);
 

@@ -1,5 +1,5 @@
 // Moves messages between the ranks of a job. This is the contract that every engine keeps
-// (loopback/, tcp/, ucx/) and contract_test.h checks; docs/fabric.md has it in words.
+// (loopback/, tcp/, ucx/) and testing/contract_suite.h checks; docs/fabric.md has it in words.
 //
 // Threads. A Fabric belongs to one Loop. send(), close(), resume(), giveUp() and counters() may be
 // called from any thread; every Done and every call of the Receiver runs on the loop's thread,
@@ -52,7 +52,7 @@ struct Buffer {
 
 using Done = std::function<void(const Status&)>;
 
-// What a sender says about its payload. The fabric adds the epoch, both ranks, the lane, the
+// The sender's description of its payload. The fabric adds the epoch, both ranks, the lane, the
 // sequence and the length, and the receiver sees it all as a wire::Header.
 struct Message {
   Step step{};
@@ -63,9 +63,11 @@ struct Message {
   DType dtype = DType::kBytes;
 };
 
-// Where a payload goes. `done` runs when it is all there, or with an error when it never will be.
+// The place for a payload. `done` runs when the payload is all there, or with an error when it
+// never will be.
 struct Landing {
-  // One that is smaller than the header's length refuses the payload: `done` runs with kRefused.
+  // A buffer that is smaller than the header's length refuses the payload: `done` runs with
+  // kRefused.
   Buffer buffer;
   Done done;
 
@@ -79,7 +81,7 @@ struct Landing {
   bool isLater = false;
 };
 
-// Who gets what arrives. Called on the fabric's loop.
+// Gets the messages that arrive. Called on the fabric's loop.
 class Receiver {
  public:
   virtual ~Receiver() = default;
@@ -88,15 +90,16 @@ class Receiver {
   // counted, and the stream goes on; the sender is not told.
   virtual Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) = 0;
 
-  // `from` is gone without a word. Once per rank, after the completions that this loss has ended.
+  // `from` is gone without a goodbye. Called once per rank, after the completions that this loss
+  // has ended.
   virtual void onPeerLost(Rank from, const Status& why) = 0;
 
-  // `from` has closed in good order and nothing more comes from it. Once per rank.
+  // `from` has closed in good order and nothing more comes from it. Called once per rank.
   virtual void onPeerLeft(Rank from) = 0;
 };
 
 struct Counters {
-  uint64_t messagesSent = 0;  // whose Done has run with success
+  uint64_t messagesSent = 0;  // messages whose Done has run with success
   uint64_t bytesSent = 0;     // of payload
   uint64_t messagesReceived = 0;
   uint64_t bytesReceived = 0;
@@ -107,17 +110,17 @@ struct Counters {
 
 class Fabric {
  public:
-  // Without close() first this is what a crash looks like to the others: no goodbye. What is
-  // pending completes with kCancelled before it returns. Any thread, but the loop must run until
-  // then (or have ended).
+  // Without close() first the other ranks see a crash: no goodbye. Everything that is pending
+  // completes with kCancelled before the destructor returns. Any thread, but the loop must run
+  // until then (or have ended).
   virtual ~Fabric() = default;
 
   // Sends `payload` to a rank, oneself included. `done` runs when the payload is the caller's
-  // again: the bytes are on their way, beyond recall, which does not say that they have arrived. At
-  // most wire::kMaxLength.
+  // again: the bytes are on their way, beyond recall, which does not say that they have arrived. A
+  // payload has at most wire::kMaxLength bytes.
   virtual void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) = 0;
 
-  // Goes in good order: sends what is queued, says goodbye to every rank it has talked with, and
+  // Leaves in good order: sends what is queued, says goodbye to every rank it has talked with, and
   // takes nothing more in. `done` runs when all that has ended, or with kTimeout once nobody has
   // taken anything of it for the engine's deadline. Sends that come later fail with kCancelled. A
   // second close() completes together with the first.
@@ -126,11 +129,12 @@ class Fabric {
   // Ends a Landing::later(). Does nothing if that lane is not waiting.
   virtual void resume(Rank from, Lane lane) = 0;
 
-  // Treats `peer` as lost because `why`: for those who watch over silence. Does nothing if it is
-  // gone already.
+  // Treats `peer` as lost because `why`: for code that watches over silence. Does nothing if the
+  // peer is gone already.
   virtual void giveUp(Rank peer, Status why) = 0;
 
-  // When the last byte came from `peer`; empty if none ever did. Loop thread only.
+  // Returns the time when the last byte came from `peer`; empty if no byte ever did. Loop thread
+  // only.
   virtual std::optional<TimePoint> lastHeard(Rank peer) const = 0;
 
   virtual Counters counters() const = 0;

@@ -1,6 +1,6 @@
-// The shell around an engine's node: what any thread may call is handed to the node's loop, which
-// alone touches it. For engines only. A Node has the methods used below; it ends by close(), or by
-// abort() when the shell goes first.
+// The shell around an engine's node: it hands the calls of any thread to the node's loop, which
+// alone touches the node. For engines only. A Node has the methods used below; it ends by close(),
+// or by abort() when the shell goes first.
 #pragma once
 
 #include <memory>

@@ -16,7 +16,7 @@ class SelfLanes final {
 
   void push(const wire::Header& header, ConstBuffer payload, Done done);
   void resume(Lane lane);
-  void fail(const Status& why);  // ends what is queued
+  void fail(const Status& why);  // ends all queued messages
   bool isEmpty() const;
 
  private:

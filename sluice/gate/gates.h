@@ -20,10 +20,10 @@
 namespace sluice::gate {
 
 struct WaitOptions {
-  Duration atMost;      // the wait's end: then it returns kTimeout, naming tensor and step
-  Duration stallAfter;  // how long until `onStall` is told, and how often again
-  // Asked a few times a second on the waiting thread, without the lock; an error ends that wait,
-  // and nothing else. For a user who presses Ctrl-C. May be empty.
+  Duration atMost;      // after this the wait returns kTimeout, naming tensor and step
+  Duration stallAfter;  // the time until `onStall` is called, and between two calls
+  // Called a few times a second on the waiting thread, without the lock. An error ends that wait,
+  // and nothing else. Serves a user who presses Ctrl-C. May be empty.
   std::function<Status()> interruption{};
 };
 
@@ -37,32 +37,32 @@ class Gates final {
   Gates(std::vector<std::string> tensorNames, WaitOptions options, OnStall onStall,
         StageObserver* observer = nullptr);
 
-  // The gradient of the tensor's next step is handed over: closes its gate and returns that step.
-  // The first is 0. An error if the gate is closed already, unless all waits end with an error
-  // anyway.
+  // Closes the tensor's gate, when the gradient of its next step is handed over, and returns that
+  // step. The first step is 0. Returns an error if the gate is closed already, unless all waits end
+  // with an error anyway.
   sluice::Result<Step> close(TensorId tensor);
 
-  // The result of `step` is here. REQUIRES: it is the step that the gate was closed for.
+  // Opens the gate: the result of `step` is here. REQUIRES: it is the step that the gate was closed
+  // for.
   void open(TensorId tensor, Step step) { open(tensor, step, Result::kHere); }
 
-  // The same, but no worker had a gradient, so there is no result.
+  // Opens the gate for a step in which no worker had a gradient, so there is no result.
   void openEmpty(TensorId tensor, Step step) { open(tensor, step, Result::kNone); }
 
-  // Every wait, now and later, returns `why`. The first error sticks.
+  // Makes every wait, now and later, return `why`. The first error sticks.
   void fail(const Status& why);
 
-  // No step from the one of this number on will ever have a result: another rank takes part no
-  // longer. Waits for such a step return `why`; those for earlier ones go on. The first call
-  // sticks.
+  // Says that no step from number `steps` on will ever have a result: another rank no longer takes
+  // part. Waits for such a step return `why`; waits for earlier steps go on. The first call sticks.
   void endAfter(uint64_t steps, const Status& why);
 
-  // The largest number of steps that any gate was closed for.
+  // Returns the largest number of steps that any gate was closed for.
   uint64_t stepsBegun() const;
 
-  // Why every wait ends; ok if nothing has failed.
+  // Returns the error with which every wait ends; ok if nothing has failed.
   Status error() const;
 
-  // Returns when the tensor's gate is open, or why it will not be.
+  // Returns ok when the tensor's gate is open, or the reason why it will not open.
   Status wait(TensorId tensor);
 
   // Returns when every gate is open.
@@ -74,7 +74,8 @@ class Gates final {
   // True iff the tensor's last step was opened by openEmpty(). REQUIRES: the gate is open.
   bool isEmpty(TensorId tensor) const;
 
-  // What is closed now, for reports: "conv1.weight of step 12, fc.bias of step 12 and 30 more".
+  // Names the gates that are closed now, for reports: "conv1.weight of step 12, fc.bias of step 12
+  // and 30 more".
   std::string describeClosed() const;
 
  private:
@@ -86,7 +87,7 @@ class Gates final {
   };
   void open(TensorId tensor, Step step, Result result);
   bool isOpenLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
-  // Why the gate, which is closed, stays so; ok if it may still open.
+  // Returns the reason why a closed gate stays closed; ok if it may still open.
   const Status& errorLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
 
   // Constant after construction.
@@ -101,7 +102,7 @@ class Gates final {
   std::vector<Gate> gates_ SLUICE_GUARDED_BY(mutex_);
   Status error_ SLUICE_GUARDED_BY(mutex_);
   uint64_t stepsToCome_ SLUICE_GUARDED_BY(mutex_) = std::numeric_limits<uint64_t>::max();
-  Status end_ SLUICE_GUARDED_BY(mutex_);  // why there are no more
+  Status end_ SLUICE_GUARDED_BY(mutex_);  // the reason why no more steps come
 };
 
 }  // namespace sluice::gate

@@ -1,8 +1,9 @@
 // AD-PSGD's averaging for one slice at one worker (Lian et al. 2018). The worker computes with a
-// snapshot, while the *live* parameters meet those of others: an active worker sends what it has,
-// the passive one answers with what it had, and both go half of the way to the other's. If the
-// active one's have changed in the meantime, it goes half of the way from what it had *sent*: so
-// the sum over both, and with it the mean of all, is never changed by a meeting, only by gradients.
+// snapshot, while its *live* parameters meet those of other workers. An active worker sends its
+// parameters, the passive worker answers with its own from before the meeting, and both move half
+// of the way to the other's. If the active worker's parameters have changed in the meantime, they
+// move by half of the way from those that it had *sent*. So a meeting never changes the sum over
+// both workers, and with it the mean of all; only gradients do.
 //
 // No network, no time. Belongs to its owner's loop.
 #pragma once
@@ -23,12 +24,13 @@ class Meeting final {
   std::span<std::byte> live() { return live_; }
   bool isUnderWay() const { return isUnderWay_; }
 
-  // The active side: what to send; stays as it is until end() or forget(). REQUIRES: !isUnderWay()
+  // The active side: returns the parameters to send, which stay as they are until end() or
+  // forget(). REQUIRES: !isUnderWay()
   std::span<const std::byte> begin();
   void end(std::span<const std::byte> theirs);
-  void forget() { isUnderWay_ = false; }  // the other never got it
+  void forget() { isUnderWay_ = false; }  // the other worker never got them
 
-  // The passive side: `theirs` becomes the answer. From here on the other must not be forgotten.
+  // The passive side: `theirs` becomes the answer. From here on the active side must not forget().
   void meet(std::span<std::byte> theirs);
 
  private:

@@ -65,7 +65,7 @@ TEST(Share, WeightsAndTheWeightedSumAreKeptInEveryInterleaving) {
       for (size_t w = 0; w < workers; ++w) {
         weight += shares[w].held();
         weighted += shares[w].held() * parameters[w];
-        // What waits, as settling would have it.
+        // Count the waiting messages as settle() would.
         Share copy = shares[w];
         double after = parameters[w];
         copy.settle(bytesOf(after));

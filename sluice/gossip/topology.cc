@@ -18,7 +18,7 @@ namespace {
 constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential,
                              Shape::kRandomRegular};
 
-// Which workers can reach each other.
+// Knows which workers can reach each other.
 class Pieces final {
  public:
   explicit Pieces(uint32_t workers) : parent_(workers) {
@@ -28,7 +28,7 @@ class Pieces final {
     while (parent_[worker] != worker) worker = parent_[worker];
     return worker;
   }
-  // True iff they were apart.
+  // Joins the pieces of two workers; true iff they were apart.
   bool join(uint32_t a, uint32_t b) {
     const uint32_t from = of(a);
     const uint32_t to = of(b);
@@ -45,7 +45,7 @@ uint32_t distance(uint32_t a, uint32_t b, uint32_t workers) {
   return std::min(straight, workers - straight);
 }
 
-// All edges of the shape, both sides alike, loops and repetitions included.
+// Returns all edges of the shape, both sides alike, loops and repetitions included.
 std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
   std::vector<Edge> edges;
   const auto add = [&](uint32_t a, uint32_t b) { edges.emplace_back(a, b % workers); };
@@ -72,7 +72,7 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
       }
       break;
     case Shape::kRandomRegular: {
-      // Three times the passive side in random order, beside the active side: each has three
+      // Put three random orders of the passive side beside the active side: each worker has three
       // partners, but for draws that repeat.
       constexpr int kDegree = 3;
       std::mt19937_64 random(seed);

@@ -1,7 +1,7 @@
-// Who averages with whom where there are no servers: a graph over the workers with an *active* and
-// a *passive* side. Only active workers begin an exchange, and only with passive ones, who never
-// wait for anybody: so no circle of waiting can close, whatever the number of workers. A pure
-// function of its arguments: every rank calculates the same graph.
+// The pairs of workers that average with each other when there are no servers: a graph over the
+// workers with an *active* and a *passive* side. Only active workers begin an exchange, and only
+// with passive workers, which never wait for anybody. So no circle of waiting can close, whatever
+// the number of workers. A pure function of its arguments: every rank calculates the same graph.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ using Edge = std::pair<uint32_t, uint32_t>;
 
 struct Topology {
   std::vector<std::vector<uint32_t>> neighbours;  // by worker: ascending, all of the other side
-  std::vector<Edge> added;                        // because the graph would have fallen apart
+  std::vector<Edge> added;                        // edges without which the graph would fall apart
 
-  std::string describeAdded() const;  // "0-3, 4-7"; empty if none
+  std::string describeAdded() const;  // "0-3, 4-7"; empty without such edges
 };
 
 // Every second worker is active, so that the sides differ by one at most.
@@ -38,9 +38,9 @@ constexpr bool isActive(uint32_t worker) {
   return worker % 2 == 0;
 }
 
-// Keeps those edges of the shape that join the two sides; where that leaves the graph in pieces,
-// adds the missing edges between the nearest workers. With one worker there is nobody to talk to.
-// REQUIRES: at least one worker
+// Keeps the edges of the shape that join the two sides. If that leaves the graph in pieces, adds
+// the missing edges between the nearest workers. A single worker has no neighbours. REQUIRES: at
+// least one worker
 Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed);
 
 }  // namespace sluice::gossip

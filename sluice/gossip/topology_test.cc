@@ -53,7 +53,7 @@ TEST(Topology, AreWhatTheirNamesSay) {
   EXPECT_THAT(ring.neighbours[0], ElementsAre(1U, 5U));
   EXPECT_THAT(ring.neighbours[3], ElementsAre(2U, 4U));
   EXPECT_EQ(ring.describeAdded(), "");
-  // Seven in a ring: 6 and 0 are both active, so that edge is not there, and none is missing.
+  // Seven in a ring: 6 and 0 are both active, so that edge is not there, and no edge is missing.
   EXPECT_THAT(makeTopology(Shape::kRing, 7, 0).neighbours[0], ElementsAre(1U));
   // Three by three: one way round or the other, neighbours of the same side fall away.
   EXPECT_THAT(makeTopology(Shape::kTorus, 9, 0).neighbours[4], ElementsAre(1U, 3U, 5U, 7U));

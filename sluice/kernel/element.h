@@ -1,6 +1,6 @@
-// How one element of a DType is read from and written to bytes that may lie at any address: slices
-// arrive in message buffers, and a header or a slice of odd length before them leaves no alignment
-// to rely on. For loop bodies (level.h).
+// Reads and writes one element of a DType in bytes that may lie at any address: slices arrive in
+// message buffers, and a header or a slice of odd length before them leaves no alignment to rely
+// on. For loop bodies (level.h).
 #pragma once
 
 #include <cstddef>

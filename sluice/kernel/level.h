@@ -1,5 +1,5 @@
 // One loop, compiled once per instruction set and chosen when the program runs, so that one binary
-// is fast on every CPU and needs none in particular. A loop body says what to do per element in
+// is fast on every CPU and needs no particular CPU. A loop body says what to do per element in
 // plain C++; run<Body>() compiles it for each Level. No level may change a bit: there are no
 // reductions inside a loop, no fused multiply-add (-ffp-contract=off) and no approximate
 // instructions, so a wider register only does more elements at once. Pure functions, any thread.

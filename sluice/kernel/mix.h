@@ -1,7 +1,7 @@
-// Two models drawn together: what averaging without a sum over all ranks is made of. The same bits
-// on every CPU and in every build. Pure functions on bytes at any alignment; any thread; spans of
-// one call must not overlap. Each number is calculated in the accumulator's type (reduce.h) and
-// rounded once.
+// Draws two models together: the building block of averaging without a sum over all ranks. Results
+// have the same bits on every CPU and in every build. Pure functions on bytes at any alignment; any
+// thread; spans of one call must not overlap. Each number is calculated in the accumulator's type
+// (reduce.h) and rounded once.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ void drawTogether(DType dtype, std::span<std::byte> centre, std::span<std::byte>
 void mix(DType dtype, std::span<std::byte> x, std::span<const std::byte> other, double keep,
          double take, Level level = bestLevel());
 
-// x += (to - from) / 2: half of somebody's way. What goes from `from` to `to` and what goes back
+// x += (to - from) / 2: half of another model's way. The way from `from` to `to` and the way back
 // cancel out to the bit, before they are added. REQUIRES: as many bytes of all;
 // checkArithmetic(dtype)
 void moveHalfway(DType dtype, std::span<std::byte> x, std::span<const std::byte> from,

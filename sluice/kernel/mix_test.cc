@@ -9,7 +9,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// As the definitions read, element by element.
+// Follows the definitions, element by element.
 TEST(Mix, IsItsDefinitionAtEveryLevel) {
   constexpr double kAlpha = 0.225;
   constexpr double kKeep = 2.0 / 3;

@@ -1,6 +1,6 @@
-// A server-side optimizer: what turns the mean gradient of a slice into what its workers get back.
-// An Optimizer is stateless and constant; what it remembers about one slice is an OptimizerState.
-// Pure calculation: any thread, one call per state at a time.
+// A server-side optimizer turns the mean gradient of a slice into the values that its workers get
+// back. An Optimizer is stateless and constant; its memory of one slice is an OptimizerState. Pure
+// calculation: any thread, one call per state at a time.
 //
 // A new optimizer is one new file and its line in optimizers.h and .cc. Its formulas are those of
 // PyTorch's _single_tensor_* functions, in their order of operations, but without fused
@@ -46,8 +46,8 @@ class Optimizer {
   virtual std::string_view name() const = 0;
   virtual Publishes publishes() const = 0;
   virtual std::span<const Hyperparameter> hyperparameters() const = 0;
-  // Whether these values mean something; the error says which does not. As many as
-  // hyperparameters(), all finite.
+  // Returns an error if one of the values means nothing; it says which one. There are as many
+  // values as hyperparameters(), all finite.
   virtual Status check(std::span<const double> values) const = 0;
   // REQUIRES: check(update.values); sizes that fit state.elements(); spans that do not overlap
   virtual void apply(const Update& update) const = 0;

@@ -1,6 +1,6 @@
-// What an optimizer remembers about one slice: how many steps it has made, and its buffers
-// (momentum, averages), one number per parameter each, in the accumulator's type. Belongs to
-// whoever owns the slice.
+// An optimizer's memory of one slice: the number of its steps, and its buffers (momentum,
+// averages), one number per parameter each, in the accumulator's type. Belongs to the owner of the
+// slice.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace sluice::optimizer {
 
 class OptimizerState final {
  public:
-  // A slice that has not been stepped yet.
-  // REQUIRES: kernel::checkArithmetic(dtype)
+  // Makes the state of a slice that has not been stepped yet. REQUIRES:
+  // kernel::checkArithmetic(dtype)
   OptimizerState(std::string_view optimizer, DType dtype, size_t elements);
 
   const std::string& optimizer() const { return optimizer_; }  // its name: a state fits no other
@@ -39,7 +39,7 @@ class OptimizerState final {
   size_t bufferBytes() const;  // memory held by all buffers
 
   // For checkpoints. fromBytes() believes nothing it reads.
-  size_t savedBytes() const;  // toBytes() has no more
+  size_t savedBytes() const;  // toBytes() returns no more bytes
   std::vector<std::byte> toBytes() const;
   static Result<OptimizerState> fromBytes(std::span<const std::byte> bytes);
 

@@ -1,4 +1,4 @@
-// Any thread.
+// One step of SGD without momentum and decay. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace sluice::optimizer {
 
-// x -= rate * gradient, by SGD without momentum and decay. The gradient is in accumulatorOf(dtype),
-// as many elements as parameters.
+// Does x -= rate * gradient for each parameter x. The gradient is in accumulatorOf(dtype), with as
+// many elements as parameters.
 void plainStep(DType dtype, std::span<std::byte> parameters, std::span<const std::byte> gradient,
                double rate);
 

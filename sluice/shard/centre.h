@@ -1,5 +1,5 @@
 // The server's side of slices whose workers do not wait for each other: the centre's parameters,
-// and for each worker a *desk*, where its part lands and from which its answer leaves. Whoever owns
+// and for each worker a *desk*, where its part lands and from which its answer leaves. The owner of
 // the centre brings the parts and sends the answers; the centre knows no network.
 //
 // Belongs to one loop.
@@ -7,8 +7,8 @@
 // Memory: for each slice served here, its parameters and a desk for every worker. With servers on
 // all ranks that is about one model per rank, as with synchronous servers (shard.h).
 //
-// Why one desk serves both ways: a worker that has asked for an answer sends nothing more of that
-// slice before the answer is there, and until then nobody else touches its desk.
+// One desk serves both ways: a worker that has asked for an answer sends nothing more of that slice
+// before the answer is there, and until then nobody else touches its desk.
 #pragma once
 
 #include <cstddef>
@@ -31,11 +31,11 @@ class Centre final {
 
   // For all that follows: REQUIRES: the slice is served here, and the rank is a worker.
 
-  // The slice's first parameters, as every rank begins with.
+  // Sets the slice's first parameters, with which every rank begins.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
   std::span<const std::byte> parameters(SliceId slice) const { return served_[index(slice)]->home; }
 
-  // What the optimizer remembers, for a checkpoint. REQUIRES: a state of such a slice.
+  // The optimizer's memory of the slice, for a checkpoint. REQUIRES: a state of such a slice.
   const optimizer::OptimizerState& state(SliceId slice) const {
     return served_[index(slice)]->state;
   }
@@ -45,14 +45,14 @@ class Centre final {
 
   std::span<std::byte> desk(SliceId slice, Rank worker) const;
 
-  // The gradient on the worker's desk becomes one step of the optimizer. REQUIRES: checked
+  // Makes one step of the optimizer with the gradient on the worker's desk. REQUIRES: checked
   // `values`.
   void step(SliceId slice, Rank worker, std::span<const double> values);
 
-  // The worker's parameters on its desk and the centre's come together by alpha (kernel/mix.h).
+  // Draws the worker's parameters on its desk and the centre's together by alpha (kernel/mix.h).
   void drawTogether(SliceId slice, Rank worker, double alpha);
 
-  // The centre's parameters, as they are now, on the worker's desk.
+  // Copies the centre's parameters, as they are now, to the worker's desk.
   void copyToDesk(SliceId slice, Rank worker);
 
  private:

@@ -1,5 +1,5 @@
-// Which elements of a slice have changed since each worker was told: a bit for each element and
-// worker. A plain value.
+// Remembers the elements of a slice that have changed since each worker was told: a bit for each
+// element and worker. A plain value.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,16 @@ namespace sluice::shard {
 
 class Changes final {
  public:
-  // Nothing has.
+  // Starts without changes.
   Changes(size_t workers, size_t elements);
 
-  // These have, for everybody. REQUIRES: each below the number of elements.
+  // Records that these elements have changed, for all workers. REQUIRES: each below the number of
+  // elements.
   void mark(std::span<const uint32_t> places);
   void markAll();
 
-  // What has, for this worker, ascending; from now on it knows.
+  // Returns the changed elements that this worker has not been told of, in ascending order. From
+  // now on it knows them.
   std::vector<uint32_t> take(size_t worker);
 
  private:

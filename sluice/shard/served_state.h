@@ -1,5 +1,5 @@
-// What the servers' optimizer remembers about slices, for a checkpoint: a plain value, by the names
-// of tensors. Any thread.
+// The memory of the servers' optimizer about slices, for a checkpoint: a plain value, keyed by the
+// names of tensors. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The server's side of the slices that live on one rank: collect every worker's part, reduce them
-// in rank order, update. Whoever owns the shard brings the parts and publishes the results; the
+// in rank order, update. The owner of the shard brings the parts and publishes the results; the
 // shard knows no network.
 //
 // Belongs to one loop.
@@ -8,9 +8,9 @@
 // the result. With servers on all ranks that is about one model per rank, whatever the number of
 // ranks.
 //
-// Why one step at a time is enough: a worker pushes the next step's part of a slice only after it
-// has this step's result, and the result exists only after every worker's part was in. So no part
-// of the next step can arrive before this step's slice is finished, and no result is overwritten
+// One step at a time is enough: a worker pushes the next step's part of a slice only after it has
+// this step's result, and the result exists only after every worker's part was in. So no part of
+// the next step can arrive before this step's slice is finished, and no result is overwritten
 // before everybody has it.
 #pragma once
 
@@ -37,51 +37,54 @@ class Shard final {
                                              optimizer::OptimizerSpec update, const Clock& clock,
                                              StageObserver* observer);
 
-  // The slice's first parameters, as every rank begins with. Not needed where the update publishes
-  // gradients.
+  // Sets the slice's first parameters, with which every rank begins. Not needed if the update
+  // publishes gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
 
-  // The hyperparameters from step `from` on, in the order of the optimizer's list. What is being
-  // collected for earlier steps keeps the earlier ones. Refuses a step that is finished, or far
+  // Sets the hyperparameters from step `from` on, in the order of the optimizer's list. Earlier
+  // steps that are being collected keep the earlier values. Refuses a step that is finished, or far
   // ahead.
   Status setHyperparameters(std::vector<double> values, Step from);
 
-  // Where the part of `from` goes, or why it is not taken: not served here, not a worker's, not of
-  // the step that is being collected, the second from that rank, or not of the slice's length.
+  // Returns the place for the part of `from`, or the reason why it is not taken: the slice is not
+  // served here, the rank is not a worker, another step is being collected, the rank has sent its
+  // part already, or the part does not have the slice's length.
   Result<std::span<std::byte>> landing(SliceId slice, Rank from, Step step, uint64_t bytes);
 
-  // The part that landing() made room for is there. True iff it was the last one missing: the slice
-  // is then reduced and updated, and result() is what to publish.
+  // Says that the part for which landing() made room is there. True iff it was the last one
+  // missing: the slice is then reduced and updated, and result() is to be published.
   bool arrived(SliceId slice, Rank from);
 
-  // The same for a part that lies in this process already: it must not change until the slice is
-  // finished.
+  // Does the same for a part that lies in this process already. The part must not change until the
+  // slice is finished.
   Result<bool> contribute(SliceId slice, Rank from, Step step, std::span<const std::byte> part);
 
-  // The worker has no gradient for this step: its part counts as zeros, and takes no bytes.
+  // Says that the worker has no gradient for this step: its part counts as zeros, and takes no
+  // bytes.
   Result<bool> contributeNothing(SliceId slice, Rank from, Step step);
 
-  // The worker wants nothing to come of this step: once every part is in, nothing is updated.
+  // Says that the worker vetoes this step: once every part is in, nothing is updated.
   Result<bool> contributeVeto(SliceId slice, Rank from, Step step);
 
   // True iff no worker had a gradient in the slice's last finished step, or one had a veto: then
   // nothing was updated, and there is no result to publish.
   bool isEmpty(SliceId slice) const { return served(slice).lastWasEmpty; }
 
-  // The updated parameters, or the mean gradient. Stays until the last part of the next step
-  // arrives.
+  // Returns the updated parameters, or the mean gradient. The result stays until the last part of
+  // the next step arrives.
   std::span<const std::byte> result(SliceId slice) const;
 
-  // Between two steps of this rank, for a checkpoint: what the optimizer remembers about the slices
-  // served here, and back on a shard of the same plan. A slice that is not among them begins anew.
-  // On an error nothing has changed.
+  // For a checkpoint, between two steps of this rank: states() returns the optimizer's memory of
+  // the slices served here, and restore() puts it back on a shard of the same plan. A slice that is
+  // not among `states` begins anew. On an error nothing has changed.
   std::vector<ServedState> states() const;
   Status restore(std::vector<ServedState> states);
 
-  // Whose parts are here for steps that are being collected.
+  // Returns the ranks whose parts are here, or landing, for steps that are being collected.
   std::set<Rank> contributors() const;
 
-  // Whose parts of a slice that is being collected are missing. Empty if it has none yet, or all.
+  // Returns the ranks whose parts of a slice that is being collected are missing. Empty if no part
+  // is here yet, or if all are.
   std::vector<Rank> missing(SliceId slice) const;
 
  private:

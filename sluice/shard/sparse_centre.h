@@ -1,10 +1,11 @@
 // The server's side of slices that workers change by a few elements at a time (codec/dgc.h): the
-// parameters, and what each worker does not know of them yet. Where centre.h answers with all
-// parameters, this answers with those that have changed since the last answer to that worker, as
-// they are now. So a worker that sets them has the server's parameters, bit for bit, and what it
-// had done to its own copy meanwhile is undone: it had told the server of the same elements.
+// parameters, and for each worker the parameters that it does not know yet. A Centre (centre.h)
+// answers with all parameters. A SparseCentre answers with those that have changed since the last
+// answer to that worker, as they are now. So a worker that sets them has the server's parameters,
+// bit for bit. That also undoes the worker's own changes to its copy: it had told the server of the
+// same elements.
 //
-// Momentum is inside what arrives, so that a step is x -= rate * part. f32 only. Belongs to one
+// The parts contain the momentum, so that a step is x -= rate * part. f32 only. Belongs to one
 // loop.
 #pragma once
 
@@ -27,18 +28,19 @@ class SparseCentre final {
 
   // For all that follows: REQUIRES: the slice is served here, and the rank is a worker.
 
-  // What every worker has, too.
+  // Sets parameters that all workers hold already.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
-  // What no worker has.
+  // Replaces the parameters; each worker's next answer holds all of them.
   void replaceParameters(SliceId slice, std::span<const std::byte> parameters);
   std::span<const std::byte> parameters(SliceId slice) const {
     return std::as_bytes(std::span(served_[index(slice)]->home));
   }
 
-  // `part` is what a worker's Dgc made; an error says that it is not.
+  // Applies `part`, which a worker's Dgc made; an error if it is not such a part.
   Status step(SliceId slice, std::span<const std::byte> part, double rate);
 
-  // What is new to the worker, as sparse.h's bytes; from now on it knows.
+  // Returns the parameters that are new to the worker, as sparse.h's bytes. From now on it knows
+  // them.
   std::vector<std::byte> newsFor(SliceId slice, Rank worker);
 
  private:

@@ -51,7 +51,7 @@ TEST_F(SparseCentreTest, WhoHearsTheNewsHasTheServersParameters) {
   centre_.setParameters(kSlice, std::as_bytes(std::span(first)));
   std::vector<float> quick = first;
   std::vector<float> slow = first;
-  EXPECT_LE(centre_.newsFor(kSlice, Rank{0}).size(), 2U);  // there are none
+  EXPECT_LE(centre_.newsFor(kSlice, Rank{0}).size(), 2U);  // no news
   for (uint32_t step = 0; step < 20; ++step) {
     ASSERT_TRUE(centre_.step(kSlice, message(step * 3 % kElements, 4), 0.25).isOk());
     quick[step * 3 % kElements] = 1000;  // its own step, meanwhile

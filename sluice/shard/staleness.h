@@ -15,13 +15,13 @@ namespace sluice::shard {
 
 inline constexpr uint64_t kUnbounded = std::numeric_limits<uint64_t>::max();  // nobody ever waits
 
-// `slowest` may be what a worker knows of it, which is never more than it is: then the answer is
-// too careful at worst.
+// True iff a worker at `clock` may go on. A worker may pass the `slowest` that it last heard of,
+// which is never too large: then the answer is too careful at worst.
 constexpr bool mayGoOn(uint64_t clock, uint64_t slowest, uint64_t bound) {
   return clock <= bound || clock - bound <= slowest;
 }
 
-// The server's side: who has got how far, and who waits.
+// The server's side: the clocks of all workers, and the workers that wait.
 class Staleness final {
  public:
   // Workers are numbered from 0. REQUIRES: at least one.
@@ -29,21 +29,22 @@ class Staleness final {
       : bound_(bound), clocks_(workers), waits_(workers), isGone_(workers) {}
 
   uint64_t clock(size_t worker) const { return clocks_[worker]; }
-  uint64_t slowest() const;  // of those who are not gone; 0 if all are
+  uint64_t slowest() const;  // of the workers that are not gone; 0 if all are gone
   bool isGone(size_t worker) const { return isGone_[worker]; }
   bool isWaiting(size_t worker) const { return waits_[worker]; }
 
-  // The slice holds the worker's next step. REQUIRES: it does not wait, and is not gone.
+  // Says that the slice holds the worker's next step. REQUIRES: the worker does not wait, and is
+  // not gone.
   void advance(size_t worker);
 
-  // The worker goes on only with parameters that are fresh enough.
+  // Says that the worker goes on only with parameters that are fresh enough.
   void wait(size_t worker) { waits_[worker] = true; }
 
-  // The worker is gone: nobody waits for it any more, nor it for anybody. release() says who that
-  // frees.
+  // Says that the worker is gone: nobody waits for it any more, nor it for anybody. release()
+  // returns the workers that this frees.
   void forget(size_t worker);
 
-  // Those who waited and may go on now, in ascending order; they wait no longer.
+  // Returns the workers that waited and may go on now, in ascending order; they no longer wait.
   std::vector<size_t> release();
 
  private:

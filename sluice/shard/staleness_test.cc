@@ -24,7 +24,7 @@ TEST(Staleness, MayGoOnIsABoundOnTheDistance) {
 }
 
 // One slice, its server and its workers, and messages that take their time: every turn, one of the
-// workers begins its next step, or one message arrives. What a worker reads is a count of updates
+// workers begins its next step, or one message arrives. A worker's parameters are counts of updates
 // by worker, so that the bound can be seen in the parameters themselves, and not only in the clocks
 // that keep it.
 class Interleaving final {

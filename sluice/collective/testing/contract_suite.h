@@ -95,7 +95,7 @@ inline std::vector<Bytes> someData(uint32_t world, size_t elements, DType dtype)
   return data;
 }
 
-// What the servers have: every part scaled, summed in rank order.
+// Returns the result of servers: every part scaled, summed in rank order.
 inline Bytes meanInRankOrder(const std::vector<Bytes>& data, DType dtype) {
   std::vector<std::span<const std::byte>> parts(data.begin(), data.end());
   Bytes sum(data[0].size() / sizeOf(dtype) * sizeOf(kernel::accumulatorOf(dtype)));
@@ -111,7 +111,7 @@ inline float at(const Bytes& bytes, size_t i) {
 
 class CollectiveContract : public testing::TestWithParam<EngineCase> {
  protected:
-  // Everybody's mean, on every rank.
+  // Returns the mean of all ranks' data, as every rank has it.
   std::vector<Bytes> allReduce(World& world, std::vector<Bytes> data, Method method,
                                DType dtype = DType::kF32, const codec::Codec* codec = nullptr) {
     for (uint32_t r = 0; r < world.size(); ++r) {
@@ -125,7 +125,7 @@ class CollectiveContract : public testing::TestWithParam<EngineCase> {
     return data;
   }
 
-  // Rank 3 of 4 dies in a call. The second call of each other rank is that one, the third comes
+  // Lets rank 3 of 4 die in a call. That is the second call of each other rank; the third comes
   // later. REQUIRES: the data outlives the world, whose ranks may still be sending.
   static void loseRank(World& world, std::vector<Bytes>& data, Method method) {
     const auto reduce = [&](uint32_t r, uint64_t step, Method how) {

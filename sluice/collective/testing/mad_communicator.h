@@ -46,7 +46,7 @@ class MadGroup final {
         member.communicator->fail({Code::kCancelled, "the test is over"});
       });
     }
-    for (auto& member : members_) member->loop.runReady();  // what was sent has reached the fabric
+    for (auto& member : members_) member->loop.runReady();  // now all sends have reached the fabric
     for (auto& member : members_) {
       member->loop.post([&member = *member] {
         member.late->end(std::nullopt, {Code::kCancelled, "the test is over"});
@@ -67,7 +67,7 @@ class MadGroup final {
     settle();
   }
 
-  // Makes so many calls on every rank, in any order of events; false if they do not all end well.
+  // Makes `calls` calls on every rank, in any order of events; false if they do not all end well.
   bool callAll(uint64_t calls) {
     const auto isDone = [&](const auto& member) { return member->ended == calls; };
     for (size_t turns = 0; turns < 100'000 && !std::ranges::all_of(members_, isDone); ++turns) {

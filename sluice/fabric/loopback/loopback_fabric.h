@@ -10,7 +10,7 @@
 
 namespace sluice::fabric {
 
-// Where the ranks of one process find each other. Any thread.
+// The place where the ranks of one process find each other. Any thread.
 class LoopbackHub final {
  public:
   explicit LoopbackHub(size_t worldSize, Epoch epoch = Epoch{0});
@@ -20,8 +20,8 @@ class LoopbackHub final {
     Duration closeDeadline = std::chrono::seconds(2);
   };
 
-  // The fabric of one rank. REQUIRES: `loop` outlives it; `receiver` outlives it; the rank is not
-  // taken.
+  // Makes the fabric of one rank. REQUIRES: `loop` outlives it; `receiver` outlives it; the rank is
+  // not taken.
   std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver, Options options);
   std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver) {
     return join(rank, loop, receiver, Options{});

@@ -53,14 +53,14 @@ class Node final : public std::enable_shared_from_this<Node> {
   using EnvelopePtr = std::shared_ptr<Envelope>;
   struct Stream {
     uint64_t nextSequence = 0;      // of what we send
-    std::deque<EnvelopePtr> inbox;  // what came and has not landed
+    std::deque<EnvelopePtr> inbox;  // messages that came and have not landed
     bool isWaiting = false;         // the receiver said later
   };
   struct Peer {
     std::array<Stream, wire::kLanes> streams;
     std::list<EnvelopePtr> unfinished;  // ours, on their way to it
     bool talked = false;                // in either direction: it must hear how we end
-    Status gone;                        // why nothing can be sent to it any more
+    Status gone;                        // the reason why nothing can be sent to it any more
     std::optional<TimePoint> lastHeard;
   };
   enum class State { kOpen, kClosing, kEnded };

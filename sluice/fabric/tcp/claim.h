@@ -1,4 +1,4 @@
-// What a connection says it is for, in the 16 bytes that the handshake (or the TLS identity)
+// The purpose that a connection claims, in the 16 bytes that the handshake (or the TLS identity)
 // protects.
 #pragma once
 

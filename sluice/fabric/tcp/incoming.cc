@@ -19,8 +19,8 @@ using Outcome = Io::Outcome;
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
 
-// While large payloads come, what is read past the end of one is only enough for the next header:
-// every byte more would be copied once more on its way to its place.
+// While large payloads come, read past the end of one only enough for the next header: every byte
+// more would be copied once more on its way to its place.
 constexpr size_t kLargeBytes = size_t{16} << 10;
 constexpr size_t kBesideLargeBytes = size_t{4} << 10;
 static_assert(kBesideLargeBytes > wire::kHeaderBytes);
@@ -57,8 +57,7 @@ void Incoming::start() {
 void Incoming::sendReverse(const wire::Header& header) {
   const wire::HeaderBytes sealed = wire::seal(header, keys_.send);
   reverse_.insert(reverse_.end(), sealed.begin(), sealed.end());
-  // That the other end does not read is found out by reading from it; there is nothing to be done
-  // here.
+  // If the other end does not read, a read from it will find that out; nothing is to be done here.
   [[maybe_unused]] const bool isFlushed = flushReverse();
 }
 
@@ -106,7 +105,8 @@ void Incoming::readSome() {
     if (!takeHeaders()) return;
     if (!readOnce(budget)) return;
   }
-  // What TLS has decrypted already, or our buffer holds, wakes nobody: come back by ourselves.
+  // Bytes that TLS has decrypted already, or that our buffer holds, wake nobody: come back by
+  // ourselves.
   if ((stream_->hasUnread() || !ahead_.unused().empty()) &&
       !std::exchange(isReadScheduled_, true)) {
     loop_.post([weak = weak_from_this()] {

@@ -19,7 +19,8 @@ namespace sluice::fabric {
 
 class Incoming final : public std::enable_shared_from_this<Incoming> {
  public:
-  // What its owner is told. Each may end this connection, so it is the last thing a method does.
+  // Events that the owner is told. Each may end this connection, so it is the last thing a method
+  // does.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -38,7 +39,7 @@ class Incoming final : public std::enable_shared_from_this<Incoming> {
 
   void start();  // welcomes the other end
 
-  // The stream is ready: called by the loop, or by whoever has no loop that runs.
+  // The stream is ready: called by the loop, or by a caller that has no running loop.
   void onEvents(uint32_t events);
 
   void resume();

@@ -22,7 +22,8 @@ namespace sluice::fabric {
 
 class Outgoing final : public std::enable_shared_from_this<Outgoing> {
  public:
-  // What its owner is told. Each may end this connection, so it is the last thing a method does.
+  // Events that the owner is told. Each may end this connection, so it is the last thing a method
+  // does.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -53,7 +54,8 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   void hold(bool isHeld);
   // True iff it has something to write and the network took some of it lately.
   bool isMoving() const;
-  // When the network last took some of it, or began to be asked to.
+  // Returns the time when the network last took some of it, or when bytes were queued after it had
+  // none.
   TimePoint lastProgress() const { return lastProgress_; }
 
  private:

@@ -42,7 +42,7 @@ Io PlainStream::handshake() {
       continue;
     }
     if (handshake_.done()) return Io::moved(0);
-    // Not one byte more than the message has: what follows belongs to the stream.
+    // Read not one byte more than the message has: the bytes that follow belong to the stream.
     const size_t expected = handshake_.expectedBytes();
     const Io io = fromSystem(
         ::recv(fd(), received_.data() + receivedBytes_, expected - receivedBytes_, 0), "handshake");
@@ -51,8 +51,7 @@ Io PlainStream::handshake() {
     if (receivedBytes_ < expected) continue;
     receivedBytes_ = 0;
     if (Status status = handshake_.received({received_.data(), expected}); !status.isOk()) {
-      // It tells a client of another key what is wrong. Whether it arrives makes no difference
-      // here.
+      // The last message tells a client of another key what is wrong. It need not arrive.
       const auto last = handshake_.takeToSend();
       [[maybe_unused]] const ssize_t sent = ::send(fd(), last.data(), last.size(), MSG_NOSIGNAL);
       return Io::failed(std::move(status));

@@ -1,6 +1,6 @@
 // A Stream without encryption: the mutual challenge-response of secret/handshake.h, then bare
-// bytes. What it carries can be read by anybody on the path; headers are sealed, and payloads
-// checked, above it.
+// bytes. Anybody on the path can read its bytes; headers are sealed, and payloads checked, above
+// it.
 #pragma once
 
 #include <array>

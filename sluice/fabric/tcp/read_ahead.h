@@ -22,8 +22,9 @@ class ReadAhead final {
   void use(size_t bytes) { begin_ += std::min(bytes, end_ - begin_); }
   void clear() { begin_ = end_ = 0; }
 
-  // Where to read the next bytes to, behind the unused ones, so that at most `most` bytes are
-  // unused afterwards. Empty if so many are unused already. Moves the unused bytes to the front.
+  // Returns the room to read the next bytes to, behind the unused ones, so that at most `most`
+  // bytes are unused afterwards. Empty if `most` bytes are unused already. Moves the unused bytes
+  // to the front.
   std::span<std::byte> room(size_t most) {
     if (begin_ > 0) std::memmove(bytes_.data(), bytes_.data() + begin_, end_ - begin_);
     end_ -= begin_;

@@ -1,4 +1,4 @@
-// What strangers may try at the port of a rank, and what becomes of them. In every case a real peer
+// The attempts of strangers at the port of a rank, and their outcome. In every case a real peer
 // still gets its message through afterwards.
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -227,8 +227,8 @@ class MadMembers : public Strangers {
   // A connection that is let in, and both ends of the path to the victim.
   struct Relayed {
     std::unique_ptr<Stream> client;
-    net::Fd ours;                 // what the client sends comes out here
-    net::Fd victim;               // and should be put in here
+    net::Fd ours;                 // the client's bytes come out here
+    net::Fd victim;               // the client's bytes should be put in here
     std::vector<std::byte> said;  // all of the handshake that the client sent
   };
   Relayed connectThroughOurHands() {

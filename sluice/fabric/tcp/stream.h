@@ -15,11 +15,11 @@
 namespace sluice::fabric {
 
 inline constexpr size_t kBytesPerEvent = size_t{1} << 20;  // then other connections have their turn
-// Of a payload that is checked: so much is still in the CPU's cache when it is read for the second
-// time.
+// The limit for a payload that is checked: this much is still in the CPU's cache when it is read
+// for the second time.
 inline constexpr size_t kCheckedBytesPerCall = size_t{256} << 10;
 
-// What became of one attempt to move bytes.
+// The outcome of one attempt to move bytes.
 struct Io {
   enum class Outcome { kMoved, kWait, kEnd, kFailed };
   Outcome outcome = Outcome::kMoved;
@@ -41,7 +41,7 @@ class Stream {
   virtual Io handshake() = 0;
   virtual uint32_t handshakeEvents() const = 0;
   // True iff the client's first message was made with the job key, or recorded from one that was.
-  // Of a server.
+  // For servers.
   virtual bool saidHello() const = 0;
 
   // REQUIRES, for all that follows: the handshake is done.
@@ -57,9 +57,10 @@ class Stream {
   // True iff read() has more to give that epoll does not know of.
   virtual bool hasUnread() const = 0;
 
-  // Takes bytes from the beginning of `from`; what is taken is the stream's.
+  // Takes bytes from the beginning of `from`; the taken bytes are the stream's.
   virtual Io write(std::span<const iovec> from) = 0;
-  // Bytes taken that the kernel has not: flush() until none, whenever the socket is writable.
+  // True iff the stream has taken bytes that the kernel has not: call flush() whenever the socket
+  // is writable, until this is false.
   virtual bool hasUnflushed() const = 0;
   virtual Io flush() = 0;
 
@@ -68,8 +69,8 @@ class Stream {
   virtual int fd() const = 0;
 };
 
-// Resets the connection: the other end notices at once, whatever is still unsent or unread, and
-// whoever else has a descriptor of it. `fd` stays open and is of no further use.
+// Resets the connection: the other end notices at once, even if bytes are still unsent or unread,
+// and even if another process has a descriptor of it. `fd` stays open and is of no further use.
 void closeWithReset(int fd);
 
 }  // namespace sluice::fabric

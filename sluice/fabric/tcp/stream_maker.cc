@@ -44,13 +44,13 @@ wire::PayloadCheckKind StreamMaker::plainCheck() const {
 void StreamMaker::prepare(int socket) const {
   const int on = 1;
   const auto unsent = static_cast<int>(options_.notSentBytes);
-  // They only make it faster. A socket that is none any more fails at its first byte.
+  // These options only make the connection faster. A broken socket fails at its first byte.
   if (::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent) != 0)
     log("fabric").warn("cannot set the options of a connection: {}", std::strerror(errno));
   const std::string& control = options_.congestionControl;
   if (control.empty()) return;
-  // A kernel without it goes on with its own: slower at worst.
+  // A kernel without this algorithm goes on with its own: slower at worst.
   if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, control.data(),
                    static_cast<socklen_t>(control.size())) != 0)
     log("fabric").debug("no congestion control '{}' here: {}", control, std::strerror(errno));

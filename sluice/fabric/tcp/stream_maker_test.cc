@@ -29,7 +29,7 @@ std::string machines() {
 
 TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
   const auto key = secret::JobKey::random();
-  // reno is in every kernel; a name that is in none leaves a connection as it was.
+  // reno is in every kernel; an unknown name leaves a connection as it was.
   for (const auto& [chosen, expected] : {std::pair<std::string, std::string>{"reno", "reno"},
                                          {"", machines()},
                                          {"nonesuch", machines()}}) {

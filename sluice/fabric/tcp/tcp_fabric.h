@@ -2,8 +2,8 @@
 // what a stranger can and cannot do with its port.
 //
 // One connection for each rank, lane and direction, made with the first message, so that a rank
-// that talks to few keeps few. Both ends prove the job key first; between hosts everything is
-// inside TLS 1.3.
+// that talks to few ranks keeps few connections. Both ends prove the job key first; between hosts
+// everything is inside TLS 1.3.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@
 
 namespace sluice::fabric {
 
-// Who we are and who the others are.
+// The identity of this rank, and the addresses of all ranks.
 struct TcpMembership {
   Rank rank{};
   Epoch epoch{};
   std::vector<Address> addresses;  // of every rank's listener, by rank
   secret::JobKey key = secret::JobKey::none();
-  door::DoorThread door{};  // where strangers are held off; null: the fabric makes a thread for it
+  door::DoorThread door{};  // the thread that holds off strangers; null: the fabric makes one
 };
 
 // REQUIRES: `loop` and `receiver` outlive the fabric. Any thread.

@@ -16,8 +16,7 @@ namespace {
 constexpr auto kLanesByUrgency = std::array{Lane::kControl, Lane::kUrgent, Lane::kBulk};
 static_assert(kLanesByUrgency.size() == wire::kLanes);
 
-// How long a lane that waits for a more urgent one waits before it looks whether that one still
-// moves.
+// The time that a lane waits for a more urgent lane before it looks whether that one still moves.
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
 // A connection to this rank's port, as the doorman sees it.
@@ -119,7 +118,7 @@ void TcpNode::send(Rank to, Lane lane, const Message& message, ConstBuffer paylo
 }
 
 // A lane writes only while no more urgent lane to the same rank has something to write and gets it
-// written. One that is stuck, because its receiver takes nothing, holds nobody up.
+// written. A stuck lane, whose receiver takes nothing, holds no other lane up.
 void TcpNode::orderLanes(Rank rank) {
   Peer& target = peer(rank);
   bool isUrgentMoving = false;
@@ -192,7 +191,7 @@ void TcpNode::incomingHeard(Rank rank) {
   peer(rank).lastHeard = loop_.now();
 }
 
-// ---- How a rank goes ----
+// ---- The end of a peer ----
 
 void TcpNode::outgoingLost(Rank rank, const Status& why) {
   lose(rank, why);
@@ -212,7 +211,7 @@ void TcpNode::lose(Rank rank, const Status& why) {
   Peer& lost = peer(rank);
   if (state_ == State::kEnded || lost.gone.code() == Code::kPeerLost) return;
   if (lost.saidGoodbye) {
-    // Both sides are on their way out: how it goes makes no difference to anybody.
+    // Both sides are leaving: a broken connection makes no difference to anybody.
     endConnections(lost, closedStatus(), /*atOnce=*/false);
     return endIfClosed();
   }
@@ -274,7 +273,7 @@ void TcpNode::endConnections(Peer& peer, const Status& why, bool atOnce) {
   }
 }
 
-// ---- How we go ----
+// ---- The end of this rank ----
 
 void TcpNode::close(Done done) {
   SLUICE_DCHECK(loop_.inLoop());
@@ -299,8 +298,8 @@ TimePoint TcpNode::lastTaken() const {
   return last;
 }
 
-// Says goodbye on all lanes at once: whoever hears it on one knows that the others have nothing new
-// to come.
+// Says goodbye on all lanes at once: a rank that hears it on one lane knows that nothing new comes
+// on the others.
 void TcpNode::sayGoodbyeIfFlushed(Peer& peer) {
   if (state_ != State::kClosing || peer.saidGoodbye) return;
   for (const auto& out : peer.out) {

@@ -1,5 +1,5 @@
-// One rank of the tcp fabric: which connections there are, and what becomes of a rank when one of
-// them ends. Used by tcp_fabric.cc only. Loop thread only, where nothing else is said.
+// One rank of the tcp fabric: its connections, and the fate of a peer when one of them ends. Used
+// by tcp_fabric.cc only. Loop thread only, where nothing else is said.
 #pragma once
 
 #include <array>
@@ -47,10 +47,10 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   struct Peer {
     std::array<std::shared_ptr<Outgoing>, wire::kLanes> out;
     std::array<std::shared_ptr<Incoming>, wire::kLanes> in;
-    Status gone;                // why nothing can be sent to it any more
+    Status gone;                // the reason why nothing can be sent to it any more
     bool heardGoodbye = false;  // it has left, or is about to
     bool toldLeft = false;
-    bool saidGoodbye = false;  // we have
+    bool saidGoodbye = false;  // we have said it
     std::optional<TimePoint> lastHeard;
     std::optional<TimerId> holdTimer;
   };

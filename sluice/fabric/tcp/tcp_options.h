@@ -16,22 +16,22 @@ enum class Encrypt { kAuto, kOn, kIntegrity, kOff };
 
 struct TcpOptions {
   Encrypt encrypt = Encrypt::kAuto;
-  // Behind payloads that are neither encrypted nor have a tag.
+  // The check behind payloads that are neither encrypted nor have a tag.
   wire::PayloadCheckKind payloadCheck = wire::PayloadCheckKind::kCrc32c;
   bool insecure =
       false;  // the user has said that no stranger can reach the ports: no job key is needed
 
   std::string congestionControl;  // as the kernel names it; empty: the machine's own
 
-  // How much the kernel may hold that it has not sent (TCP_NOTSENT_LOWAT). What it holds cannot be
-  // overtaken.
+  // The number of unsent bytes that the kernel may hold (TCP_NOTSENT_LOWAT). No message can
+  // overtake them.
   size_t notSentBytes = size_t{128} << 10;
 
   // Strangers: connections that have not yet proved the job key (door/doorman.h).
   Duration handshakeDeadline = std::chrono::seconds(5);
   size_t maxStrangers = 256;  // the oldest goes when one more comes
 
-  // For a connection to a peer, with all its attempts.
+  // connectDeadline covers all attempts to connect to a peer.
   Duration connectDeadline = std::chrono::seconds(10);
   Duration closeDeadline = std::chrono::seconds(2);
 };

@@ -214,11 +214,11 @@ Io TlsStream::handshake() {
   errno = 0;
   const int result = SSL_do_handshake(ssl_);
   const Io io = result == 1 ? Io::moved(0) : fromTls(result, "handshake");
-  // Whatever TLS has to say, an alert to a stranger included, goes out first.
+  // All that TLS has to say, an alert to a stranger included, goes out first.
   const Io flushed = flush();
   if (io.outcome != Io::Outcome::kMoved) return io;
-  // A handshake without the pre-shared key cannot succeed here; this is for whoever adds
-  // certificates.
+  // A handshake without the pre-shared key cannot succeed here; this check is for the day when
+  // somebody adds certificates.
   if (SSL_session_reused(ssl_) != 1)
     return Io::failed(Status(Code::kRefused, "handshake: no pre-shared key"));
   return flushed;
@@ -259,7 +259,7 @@ Io TlsStream::read(std::span<const iovec> into) {
       const int result = SSL_read_ex(ssl_, static_cast<char*>(piece.iov_base) + filled,
                                      piece.iov_len - filled, &got);
       if (result != 1) {
-        // What came first is given first; the end or the fault is found again by the next call.
+        // Bytes that came first are given first; the next call finds the end or the fault again.
         Io io = total > 0 ? Io::moved(total) : fromTls(result, "receiving");
         flushAnswers(io);
         return io;

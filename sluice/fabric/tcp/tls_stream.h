@@ -19,15 +19,15 @@ namespace sluice::fabric {
 // The settings that all connections of a fabric share.
 class TlsContext final {
  public:
-  // RFC 8446 (5.5) allows 2^24.5 records under one AES-GCM key, 388 GB. A sixth of that is between
-  // two updates.
+  // RFC 8446 (5.5) allows 2^24.5 records under one AES-GCM key, 388 GB. We update the key after a
+  // sixth of that.
   static constexpr uint64_t kKeyUpdateBytes = uint64_t{64} << 30;
 
-  // An error if OpenSSL cannot be used here, as with a broken OPENSSL_CONF. REQUIRES of who makes a
-  // context: this has been asked.
+  // Returns an error if OpenSSL cannot be used here, as with a broken OPENSSL_CONF. REQUIRES of
+  // code that makes a context: it has called this first.
   static Status check();
 
-  // Every `keyUpdateBytes` that a connection has sent, its sender goes on with a new key.
+  // A connection's sender goes on with a new key after every `keyUpdateBytes` sent bytes.
   explicit TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes = kKeyUpdateBytes);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -43,7 +43,7 @@ class TlsContext final {
   SSL_CTX* context_;
 };
 
-// How often a connection has gone on with a new key in each direction.
+// The number of times that a connection has gone on with a new key, in each direction.
 struct TlsKeyUpdates {
   uint64_t sent = 0;
   uint64_t received = 0;
@@ -88,8 +88,8 @@ class TlsStream final : public Stream {
   const net::Fd socket_;
   secret::Claim claim_;
   SSL* ssl_;
-  BIO* sealed_;                // what TLS wants sent; belongs to ssl_
-  size_t sealedSent_ = 0;      // how much of it the kernel has
+  BIO* sealed_;                // bytes that TLS wants sent; belongs to ssl_
+  size_t sealedSent_ = 0;      // bytes of it that the kernel has
   uint64_t underThisKey_ = 0;  // bytes
   TlsKeyUpdates keyUpdates_;
 };

@@ -346,7 +346,7 @@ TEST_P(FabricContract, PingPongFromLandings) {
   ASSERT_TRUE(sends_.waitForAll());
 }
 
-// ---- What cannot be sent ----
+// ---- Invalid sends ----
 
 TEST_P(FabricContract, ARankThatDoesNotExistIsAnError) {
   start(2);
@@ -370,7 +370,7 @@ TEST_P(FabricContract, WhatTheWireCannotCarryIsRefusedBeforeItIsSent) {
   send(0, 1, payload, Lane::kBulk, ragged);
   ASSERT_TRUE(sends_.waitForAll());
   EXPECT_EQ(sends_.countOf(Code::kInvalidArgument), 4U);
-  send(0, 1, payload);  // and the stream is none the worse
+  send(0, 1, payload);  // the stream still works
   ASSERT_TRUE(receiver(1).waitLanded(1));
   ASSERT_TRUE(sends_.waitForAll());
 }
@@ -385,7 +385,7 @@ TEST_P(FabricContract, LaterIsAskedAgainWithTheSameHeaderAfterResume) {
   for (uint64_t i = 0; i < 10; ++i) send(0, 1, payload, Lane::kBulk, numbered(i));
   while (valve.asked == 0) std::this_thread::yield();
   std::this_thread::sleep_for(kMoment);
-  EXPECT_EQ(valve.asked, 1);  // it waits: nobody asks again unbidden
+  EXPECT_EQ(valve.asked, 1);  // the lane waits: nobody asks again unbidden
   EXPECT_TRUE(seen(1).arrivals.empty());
   valve.closed = false;
   fabric(1).resume(Rank{0}, Lane::kBulk);
@@ -426,7 +426,7 @@ TEST_P(FabricContract, LaterMayBeSaidManyTimes) {
   std::atomic<int> asked{0};
   prepare(1, 2).answer = [&](Rank from, Lane lane, const wire::Header&) -> Result<Landing> {
     if (++asked % 3 == 0) return Landing{};
-    fabric(1).resume(from, lane);  // may be said from inside, too
+    fabric(1).resume(from, lane);  // may be called from inside, too
     return Landing::later();
   };
   start(2);
@@ -465,7 +465,7 @@ TEST_P(FabricContract, ASlowReceiverStopsTheSenderAndNothingPilesUp) {
   const size_t before = residentBytes();
   std::this_thread::sleep_for(kMoment * 4);
   EXPECT_LT(sends_.ended() * kFloodBytes,
-            size_t{32} << 20);  // what sockets may hold, not what was queued
+            size_t{32} << 20);  // the sockets' limit, not all that was queued
   EXPECT_LT(residentBytes(), before + (size_t{48} << 20));
   valve.closed = false;
   fabric(1).resume(Rank{0}, Lane::kBulk);
@@ -512,8 +512,8 @@ TEST_P(FabricContract, AReceiverMayRefuseEverything) {
   EXPECT_EQ(fabric(1).counters().messagesReceived, 0U);
 }
 
-// The receiver answers other ranks' bytes: one that has too little room refuses, and nothing lands
-// anywhere.
+// The receiver answers other ranks' bytes: a landing with too little room refuses the payload, and
+// nothing lands anywhere.
 TEST_P(FabricContract, ALandingThatIsTooSmallIsRefusedAndCounted) {
   Completions tooSmall;
   std::vector<std::byte> little(99, std::byte{7});
@@ -975,7 +975,7 @@ TEST_P(FabricContract, DestructionWhileClosingEndsTheClose) {
   EXPECT_TRUE(sends_.waitForAll(0s));
 }
 
-// ---- What can be seen of it ----
+// ---- Counters and idling ----
 
 TEST_P(FabricContract, CountersAddUp) {
   start(2);

@@ -1,4 +1,4 @@
-// The contract of fabric.h as a suite. Its cases are in contract_test.cc, compiled once as
+// The contract of fabric.h as a suite. Its cases are in contract_suite.cc, compiled once as
 // sluice_fabric_contract. Every engine's test links that, includes this and instantiates it:
 //
 //   INSTANTIATE_TEST_SUITE_P(Tcp, FabricContract,
@@ -34,7 +34,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
       ranks_[i]->fabric = engine_->make(Rank{i}, ranks_[i]->thread.loop(), ranks_[i]->receiver);
     }
   }
-  // The receiver of a rank before anything can come. REQUIRES: the same count in start().
+  // Returns the receiver of a rank before anything can come. REQUIRES: the same count in start().
   Recorder& prepare(uint32_t i, size_t count) {
     if (ranks_.empty()) makeRanks(count);
     return ranks_[i]->receiver;
@@ -88,7 +88,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   // under way.
   static constexpr size_t kFloodMessages = 64;
   static constexpr size_t kFloodBytes = size_t{4} << 20;
-  // For what may still be on its way when a test ends.
+  // Keeps a payload that may still be on its way when a test ends.
   const std::vector<std::byte>& keep(std::vector<std::byte> payload) {
     return kept_.emplace_back(std::move(payload));
   }

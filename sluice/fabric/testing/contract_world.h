@@ -1,5 +1,5 @@
-// What the contract suite (contract_test.h) stands on: ranks with a loop thread each, a receiver
-// that keeps what comes, and completions that are counted. For tests of fabric engines only.
+// The base of the contract suite (contract_suite.h): ranks with a loop thread each, a receiver that
+// keeps all messages, and completions that are counted. For tests of fabric engines only.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ inline constexpr auto kPatience =
     std::chrono::seconds(30);  // no case waits longer for what must come
 inline constexpr auto kMoment = std::chrono::milliseconds(60);  // for what must not come
 
-// One job of an engine under test: makes the fabric of each rank. What the ranks share (a hub, the
-// listening sockets) is made with it.
+// One job of an engine under test: makes the fabric of each rank. Things that the ranks share (a
+// hub, the listening sockets) are made with it.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -46,7 +46,7 @@ class Watched final {
   void change(F&& f) {
     base::Lock lock(mutex_);
     f(value_);
-    changed_.notifyAll();  // under the lock: who waits may destroy this as soon as it gets it
+    changed_.notifyAll();  // under the lock: a waiter may destroy this as soon as it has the lock
   }
   template <typename Holds>
   [[nodiscard]] bool waitUntil(Holds&& holds, Duration patience = kPatience) {
@@ -131,7 +131,7 @@ struct Arrival {
   Lane lane{};
   wire::Header header;
   std::shared_ptr<std::vector<std::byte>> bytes;
-  int endings = 0;  // how often the landing's done ran
+  int endings = 0;  // calls of the landing's done
   Status status;
 };
 
@@ -225,7 +225,7 @@ struct RankUnderTest {
     fabric->close([&](const Status&) { closed.change([](int& count) { ++count; }); });
     EXPECT_TRUE(closed.waitUntil([](int count) { return count == 1; }));
   }
-  void die() { fabric.reset(); }  // no goodbye: what a crash looks like from outside
+  void die() { fabric.reset(); }  // no goodbye: the others see a crash
 
   // Returns when everything posted to the loop before has run.
   void settle() {

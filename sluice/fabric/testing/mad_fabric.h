@@ -1,5 +1,5 @@
-// A member of a job that has gone mad, for tests and fuzzing: where its choices come from, a fabric
-// that changes what it sends, and a receiver whose payloads land late. A broken invariant is a
+// A member of a job that has gone mad, for tests and fuzzing: the source of its choices, a fabric
+// that changes its messages, and a receiver whose payloads land late. A broken invariant is a
 // failed SLUICE_CHECK; there is no test framework, so that fuzz/ can use it. Everything belongs to
 // one thread.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace sluice::fabric {
 
-// Where choices come from: a seed, which never ends, or bytes, after which every choice is 0.
+// The source of choices: a seed, which never ends, or bytes, after which every choice is 0.
 class Choices final {
  public:
   explicit Choices(uint64_t seed) : random_(seed), hasSeed_(true) {}
@@ -50,7 +50,8 @@ class Choices final {
   std::span<const uint8_t> bytes_;
 };
 
-// Zeros, a pattern, or anything: whole random payloads would eat up a fuzzer's bytes.
+// Returns zeros, a pattern, or some random bytes: whole random payloads would eat up a fuzzer's
+// bytes.
 inline std::vector<std::byte> madBytes(Choices& choices, size_t size) {
   std::vector<std::byte> bytes(size);
   const uint64_t kind = choices.below(4);
@@ -64,7 +65,7 @@ inline std::vector<std::byte> madBytes(Choices& choices, size_t size) {
 // Passes messages on, with a mind of its own about some of them.
 class MadFabric final : public Fabric {
  public:
-  // `choices`: null, and it is not mad. `mad` counts its mad messages.
+  // With null `choices` the fabric is not mad. `mad` counts its mad messages.
   MadFabric(std::unique_ptr<Fabric> under, Choices* choices, uint64_t& mad)
       : under_(std::move(under)), choices_(choices), mad_(mad) {}
 
@@ -78,7 +79,7 @@ class MadFabric final : public Fabric {
   size_t worldSize() const override { return under_->worldSize(); }
   Loop& loop() const override { return under_->loop(); }
 
-  // Sends a copy of such bytes.
+  // Sends `bytes`, and keeps them until they are sent.
   void sendCopy(Rank to, Lane lane, const Message& message, std::vector<std::byte> bytes,
                 Done done);
   void releasePutOff();
@@ -147,7 +148,7 @@ class LateReceiver final : public Receiver {
   LateReceiver(Receiver& receiver, Choices& choices, base::ManualLoop& loop)
       : receiver_(receiver), choices_(choices), loop_(loop) {}
 
-  // Lets one of the payloads land that are on their way; false if there is none.
+  // Lets one late payload land; false if no payload is late.
   bool landOne() {
     if (late_.empty()) return false;
     const auto one =
@@ -161,7 +162,7 @@ class LateReceiver final : public Receiver {
       while (!late_.empty()) finish(late_.front(), Status());
     });
   }
-  // On the loop: what is on its way never lands.
+  // Ends the late payloads of `from`, or of all ranks, with `why`: they never land. On the loop.
   void end(std::optional<Rank> from, const Status& why) {
     for (const auto& one : std::list(late_)) {
       if (!from || one->from == *from) finish(one, why);

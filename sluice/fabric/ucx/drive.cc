@@ -1,7 +1,7 @@
 // Progress and wake-ups. UCX's event descriptor speaks only after ucp_worker_arm(), and arming is
-// refused while there is something to do; so: progress until nothing moves, arm, and on refusal
-// again. Whatever gives UCX work afterwards (a send, an answer) asks for one more round, since it
-// may have made events that the armed descriptor does not tell.
+// refused while there is something to do; so drive() makes progress until nothing moves, arms, and
+// on refusal starts again. Code that gives UCX work afterwards (a send, an answer) asks for one
+// more round, since it may have made events that the armed descriptor does not tell.
 #include <utility>
 
 #include <sluice/base/check.h>
@@ -14,7 +14,7 @@
 namespace sluice::fabric::ucx {
 namespace {
 
-// Then the loop's other tasks have their turn, new sends among them.
+// After this many rounds the loop's other tasks have their turn, new sends among them.
 constexpr int kRoundsAtOnce = 32;
 
 }  // namespace
@@ -26,7 +26,7 @@ void Node::driveSoon() {
 
 void Node::drive() {
   SLUICE_DCHECK(loop_.inLoop());
-  const auto self = shared_from_this();  // what is told to the user may destroy the fabric
+  const auto self = shared_from_this();  // the user's callbacks may destroy the fabric
   isDriveDue_ = false;
   for (int round = 0; state_ != State::kEnded; ++round) {
     if (round == kRoundsAtOnce) return driveSoon();
@@ -45,7 +45,7 @@ void Node::drive() {
   }
 }
 
-// True iff something moved.
+// Drives UCX for one round; true iff something moved.
 bool Node::progress() {
   SLUICE_CHECK(!isInsideUcx_);
   isInsideUcx_ = true;

@@ -1,4 +1,4 @@
-// How it ends: with one rank, by loss or goodbye, and with all of them.
+// The end of the connection with one rank, by loss or goodbye, and with all of them.
 #include <poll.h>
 
 #include <utility>
@@ -12,8 +12,8 @@
 namespace sluice::fabric::ucx {
 namespace {
 
-// UCX ends what was cut off within a few rounds. Longer than this is not waited: destroying the
-// worker ends it.
+// UCX ends what was cut off within a few rounds. We wait no longer than this: destroying the worker
+// ends the rest.
 constexpr auto kPatienceWithUcx = std::chrono::milliseconds(300);
 constexpr auto kQuiet = std::chrono::milliseconds(50);
 
@@ -21,7 +21,7 @@ constexpr auto kQuiet = std::chrono::milliseconds(50);
 
 void Node::peerLost(Peer& peer, const Status& why) {
   if (state_ == State::kEnded || !peer.gone.isOk()) return;
-  // Who breaks off after our goodbye has heard it: an echo of our own leaving.
+  // A peer that breaks off after our goodbye has heard it: the break is an echo of our own leaving.
   peer.gone = peer.saidGoodbye ? leftStatus(peer.rank) : lostStatus(peer.rank, why);
   peer.isNewsDue = !peer.saidGoodbye;
   cutOff(peer);
@@ -36,11 +36,11 @@ void Node::peerLeft(Peer& peer) {
   cutOff(peer);
 }
 
-// Ends everything that is pending with a rank that is gone. What UCX holds ends when UCX lets go of
-// it: until then its buffers are not the user's.
+// Ends everything that is pending with a rank that is gone. An operation that UCX holds ends when
+// UCX lets go of it: until then its buffers are not the user's.
 void Node::cutOff(Peer& peer) {
-  // Before the descriptors are given back: with a way to the sender left, UCX would tell it that
-  // all went well.
+  // End the endpoints before the descriptors are given back: with a way to the sender left, UCX
+  // would tell it that all went well.
   for (Stream& stream : peer.streams) stream.endpoint.reset();
   for (Stream& stream : peer.streams) {
     for (Queued& queued : std::exchange(stream.queue, {})) {
@@ -78,8 +78,8 @@ void Node::close(Done done) {
   driveSoon();
 }
 
-// To each rank that has taken all we sent it. The goodbye travels on one lane, and is the last of
-// all lanes because of that.
+// Says goodbye to each rank that has taken all we sent it. Because of that, a goodbye on one lane
+// is the last message of all lanes.
 void Node::sayGoodbyes() {
   if (state_ != State::kClosing) return;
   for (const auto& each : peers_) {

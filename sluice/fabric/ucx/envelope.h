@@ -1,6 +1,6 @@
-// The header of an active message: what the receiver must know to look up what it expects (a claim,
-// which wire::open() holds against the sealed header), the sealed wire header, and the payload's
-// checksum. Pure functions.
+// The header of an active message: a claim, with which the receiver looks up the header that it
+// expects (wire::open() holds the claim against the sealed header), the sealed wire header, and the
+// payload's checksum. Pure functions.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ inline Envelope sealEnvelope(const wire::Header& header, uint32_t checksum,
   return envelope;
 }
 
-// Nothing if it cannot be an envelope at all.
+// Returns the claim; empty if the bytes cannot be an envelope at all.
 inline std::optional<Claim> readClaim(std::span<const std::byte> bytes) {
   if (bytes.size() != kEnvelopeBytes) return std::nullopt;
   Claim claim;

@@ -33,8 +33,8 @@ Result<UcpConfig> readConfig(const UcxOptions& options) {
   return config;
 }
 
-// UCX writes to stderr what it also reports to us. Here it becomes a line of our log, for those who
-// look closely.
+// UCX writes to stderr what it also reports to us. Here the text becomes a line of our log, for
+// readers who look closely.
 ucs_log_func_rc_t onLogLine(const char*, unsigned, const char*, ucs_log_level_t level,
                             const ucs_log_component_config_t*, const char* format,
                             va_list arguments) {

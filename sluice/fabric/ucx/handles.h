@@ -54,7 +54,8 @@ class Endpoint final {
                                                    const UcxAddress& to, OnEndpointError onError);
   Endpoint(std::shared_ptr<Worker> worker, ucp_ep_h endpoint)
       : worker_(std::move(worker)), endpoint_(endpoint) {}
-  // What is pending on it ends with an error, in this call or in later calls of progress.
+  // Everything that is pending on the endpoint ends with an error, in this call or in later calls
+  // of progress.
   ~Endpoint();
   Endpoint(const Endpoint&) = delete;
   Endpoint& operator=(const Endpoint&) = delete;

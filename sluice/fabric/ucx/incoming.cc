@@ -1,4 +1,4 @@
-// What comes: from UCX's callback through the order of its lane to the receiver's landing.
+// Incoming messages: from UCX's callback through the order of their lane to the receiver's landing.
 #include <cstring>
 #include <utility>
 
@@ -79,7 +79,7 @@ void Node::drop(wire::Drop why) {
   counters_.with([&](Counters& counters) { counters.drops.count(why); });
 }
 
-// The header, if it is one that a rank of this job has sealed for us. One that does not fit is
+// Returns the header if a rank of this job has sealed it for us. A header that does not fit is
 // dropped and counted; UCX keeps messages apart, so the stream need not end with it.
 std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> envelope) {
   const auto claim = readClaim(envelope);
@@ -109,7 +109,7 @@ std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> env
   }
   Peer& from = peer(claim->source);
   if (!from.gone.isOk() || state_ == State::kEnded)
-    return std::nullopt;  // an echo of one who is gone
+    return std::nullopt;  // an echo of a rank that is gone
   from.lastHeard = loop_.now();
   return std::get<wire::Header>(opened);
 }
@@ -130,7 +130,7 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
     drop(wire::Drop::kOutOfSequence);
     return UCS_OK;
   }
-  // With an endpoint of our own to it we hear of its death.
+  // With an endpoint of our own to the sender we hear of its death.
   if (!stream.endpoint) contacts_.emplace_back(from.rank, header.lane);
   Arrived message{.header = header};
   if (options_.checksPayloads && header.length > 0) message.checksum = checksum;
@@ -268,8 +268,8 @@ void Node::fetchEnded(Fetching& fetching, ucs_status_t status) {
   tellIfGone(from);
 }
 
-// The bytes lie in the landing, but their sender had others: it is lost, and the landing ends with
-// that.
+// The bytes in the landing are not those that the sender had: the sender is lost, and the landing
+// ends with that error.
 void Node::endDamaged(Peer& peer, const wire::Header& header, Done done) {
   drop(wire::Drop::kBadPayload);
   broken_.emplace_back(peer.rank, badPayloadStatus(header, wire::PayloadCheckKind::kCrc32c));
@@ -277,7 +277,7 @@ void Node::endDamaged(Peer& peer, const wire::Header& header, Done done) {
       [done = std::move(done), &peer] { done(peer.gone.isOk() ? closedStatus() : peer.gone); });
 }
 
-// From a callback of UCX: told once UCX has returned.
+// Called from a callback of UCX: the loss is told once UCX has returned.
 void Node::breaks(Rank rank, ucs_status_t status) {
   broken_.emplace_back(rank, fromUcs(status, "the connection broke"));
 }
@@ -287,8 +287,8 @@ void Node::release(Arrived& message) {
   library().ucp_am_data_release(worker_->get(), std::exchange(message.descriptor, nullptr));
 }
 
-// The message needs no room any more; its sender will hear of it, at once if much has been taken
-// since.
+// Notes that the message needs no room any more. Its sender will hear of it, at once if much has
+// been taken since the last news.
 void Node::taken(Peer& peer, const wire::Header& header) {
   Stream& stream = peer.stream(header.lane);
   stream.taken.mark(header.sequence);

@@ -1,9 +1,8 @@
 // One rank of the UCX fabric: a UCX worker driven by an EpollLoop. Used by ucx_fabric.cc only.
 //
-// UCX calls back only from inside ucp_worker_progress() or the call that starts an operation. What
-// has to be told to the user then waits in `news_` until UCX has returned, so that no foreign code
-// runs inside UCX; the one exception is Receiver::onMessage(), whose answer an eager payload needs
-// at once.
+// UCX calls back only from inside ucp_worker_progress() or the call that starts an operation. News
+// for the user then waits in `news_` until UCX has returned, so that no foreign code runs inside
+// UCX; the one exception is Receiver::onMessage(), whose answer an eager payload needs at once.
 //
 // The parts: node.cc entry points, drive.cc progress and wake-ups, outgoing.cc, incoming.cc,
 // ending.cc.
@@ -125,11 +124,11 @@ class Node final : public std::enable_shared_from_this<Node> {
   State state_ = State::kOpen;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::deque<Task> news_;  // for the user, in order
-  // What UCX's callbacks leave to be done once UCX has returned.
+  // Work that UCX's callbacks leave to be done once UCX has returned.
   std::vector<std::pair<Rank, Status>> broken_;
   std::vector<std::pair<Rank, Lane>> contacts_;  // heard from on a lane that has no endpoint yet
-  std::vector<std::pair<Rank, Lane>> tellDue_;   // whose sender must hear what we have taken
-  std::vector<Rank> farewells_;                  // who said goodbye
+  std::vector<std::pair<Rank, Lane>> tellDue_;   // the sender must hear what we have taken
+  std::vector<Rank> farewells_;                  // ranks that said goodbye
   std::optional<TimePoint> lastConnected_;
   bool toldOfStrangers_ = false;
   bool isInsideUcx_ = false;

@@ -1,4 +1,5 @@
-// What leaves: from the queue of a lane through its window to UCX, and the news of what was taken.
+// Outgoing messages: from the queue of a lane through its window to UCX, and the news of taken
+// messages.
 #include <utility>
 
 #include <sluice/base/check.h>
@@ -66,7 +67,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
         counters.bytesSent += flying.bytes;
       });
     }
-    // The peer's end is known when the news is told, if not yet now.
+    // The peer's end may not be known yet; it is when the news is told.
     news_.emplace_back([done = std::move(flying.done), &to, isSent = status == UCS_OK] {
       if (isSent) return done(Status());
       done(to.gone.isOk() ? closedStatus() : to.gone);
@@ -76,7 +77,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
   tellIfGone(to);
 }
 
-// On the control lane's endpoint, where no bulk is in the way.
+// Uses the control lane's endpoint, where no bulk is in the way.
 void Node::tellTaken(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
   if (stream.toldTaken == stream.taken.upTo() || !peer.gone.isOk() || isSelf(peer)) return;
@@ -100,7 +101,7 @@ void Node::tellAllTaken() {
   }
 }
 
-// As far as it can still be told: nothing waits for it.
+// Tells the peer if that is still possible: nothing waits for it.
 void Node::tellGivenUp(Peer& peer) {
   if (!peer.gone.isOk() || !peer.stream(Lane::kControl).endpoint) return;
   Message message;

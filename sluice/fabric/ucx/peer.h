@@ -1,4 +1,4 @@
-// What a rank's node knows of another rank. Values that node.h works on; loop thread only.
+// The knowledge of a rank's node about another rank. Values that node.h works on; loop thread only.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct Queued {
   Done done;  // null for the fabric's own
 };
 
-// A message that UCX has. It lives until UCX's callback has come, which always does.
+// A message that UCX has. The message lives until UCX's callback has come; UCX always calls it.
 struct Flying {
   Node* node;
   Rank to;
@@ -48,12 +48,12 @@ struct Fetching {
   std::list<Fetching>::iterator self;
 };
 
-// Where the payload of a message is that its receiver has not taken yet.
+// A message that its receiver has not taken yet, and the place of its payload.
 struct Arrived {
   wire::Header header;
-  std::optional<uint32_t> checksum{};  // that its sender computed; empty if none is wanted
+  std::optional<uint32_t> checksum{};  // computed by its sender; empty if it is not wanted
   const std::byte* data = nullptr;     // null when it must be fetched
-  std::vector<std::byte> copy{};       // what `data` points to, once the message has to be kept
+  std::vector<std::byte> copy{};       // the bytes at `data`, once the message has to be kept
   void* descriptor = nullptr;          // UCX's: given back, or fetched from
   Done senderDone{};  // of a message to oneself, whose `data` is the sender's memory
 };
@@ -69,10 +69,10 @@ struct Stream {
   SendWindow window;
 
   uint64_t nextToOffer = 0;
-  std::map<uint64_t, Arrived> waiting;  // came before its turn, or was told later
+  std::map<uint64_t, Arrived> waiting;  // came before their turn, or were told later
   bool isStopped = false;               // the receiver said later
   Taken taken;
-  uint64_t toldTaken = 0;    // how far the sender knows
+  uint64_t toldTaken = 0;    // taken.upTo() as last told to the sender
   uint64_t untoldBytes = 0;  // taken since
   bool isTellDue = false;
 
@@ -92,7 +92,7 @@ struct Peer {
   std::list<Fetching> fetching;
   std::optional<TimePoint> lastHeard;
   bool saidGoodbye = false;  // we to it
-  Status gone;               // why nothing can be sent to it any more
+  Status gone;               // the reason why nothing can be sent to it any more
   bool isNewsDue =
       false;  // the receiver must hear that it is gone, once UCX has let go of all buffers
 };

@@ -1,7 +1,8 @@
-// How much of one lane may be under way to one rank: sent, and not yet taken by its receiver. UCX
-// calls a message complete when it lies in some buffer on the way, which may be megabytes before
-// the wire; this counts what the receiver has said that it took, so that the bytes beyond recall
-// are bounded whatever lies between. Pure bookkeeping: no UCX, no clock. One owner.
+// Limits the bytes of one lane that are under way to one rank: sent, and not yet taken by its
+// receiver. UCX calls a message complete when it lies in some buffer on the way, which may be
+// megabytes before the wire; this counts the messages that the receiver says it took, so that the
+// bytes beyond recall are bounded whatever lies between. Pure bookkeeping: no UCX, no clock. One
+// owner.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ class SendWindow final {
   size_t bytes() const { return bytes_; }
 
  private:
-  // Small messages cost memory at the receiver beyond their payload; without this their number had
-  // no bound.
+  // Small messages cost memory at the receiver beyond their payload; without this overhead their
+  // number would have no bound.
   static constexpr size_t kMessageOverhead = 256;
   static size_t costOf(size_t payloadBytes) { return payloadBytes + kMessageOverhead; }
 

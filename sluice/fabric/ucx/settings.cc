@@ -34,15 +34,15 @@ std::vector<Setting> settingsFor(const UcxOptions& options) {
   if (std::ranges::find(transports, "tcp") == transports.end()) return settings;
   const std::string segment =
       std::to_string(std::max(options.eagerBytes + kRoomForHeaders, kSmallestSegment));
-  // An eager message and its headers in one segment: no pieces to be put together.
+  // An eager message and its headers fit one segment: no pieces have to be put together.
   settings.push_back({"TX_SEG_SIZE", segment});
   settings.push_back({"RX_SEG_SIZE", segment});
-  // One request less that a stranger at the port can crash the process with.
+  // This leaves a stranger at the port one request less to crash the process with.
   settings.push_back({"PUT_ENABLE", "n"});
   // A rank that cannot be reached must not hold up the loop while the kernel tries.
   settings.push_back({"CONN_NB", "y"});
-  // One socket at a time: UCX 1.13 aborts when handling one event closes a socket that another
-  // event of the same batch is for.
+  // UCX handles one socket at a time: UCX 1.13 aborts when handling one event closes a socket that
+  // another event of the same batch is for.
   settings.push_back({"MAX_POLL", "1"});
   // UCX 1.13 ends a zero-copy send twice, and aborts, when a TCP peer dies in the middle of it.
   // With copies it does not; the other transports have no such fault and keep sending from the

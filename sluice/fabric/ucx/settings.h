@@ -1,4 +1,4 @@
-// What UCX is told, and why. Used by handles.cc.
+// The settings that UCX is given, and the reasons for them. Used by handles.cc.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Setting {
 };
 std::vector<Setting> settingsFor(const UcxOptions& options);
 
-// Whether the engine may start at all; the error says why not and what to type.
+// Returns an error if the engine must not start; it says why and what to type.
 Status checkTrusted(const UcxOptions& options);
 
 }  // namespace sluice::fabric::ucx

@@ -30,7 +30,7 @@ TEST(Settings, TellUcxWhatItMayUse) {
   EXPECT_EQ(valueOf(options, "ZCOPY_THRESH"), "(unset)");
   options.transports = "rc";
   EXPECT_EQ(valueOf(options, "PUT_ENABLE"),
-            "(unset)");  // UCX warns of what none of its transports knows
+            "(unset)");  // UCX warns of a setting that no transport knows
 }
 
 TEST(Settings, AnEagerMessageFitsInOneSegment) {

@@ -1,5 +1,5 @@
-// How far the messages of a lane have been taken. They are taken in any order (a long payload is
-// still coming while the next message is there already); the sender is told of the unbroken run
+// Counts the messages of a lane that have been taken. They are taken in any order (a long payload
+// is still coming while the next message is there already); the sender is told of the unbroken run
 // from the start. One owner.
 #pragma once
 

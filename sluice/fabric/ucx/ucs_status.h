@@ -9,7 +9,7 @@
 
 namespace sluice::fabric::ucx {
 
-// `what` was being done: "connecting to rank 3".
+// Makes a Status of UCX's code; `what` names the operation: "connecting to rank 3".
 Status fromUcs(ucs_status_t status, std::string_view what);
 
 }  // namespace sluice::fabric::ucx

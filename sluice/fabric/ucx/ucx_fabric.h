@@ -1,6 +1,6 @@
 // The fabric over UCX: for RDMA, shared memory and, later, GPU memory; over TCP where there is
 // nothing better. It starts only on a network that the user has called trusted, because UCX's own
-// port believes whoever reaches it (docs/fabric.md). Nothing of UCX shows in here.
+// port believes anybody who reaches it (docs/fabric.md). Nothing of UCX shows in here.
 //
 //   auto port = UcxPort::open(options, loop);         // any thread
 //   store.set(rank, port->address());                 // the others need it
@@ -27,26 +27,27 @@ struct UcxOptions {
   Epoch epoch{};
   secret::JobKey jobKey = secret::JobKey::none();
   bool isNetworkTrusted = false;   // REQUIRED to be said
-  std::string transports = "tcp";  // what UCX_TLS takes: "tcp", "rc,ud,tcp", "sm,tcp"
-  std::string device;  // what UCX_NET_DEVICES takes: "lo", "mlx5_0:1"; empty: UCX chooses
+  std::string transports = "tcp";  // as for UCX_TLS: "tcp", "rc,ud,tcp", "sm,tcp"
+  std::string device;              // as for UCX_NET_DEVICES: "lo", "mlx5_0:1"; empty: UCX chooses
 
   bool checksPayloads = true;  // a CRC32C travels with every payload; all ranks must agree
 
-  // Bytes of one lane that may be under way to one rank. Too many and urgency waits behind them;
-  // too few and a fast link waits for acknowledgements. docs/fabric.md has what was measured.
+  // Bytes of one lane that may be under way to one rank. With too many, urgent messages wait behind
+  // them; with too few, a fast link waits for acknowledgements. docs/fabric.md has the
+  // measurements.
   size_t windowBytes = size_t{768} << 10;
   // Longer payloads are fetched straight into the landing (rendezvous); up to this they travel with
   // their header and are copied once (eager), which is faster over TCP.
   size_t eagerBytes = (size_t{256} << 10) - 1024;
-  Duration closeDeadline = std::chrono::seconds(2);  // of others taking nothing, while we close
+  Duration closeDeadline = std::chrono::seconds(2);  // while we close and no rank takes anything
 };
 
 // The options that the configuration sets: trusted-network, ucx-transports, payload-check.
 UcxOptions ucxOptions(const base::Config& config);
 
-// What another rank needs to reach this one. Opaque, some hundred bytes.
+// The address by which another rank reaches this one. Opaque, some hundred bytes.
 using UcxAddress = std::vector<std::byte>;
-// Asked on the loop when a rank is first spoken to or heard from.
+// Finds the address of a rank. Called on the loop when the rank is first spoken to or heard from.
 using FindUcxAddress = std::function<Result<UcxAddress>(Rank)>;
 
 namespace ucx {

@@ -8,7 +8,7 @@
 namespace sluice::fabric {
 namespace {
 
-// Where the ranks of one process leave their addresses for each other.
+// The book in which the ranks of one process leave their addresses for each other.
 class AddressBook final {
  public:
   void put(Rank rank, UcxAddress address) {
@@ -147,7 +147,7 @@ TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
   for (auto& rank : ranks) rank.fabric.reset();
 }
 
-// One who reached the port and speaks our protocol, but has no key or another job's.
+// A stranger that reached the port and speaks our protocol, but has no key or another job's.
 TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
   contract::Completions sends;
   contract::RankUnderTest member;

@@ -1,6 +1,6 @@
-// How far another rank's clock is from ours, from timestamps that go back and forth, as NTP does
-// it. For whoever lays the traces of several ranks side by side. A plain value; belongs to its
-// owner's loop.
+// Measures how far another rank's clock is from ours, with timestamps that go back and forth, as
+// NTP does it. Serves to lay the traces of several ranks side by side. A plain value; belongs to
+// its owner's loop.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace sluice::fabric {
 
 struct ClockOffset {
-  Duration offset{};     // what the peer's clock shows, minus what ours shows at the same moment
+  Duration offset{};     // the time of the peer's clock minus that of ours, at the same moment
   Duration roundTrip{};  // the offset is wrong by at most half of it
   friend bool operator==(const ClockOffset&, const ClockOffset&) = default;
 };

@@ -1,4 +1,4 @@
-// What ranks tell each other about being alive, as bytes: the payload of messages with the flag
+// The signs of life that ranks send each other, as bytes: the payload of messages with the flag
 // kHeartbeat. Pure functions; any thread. Used by watchman.cc and pulse_thread.cc only.
 #pragma once
 
@@ -20,19 +20,19 @@ namespace sluice::fabric {
 struct Heartbeat {
   TimePoint sent;
   std::optional<TimePoint> echo;
-  Duration held{};  // between the arrival of what is echoed and `sent`
+  Duration held{};  // between the arrival of the echoed heartbeat and `sent`
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 
-// "Rank k is lost", from one who knows, for those who do not talk to it.
+// "Rank k is lost", from a rank that knows, for ranks that do not talk to it.
 struct LossNotice {
   Rank lost{};
-  Rank witness{};   // who noticed
+  Rank witness{};   // the rank that noticed
   std::string why;  // without "rank k is lost"
   friend bool operator==(const LossNotice&, const LossNotice&) = default;
 };
 
-// "My process lives, and its work loop has not turned for so long." Travels between pulse threads
+// "My process lives, and its work loop has not turned for `busy`." Travels between pulse threads
 // only.
 struct PulseBeat {
   Duration busy{};

@@ -1,8 +1,8 @@
-// How busy the loops of other ranks are. A rank has one loop for everything, heartbeats included:
-// while it works on one long task, its fabric is as silent as that of a dead process. So each
-// process has a second, small thread that tells the other ranks that the process lives and for how
-// long its loop has been busy. watchman.h asks it before it gives up on a silent rank;
-// pulse_thread.h is the real one.
+// Tells how busy the loops of other ranks are. A rank has one loop for everything, heartbeats
+// included: while it works on one long task, its fabric is as silent as that of a dead process. So
+// each process has a second, small thread that tells the other ranks that the process lives and for
+// how long its loop has been busy. watchman.h asks it before it gives up on a silent rank;
+// pulse_thread.h is the real pulse.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
 // The pulse of a process: a thread with a loop, a port and connections of its own, so that nothing
-// that keeps the work loop busy can keep it silent. It says every heartbeat-interval to each rank
-// it exchanges pulses with for how long the work loop has been busy, and keeps what the others say.
+// that keeps the work loop busy can keep it silent. Every heartbeat-interval it tells each rank it
+// exchanges pulses with for how long the work loop has been busy, and it keeps the words of the
+// others.
 //
 // The loss of a pulse ends nothing: without it a rank is judged by the heartbeats on its fabric
 // alone.
@@ -39,8 +40,8 @@ class PulseThread final : public Pulse, private Receiver {
     bool isTold = false;  // gets our pulse
     bool isGone = false;  // it has left, or its pulse is lost
     bool isBeatUnderWay =
-        false;            // one at a time, so that none pile up for a peer that does not read
-    Duration reported{};  // how long its loop has been busy, once that was logged; zero: it was not
+        false;  // one at a time, so that beats do not pile up for a peer that does not read
+    Duration reported{};  // busy time of its loop, once that was logged; zero: it was not
   };
 
   PulseThread(const LivenessOptions& options, const net::EpollLoop& work, size_t worldSize);

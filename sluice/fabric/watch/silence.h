@@ -1,7 +1,7 @@
-// For how long a peer has been silent, as far as we could have heard it. Time in which we ourselves
-// did not run (stopped, or starved of a CPU) is ours, not the peer's: what it sent meanwhile lies
-// unread in the kernel. No clock and no loop in here: the caller passes times in, so a test is a
-// table of times. Belongs to its owner's loop.
+// The time for which a peer has been silent, as far as we could have heard it. Time in which we
+// ourselves did not run (stopped, or starved of a CPU) is ours, not the peer's: what it sent
+// meanwhile lies unread in the kernel. No clock and no loop in here: the caller passes times in, so
+// a test is a table of times. Belongs to its owner's loop.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Silence final {
     excused_ += std::max(Duration::zero(), now - std::max(due, heard_));
   }
 
-  // Until then there is a reason why nothing was heard.
+  // Says that there is a reason why nothing was heard until then.
   void excuse(TimePoint until) {
     if (until <= heard_) return;
     heard_ = until;

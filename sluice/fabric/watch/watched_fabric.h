@@ -1,15 +1,15 @@
 // A fabric on which no rank dies silently: any engine, with heartbeats around it. Neither TCP nor
 // UCX notices that a cable was cut; this does, and says who was lost, what was heard last and how
-// long ago. The same contract as the engine inside (contract_test.h runs on both), and these
-// promises on top:
+// long ago. It keeps the same contract as the engine inside (contract_suite.h runs on both), and
+// these promises on top:
 //
 // - A rank that this rank has sent to or heard from is *watched*: it gets a heartbeat every
-//   interval, and after silenceLimit without a byte from it it is lost (Fabric::giveUp). A rank that
-//   talks to few watches few.
+//   interval, and it is lost after silenceLimit without a byte from it (Fabric::giveUp). A rank
+//   that talks to few ranks watches few.
 // - A rank whose pulse (pulse.h) says that its loop is busy is waited for, up to busyLimit.
-// - A rank that loses one tells all it watches, so that those who do not talk to it learn of it
-//   too. They ask it first. If it answers, only the path between those two is broken; if not, they
-//   treat it as lost.
+// - A rank that loses a peer tells all ranks it watches, so that ranks that do not talk to the peer
+//   learn of it too. They ask the peer first. If it answers, only the path between those two is
+//   broken; if not, they treat it as lost.
 // - Time in which this rank itself did not run counts against nobody.
 //
 // Heartbeats travel on the control lane, which bulk traffic cannot hold up. They go whether or not
@@ -43,7 +43,7 @@ class Watchman;
 
 class WatchedFabric final : public Fabric {
  public:
-  // Makes the engine, given who receives from it.
+  // Makes the engine, given its receiver.
   using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
 
   // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.

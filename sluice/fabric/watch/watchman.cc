@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kHeardLately = 2;  // intervals
 
-// How long a rank whose loss another rank reports has time to show that it lives, in intervals. A
-// second: the pause that a rank may make without being lost, also where reports of others are
+// The time that a rank whose loss another rank reports has to show that it lives, in intervals.
+// That is a second: a rank may pause that long without being lost, also if reports of others are
 // wrong.
 constexpr int kTimeToAnswer = 4;
 
-// The reason inside what lostStatus() says.
+// Returns the reason inside the text of lostStatus().
 std::string reasonOf(Rank lost, const Status& why) {
   const std::string prefix = lostStatus(lost, Status(Code::kPeerLost, "")).message();
   const std::string& text = why.message();
@@ -112,7 +112,7 @@ void Watchman::tick() {
     scheduleTick(now);
 }
 
-// Why the peer is lost; empty if it is not.
+// Returns the reason why the peer is lost; empty if it is not.
 std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
   const auto heard = fabric_->lastHeard(rank);
   excuse(rank, peer, now);
@@ -250,7 +250,7 @@ void Watchman::take(Rank from, const LossNotice& notice) {
   const bool wasWatched = find(lost) != nullptr;
   watch(lost);
   Peer* peer = find(lost);
-  if (peer == nullptr || peer->doubt) return;  // we know
+  if (peer == nullptr || peer->doubt) return;  // we know it already
   const TimePoint now = loop_.now();
   const auto heard = fabric_->lastHeard(lost);
   const bool isHeard = heard && now - *heard < kHeardLately * options_.interval;

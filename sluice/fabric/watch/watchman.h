@@ -50,7 +50,7 @@ class Watchman final : public Receiver, public std::enable_shared_from_this<Watc
     std::optional<LastMessage> lastMessage;
     std::optional<TimePoint>
         putOffAt;  // our receiver put its control lane off: heartbeats wait behind that
-    bool isBeatUnderWay = false;        // one at a time, so that none pile up for who does not read
+    bool isBeatUnderWay = false;        // one at a time, so that unread beats do not pile up
     std::optional<Silence> doubt;       // since another rank reported its loss
     LossNotice notice;                  // of that other rank
     std::optional<TimePoint> lastBeat;  // by its clock
