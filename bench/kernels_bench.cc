@@ -1,6 +1,6 @@
-// How fast sums, codecs and optimizer steps go through memory, beside memcpy: bytes_per_second
-// counts every byte read and written. Sizes: one default slice (50,000 parameters, in the cache)
-// and a large tensor (16 million, out of it).
+// Measures how fast sums, codecs and optimizer steps go through memory, beside memcpy.
+// bytes_per_second counts every byte read and written. Sizes: one default slice (50,000 parameters,
+// in the cache) and a large tensor (16 million, out of it).
 #include <cstring>
 #include <string>
 #include <vector>

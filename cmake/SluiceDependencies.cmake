@@ -1,6 +1,6 @@
 # Everything comes from the system's packages (scripts/install_deps.sh); nothing is downloaded here.
-# docs/dependencies.md says why each one is here. Installed too: find_package(sluice) looks for the
-# same.
+# docs/dependencies.md says why each one is here. This file is installed too: find_package(sluice)
+# looks for the same packages.
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
 find_package(spdlog 1.10 REQUIRED)
@@ -9,7 +9,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
-# Not its CMake package, which asks for libcurl too.
+# Use pkg-config: the CMake package of prometheus-cpp asks for libcurl too.
 pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-pull>=1.0)
 if(SLUICE_UCX)
   find_package(ucx 1.13 REQUIRED)
@@ -18,7 +18,8 @@ if(SLUICE_PYTHON)
   find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
   find_package(pybind11 2.10 QUIET)
   if(NOT Python_Development.Module_FOUND OR NOT pybind11_FOUND)
-    message(STATUS "No Python module: it needs pybind11 (pybind11-dev) and Python's headers (python3-dev)")
+    message(STATUS
+      "No Python module: it needs pybind11 (pybind11-dev) and Python's headers (python3-dev)")
     set(SLUICE_PYTHON OFF)
   endif()
 endif()

@@ -2,7 +2,7 @@
 #   USES        folders of ours it stands on
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
 #   TEST_LINKS  libraries that only the tests need
-#   SOURCES     the .cc files of the library sluice_<name>, without tests; by default all in the folder
+#   SOURCES     the .cc files of the library sluice_<name>, without tests; default: all of them
 #   WITHOUT     .cc files that belong to another target
 #   ROOMS       folders inside it whose files belong to the same target
 # Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another
@@ -10,7 +10,8 @@
 # hold fixtures for tests. scripts/headers.py compiles each header alone; so does, slower and with
 # gcc, the target all_verify_interface_header_sets.
 function(sluice_folder name)
-  cmake_parse_arguments(arg "" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
+    ${ARGN})
   set(target sluice_${name})
   list(TRANSFORM arg_USES PREPEND sluice_)
   set(rooms ${arg_ROOMS})
@@ -31,7 +32,8 @@ function(sluice_folder name)
   endif()
   if(sources)
     add_library(${target} STATIC ${sources})
-    target_link_libraries(${target} PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} sluice_options)
+    target_link_libraries(${target}
+      PUBLIC ${arg_USES} ${arg_LINKS_PUBLIC} PRIVATE ${arg_LINKS} sluice_options)
     target_precompile_headers(${target} REUSE_FROM sluice_precompiled)
     set(scope PUBLIC)
   else()
@@ -44,14 +46,18 @@ function(sluice_folder name)
   if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/testing/CMakeLists.txt")
     file(GLOB fixtures CONFIGURE_DEPENDS testing/*.h)
   endif()
-  target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers} ${fixtures})
+  target_sources(${target} ${scope}
+    FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers} ${fixtures})
   target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}/include")
-  # At the end of the folder's CMakeLists.txt, when the options of single files are known.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${sources} ${tests})")
+  # Runs at the end of the folder's CMakeLists.txt, when the options of single files are known.
+  cmake_language(EVAL CODE
+    "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${sources} ${tests})")
   if(SLUICE_TESTS AND tests)
     add_executable(${target}_test ${tests})
-    target_link_libraries(${target}_test PRIVATE ${target} sluice_test_options GTest::gmock GTest::gtest_main ${arg_TEST_LINKS})
+    target_link_libraries(${target}_test
+      PRIVATE ${target} sluice_test_options GTest::gmock GTest::gtest_main ${arg_TEST_LINKS})
     target_precompile_headers(${target}_test REUSE_FROM sluice_precompiled_test)
-    gtest_discover_tests(${target}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 60)
+    gtest_discover_tests(${target}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES
+      PROPERTIES TIMEOUT 120 DISCOVERY_TIMEOUT 60)
   endif()
 endfunction()

@@ -6,19 +6,24 @@ install(TARGETS sluice_library EXPORT sluice LIBRARY DESTINATION ${CMAKE_INSTALL
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(PROGRAMS python/sluice-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(EXPORT sluice NAMESPACE sluice:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
-# Not built here but where it is used: see sluice-config.cmake.in.
+install(EXPORT sluice NAMESPACE sluice::
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
+# The part for LibTorch is built in the project that uses it: see sluice-config.cmake.in.
 install(FILES include/sluice/torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
 install(FILES sluice/pytorch/libtorch/torch.cc DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
-configure_package_config_file(cmake/sluice-config.cmake.in "${PROJECT_BINARY_DIR}/sluice-config.cmake"
+configure_package_config_file(cmake/sluice-config.cmake.in
+  "${PROJECT_BINARY_DIR}/sluice-config.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice PATH_VARS CMAKE_INSTALL_DATADIR)
-write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/sluice-config.cmake" "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/sluice-config.cmake"
+  "${PROJECT_BINARY_DIR}/sluice-config-version.cmake"
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
-file(RELATIVE_PATH prefix_from_pkgconfig "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")  # lib may be lib/x86_64-linux-gnu
+# The library folder may be lib/x86_64-linux-gnu.
+file(RELATIVE_PATH prefix_from_pkgconfig "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/sluice.pc.in "${PROJECT_BINARY_DIR}/sluice.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-# What the wheel holds besides python/sluice (pyproject.toml): the modules, and the programs.
+# The wheel holds the modules and the programs besides python/sluice (pyproject.toml).
 if(SKBUILD)
   install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
   if(TARGET sluice_c10d)

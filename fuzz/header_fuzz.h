@@ -1,4 +1,4 @@
-// What the two header targets share: a fixed key and stream, and what must hold for every input.
+// Shared by the two header targets: a fixed key and stream, and the check of every input.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline constexpr wire::Expectations kExpected{.epoch = Epoch{4},
                                               .lane = wire::Lane::kUrgent,
                                               .sequence = 9};
 
-// Opens `bytes`; what is let in must be all that was expected, and must come out the same when
+// Opens `bytes`. An accepted header must have all expected fields, and must come out the same when
 // sealed again.
 inline void mustHold(const wire::HeaderBytes& bytes, const secret::Key& key) {
   const auto opened = wire::open(bytes, key, kExpected);

@@ -1,5 +1,5 @@
 // Headers as a broken or hostile member of the job can make them: any fields under a good check, so
-// that what lies behind the check is reached.
+// that the code behind the check is reached.
 #include <sodium.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
-// What a broken or hostile member of the job can say at the rendezvous: any bytes at all, since
-// whoever holds the job key seals what it likes. What is let in must come out the same when it is
-// encoded again.
+// Messages of a broken or hostile member of the job at the rendezvous: any bytes at all, since
+// every holder of the job key can seal any bytes. An accepted message must come out the same when
+// it is encoded again.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -1,6 +1,6 @@
-// Checkpoints as any bytes at all, since a file may be damaged: what sluice saves of training by
-// all-reduce, of servers that do not wait, and of servers' optimizers; and what a server tells of a
-// slice. What is let in must come out the same when it is saved again.
+// Checkpoints as any bytes at all, since a file may be damaged: the state of training by
+// all-reduce, of servers that do not wait, and of servers' optimizers; and a server's message with
+// its slice. An accepted state must come out the same when it is saved again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

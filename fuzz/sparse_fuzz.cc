@@ -1,6 +1,6 @@
-// A part of a sparse gradient as any bytes at all: whoever holds the job key sends what it likes.
-// The first two bytes are the length of the vector. What is let in must lie inside the vector, and
-// come out the same when it is encoded again.
+// A part of a sparse gradient as any bytes at all: every holder of the job key can send any bytes.
+// The first two bytes are the length of the vector. An accepted part must lie inside the vector,
+// and come out the same when it is encoded again.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

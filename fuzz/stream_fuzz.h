@@ -43,7 +43,7 @@ class Input final {
     rest_ = rest_.subspan(1);
     return value;
   }
-  // Mostly small, sometimes more than any buffer of Incoming.
+  // Returns a length: mostly small, sometimes more than any buffer of Incoming.
   size_t length() {
     const uint8_t kind = byte();
     const size_t value = byte();
@@ -64,18 +64,18 @@ class Input final {
   std::span<const uint8_t> rest_;
 };
 
-// How the member's bytes get to the Incoming.
+// Carries the member's bytes to the Incoming.
 class Channel {
  public:
   virtual ~Channel() = default;
-  // The receiving end, made anew for each input.
+  // Makes the receiving end, anew for each input.
   virtual std::unique_ptr<fabric::Stream> open(wire::PayloadCheckKind check) = 0;
   virtual wire::PayloadCheckKind payloadCheck() const = 0;
   virtual const secret::Key& key() const = 0;
   // Passes on a beginning of `bytes`, in pieces of `split` bytes, and returns how much.
   virtual size_t put(std::span<const std::byte> bytes, size_t split) = 0;
   virtual void endOfStream(bool isInOrder) = 0;
-  virtual void disturb(Input& input) = 0;  // something that only this kind of stream knows
+  virtual void disturb(Input& input) = 0;  // does something special to this kind of stream
   virtual size_t reads() const = 0;        // since open()
 };
 
@@ -115,7 +115,7 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     if (answer == Answer::kRefuse || header.length > kLargestLanding)
       return Status(Code::kRefused, "no");
     const bool hasRoom = answer == Answer::kTake;
-    // Exactly as large as it says, so that the sanitizer sees a byte too many.
+    // Make it exactly as large as it says, so that the sanitizer sees a byte too many.
     const size_t bytes = hasRoom ? header.length : header.length / 2;
     const auto place = std::shared_ptr<std::byte[]>(new std::byte[bytes]);
     const bool isKnown = sent != nullptr && sent->isWhole;
@@ -158,7 +158,7 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     static net::EpollLoop loop;
     return loop;
   }
-  // The payload of a whole message: another part of one pattern for each sequence.
+  // Returns the payload of a whole message: another part of one pattern for each sequence.
   static std::span<const std::byte> payloadOf(const wire::Header& header) {
     static const auto kPattern = [] {
       std::vector<std::byte> pattern(kMostBytes + 256);
@@ -226,8 +226,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     append(payload);
     append(std::span(trailer).first(trailerBytes));
   }
-  // A good header in which some bytes are changed before it is sealed; what follows may be its
-  // payload or not.
+  // Sends a good header in which some bytes are changed before it is sealed. The bytes after it may
+  // be its payload or not.
   void sendChangedHeader(Input& input) {
     constexpr size_t kCheckAt = wire::kHeaderBytes - 16;
     wire::HeaderBytes bytes = seal(header(0, wire::Flags::kNone));
@@ -237,8 +237,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
     }
     uint64_t length = 0;
     std::memcpy(&length, bytes.data() + 48, sizeof length);
-    // Nothing that follows ends in the right tag. It may have the right checksum: that is only 32
-    // bits.
+    // No bytes that follow end in the right tag. They may have the right checksum, which has only
+    // 32 bits.
     sent_.back().isGood = length == 0 || check_.kind() != wire::PayloadCheckKind::kTag;
     auto* raw = reinterpret_cast<unsigned char*>(bytes.data());
     crypto_generichash(raw + kCheckAt, wire::kHeaderBytes - kCheckAt, raw, kCheckAt,
@@ -250,7 +250,8 @@ class Player final : public fabric::Receiver, public fabric::Incoming::Owner {
   void deliver() {
     std::span<const std::byte> rest = pending_;
     while (!rest.empty() && !hasEnded_) {
-      // Short messages byte by byte, long ones in some hundred pieces: a script must not take long.
+      // Deliver short messages byte by byte, long ones in some hundred pieces: a script must not
+      // take long.
       const size_t split = split_ > 0 ? std::max(split_, rest.size() / 256) : 0;
       const size_t taken = channel_.put(rest, split);
       rest = rest.subspan(taken);

@@ -14,8 +14,8 @@ struct Bytes {
   size_t reads = 0;
 };
 
-// Reads that are split; those after them get all there is. A script of small pieces only would take
-// a millisecond, and find nothing more.
+// Only this many reads are split; later reads get all there is. A script of small pieces only would
+// take a millisecond, and find nothing more.
 constexpr size_t kMostSplitReads = 500;
 
 class MemoryStream final : public fabric::Stream {
@@ -74,7 +74,7 @@ class MemoryChannel final : public Channel {
     return kKey;
   }
   size_t put(std::span<const std::byte> bytes, size_t split) override {
-    // One that waits does not read, and the kernel would not take all of it.
+    // A receiver that waits does not read, and the kernel would not take all of the bytes.
     if (bytes_.all.size() - bytes_.begin > kMostBytes / 4) return 0;
     bytes_.all.insert(bytes_.all.end(), bytes.begin(), bytes.end());
     bytes_.split = split;

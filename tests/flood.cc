@@ -33,7 +33,8 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kKeptOpen = 600;
 constexpr auto kTick = std::chrono::milliseconds(4);
 
-// The end is a reset: ports that wait for their connection's late packets would soon run out.
+// Makes the connection end with a reset: ports that wait for their connection's late packets would
+// soon run out.
 void endWithReset(int socket) {
   const linger atOnce{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &atOnce, sizeof atOnce);
@@ -51,7 +52,7 @@ class Flood final {
     ::setsockopt(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     endWithReset(socket.get());
     if (::bind(socket.get(), from_.raw(), from_.rawSize()) != 0) return;
-    // On loopback it connects at once, or the port does not take it now.
+    // A loopback connection is made at once, or the port does not take it now.
     const bool isDone =
         ::connect(socket.get(), to_.raw(), to_.rawSize()) == 0 || errno == EINPROGRESS;
     if (!isDone) return;

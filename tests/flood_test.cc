@@ -234,7 +234,7 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
       "strangers\n",
       base::seconds(met), base::seconds(all), server.strangers().total(),
       nodes[0].fabric->counters().strangers);
-  // It was a flood all the while, and it was noticed.
+  // The flood lasted all the while, and the ranks noticed it.
   EXPECT_LT(all, kFloodTime - 1s);
   const auto rates = flood.rates();
   ASSERT_EQ(rates.size(), 4U);

@@ -2,7 +2,7 @@
 // machine's.
 //
 // An option `stall-after` is also the variable SLUICE_STALL_AFTER and the key "stall-after" of a
-// JSON file, which the option `config` names. The program's own words win over a variable, a
+// JSON file, which the option `config` names. A value that the program sets wins over a variable, a
 // variable over the file, and the file over the default.
 #pragma once
 
@@ -23,10 +23,10 @@ namespace session {
 struct Inside;
 }
 
-// A value, copied like one. Values are checked when they are read or set.
+// A plain value that can be copied. Each option is checked when it is read or set.
 class SLUICE_API Config final {
  public:
-  // Names and values: of options ("algorithm" -> "ssp") or of variables ("SLUICE_ALGORITHM" ->
+  // Maps names to values, of options ("algorithm" -> "ssp") or of variables ("SLUICE_ALGORITHM" ->
   // "ssp").
   using Values = std::map<std::string, std::string, std::less<>>;
 
@@ -34,7 +34,8 @@ class SLUICE_API Config final {
   Config();
   // Reads the process's SLUICE_* variables and the file that they name.
   static Result<Config> fromEnvironment();
-  // Reads `options` as the program's own words, and `environment` in the place of the process's.
+  // Reads `options` as values that the program sets, and `environment` in place of the process's
+  // environment.
   static Result<Config> read(const Values& options, const Values& environment);
 
   // Copies all values.
@@ -47,13 +48,12 @@ class SLUICE_API Config final {
   Config& operator=(Config&& other) noexcept;
   ~Config();
 
-  // Sets one option as the program's own word. An unknown name or a bad value is an error that says
-  // so.
+  // Sets one option as a value of the program. Returns an error for an unknown name or a bad value.
   Status set(std::string_view option, std::string_view value);
-  // Returns the value of one option as a user would write it. A secret is not told.
+  // Returns the value of one option as a user would write it. Returns an error for a secret.
   Result<std::string> get(std::string_view option) const;
-  // Returns one line for each variable that no option has and each option that has another name
-  // now.
+  // Returns one line for each variable that belongs to no option, and for each option that has
+  // another name now.
   const std::vector<std::string>& warnings() const;
 
  private:

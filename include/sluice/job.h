@@ -1,5 +1,5 @@
-// This process's place in the job: which rank it is and how the others are reached. One per
-// process; sessions (session.h) train models in it.
+// This process's place in the job: its rank, and the way to the other ranks. A process has one Job;
+// sessions (session.h) train models in it.
 //
 //   auto job = sluice::Job::join();      // under torchrun, mpirun or srun; alone, a job of one
 //   if (!job.isOk()) ...
@@ -22,25 +22,25 @@ namespace session {
 class JobParts;
 }
 
-// Is asked again and again while a thread waits for other ranks; its first error ends the wait. A
-// program that catches Ctrl-C says so here.
+// A function that is called again and again while a thread waits for other ranks. Its first error
+// ends the wait. A program that catches Ctrl-C returns an error here.
 using Interruption = std::function<Status()>;
 
-// How to join; every field has a default.
+// The options of Job::join(). Every field has a default.
 struct JoinOptions {
   Config::Values environment{};  // Replaces the process's environment, unless it is empty.
   Interruption interruption{};   // Ends waits for other ranks, here and later.
-  // Is told the port of a rank 0 whose MASTER_PORT is 0, before anybody is waited for.
+  // Receives the port of rank 0, if its MASTER_PORT is 0, before rank 0 waits for other ranks.
   std::function<Status(uint16_t port)> published{};
 };
 
-// Any thread may call it, and several at once.
+// Thread-safe: several threads may use a Job at once.
 class SLUICE_API Job final {
  public:
   // Joins with the options of the environment (Config::fromEnvironment).
   static Result<std::unique_ptr<Job>> join();
-  // Meets the other ranks that the launcher has started. Returns when all are here, or why they are
-  // not.
+  // Meets the other ranks that the launcher has started. Returns the Job when all are here, or an
+  // error that says why they are not.
   static Result<std::unique_ptr<Job>> join(const Config& config, JoinOptions options = {});
 
   // Leaves the job. REQUIRES: its sessions are gone.
@@ -55,7 +55,7 @@ class SLUICE_API Job final {
   // Returns true iff SIGTERM has come and the option leave-on-term is on: leave after this step.
   bool isAskedToLeave() const;
 
-  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank
+  // Contributes `value`, and returns every rank's value for this key, in rank order. Every rank
   // calls it.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 

@@ -17,10 +17,10 @@ namespace sluice {
 enum class Rank : uint32_t {};   // A process of the job: 0 .. world size - 1.
 enum class Epoch : uint32_t {};  // The membership of the job: counts up whenever ranks come or go.
 enum class Step : uint64_t {};   // One training iteration.
-enum class TensorId : uint32_t {
-};  // A tensor of the model, numbered in the order of the forward pass.
-enum class SliceId : uint32_t {
-};  // A part of a tensor that travels by itself, numbered over all tensors.
+// A tensor of the model, numbered in the order of the forward pass.
+enum class TensorId : uint32_t {};
+// A part of a tensor that travels by itself, numbered over all tensors.
+enum class SliceId : uint32_t {};
 
 // Returns the plain number behind an id, for arithmetic, indexing and printing.
 constexpr uint32_t index(Rank rank) {
@@ -84,7 +84,7 @@ struct SLUICE_API Tensor {
 
   // Returns its size in bytes.
   uint64_t bytes() const { return elements * sizeOf(dtype); }
-  // Returns it in words: "'conv1.weight' 9408 f32".
+  // Returns a text for people: "'conv1.weight' 9408 f32".
   std::string toString() const;
   // Compares all fields.
   friend bool operator==(const Tensor&, const Tensor&) = default;
@@ -101,23 +101,24 @@ struct SLUICE_API Model {
   uint64_t elements() const;
   // Returns the bytes of all tensors.
   uint64_t bytes() const;
-  // Returns it in words: "161 tensors, 25557032 elements, 97.5 MiB".
+  // Returns a text for people: "161 tensors, 25557032 elements, 97.5 MiB".
   std::string toString() const;
   // Compares all tensors.
   friend bool operator==(const Model&, const Model&) = default;
 };
 
-// Where memory lies. There is only one kind today; code that asks for the kind is ready for others.
+// The kind of memory that a tensor lies in. There is only one kind today; code that asks for the
+// kind is ready for others.
 enum class MemoryKind : uint8_t {
   kHost,  // Ordinary memory of the process.
 };
 
-// Where a worker's part of a tensor lies.
+// The memory of one tensor at one worker.
 struct TensorMemory {
   std::span<const std::byte> gradient{};  // Holds the gradient that this rank contributes.
-  std::span<std::byte> result{};        // Receives the mean or the new parameters; may be the same.
-  std::shared_ptr<const void> owner{};  // Keeps the memory alive until no byte can come any more.
-  MemoryKind kind = MemoryKind::kHost;  // Says which memory both are in.
+  std::span<std::byte> result{};  // Receives the mean or the new parameters; may be `gradient`.
+  std::shared_ptr<const void> owner{};  // Keeps the memory alive until no more bytes can arrive.
+  MemoryKind kind = MemoryKind::kHost;  // Says which kind of memory both are in.
 };
 
 }  // namespace sluice

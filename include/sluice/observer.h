@@ -1,4 +1,4 @@
-// A look at the path of every slice, for tools that trace or count. Training does not need it.
+// Shows the path of every slice to tools that trace or count. Training does not need it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// The path of one slice, in the order in which it is walked.
+// The stages on the path of one slice, in order.
 enum class Stage : uint8_t {
   kReady,    // Backward has made the gradient.
   kQueued,   // The slice waits for its turn and for credit.
@@ -48,14 +48,14 @@ using TimePoint = std::chrono::time_point<std::chrono::steady_clock, std::chrono
 // moment.
 struct StageEvent {
   Stage stage;      // Says which stage begins.
-  Step step;        // Says in which step of training.
+  Step step;        // Names the step of training.
   TensorId tensor;  // Names the tensor that the slice is a part of.
   SliceId slice;    // Names the slice.
   Rank peer;     // Names the other end (queued, push, publish), the worker (collect), or this rank.
-  TimePoint at;  // Says when.
+  TimePoint at;  // Says when the stage begins.
 };
 
-// The forward pass stood before a closed gate.
+// The forward pass waited at a closed gate.
 struct WaitEvent {
   TensorId tensor;  // Names the tensor that was waited for.
   Step step;        // Says which step's result was waited for.
@@ -63,8 +63,8 @@ struct WaitEvent {
   TimePoint to;     // Says when it ended.
 };
 
-// Is told what happens. Implementations are thread-safe and quick: they run in the middle of the
-// path.
+// The interface of a tool that traces or counts. Implementations are thread-safe and quick: they
+// run in the middle of the path.
 class SLUICE_API StageObserver {
  public:
   virtual ~StageObserver() = default;

@@ -40,28 +40,29 @@ class SessionParts;
 // The options of a session: its model, its memory, and how it trains.
 struct SessionOptions {
   Model model;  // Lists the tensors in the order of the forward pass; the same on every rank.
-  // Says where each tensor lies. Empty at a rank that only serves, and where every gradient brings
-  // its own.
+  // Says where each tensor lies. Leave it empty at a rank that only serves, or if every gradient
+  // brings its own memory.
   std::vector<TensorMemory> memory{};
   // Says what servers do with the mean: "mean-gradient" hands it out; "sgd:lr=0.1,momentum=0.9" and
   // "adamw:lr=0.001" update the parameters, which every rank then gets.
   std::string update = "mean-gradient";
   std::string name = "model";  // Tells several sessions of one job apart.
   std::string algorithm{};     // Names the algorithm; empty: the job's option `algorithm`.
-  StageObserver* observer =
-      nullptr;  // Is told what happens, if it is not null; outlives the session.
+  // Observes the path of slices, if it is not null; outlives the session.
+  StageObserver* observer = nullptr;
   bool updatesWaitForWord = false;  // Makes servers wait for update() or drop() after each step.
-  Interruption interruption{};  // Is asked while a thread waits for this session; empty: the job's.
+  Interruption interruption{};  // Called while a thread waits for this session; empty: the job's.
 };
 
 // A session begins with open() and ends with leave(). All ranks make the same calls.
 class SLUICE_API Session final {
  public:
-  // Returns when every rank has opened its session and all agree on how to train, or why not.
-  // REQUIRES: the job, the observer and memory without an owner outlive the session.
+  // Returns a session when every rank has opened its own and all agree on how to train; otherwise
+  // an error that says why not. REQUIRES: the job, the observer and memory without an owner outlive
+  // the session.
   static Result<std::unique_ptr<Session>> open(Job& job, SessionOptions options);
 
-  // Ends the session. Without leave() before, other ranks see this one as lost.
+  // Ends the session. Other ranks see this one as lost, unless it has called leave() before.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -69,14 +70,15 @@ class SLUICE_API Session final {
   // Hands over the gradient of the tensor's next step, which lies in its memory until wait()
   // returns. Refuses if the result of the tensor's last step is not here yet.
   Status gradientReady(TensorId tensor);
-  // Does the same for a gradient that lies elsewhere in this step.
+  // Does the same for a gradient that lies in `memory` in this step.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
   // Says that this rank has no gradient for the tensor in its next step; it counts as zeros. The
   // result of the others' gradients comes to `result`, which `owner` keeps alive.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
 
-  // Returns when the result of the tensor's last step is in its memory, or why it never will be.
+  // Waits until the result of the tensor's last step is in its memory. Returns an error if it never
+  // will be.
   Status wait(TensorId tensor);
   // Waits for all tensors.
   Status waitAll();
@@ -87,26 +89,26 @@ class SLUICE_API Session final {
   bool isEmpty(TensorId tensor) const;
 
   // Sets the hyperparameters of the servers' optimizer from the next step on. Every worker sets the
-  // same.
+  // same values.
   Status setHyperparameters(std::vector<double> values);
   // Lets the servers update with the gradients of this step, if updatesWaitForWord.
   Status update(std::vector<double> values);
   // Lets the servers forget the gradients of this step, if updatesWaitForWord.
   void drop();
 
-  // Returns how many results are still late (algorithm pipe); else 0.
+  // Returns how many results are still late with the algorithm pipe; 0 with any other algorithm.
   Result<size_t> delayed();
-  // Puts the oldest late result of the tensor into `result`, in a step without gradients. wait()
-  // follows.
+  // Puts the oldest late result of the tensor into `result`, in a step without gradients. Call
+  // wait() afterwards.
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
   // Hands out all late results into the tensors' memory, after the last step.
   Status drain();
 
-  // Returns what this rank keeps in a checkpoint besides the parameters. Between two steps. With
-  // asp and ssp this worker's parameters become the servers' model, which is the one to save.
+  // Returns what this rank keeps in a checkpoint besides the parameters. Call it between two steps.
+  // With asp and ssp this worker's parameters become the servers' model, which is the one to save.
   Result<std::vector<std::byte>> takeState();
-  // Puts back what takeState() returned, between two steps, on every rank its own.
+  // Puts back what takeState() returned on this rank. Every rank calls it, between two steps.
   Status restore(std::span<const std::byte> state);
 
   // Copies the root's bytes to every rank's `data`. Every rank calls it, in the same order.
@@ -115,12 +117,12 @@ class SLUICE_API Session final {
   // at once.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
-  // Ends in good order: every rank calls it after its last step, and it returns when all have. A
-  // rank that only serves calls it at once, and serves until the workers are done.
+  // Ends the session in good order: every rank calls it after its last step, and it returns when
+  // all have. A rank that only serves calls it at once, and serves until the workers are done.
   Status leave();
   // Tells the others that this rank takes part in no further step; leave() does so, too.
   Status announceEnd();
-  // Ends in bad order: the other ranks' waits end with this rank's name and `why`.
+  // Ends the session in bad order: the other ranks' waits end with this rank's name and `why`.
   void abandon(const std::string& why);
 
   // Returns which rank this process is.

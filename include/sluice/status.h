@@ -45,7 +45,7 @@ class [[nodiscard]] SLUICE_API Status final {
 
   // Returns true iff this is a success.
   bool isOk() const { return error_ == nullptr; }
-  // Is isOk(), for conditions.
+  // Returns isOk(), for conditions.
   explicit operator bool() const { return isOk(); }
   // Returns the kind of the error, or kOk.
   Code code() const { return isOk() ? Code::kOk : error_->code; }
@@ -90,7 +90,7 @@ class [[nodiscard]] Result final {
 
   // Returns true iff there is a value.
   bool isOk() const { return value_.has_value(); }
-  // Is isOk(), for conditions.
+  // Returns isOk(), for conditions.
   explicit operator bool() const { return isOk(); }
   // Returns the error, or a success if there is a value.
   const Status& status() const { return status_; }
@@ -110,11 +110,11 @@ class [[nodiscard]] Result final {
     if (!isOk()) detail::endForWantOfAValue(status_);
     return std::move(*value_);
   }
-  // Is value().
+  // Returns value().
   T& operator*() & { return value(); }
-  // Is value().
+  // Returns value().
   const T& operator*() const& { return value(); }
-  // Is value().
+  // Returns value().
   T&& operator*() && { return std::move(*this).value(); }
   // Reaches a member of value().
   T* operator->() { return &value(); }

@@ -14,8 +14,8 @@
 //   }
 //   distributed.leave();
 //
-// LibTorch has no forward hooks, so a gate has to be part of the module. Names of parameters are
-// those of the module without a gate. Until a Distributed trains the model nothing waits.
+// LibTorch has no forward hooks, so a gate has to be part of the module. Parameters have the same
+// names as in the module without a gate. Nothing waits until a Distributed trains the model.
 //
 // The life of a parameter in a step:
 //   backward   its gradient is handed over as soon as it is there, and is not in grad() any more
@@ -23,11 +23,11 @@
 //   forward    a gate that is passed waits for its means, and has the optimizer run for its
 //              parameters alone
 //
-// All of it belongs to the training thread. Errors are thrown as Error. The program may catch one
-// and go on: a forward pass, step(), synchronize() or drain() that a timeout or the job's
-// interruption has ended is called again and goes on where it stopped; after backward(), step()
-// comes next. An exception in the middle of backward or of the optimizer cannot be made good: every
-// later call then says so.
+// Call everything on the training thread. Errors are thrown as Error. The program may catch one and
+// go on. If a timeout or the job's interruption has ended a forward pass, step(), synchronize() or
+// drain(), call it again: it goes on where it stopped. If one of these has ended backward(), call
+// step() next. An exception in the middle of backward or of the optimizer breaks the model: every
+// later call then throws an error that says so.
 #pragma once
 
 #include <memory>
@@ -47,20 +47,20 @@
 
 namespace sluice {
 
-// Opens gates.
+// Opens the gates that modules wait at.
 class Gatekeeper {
  public:
   virtual ~Gatekeeper() = default;
 
-  // `module` is about to read its parameters: they are up to date when this returns.
+  // Waits until the parameters of `module`, which is about to read them, are up to date.
   virtual void beforeReading(const torch::nn::Module& module) = 0;
 };
 
-// The place in a module where it waits.
+// The place where a module waits for its parameters.
 class Door final {
  public:
-  // Null: nobody trains the module. REQUIRES: the keeper outlives the door, or is taken away
-  // before.
+  // Sets the keeper; null if nobody trains the module. REQUIRES: the keeper outlives the door, or
+  // is taken away before it ends.
   void setKeeper(Gatekeeper* keeper) { keeper_ = keeper; }
   // Waits for the module's parameters.
   void pass(const torch::nn::Module& module) const {
@@ -71,20 +71,20 @@ class Door final {
   Gatekeeper* keeper_ = nullptr;
 };
 
-// A module that waits before it reads.
+// A module that waits before it reads its parameters.
 class GatedModule {
  public:
   virtual ~GatedModule() = default;
   // Returns the place where it waits.
   virtual Door& door() = 0;
-  // The modules for each of which it passes its door, in the order of the forward pass.
+  // Returns the modules that it passes its door for, one by one, in the order of the forward pass.
   virtual std::vector<const torch::nn::Module*> gates() const = 0;
 };
 
 template <typename Impl, typename Forward = decltype(&Impl::forward)>
 class GatedImpl;
 
-// With forward() spelled out, which is what Sequential and AnyModule ask of a module.
+// Spells out forward(), as Sequential and AnyModule ask of a module.
 template <typename Impl, typename Output, typename Owner, typename... Inputs>
 class GatedImpl<Impl, Output (Owner::*)(Inputs...)> final : public Impl, public GatedModule {
  public:
@@ -102,7 +102,7 @@ class GatedImpl<Impl, Output (Owner::*)(Inputs...)> final : public Impl, public 
     Impl::save(archive);
   }
 
-  // A copy has no gate: nobody trains it.
+  // Waits, and returns a copy without a gate: nobody trains a copy.
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<torch::Device>& device = std::nullopt) const override {
     door_.pass(*this);
@@ -116,18 +116,19 @@ class GatedImpl<Impl, Output (Owner::*)(Inputs...)> final : public Impl, public 
   Door door_;
 };
 
-// The class behind a holder such as nn::Linear; of a class that has no holder, itself.
+// Finds the class behind a holder such as nn::Linear. A class that has no holder stands for itself.
 template <typename Module, typename = void>
 struct Contained {
   using Type = Module;  // Is the module itself.
 };
-// The same for a holder.
+// Does so for a holder.
 template <typename Module>
 struct Contained<Module, std::void_t<typename Module::ContainedType>> {
   using Type = typename Module::ContainedType;  // Is what it holds.
 };
 
-// Made and used like the module itself. Its forward() must be one function, not several.
+// A module with a gate, made and used like the module itself. The module's forward() must be one
+// function, not several.
 template <typename Module>
 class Gated final : public torch::nn::ModuleHolder<GatedImpl<typename Contained<Module>::Type>> {
  public:
@@ -219,8 +220,8 @@ T valueOrThrow(Result<T> result) {
 // One model in training; see above.
 class Distributed final : public Gatekeeper {
  public:
-  // Every rank makes one, of the same model. All begin with rank 0's parameters and buffers. What a
-  // module reads is expected to be registered in the order of the forward pass: that decides what
+  // Begins training with rank 0's parameters and buffers. Every rank makes one, of the same model.
+  // Register the parameters and modules in the order of the forward pass: that order decides what
   // is sent first.
   //
   // The optimizer must treat each parameter for itself, as SGD, Adam, AdamW, RMSprop and Adagrad
@@ -229,21 +230,23 @@ class Distributed final : public Gatekeeper {
   Distributed(Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
               const std::string& name = "model");
 
-  // Without leave() first, the other ranks are told that this one has failed.
+  // Tells the other ranks that this one has failed, unless leave() came first.
   ~Distributed() override;
 
   Distributed(const Distributed&) = delete;
   Distributed& operator=(const Distributed&) = delete;
 
-  // Instead of the optimizer's. Parameters that are in no gate have their new values when it
-  // returns; the others when their gate is passed. Gradients are used up by it.
+  // Takes the place of the optimizer's step(). Parameters that are in no gate have their new values
+  // when it returns; the others have them when their gate is passed. It uses up the gradients.
   void step();
 
-  // After backward: the means are in grad(), for clipping and the like. After step(): every
-  // parameter has its new value, for whoever reads it without passing its gate.
+  // Waits for all results. After backward, the means are then in grad(), for clipping and the like.
+  // After step(), every parameter then has its new value, for code that reads it without passing
+  // its gate.
   void synchronize();
 
-  // While it lives, backward only accumulates. The next one after it sends the sum.
+  // Makes backward only accumulate while this object lives. The next backward after it sends the
+  // sum.
   class NoSync final {
    public:
     // Holds gradients back from now on.
@@ -258,15 +261,15 @@ class Distributed final : public Gatekeeper {
     Distributed& distributed_;
   };
 
-  // Everybody has rank 0's afterwards: for running means of normalisation layers, before a test or
-  // a checkpoint.
+  // Copies rank 0's buffers to every rank, such as the running means of normalisation layers. Call
+  // it before a test or a checkpoint.
   void broadcastBuffers();
 
-  // With --algorithm pipe, after the last step(): applies the gradients that are still late. Every
-  // rank calls it.
+  // Applies the gradients that are still late with --algorithm pipe. Every rank calls it, after the
+  // last step().
   void drain();
 
-  // Together with all ranks, after the last step.
+  // Leaves in good order. Every rank calls it, after the last step.
   void leave();
 
   Session& session() { return *session_; }  // Returns the session underneath.
@@ -317,7 +320,7 @@ class Distributed final : public Gatekeeper {
   torch::nn::Module& model_;
   torch::optim::Optimizer& optimizer_;
   std::vector<Parameter> parameters_;  // index = TensorId
-  std::vector<Gate> gates_;            // the last is of those that no gated module reads
+  std::vector<Gate> gates_;            // the last one is for parameters that no gated module reads
   std::unordered_map<const torch::nn::Module*, std::vector<size_t>> gatesOf_;
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> frozen_;  // by group
   std::unique_ptr<Session> session_;
@@ -325,11 +328,11 @@ class Distributed final : public Gatekeeper {
   uint64_t round_ = 0;  // counts backward passes that send
   bool inBackward_ = false;
   bool roundHasLeft_ = false;  // a gradient of this round has been handed over
-  bool roundIsDue_ =
-      false;  // backward has ended, but not all of its gradients have been handed over
+  // True iff backward has ended, but not all of its gradients have been handed over.
+  bool roundIsDue_ = false;
   bool stepIsTaken_ = false;  // by a step() that has not returned
-  std::string owed_{};        // a call that has to be made again first
-  std::string broken_{};      // why the model is no longer good
+  std::string owed_{};        // asks for a call that has to be made first; else empty
+  std::string broken_{};      // the error that broke the model; else empty
 };
 
 }  // namespace sluice

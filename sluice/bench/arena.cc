@@ -41,7 +41,7 @@ std::string Arena::toString() const {
 
 Rate defaultRate(const Profile& profile, uint32_t hosts) {
   constexpr uint64_t kLargeModel = 100'000'000;  // parameters: iterations would else take too long
-  constexpr uint32_t kFew = 4;  // hosts; from there on they share what half of them had
+  constexpr uint32_t kFew = 4;  // hosts; more than these share what half of these had
   const uint64_t few = profile.parameters() > kLargeModel ? 2'300'000'000 : 1'200'000'000;
   return {hosts <= kFew ? few : few * (kFew / 2) / hosts};
 }

@@ -1,4 +1,4 @@
-// The lab that replays run in, and what its links carry. It is gone when the object is.
+// The lab that replays run in, and the rate that its links carry. The destructor removes the lab.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,8 @@ namespace sluice::bench {
 
 class Arena final {
  public:
-  // Makes the lab and measures it, which takes some seconds. --congestion-control is also that of
-  // its routes, for whoever does not choose for itself.
+  // Makes the lab and measures it, which takes some seconds. Its routes use --congestion-control
+  // too, for programs that do not choose for themselves.
   static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const base::Config& config);
 
   const lab::Lab& lab() const { return **lab_; }
@@ -40,8 +40,8 @@ class Arena final {
   Rate goodput_{};
 };
 
-// A speed at which two cores can carry all hosts of the lab and still compute: links are to be the
-// limit, not the machine.
+// Returns a speed at which two cores can carry all hosts of the lab and still compute: links are to
+// be the limit, not the machine.
 Rate defaultRate(const Profile& profile, uint32_t hosts);
 
 }  // namespace sluice::bench

@@ -86,7 +86,7 @@ class Measurement final {
   }
 
  private:
-  // The same number on every rank, as the first one says.
+  // Returns the same number on every rank: that of the first.
   Result<int> agreedRounds(double seconds) {
     const int own = static_cast<int>(
         std::clamp(task_.seconds / std::max(seconds, 1e-6), double{kLeast}, double{kMost}));

@@ -9,7 +9,7 @@
 
 namespace sluice::bench {
 
-// As this rank saw them. Also checks that the sums are right.
+// Returns the times as this rank saw them. Also checks that the sums are right.
 Result<std::vector<CollectiveFigure>> runCollectiveRank(const CollectiveTask& task,
                                                         const base::Config& config,
                                                         const base::Config::Values& environment);

@@ -1,5 +1,5 @@
-// What one rank of a measurement of collectives is to do and what it answers, as they travel on its
-// command line and on one line of its output.
+// The task of one rank of a measurement of collectives, and its answer, as text. The task travels
+// on the rank's command line, the answer on one line of its output.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +31,12 @@ struct CollectiveFigure {
   friend bool operator==(const CollectiveFigure&, const CollectiveFigure&) = default;
 };
 std::string toText(const std::vector<CollectiveFigure>& figures);  // one line
-// Empty if the line is none of these: ranks may print other things.
+// Returns empty if the line holds no figures: ranks may print other things.
 std::optional<std::vector<CollectiveFigure>> parseCollectiveFigures(std::string_view line);
 
-// The cost of a method as a + b*M: the line for which the greatest relative error over all sizes is
-// smallest, nearly: least squares of relative errors, so that small messages count as much as large
-// ones.
+// The cost of a method as a line a + b*M. Least squares of relative errors give the line, so that
+// small messages count as much as large ones. That makes the greatest relative error over all sizes
+// nearly as small as possible.
 struct LineFit {
   double start = 0;    // seconds
   double perByte = 0;  // seconds

@@ -12,8 +12,8 @@
 namespace sluice::bench {
 namespace {
 
-// How many steps a worker had done at that moment, the one under way by its share. REQUIRES:
-// ends.front() <= when <= ends.back()
+// Returns how many steps a worker had done at that moment; the step under way counts by its share.
+// REQUIRES: ends.front() <= when <= ends.back()
 double stepsUntil(const std::vector<double>& ends, double when) {
   const auto next = std::ranges::upper_bound(ends, when);
   if (next == ends.end()) return static_cast<double>(ends.size() - 1);
@@ -133,7 +133,7 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"cpu_s_per_iteration", figures.cpuSeconds},
       {"bytes_on_wire", figures.wireBytes},
       {"inversion_ms_p99", figures.inversionMs},
-      // From here on: what else one wants to know to judge them.
+      // The rest helps to judge these figures.
       {"runs_s", figures.runs},
       {"iterations_per_run", setting.iterations},
       {"compute_s", setting.computeSeconds},

@@ -1,4 +1,4 @@
-// From what ranks have measured to the figures of a strategy. Pure functions.
+// Turns the measurements of ranks into the figures of a strategy. Pure functions.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace sluice::bench {
 
-// What one iteration's time is taken to be.
+// The definition of one iteration's time.
 enum class Measure {
   kSlowestWorker,  // the largest of the workers' medians: where all keep step, and steps are alike
   kThroughput,     // elapsed time x workers / steps done by all: where they do not
@@ -30,21 +30,22 @@ struct RunFigures {
   double inversionMs = 0;                    // of the rank with the largest p99
   std::optional<Utilisation> utilisation{};  // of the first rank that has watched
 };
-// REQUIRES: at least one worker. Fails if a throughput is wanted, and at no time were all workers
-// counted.
+// Combines the reports of all ranks. Fails if a throughput is wanted, and at no time were all
+// workers counted. REQUIRES: at least one worker.
 Result<RunFigures> combineRanks(std::span<const RankReport> ranks, Measure measure);
 
-// Elapsed time x workers / steps done by all, from when the last worker is warm to when the first
-// has ended.
+// Returns elapsed time x workers / steps done by all, from the moment at which the last worker is
+// warm to the moment at which the first has ended.
 Result<double> throughputIteration(std::span<const RankReport> ranks);
 
 double spread(std::span<const double> values);  // from the least to the greatest
 
-// How many times the model leaves the busiest host in one iteration, if servers share the slices
-// equally: 2(N-1)/N with a server on every rank. What a host keeps for itself does not travel.
+// Returns how many times the model leaves the busiest host in one iteration, if servers share the
+// slices equally: 2(N-1)/N with a server on every rank. Slices that a host keeps for itself do not
+// travel.
 double modelsOverBusiestLink(const plan::Roles& roles);
 
-// Where and how it was measured.
+// The setting of a measurement: its lab and its options.
 struct Setting {
   std::string profile{};
   uint32_t workers = 0;
@@ -60,12 +61,12 @@ struct Setting {
   std::string codec{};         // of all-reduces
   bool overlaps = true;        // false: kvstore --no-overlap
   uint64_t sliceElements = 0;  // of one message, at most, with this strategy
-  std::optional<double>
-      plannedSeconds{};     // of an iteration, by the costs that tensors are merged by
+  // The time of an iteration, by the costs that tensors are merged by.
+  std::optional<double> plannedSeconds{};
   int iterations = 0;       // counted per run
   std::string straggler{};  // as given: unevenness.h
   std::string jitter{};
-  Measure measure = Measure::kSlowestWorker;  // what iterations are, with this strategy
+  Measure measure = Measure::kSlowestWorker;  // of an iteration, with this strategy
 };
 
 // One strategy in one setting, over all its runs.
@@ -83,7 +84,7 @@ struct Figures {
   double inversionMs = 0;
   std::optional<Utilisation> utilisation{};  // of the last run
 };
-// Medians over the runs. REQUIRES: at least one.
+// Returns medians over the runs. REQUIRES: at least one run.
 Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs);
 
 // Fills in speedupOverKvstore from the row of that name, if there is one.

@@ -1,4 +1,5 @@
-// What the links of a lab carry for a program, measured with iperf3: the yardstick for bounds.
+// Measures with iperf3 the rate that the links of a lab carry for a program: the yardstick for
+// bounds.
 #pragma once
 
 #include <string_view>
@@ -9,10 +10,11 @@
 
 namespace sluice::bench {
 
-// From host 1 to host 0, one TCP connection, after the first second. Takes about four seconds.
+// Measures one TCP connection from host 1 to host 0, after its first second. Takes about four
+// seconds.
 Result<Rate> measureGoodput(const lab::Lab& lab);
 
-// The rate at which the receiver got payload, out of what `iperf3 --json` prints.
+// Returns the rate at which the receiver got payload, from the output of `iperf3 --json`.
 Result<Rate> parseIperf(std::string_view json);
 
 }  // namespace sluice::bench

@@ -1,5 +1,5 @@
-// How a rank tells whoever started it what it has measured: one line of JSON, known by the mark
-// before it among all else that the rank prints.
+// Carries the measurements of a rank to the process that started it: one line of JSON, with a mark
+// before it that tells it from all other output of the rank.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ inline std::string markedLine(std::string_view mark, const nlohmann::json& json)
   return std::string(mark) + json.dump();
 }
 
-// What `read` makes of the JSON. Empty if the line has no such mark, or if anything that `read`
-// asks for is not there: whoever needs the report sees that it is missing.
+// Returns the result of `read` on the JSON. Returns empty if the line has no such mark, or if
+// anything that `read` asks for is not there: the caller then sees that the report is missing.
 template <typename Read>
 auto readMarkedLine(std::string_view mark, std::string_view line, const Read& read)
     -> std::optional<std::invoke_result_t<Read, const nlohmann::json&>> {

@@ -1,5 +1,5 @@
-// What one rank of a replay has measured, as it travels on one line of its output to whoever
-// started it.
+// The measurements of one rank of a replay. They travel on one line of its output to the process
+// that started it.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@
 namespace sluice::bench {
 
 struct RankReport {
-  std::vector<double>
-      iterationSeconds{};  // in order, the warm-up left out; empty at a rank that only serves
-  std::vector<double>
-      ends{};               // when each ended, on the host's clock; before them the warm-up's end
+  // In order, without the warm-up; empty at a rank that only serves.
+  std::vector<double> iterationSeconds{};
+  // The end of the warm-up, and then that of each iteration, on the host's clock.
+  std::vector<double> ends{};
   double cpuSeconds = 0;    // per iteration, all threads of the process
   double wireBytes = 0;     // per iteration, that left the host: headers and repetitions included
   double payloadBytes = 0;  // per iteration, that the fabric has sent
   double inversionMs = 0;   // p99 of the priority inversion time of what it sent
-  int exactSteps =
-      0;  // after which parameters were, bit for bit, those of one process; 0: not compared
+  // After this many steps, parameters were those of one process, bit for bit; 0: not compared.
+  int exactSteps = 0;
   std::optional<Utilisation> utilisation{};
 
   std::string toText() const;  // one line
 };
 
-// Empty if the line is no report: ranks may print other things.
+// Returns empty if the line is no report: ranks may print other things.
 std::optional<RankReport> parseRankReport(std::string_view line);
 
 }  // namespace sluice::bench

@@ -1,6 +1,6 @@
-// What one rank of a replay is to do, as it travels on a command line from whoever starts the
-// ranks. How it synchronises (algorithm, fabric, servers, ...) is not here: that is Config's, as in
-// every other job.
+// The task of one rank of a replay. It travels on a command line from the process that starts the
+// ranks. Config says how the rank synchronises (algorithm, fabric, servers, ...), as in every other
+// job.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ struct RankTask {
   std::string profile{};              // a built-in one, or a file
   double computeSeconds = 0;          // of one forward and backward pass
   int warmUp = 2;                     // iterations that are not counted: memory and links settle
-  int iterations = 5;                 // that are
-  std::string update{};               // what servers do with the mean: optimizer/optimizer_spec.h
+  int iterations = 5;                 // iterations that are counted
+  std::string update{};               // the update on the servers: optimizer/optimizer_spec.h
   bool watchNetwork = false;          // sample what passes the interface: utilisation.h
-  bool compareWithReference = false;  // at the end, parameters with those of one process
+  bool compareWithReference = false;  // compare final parameters with those of one process
 
-  Unevenness unevenness{};  // how much longer computing takes, for whom and when
+  Unevenness unevenness{};  // slower workers, and slower steps
 
   std::string toText() const;  // one line of JSON
   friend bool operator==(const RankTask&, const RankTask&) = default;

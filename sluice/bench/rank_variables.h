@@ -1,4 +1,4 @@
-// How a measurement hands its own configuration to the ranks it starts: as variables of their
+// Hands the configuration of a measurement to the ranks that it starts, as variables of their
 // environment.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace sluice::bench {
 
-// Everything that is not a default here, and a quiet log: one line per rank and run about what is
-// going well would bury the figures.
+// Returns the options that are not at their default here, and a quiet log: one line per rank and
+// run about each success would bury the figures.
 std::map<std::string, std::string> variablesFor(const base::Config& config);
 
 }  // namespace sluice::bench

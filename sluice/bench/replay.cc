@@ -87,17 +87,18 @@ class Run final {
   const ReplayHooks& hooks_;
   const Measure measure_;
   std::vector<std::optional<RankReport>> reports_;
-  std::string firstError_;  // what comes after it is its echo
+  std::string firstError_;  // later errors follow from it
 };
 
-// A directory of its own for every run: "traces/p3-2" for the second. Empty if no trace is wanted.
+// Returns a directory of its own for every run: "traces/p3-2" for the second. Empty if no trace is
+// wanted.
 std::string traceDirectoryFor(const base::Config& config, const std::string& strategy, int run) {
   const std::string& directory = config.text(option::kTrace);
   if (directory.empty()) return {};
   return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
 }
 
-// What the strategy makes of the setting, before it is run.
+// Fills in the parts of the setting that the strategy chooses before it runs.
 Status fillInPlan(std::string_view strategy, base::Config config, const Model& model,
                   const plan::Roles& roles, Setting& setting) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
@@ -115,7 +116,7 @@ Status fillInPlan(std::string_view strategy, base::Config config, const Model& m
 }  // namespace
 
 bool comparesRanks(std::string_view strategy) {
-  base::Config config;  // whatever its option is
+  base::Config config;  // takes the option of the strategy, if any
   return strategy::readAlgorithm(strategy, config).value()->keepsRanksEqual;
 }
 
@@ -151,8 +152,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   const double bytes = static_cast<double>(profile.toModel().bytes());
   RankTask task{
       .profile = options.profile,
-      // The definition of `ratio` is that of a server on every worker, wherever servers
-      // are here.
+      // `ratio` is defined for a server on every worker, wherever servers are in this replay.
       .computeSeconds = timing::shardedWireSeconds(workers, bytes, arena.rate()) / options.ratio,
       .warmUp = options.warmUp,
       .iterations = options.iterations,
@@ -184,7 +184,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker
                                                           : Measure::kThroughput;
   };
-  // What merging goes by, known here exactly.
+  // Set the times and the rate that merging goes by, since they are known exactly here.
   base::Config config = options.config;
   const auto known = [&](const base::Option& option, const std::string& value) {
     const bool isGiven = config.value(option).source != base::Source::kDefault;
@@ -195,7 +195,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       known(option::kComputeTime, fmt::format("{}us", std::llround(task.computeSeconds * 1e6))));
   SLUICE_RETURN_IF_ERROR(known(option::kReductionRate, base::formatRate(arena.goodput())));
 
-  // Ten times what it should take, and a minute for all ranks to meet.
+  // Allow ten times the expected time, and a minute for all ranks to meet.
   const Duration limit =
       std::chrono::minutes(1) +
       base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));

@@ -15,23 +15,24 @@ namespace sluice::bench {
 struct ReplayOptions {
   std::string profile{};  // a built-in one, or a file
   std::vector<std::string> strategies{};
-  double ratio = 1;  // wire time / compute time: how long computing is replayed to take
+  double ratio = 1;  // wire time / compute time; sets how long replayed computing takes
   int runs = 3;
   int warmUp = 2;
   int iterations = 5;
   std::string update{};               // on the servers: optimizer/optimizer_spec.h
   bool watchNetwork = false;          // sample the first host's link
-  bool compareWithReference = false;  // parameters at the end with those of one process
+  bool compareWithReference = false;  // compare final parameters with those of one process
   std::string straggler{};            // unevenness.h
   std::string jitter{};
-  base::Config
-      config{};  // of the ranks: servers, fabric, slice size, ...; traces, a directory per run
+  // The configuration of the ranks: servers, fabric, slice size, ...; traces get a directory per
+  // run.
+  base::Config config{};
 };
 
 struct ReplayHooks {
-  // Starts one rank, but for its task, which follows as the last word. Prints a RankReport.
+  // Starts one rank, which prints a RankReport; the rank's task follows as the last word.
   std::vector<std::string> rankCommand{};
-  std::function<void(std::string_view line)> onRankLine{};  // what ranks say besides
+  std::function<void(std::string_view line)> onRankLine{};  // other output of ranks
   std::function<void(std::string_view what)> onRun{};       // before each run: its strategy
   std::function<bool()> isInterrupted{};
 };
@@ -40,10 +41,10 @@ struct ReplayHooks {
 // strategy.
 bool comparesRanks(std::string_view strategy);
 
-// How many ranks it takes: the workers, and dedicated servers besides.
+// Returns the number of ranks: the workers, and dedicated servers besides.
 Result<uint32_t> worldFor(uint32_t workers, const base::Config& config);
 
-// All runs of the first round come before the second round, so that a machine that becomes slower
+// Runs every strategy once in each round, round by round, so that a machine that becomes slower
 // does not do so for one strategy only. REQUIRES: the arena has as many hosts as there are ranks.
 Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
                                     const ReplayHooks& hooks);

@@ -12,9 +12,9 @@
 
 namespace sluice::bench {
 
-// Gradients and parameters of a worker. Written before they are used, so that no page is new to the
-// first iterations; gradients differ from rank to rank, so that a sum that lacks one shows. Belongs
-// to its owner.
+// Gradients and parameters of a worker. They are written before they are used, so that no page is
+// new to the first iterations. Gradients differ from rank to rank, so that a sum that lacks one is
+// noticed. Belongs to its owner.
 class ReplayMemory final {
  public:
   ReplayMemory(const Model& model, Rank rank);
@@ -27,9 +27,9 @@ class ReplayMemory final {
   std::vector<std::vector<float>> parameters_;
 };
 
-// What parametersHash() of every worker must be after so many steps: one process, no slices and no
-// network, which takes the mean over the workers in rank order and applies the update to whole
-// tensors.
+// Returns the value that parametersHash() of every worker must have after `steps` steps. One
+// process computes it, without slices and without a network: it takes the mean over the workers in
+// rank order and applies the update to whole tensors.
 std::string referenceHash(const Model& model, const std::vector<Rank>& workers,
                           const optimizer::OptimizerSpec& update, int steps);
 

@@ -33,7 +33,7 @@ void sleepUntil(TimePoint when) {
   }
 }
 
-// What the meters show at one moment.
+// The values of the meters at one moment.
 struct Reading {
   double cpu = 0;
   InterfaceBytes wire;
@@ -47,7 +47,7 @@ class Meters final {
 
   void begin() { begin_ = read(); }
 
-  // Everything since begin(), over this many iterations.
+  // Reports everything since begin(), divided by the number of iterations.
   void end(int iterations, RankReport& report) const {
     const Reading now = read();
     report.cpuSeconds = (now.cpu - begin_.cpu) / iterations;
@@ -79,8 +79,8 @@ class Worker final {
 
   TimePoint now() const { return timeline_.end(); }
 
-  // One forward and one backward pass. Returns how long it took: from the end of the last one to
-  // the end of this one, which is from where one forward pass may begin to where the next may.
+  // Runs one forward and one backward pass. Returns the time from the end of the last iteration,
+  // where this forward pass could begin, to the end of this one, where the next could.
   Result<double> iterate() {
     const TimePoint begin = timeline_.end();
     const double factor = factor_(steps_++);
@@ -114,7 +114,7 @@ class Worker final {
 
 Status train(const RankTask& task, Session& session, Worker& worker, Meters& meters,
              const std::string& interface, RankReport& report) {
-  ::prctl(PR_SET_TIMERSLACK, 1UL);  // of this thread: wake-ups are not put together
+  ::prctl(PR_SET_TIMERSLACK, 1UL);  // this thread's wake-ups are not put together
   std::unique_ptr<UtilisationSampler> sampler;
   for (int i = 0; i < task.warmUp + task.iterations; ++i) {
     if (i == task.warmUp) {
@@ -132,11 +132,11 @@ Status train(const RankTask& task, Session& session, Worker& worker, Meters& met
   }
   meters.end(task.iterations, report);
   if (sampler) report.utilisation = sampler->finish();
-  return session.drain();  // every gradient has been used then, as the reference's
+  return session.drain();  // uses every gradient, as the reference does
 }
 
-// Every rank says what it has; workers must all have the same. An empty reference is not compared
-// with.
+// Compares the hashes of all ranks: workers must all have the same. An empty reference is not
+// compared with.
 Status compareParameters(session::JobParts& job, const std::string& hash,
                          const std::string& reference) {
   SLUICE_ASSIGN_OR_RETURN(const auto hashes, job.gather("replay/parameters", hash));
@@ -192,15 +192,15 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
     const Status trained = train(task, *session, worker, meters, interface, report);
     if (!trained.isOk()) {
       log("bench").error("{}",
-                         trained.message());  // at once: leaving a job in pieces takes seconds
+                         trained.message());  // at once: leaving a broken job takes seconds
       return trained;
     }
   } else {
     meters.begin();
   }
-  SLUICE_RETURN_IF_ERROR(session->leave());  // a rank that only serves does so in here
+  SLUICE_RETURN_IF_ERROR(session->leave());  // a rank that only serves stays in here
   if (!memory) meters.end(task.warmUp + task.iterations, report);
-  // Where workers do not keep step, one that has ended still serves those who have not.
+  // Workers that do not keep step still serve the others after their own end, so this counts, too.
   if (memory && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
   SLUICE_ASSIGN_OR_RETURN(const auto statistics,
                           session::Inside::of(*session).trainer().statistics(fabric::kLoopLimit));

@@ -1,4 +1,5 @@
-// One rank of a replay, in a process of its own: computes by sleeping, and does all the rest.
+// One rank of a replay, in a process of its own: it sleeps instead of computing, and really does
+// all the rest.
 #pragma once
 
 #include <sluice/base/config.h>
@@ -7,7 +8,7 @@
 
 namespace sluice::bench {
 
-// Joins the job that `environment` speaks of, replays, and returns what was measured. Ends with
+// Joins the job that `environment` describes, replays, and returns what was measured. Ends with
 // kDataLoss if the algorithm promises that all ranks end with the same parameters, bit for bit (if
 // asked to: those of one process), and they do not. The calling thread is the one that "computes".
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,

@@ -15,10 +15,10 @@ class Timeline final {
  public:
   explicit Timeline(TimePoint start) : end_(start) {}
 
-  // Nothing goes on before this moment: a gate was closed until then.
+  // Delays the next piece until this moment: a gate was closed until then.
   void holdUntil(TimePoint opened) { end_ = std::max(end_, opened); }
 
-  // One more piece of work. Returns when it ends.
+  // Adds one piece of work. Returns the moment at which it ends.
   TimePoint compute(Duration work) { return end_ += work; }
 
   TimePoint end() const { return end_; }

@@ -24,7 +24,7 @@ Result<std::pair<double, double>> parsePair(std::string_view flag, std::string_v
   return std::pair(*share, *factor);
 }
 
-// Any number would do, if it looks like chance.
+// Returns a pseudo-random number made from `number`; any function that looks random would do.
 uint64_t scramble(uint64_t number) {  // splitmix64
   number += 0x9e3779b97f4a7c15U;
   number = (number ^ (number >> 30U)) * 0xbf58476d1ce4e5b9U;

@@ -1,4 +1,4 @@
-// How busy a host's link is over time, in steps of 10 ms: the papers' figures 8 and 9.
+// Measures how busy a host's link is over time, in steps of 10 ms: the papers' figures 8 and 9.
 #pragma once
 
 #include <thread>
@@ -16,7 +16,7 @@ struct Utilisation {
   std::vector<double> receivedBits{};  // the same
 };
 
-// Looks at the counters from its making until finish(), on a thread of its own.
+// Reads the counters from its construction until finish(), on a thread of its own.
 class UtilisationSampler final {
  public:
   explicit UtilisationSampler(InterfaceCounters counters);

@@ -97,7 +97,7 @@ Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Du
 
 Result<double> ucxGbit(const lab::Lab& lab, Flow flow, size_t messageBytes, size_t messages) {
   SLUICE_ASSIGN_OR_RETURN(const lab::State state, lab.state());
-  // "stdbuf": its first words must come while it waits, not when it ends.
+  // Use stdbuf: the server's first words must come while it waits, not when it ends.
   const Program server{.command = {"stdbuf", "-oL", "ucx_perftest"},
                        .hosts = {flow.second},
                        .environment = {{"UCX_TLS", "tcp"}}};

@@ -1,5 +1,5 @@
-// What other programs reach on the links of a lab, for comparison: iperf3 and UCX's own
-// measurement. Each call runs them from start to end, some seconds. Any thread.
+// Measures other programs on the links of a lab, for comparison: iperf3 and UCX's own measurement.
+// Each call runs one of them from start to end, for some seconds. Any thread may call.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ namespace sluice::bench {
 // One TCP connection from a host to another.
 using Flow = std::pair<int, int>;
 
-// The payload that all flows together got across, in Gbit/s, while all ran at once. REQUIRES: no
-// host is the source, or the target, of two.
+// Returns the payload that all flows together got across, in Gbit/s, while all ran at once.
+// REQUIRES: no host is the source, or the target, of two flows.
 Result<double> iperfGbit(const lab::Lab& lab, const std::vector<Flow>& flows, Duration time);
 
-// UCX's own active messages of this size over TCP, in Gbit/s.
+// Returns the rate of UCX's own active messages of this size over TCP, in Gbit/s.
 Result<double> ucxGbit(const lab::Lab& lab, Flow flow, size_t messageBytes, size_t messages);
 
-// The bandwidth in Gbit/s out of what ucx_perftest prints last.
+// Returns the bandwidth in Gbit/s from the last line that ucx_perftest prints.
 Result<double> parseUcxPerftest(std::string_view text);
 
 }  // namespace sluice::bench

@@ -16,7 +16,7 @@ TEST(Yardstick, ReadsTheOverallBandwidthOfUcxPerftest) {
       " 921\n";
   const auto gbit = parseUcxPerftest(kPrinted);
   ASSERT_TRUE(gbit.isOk());
-  EXPECT_NEAR(*gbit, 921 * 200'000 * 8e-9, 0.01);  // what its message rate says
+  EXPECT_NEAR(*gbit, 921 * 200'000 * 8e-9, 0.01);  // by its message rate
 }
 
 TEST(Yardstick, SaysWhatUcxPerftestPrintedInstead) {

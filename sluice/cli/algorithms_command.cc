@@ -1,4 +1,4 @@
-// sluice algorithms: what `--algorithm` can be.
+// sluice algorithms: lists the values of `--algorithm`.
 #include <memory>
 
 #include <sluice/cli/commands.h>

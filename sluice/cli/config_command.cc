@@ -50,7 +50,7 @@ Durations are written like `250ms`, `10s` or `5min`, sizes like `64KiB` or `4MB`
 
 Result<int> docs(const base::Config& /*config*/) {
   fmt::print("{}", kDocsHead);
-  // A bar would end the cell, also inside backquotes.
+  // Escape bars: a bar would end the cell, also inside backquotes.
   const auto cell = [](std::string_view text) {
     std::string escaped;
     for (const char c : text) escaped += c == '|' ? std::string("\\|") : std::string(1, c);

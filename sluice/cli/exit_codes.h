@@ -1,5 +1,5 @@
-// What `sluice` returns to the shell. docs/command-line.md repeats this table; cli_test checks that
-// it does.
+// The exit codes of `sluice`. docs/command-line.md repeats this table; cli_test checks that it
+// does.
 #pragma once
 
 #include <sluice/base/status.h>
@@ -8,7 +8,7 @@ namespace sluice::cli {
 
 enum class ExitCode : int {
   kOk = 0,
-  kFailed = 1,         // what was asked for went wrong
+  kFailed = 1,         // the command failed
   kUsage = 2,          // the command line or a configuration value is wrong
   kPermission = 3,     // needs root, or a key
   kUnavailable = 4,    // something outside is missing: a tool, a kernel module, a peer

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "sluice-";
 
-// The folder of this program, where those that come with it lie; empty if it cannot be told.
+// Returns the folder of this program, which holds the programs that come with it; empty if it is
+// unknown.
 std::filesystem::path ownFolder() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);

@@ -16,7 +16,7 @@ struct ExternalCommand {
 std::vector<ExternalCommand> findExternalCommands();
 
 // Replaces this process by the program sluice-NAME, beside this one or on the PATH. Returns only if
-// there is none.
+// there is no such program.
 void runExternalCommand(const std::string& name, char** argv);
 
 }  // namespace sluice::cli

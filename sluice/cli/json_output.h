@@ -1,4 +1,4 @@
-// Where `--json FILE` of a measurement goes.
+// Writes the JSON of a measurement for `--json FILE`.
 #pragma once
 
 #include <string>
@@ -9,10 +9,11 @@
 
 namespace sluice::cli {
 
-// Before the first run, so that a path that cannot be written does not cost all of them.
+// Checks the path. Call it before the first run, so that a path that cannot be written does not
+// cost all runs.
 Status checkWritable(const std::string& path);
 
-// To the file, or to standard output if `path` is "-".
+// Writes to the file, or to standard output if `path` is "-".
 Status writeJson(const std::string& path, const nlohmann::ordered_json& document);
 
 }  // namespace sluice::cli

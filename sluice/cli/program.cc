@@ -18,7 +18,7 @@ int failWith(const Status& status) {
   return static_cast<int>(exitCodeFor(status.code()));
 }
 
-// The deepest subcommand that was named on the command line.
+// Returns the deepest subcommand that was named on the command line.
 const CLI::App* chosenCommand(const CLI::App& root) {
   const CLI::App* command = &root;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
@@ -31,7 +31,7 @@ std::vector<std::string> subcommandNames(const CLI::App& app) {
   return names;
 }
 
-// For the end of the program's help; empty if there are none.
+// Returns a list for the end of the program's help; empty if there are no external commands.
 std::string listOfExternalCommands() {
   std::string list;
   for (const auto& [name, description] : findExternalCommands()) {
@@ -85,7 +85,7 @@ void Program::addOption(CLI::App* command, const base::Option& option) {
   if (!option.choices.empty()) help += fmt::format(" ({})", option.choices);
   if (!option.fallback.empty()) help += fmt::format(" [{}]", option.fallback);
   if (option.kind == base::Kind::kSwitch) {
-    command->add_flag("--" + name, *slot, help);  // --name alone is on; --name=off says the other
+    command->add_flag("--" + name, *slot, help);  // --name alone means on; --name=off means off
     return;
   }
   command->add_option("--" + name, *slot, help)

@@ -20,9 +20,9 @@
 
 namespace sluice::cli {
 
-// What a subcommand does once its flags are read. It may answer with an exit code of its own (`lab
-// run` returns that of what it ran), or with a Status, which is printed as one line and mapped to
-// an exit code.
+// The work of a subcommand, once its flags are read. It may answer with an exit code of its own
+// (`lab run` returns that of the command it ran), or with a Status, which is printed as one line
+// and mapped to an exit code.
 using Run = std::function<Result<int>(const base::Config& config)>;
 
 class Program final {
@@ -31,7 +31,7 @@ class Program final {
 
   CLI::App& root() { return root_; }
 
-  // A subcommand with its help: `examples` is shown under the flags, one command per line.
+  // Adds a subcommand with its help: `examples` is shown under the flags, one command per line.
   CLI::App* addCommand(CLI::App& parent, const std::string& name, const std::string& help,
                        const std::vector<std::string>& examples);
   void onRun(CLI::App* command, Run run);
@@ -46,8 +46,8 @@ class Program final {
 
   CLI::App root_;
   std::map<const CLI::App*, Run> runs_;
-  // What was written for each option, by option name. Values are filled in by CLI11, so they must
-  // not move.
+  // The text given for each option, by option name. CLI11 writes into the values, so they must not
+  // move.
   std::map<std::string, std::unique_ptr<std::string>> flags_;
 };
 

@@ -1,5 +1,5 @@
-// sluice rendezvous check: does my cluster see itself? Started by a launcher on every rank, as
-// training would be.
+// sluice rendezvous check: checks that all ranks find each other. A launcher starts it on every
+// rank, as it would start training.
 #include <unistd.h>
 
 #include <array>
@@ -30,7 +30,7 @@ std::string hostName() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
-// "HOST PID ADDRESS" of each rank, in rank order.
+// Prints the notes, "HOST PID ADDRESS" of each rank, in rank order.
 void printRanks(const Notes& notes, bool asJson) {
   Table table({"rank", "host", "pid", "address"});
   for (size_t rank = 0; rank < notes.size(); ++rank) {

@@ -1,5 +1,5 @@
-// sluice trace merge: the traces of all ranks on one clock in one file, and what an iteration's
-// length was made of.
+// sluice trace merge: puts the traces of all ranks on one clock into one file, and prints the parts
+// of an iteration's length.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -91,7 +91,7 @@ Table pathTable(const Iteration& iteration, const std::vector<std::string>& tens
   return table;
 }
 
-// "step 4 waited longest for 'fc.weight': publish from rank 3 to rank 0, 12.30 ms"
+// Returns "step 4 waited longest for 'fc.weight': publish from rank 3 to rank 0, 12.30 ms".
 std::string verdict(const Iteration& iteration, const std::vector<std::string>& tensors) {
   const PathPart* longest = nullptr;
   for (const auto& part : iteration.parts) {
@@ -108,7 +108,7 @@ std::string verdict(const Iteration& iteration, const std::vector<std::string>& 
       milliseconds(longest->length()));
 }
 
-// The one that was asked for, or that of median length.
+// Returns the iteration that was asked for, or the one of median length.
 Result<const Iteration*> choose(const std::vector<Iteration>& iterations, int64_t step) {
   if (iterations.empty())
     return Status(

@@ -26,8 +26,9 @@ using net::Fd;
 
 std::string findProgram(const std::string& name) {
   const char* path = ::getenv("PATH");
-  // The system's own directories first, since this runs as root. PATH is for systems that keep the
-  // tools elsewhere; a relative entry of it would depend on the directory in which the lab is used.
+  // Search the system's own directories first, since this runs as root. PATH is for systems that
+  // keep the tools elsewhere; a relative entry of it would depend on the directory in which the lab
+  // is used.
   const std::string directories =
       fmt::format("/usr/sbin:/sbin:/usr/bin:/bin:{}", path != nullptr ? path : "");
   for (const std::string_view directory : base::split(directories, ':')) {
@@ -37,7 +38,7 @@ std::string findProgram(const std::string& name) {
   return {};
 }
 
-// Files in memory instead of pipes: nobody has to read them while the tool runs.
+// Makes a file in memory to use instead of a pipe: nobody has to read it while the tool runs.
 Fd memoryFile(const char* name) {
   return Fd(::memfd_create(name, MFD_CLOEXEC));
 }
@@ -101,7 +102,7 @@ Result<std::string> runTool(const ToolCall& call) {
   arguments.push_back(nullptr);
 
   const pid_t parent = ::getpid();
-  const pid_t child = ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
+  const pid_t child = ::_Fork();  // unlike fork(), it leaves descriptors open (base/fork.h)
   if (child < 0) return base::fromErrno("fork");
   if (child == 0) {  // only async-signal-safe calls: the caller may have threads
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -11,16 +11,16 @@
 namespace sluice::lab {
 
 struct ToolCall {
-  std::vector<std::string>
-      command;                // the program is looked for on the PATH and in the sbin directories
+  // The first word is the program; it is searched for on the PATH and in the sbin directories.
+  std::vector<std::string> command;
   std::string input = {};     // its stdin
-  int networkNamespace = -1;  // runs there, if not -1
+  int networkNamespace = -1;  // the tool runs there, if not -1
   int inheritedFd = -1;       // stays open in the tool, if not -1
   Duration limit = std::chrono::seconds(30);
 };
 
-// What it wrote to stdout. A tool that fails, or is not there, or takes too long is an error of one
-// line. The tool does not outlive the calling thread.
+// Returns the tool's stdout, or an error of one line if the tool fails, is missing or takes too
+// long. The tool does not outlive the calling thread.
 Result<std::string> runTool(const ToolCall& call);
 
 }  // namespace sluice::lab

@@ -1,4 +1,4 @@
-// Host numbers as people write them: "0-3,5". Pure.
+// Host numbers as people write them: "0-3,5". A pure function.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,8 @@
 
 namespace sluice::lab {
 
-// In the order written, each host once. Fails for a host that a lab of `hosts` hosts does not have.
+// Returns the hosts in the order written, each once. Fails for a host that a lab of `hosts` hosts
+// does not have.
 Result<std::vector<int>> parseHostList(std::string_view text, int hosts);
 
 }  // namespace sluice::lab

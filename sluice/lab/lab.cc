@@ -30,8 +30,8 @@ using net::Fd;
 
 const std::filesystem::path kStateDirectory = "/run/sluice/labs";
 
-// Only one program changes labs at a time. Tools inherit the lock, so that it is held until the
-// last of them has ended even if we are killed.
+// Takes the lock: only one program changes labs at a time. Tools inherit the lock, so it is held
+// until the last of them has ended, even if this process is killed.
 Result<Fd> takeLock() {
   if (::geteuid() != 0) {
     return Status(Code::kPermissionDenied,
@@ -124,7 +124,7 @@ Status forgetPathsBetweenRuns(const std::string& network) {
   });
 }
 
-// Tries it on a network that nobody sees, which ends with the thread.
+// Tries a delay in a private network namespace, which ends with the thread.
 Status checkDelayWorks() {
   Status status;
   std::thread([&] {
@@ -163,8 +163,8 @@ bool isWhole(const State& state) {
          namespacesOf(state.layout.name).size() == static_cast<size_t>(state.layout.hosts) + 1;
 }
 
-// A fresh job key for one run, in a file of root's: an environment would be inherited by whatever a
-// rank starts. The file goes with the run.
+// A fresh job key for one run, in a file that only root can read: every process that a rank starts
+// would inherit a key in the environment. The file is removed after the run.
 class RunKey final {
  public:
   explicit RunKey(const std::string& lab)
@@ -178,7 +178,7 @@ class RunKey final {
     SLUICE_CHECK(::getrandom(bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
     std::string hex;
     for (const unsigned char byte : bytes) hex += fmt::format("{:02x}", byte);
-    ::unlink(path_.c_str());  // of a process of the same id that was killed
+    ::unlink(path_.c_str());  // left by a killed process of the same id
     const Fd file(
         ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file.valid() ||
@@ -214,7 +214,7 @@ Result<Lab> Lab::up(const Layout& layout, const Progress& progress) {
               .faults = {}};
   SLUICE_RETURN_IF_ERROR(store().write(state));
   if (const Status built = build(shop, layout, progress); !built.isOk()) {
-    // The first error is the one to tell; if the clearing fails too, `down` finds the intent.
+    // Report the first error. If the removal fails too, `down` finds the recorded intent.
     if (removeNamespaces(layout.name, shop.lockFd(), progress).isOk()) {
       if (const Status removed = store().remove(layout.name); !removed.isOk()) return removed;
     }

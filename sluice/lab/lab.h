@@ -1,9 +1,9 @@
 // A cluster on one Linux machine: hosts with an address and a shaped link each, behind one switch.
 // This is the API that `sluice lab`, the tests and the benchmarks use. It needs root.
 //
-// A Lab is a name; what is known of it lies in a file (state.h), and every call takes a lock, so
-// several programs may use the same lab. Calls wait for the system's tools, for some milliseconds
-// per host. Any thread.
+// A Lab is a name. Its state lies in a file (state.h), and every call takes a lock, so several
+// programs may use the same lab. Calls wait for the system's tools, for some milliseconds per host.
+// Any thread may call.
 #pragma once
 
 #include <sys/types.h>
@@ -21,31 +21,32 @@
 
 namespace sluice::lab {
 
-// Told how far a long operation is; may be empty.
+// Reports how far a long operation is; may be empty.
 using Progress = std::function<void(int done, int total, std::string_view what)>;
 
 class Lab final {
  public:
-  // Makes it. What a killed `up` of this name has left is removed first. kAlreadyExists if it is
-  // there.
+  // Removes the remains of a killed `up` of this name, and makes the lab. Returns kAlreadyExists if
+  // the lab is there.
   static Result<Lab> up(const Layout& layout, const Progress& progress = {});
 
-  static Result<Lab> open(const std::string& name);  // kNotFound if there is none
+  static Result<Lab> open(const std::string& name);  // kNotFound if there is no such lab
   static Result<std::vector<std::string>> names();
 
-  // Ends what runs in it and removes it, whole or in part. Returns whether there was anything.
+  // Ends all processes in the lab and removes it, whole or in part. Returns true iff there was
+  // anything to remove.
   static Result<bool> down(const std::string& name, const Progress& progress = {});
 
   const std::string& name() const { return name_; }
   Result<State> state() const;
   Result<std::map<int, std::vector<pid_t>>> processes() const;  // by host; ids as seen from outside
 
-  // On running traffic, both directions.
+  // Sets the rate of both directions, also while traffic runs.
   Status setRate(const std::vector<int>& hosts, Rate rate);
-  // Silent: packets vanish, nothing is reset.
+  // Cuts hosts off silently: packets vanish, and no connection is reset.
   Status cut(const std::vector<int>& hosts);
   Status cutBetween(int a, int b);
-  // Each packet to or from the host is lost with this probability. 0 stops it.
+  // Loses each packet to or from the hosts with this probability; 0 stops it.
   Status drop(const std::vector<int>& hosts, double percent);
   // Ends all cuts and drops. Rates stay as they are.
   Status heal();
@@ -64,7 +65,7 @@ class Lab final {
   std::string name_;
 };
 
-// A lab that is gone when the object is. Its name is chosen, so any number may exist at once.
+// A lab that the destructor removes. It gets a name of its own, so any number may exist at once.
 class TemporaryLab final {
  public:
   static Result<std::unique_ptr<TemporaryLab>> up(Layout layout);

@@ -33,22 +33,22 @@ using net::Fd;
 
 constexpr std::array kForwarded{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// The first process of the PID namespace: waits for the end of `lifeline` and takes all others with
-// it.
+// Runs as the first process of the PID namespace: waits for the end of `lifeline` and takes all
+// others with it.
 [[noreturn]] void keepNamespace(int lifeline) {
   ::setsid();
   ::prctl(PR_SET_NAME, "sluice-lab-run");
-  ::signal(SIGCHLD, SIG_IGN);  // orphans come to us; the kernel buries them
+  ::signal(SIGCHLD, SIG_IGN);  // orphans become our children; the kernel reaps them
   ::dup2(lifeline, 0);
-  ::close_range(1, ~0U, 0);  // nothing else may be kept open by us
+  ::close_range(1, ~0U, 0);  // keep nothing else open
   char byte = 0;
   while (::read(0, &byte, 1) < 0 && errno == EINTR) {
   }
   ::_exit(0);
 }
 
-// What a rank's process needs after fork, prepared before it: memory must not be allocated there,
-// as the caller may have threads.
+// The data that a rank's process needs after fork, prepared before it: memory must not be allocated
+// after fork, as the caller may have threads.
 struct Prepared {
   std::vector<std::string> environment;
   std::vector<char*> arguments;
@@ -86,7 +86,7 @@ struct Prepared {
   giveUp(prepared.arguments[0], errno == ENOENT ? 127 : 126);
 }
 
-// Runs on the caller's thread: the loop is run in here, to its end.
+// Runs on the caller's thread: it runs the loop itself, to its end.
 class Run final {
  public:
   Run(const std::vector<Seat>& seats, const RunOptions& options)
@@ -162,8 +162,7 @@ class Run final {
   }
 
   Status startAll(int keepersEnd) {
-    const pid_t keeper =
-        ::_Fork();  // which, unlike fork(), leaves the descriptors open (base/fork.h)
+    const pid_t keeper = ::_Fork();  // unlike fork(), it leaves descriptors open (base/fork.h)
     if (keeper == 0) keepNamespace(keepersEnd);
     if (keeper < 0) return base::fromErrno("fork");
     keeper_ = keeper;
@@ -208,7 +207,7 @@ class Run final {
                  callersSignals_);
     }
     if (pid < 0) return base::fromErrno("fork");
-    ::setpgid(pid, pid);  // both sides do it, so that it is done whoever comes first
+    ::setpgid(pid, pid);  // parent and child both call it, since either may come first
     Fd pidFd = openProcess(pid);
     if (!pidFd.valid()) {
       const Status why = base::fromErrno("pidfd_open");
@@ -254,7 +253,7 @@ class Run final {
       fail(WEXITSTATUS(status),
            fmt::format("rank {} ended with exit code {}", rank.number, WEXITSTATUS(status)));
     }
-    if (running_ == 0) killAll();  // what the ranks have left in the background
+    if (running_ == 0) killAll();  // ends background processes of the ranks
     stopIfDone();
   }
 
@@ -275,7 +274,7 @@ class Run final {
     signalAll(signal);
   }
 
-  // The first failure is the result; what comes after it is its echo.
+  // The first failure is the result; later failures follow from it.
   void fail(int exitCode, const std::string& message) {
     if (exitCode_ != 0) return;
     exitCode_ = exitCode;

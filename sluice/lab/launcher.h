@@ -1,9 +1,9 @@
 // Starts the ranks of a job in a lab and stays with them to the end.
 //
-// All of them live in one PID namespace whose first process does nothing but wait for us: when we
-// end, in whatever way, it ends too, and the kernel ends everything inside with it, children of
-// children included. Inside, process ids therefore differ from those seen outside; `sluice lab
-// status` shows the outside ones.
+// All ranks live in one PID namespace. Its first process only waits for the launcher: when the
+// launcher ends, in whatever way, that process ends too, and the kernel then ends everything in the
+// namespace, children of children included. Process ids inside therefore differ from those seen
+// outside; `sluice lab status` shows the outside ones.
 #pragma once
 
 #include <functional>
@@ -22,20 +22,20 @@ enum class Stream { kOut, kError };
 struct RunOptions {
   std::vector<std::string> command;
   std::vector<int> hosts;                    // empty: all; ranks are numbered in this order
-  int perHost = 1;                           // processes on each
-  Duration timeout{0};                       // 0: none
+  int perHost = 1;                           // processes on each host
+  Duration timeout{0};                       // 0: no limit
   Duration grace = std::chrono::seconds(5);  // between being told to end and being killed
   uint16_t masterPort = 29500;
-  std::map<std::string, std::string> environment;  // besides ours and what this process has
-  bool forwardSignals =
-      false;  // INT, TERM, HUP, QUIT, USR1, USR2 go to the ranks; a second INT or TERM kills
-  // Whole lines of the ranks' output, in the order they come. REQUIRES: set.
+  std::map<std::string, std::string> environment;  // added to ours and to that of this process
+  // Passes INT, TERM, HUP, QUIT, USR1 and USR2 on to the ranks; a second INT or TERM kills them.
+  bool forwardSignals = false;
+  // Receives whole lines of the ranks' output, in the order they come. REQUIRES: it is set.
   std::function<void(int rank, Stream stream, std::string_view line)> onLine;
-  std::function<void(std::string_view message)>
-      onEvent;  // what run itself has to say; may be empty
+  // Receives messages of the launcher itself; may be empty.
+  std::function<void(std::string_view message)> onEvent;
 };
 
-// One process to be: its network and what its environment adds.
+// One process to start: its network, and the variables added to its environment.
 struct Seat {
   int networkNamespace = -1;
   std::map<std::string, std::string> environment;

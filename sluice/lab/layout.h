@@ -1,4 +1,4 @@
-// What a lab is to look like, and the names and addresses that follow from it. Pure values; any
+// Describes a lab, and derives its names and addresses from the description. Pure values; any
 // thread.
 //
 // A lab is one namespace `sluice-NAME-switch` with a bridge, and one namespace `sluice-NAME-hN` per
@@ -47,7 +47,8 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// Letters, digits, '-' and '_', at most 32 of them, as it becomes part of file and namespace names.
+// Accepts letters, digits, '-' and '_', at most 32 of them: the name becomes part of file and
+// namespace names.
 Status checkName(std::string_view name);
 
 std::string switchNamespace(std::string_view lab);
@@ -57,7 +58,7 @@ bool isNamespaceOf(std::string_view lab, std::string_view name);
 
 std::string switchPort(int host);  // "h3": the bridge's side of host 3's link
 std::string hostAddress(const Subnet& subnet, int host);
-std::string hardwareAddress(
-    int host);  // of the host's end; fixed, so that nothing has to be learnt
+// Returns the address of the host's end. It is fixed, so that nothing has to be learnt.
+std::string hardwareAddress(int host);
 
 }  // namespace sluice::lab

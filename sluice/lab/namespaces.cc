@@ -65,7 +65,7 @@ std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::str
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const auto pid = base::parseInteger(entry.path().filename().string());
     if (!pid.isOk()) continue;
-    const auto identity = identityOf(entry.path() / "ns/net");  // none if it has ended meanwhile
+    const auto identity = identityOf(entry.path() / "ns/net");  // empty if the process has ended
     if (!identity) continue;
     if (const auto place = wanted.find(*identity); place != wanted.end()) {
       found[place->second].push_back(static_cast<pid_t>(*pid));
@@ -76,7 +76,7 @@ std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::str
 
 bool enterNamespace(int networkNamespace) {
   if (::setns(networkNamespace, CLONE_NEWNET) != 0 || ::unshare(CLONE_NEWNS) != 0) return false;
-  // What is mounted here must not show outside; what is unmounted outside must not stay here.
+  // Mounts made here must not show outside; mounts removed outside must not stay here.
   if (::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0) return false;
   // The control groups are mounted below the old /sys; programs read their limits there, so keep
   // them.
@@ -84,7 +84,7 @@ bool enterNamespace(int networkNamespace) {
       ::open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
   if (::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return false;
   if (groups >= 0) {
-    // Not every machine has them, and nothing of ours needs them.
+    // Ignore errors: not every machine has control groups, and sluice does not need them.
     ::move_mount(groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
     ::close(groups);
   }
@@ -97,7 +97,8 @@ bool mountOwnProc() {
 
 Status runInside(int networkNamespace, const std::function<Status()>& work) {
   Status status;
-  // A thread, because the namespace is a property of the thread and this one ends with the work.
+  // Use a thread of its own: a namespace is a property of a thread, and this thread ends with the
+  // work.
   std::thread([&] {
     status = ::setns(networkNamespace, CLONE_NEWNET) == 0 ? work() : base::fromErrno("setns");
   }).join();

@@ -13,16 +13,16 @@
 
 namespace sluice::lab {
 
-Result<net::Fd> openNamespace(const std::string& name);  // kNotFound if there is none
-std::vector<std::string> namespacesOf(
-    const std::string& lab);  // those that exist, whoever made them
+Result<net::Fd> openNamespace(const std::string& name);  // kNotFound if it does not exist
+// Returns the namespaces of the lab that exist, whoever made them.
+std::vector<std::string> namespacesOf(const std::string& lab);
 
-// The processes whose network is one of these namespaces, by namespace.
+// Returns the processes whose network is one of these namespaces, by namespace.
 std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::string>& namespaces);
 
 // Moves the calling thread into the network and gives it a /sys that shows that network's
-// interfaces (UCX looks there), in a mount namespace of its own. Only async-signal-safe calls, for
-// use between fork and exec; returns false and leaves errno if it cannot.
+// interfaces (UCX looks there), in a mount namespace of its own. Makes only async-signal-safe
+// calls, for use between fork and exec. Returns false and leaves errno on failure.
 bool enterNamespace(int networkNamespace);
 
 // Gives the calling process, first of its kind in a new PID namespace, a /proc that shows that

@@ -10,7 +10,7 @@
 
 namespace sluice::lab {
 
-// By number: glibc 2.36 declares pidfd_open without C linkage.
+// Makes the system call by number, since glibc 2.36 declares pidfd_open without C linkage.
 inline net::Fd openProcess(pid_t pid) {
   return net::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }

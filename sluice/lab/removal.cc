@@ -34,8 +34,8 @@ std::vector<Inhabitant> inhabitantsOf(const std::vector<std::string>& namespaces
   return all;
 }
 
-// Signals all and waits until they have ended or `limit` is over. By pidfd: a number that is used
-// again for another process is not hit.
+// Signals all and waits until they have ended or `limit` is over. Uses pidfds, so that it cannot
+// hit another process that got the same id.
 void signalAndWait(const std::vector<Inhabitant>& all, int signal, Duration limit) {
   for (const auto& one : all) signalProcess(one.fd, signal);
   const auto end = steady_clock::now() + limit;

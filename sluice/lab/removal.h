@@ -1,4 +1,4 @@
-// Takes a lab away: the processes inside, then the namespaces. Lab's own.
+// Removes a lab: first the processes inside, then the namespaces. Only Lab uses this file.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::lab {
 
-// Removes all namespaces of this lab that exist, with whatever runs in them. `lockFd` stays open in
-// the tools that are called. Returns whether there was anything.
+// Removes all namespaces of this lab that exist, with all processes in them. `lockFd` stays open in
+// the tools that are called. Returns true iff there was anything to remove.
 Result<bool> removeNamespaces(const std::string& lab, int lockFd, const Progress& progress);
 
 }  // namespace sluice::lab

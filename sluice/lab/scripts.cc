@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kBridge = "br0";
 
-// What follows "root" or "parent 1:1"; `handle` is the queue's own name.
+// Returns the part of a tc command after "root" or "parent 1:1"; `handle` is the queue's own name.
 std::string queueing(Rate rate, std::string_view handle) {
   if (rate == kUnshaped) return "noqueue";
   const Shape shape = shapeFor(rate);
@@ -27,8 +27,9 @@ Shape shapeFor(Rate rate) {
       // Segments of up to 64 KiB pass as one, and tokens must last while the timer that refills
       // them is late on a busy machine: two segments, and at least a millisecond.
       .burstBytes = std::max<uint64_t>(128 << 10, bytesPerMillisecond),
-      // As a switch port has: enough that one flow fills the link and four share it, little enough
-      // that what is urgent waits about 5 ms at worst. The floor is four segments.
+      // The queue is like that of a switch port: long enough that one flow fills the link and four
+      // share it, short enough that urgent data waits about 5 ms at worst. The least length is four
+      // segments.
       .queueBytes = std::max<uint64_t>(256 << 10, 5 * bytesPerMillisecond),
   };
 }
@@ -76,13 +77,14 @@ std::string hostScript(const Layout& layout, int host) {
       "addr add {1}/{2} dev {0}\n",
       kHostInterface, address, layout.subnet.prefix);
   if (!layout.congestionControl.empty()) {
-    // By route, as the sysctl of a namespace takes only what the machine allows to everybody.
+    // Set it by route: the sysctl of a namespace takes only algorithms that the machine allows to
+    // everybody.
     script +=
         fmt::format("route replace {} dev {} proto kernel scope link src {} congctl {}\n",
                     layout.subnet.toString(), kHostInterface, address, layout.congestionControl);
   }
-  // Neighbours are told, not asked: a cut must look like silence, and an unanswered ARP question
-  // would come back to the sockets as "no route to host".
+  // Set the neighbours' addresses without ARP: a cut must look like silence, and an unanswered ARP
+  // question would come back to the sockets as "no route to host".
   for (int other = 0; other < layout.hosts; ++other) {
     if (other == host) continue;
     script +=
@@ -96,7 +98,7 @@ std::string hostShapingScript(Rate rate, Duration delay) {
   if (delay == Duration(0)) {
     return fmt::format("qdisc replace dev {} root {}\n", kHostInterface, queueing(rate, "1:"));
   }
-  // netem holds what is on the way, so its limit is in packets and must not be what drops them.
+  // netem holds all packets on the way. Its limit is in packets, and must be too high to drop any.
   const std::string netem = fmt::format(
       "qdisc replace dev {} root handle 1: netem delay {}us limit 1000000\n", kHostInterface,
       std::chrono::duration_cast<std::chrono::microseconds>(delay).count());
@@ -128,7 +130,7 @@ std::string faultScript(const Faults& faults) {
   for (const auto& [host, percent] : faults.dropPercent) {
     dropBothWays(host, fmt::format("numgen random mod 100000 < {} ", std::lround(percent * 1000)));
   }
-  // One transaction: the old rules are gone and the new ones are there at the same moment.
+  // Use one transaction: the new rules replace the old ones in one moment.
   return fmt::format(
       "table bridge sluice\n"
       "delete table bridge sluice\n"

@@ -14,7 +14,7 @@
 
 namespace sluice::lab {
 
-// What is broken on purpose. Whatever is cut or dropped vanishes without an answer.
+// Faults that are made on purpose. A packet that is cut off or dropped vanishes without an answer.
 struct Faults {
   std::set<int> cutHosts;
   std::set<std::pair<int, int>> cutPairs;  // the smaller host first
@@ -22,11 +22,11 @@ struct Faults {
   friend bool operator==(const Faults&, const Faults&) = default;
 };
 
-// How a link of this rate is shaped.
+// The shaping of a link.
 struct Shape {
   uint64_t rateBits;
-  uint64_t burstBytes;  // what may pass at once
-  uint64_t queueBytes;  // what may wait
+  uint64_t burstBytes;  // may pass at once
+  uint64_t queueBytes;  // may wait in the queue
 };
 Shape shapeFor(Rate rate);
 
@@ -36,6 +36,6 @@ std::string forwardingScript(const Layout& layout);  // bridge -batch, at the sw
 std::string hostScript(const Layout& layout, int host);              // ip -batch, in the host
 std::string hostShapingScript(Rate rate, Duration delay);            // tc -batch, in the host
 std::string switchShapingScript(const std::map<int, Rate>& byHost);  // tc -batch, at the switch
-std::string faultScript(const Faults& faults);  // nft -f, at the switch: all of them
+std::string faultScript(const Faults& faults);  // nft -f, at the switch: all faults
 
 }  // namespace sluice::lab

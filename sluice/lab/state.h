@@ -1,5 +1,5 @@
-// What is known of a lab between two commands: a JSON file per lab, written before anything is
-// made, so that whatever a killed `up` has left behind can be found and removed.
+// The state of a lab between two commands: a JSON file per lab, written before anything is made, so
+// that the remains of a killed `up` can be found and removed.
 #pragma once
 
 #include <filesystem>

@@ -16,7 +16,7 @@
 namespace sluice::pytorch {
 
 struct Member::Place {
-  std::unique_ptr<session::JobParts> job;  // outlives the communicator, whose loop is its
+  std::unique_ptr<session::JobParts> job;  // outlives the communicator, which uses its loop
   std::unique_ptr<collective::Communicator> communicator;
 };
 
@@ -53,7 +53,8 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                                     session::makeFabric(*place->job, "c10d", receiver));
             return std::unique_ptr<fabric::Fabric>(std::move(fabric));
           }));
-  // From here on everybody hears of everybody's loss, whoever talks with whom later.
+  // From this barrier on, every rank hears of the loss of every other, whoever talks with whom
+  // later.
   SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
   }));
@@ -104,7 +105,7 @@ Status Member::submit(std::function<void(collective::Communicator&)> call) {
 
 void Member::leave() {
   if (process_.isInherited()) return;
-  // Outside the lock: calls that end now may make new ones, which are refused.
+  // Destroy it outside the lock: calls that end now may make new ones, which are refused.
   PlacePtr place;
   place_.with([&](PlacePtr& here) { place.swap(here); });
 }

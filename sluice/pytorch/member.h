@@ -1,5 +1,5 @@
 // This process in one process group of torch.distributed: the job of the group's ranks, proven by
-// the job key, and the connections between them. What the backend (backend/) stands on; knows
+// the job key, and the connections between them. The backend (backend/) is built on it. It knows
 // nothing of Torch.
 //
 // Thread safety: any thread but the job's loop.
@@ -23,23 +23,23 @@ class Member final {
  public:
   // Meets the group's other ranks, as `environment` says (RANK and its like are those of the
   // group), and returns when all have connected to each other, within `atMost`. `interruption` is
-  // asked meanwhile, so that Ctrl-C ends it. `published` as with session::JobParts::join().
+  // called meanwhile, so that Ctrl-C ends the wait. `published` is as in session::JobParts::join().
   static Result<std::shared_ptr<Member>> join(
       const base::Config::Values& options, const base::Config::Values& environment, Duration atMost,
       std::function<Status()> interruption, const std::function<Status(uint16_t)>& published = {});
   ~Member();
 
-  // The address at which other ranks reach this one: that on the way to MASTER_ADDR, unless one is
-  // pinned.
+  // Returns the address at which other ranks reach this one: the one on the way to MASTER_ADDR,
+  // unless an address is pinned.
   static Result<std::string> ownAddress(const base::Config::Values& options,
                                         const base::Config::Values& environment,
                                         const std::function<Status()>& interruption = {});
 
-  // Runs `call` on the loop; an error once the member has left, and in a forked child.
+  // Runs `call` on the loop. Returns an error once the member has left, and in a forked child.
   Status submit(std::function<void(collective::Communicator&)> call);
 
-  // Ends in good order. Calls under way end with an error. The second time, and in a forked child,
-  // this does nothing.
+  // Leaves in good order. Calls under way end with an error. A second call, and a call in a forked
+  // child, does nothing.
   void leave();
 
   Rank rank() const { return rank_; }

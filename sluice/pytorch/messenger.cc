@@ -18,7 +18,7 @@ void Messenger::post(Task task) {
     if (idle_ < tasks_.size())
       threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
   } catch (const std::system_error&) {
-    if (!threads_.empty()) return;  // those that are there take it in their turn
+    if (!threads_.empty()) return;  // an existing thread takes the task in its turn
     tasks_.pop_back();
     throw;
   }
@@ -26,7 +26,7 @@ void Messenger::post(Task task) {
 }
 
 void Messenger::work() {
-  // Nothing depends on it: a thread that finds nothing to do waits again.
+  // Nothing depends on this time: a thread that finds nothing to do waits again.
   constexpr auto kPatience = std::chrono::hours(1);
   while (true) {
     std::optional<Task> task;

@@ -1,6 +1,6 @@
-// Runs tasks off the loop that may take their time, and may wait for each other: what a program has
-// hung on a future runs Python, and may wait there for the next collective. So there are as many
-// threads as there are tasks at once. Any thread may post.
+// Runs tasks that may take longer than the loop allows, and that may wait for each other: a
+// callback on a future runs Python, and may wait there for the next collective. So there are as
+// many threads as there are tasks at once. Any thread may post.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ class Messenger final {
   // REQUIRES: end() has not been called
   void post(Task task);
 
-  // Returns when everything posted has run. Not from a task.
+  // Returns when all posted tasks have run. REQUIRES: the caller is not a task.
   void end();
 
  private:

@@ -16,7 +16,7 @@ TEST(Messenger, RunsEverythingBeforeItEnds) {
   EXPECT_EQ(ran, 100);
 }
 
-// As a hook of DDP that all-reduces again, and waits for that.
+// The first task is like a hook of DDP that all-reduces again, and waits for the result.
 TEST(Messenger, TasksMayWaitForTasksPostedLater) {
   std::promise<void> first;
   std::promise<void> second;

@@ -1,5 +1,5 @@
-// How long the training thread stood before closed gates, by tensor, and how long anything was on
-// its way: what sluice.report() prints. Thread-safe.
+// Measures how long the training thread waited at closed gates, by tensor, and how long any slice
+// was on its way. sluice.report() prints both. Thread-safe.
 #pragma once
 
 #include <vector>
@@ -17,12 +17,12 @@ class WaitTimes final : public StageObserver {
   void onWait(const WaitEvent& event) override;
 
   std::vector<double> seconds() const;  // by TensorId, since the start
-  double secondsOnTheWay() const;  // of which any slice was handed over, and its result not here
+  double secondsOnTheWay() const;  // in which any slice was handed over, and its result not here
 
  private:
   mutable base::Mutex mutex_;
   int64_t slicesOnTheWay_ SLUICE_GUARDED_BY(mutex_) = 0;
-  TimePoint leftAt_ SLUICE_GUARDED_BY(mutex_);  // the first of them
+  TimePoint leftAt_ SLUICE_GUARDED_BY(mutex_);  // when the first of them left
   Duration onTheWay_ SLUICE_GUARDED_BY(mutex_){};
   std::vector<Duration> waited_ SLUICE_GUARDED_BY(mutex_);
 };

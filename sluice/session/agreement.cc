@@ -45,7 +45,7 @@ Status agreeOn(const plan::Plan& plan, const std::string& name, JobParts& job) {
   if (std::ranges::all_of(hashes, [&](const auto& hash) { return hash == hashes.front(); }))
     return base::ok();
 
-  // Rank 0 shows what it has; whoever has something else says what differs; everybody hears it.
+  // Rank 0 shows its spec; each rank with another spec says what differs; every rank hears it.
   const std::string specKey = key + "/spec";
   std::string difference;
   if (job.rank() == Rank{0}) {

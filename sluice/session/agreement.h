@@ -1,5 +1,5 @@
-// Every rank makes the plan for itself; before the first step they agree, by hash, that it is the
-// same. If it is not, everybody learns the first difference in one line.
+// Checks that all ranks have made the same plan. Every rank makes its own, and they compare hashes
+// before the first step. If the plans differ, every rank learns the first difference in one line.
 #pragma once
 
 #include <sluice/base/status.h>

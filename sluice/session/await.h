@@ -1,4 +1,4 @@
-// From callbacks on the loop to a thread that waits.
+// Lets a thread wait for callbacks on the loop.
 #pragma once
 
 #include <atomic>
@@ -12,10 +12,12 @@
 
 namespace sluice::session {
 
-// For a wait whose end is somebody else's: training takes its time, a lost rank ends it by name.
+// The limit of a wait that others end: training takes its time, and a lost rank ends the wait with
+// an error that names it.
 inline constexpr auto kAsLongAsItTakes = std::chrono::hours(24 * 365);
 
-// Asked now and then while a thread waits: an error ends the wait. Empty: never.
+// A function that is called now and then while a thread waits: its error ends the wait. May be
+// empty.
 using Interruption = std::function<Status()>;
 
 // True iff the loop destroys tasks instead of running them. Any thread but the loop's.
@@ -39,7 +41,7 @@ inline Status checkMayWait(const Loop& loop) {
 // interruption ends the wait only, and the outcome can be waited for again.
 template <typename Outcome, typename Future>
 Outcome awaitOutcome(Loop& loop, Future& outcome, const Interruption& interruption) {
-  constexpr auto kPeriod = std::chrono::milliseconds(100);  // soon, for a person who waits
+  constexpr auto kPeriod = std::chrono::milliseconds(100);  // short for a person who waits
   constexpr int kRoundsBetweenLooks = 10;
   const Status ended(Code::kCancelled, "the loop of this process has ended");
   for (int round = 1; outcome.wait_for(kPeriod) == std::future_status::timeout; ++round) {
@@ -53,7 +55,7 @@ Outcome awaitOutcome(Loop& loop, Future& outcome, const Interruption& interrupti
   }
 }
 
-// The same for an outcome that somebody else has set going.
+// Waits in the same way for an outcome whose operation is already under way.
 inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& outcome,
                           const Interruption& interruption = {}) {
   SLUICE_RETURN_IF_ERROR(checkMayWait(loop));
@@ -61,8 +63,8 @@ inline Status awaitFuture(Loop& loop, const std::shared_future<Status>& outcome,
 }
 
 // Runs `start` on the loop with a completion, and waits until that has been called. The operation
-// has an end of its own (a timeout, a lost peer); so has the wait. An interruption ends the wait
-// only: what the operation holds must be its own.
+// always ends (by a timeout, by a lost peer), and so does the wait. An interruption ends only the
+// wait, so the operation must own all that it uses.
 template <typename T, typename Start>
 Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}) {
   SLUICE_RETURN_IF_ERROR(checkMayWait(loop));
@@ -77,11 +79,11 @@ Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}
   promise.reset();
   begun.reset();  // a loop that has ended destroys the task, and with it the promises
   auto got = awaitOutcome<Result<T>>(loop, outcome, interruption);
-  hasBegun.wait();  // `start` is the caller's
+  hasBegun.wait();  // `start` belongs to the caller
   return got;
 }
 
-// The same for an operation that gives nothing but a Status.
+// Does the same for an operation that gives only a Status.
 template <typename Start>
 Status awaitStatus(Loop& loop, Start&& start, const Interruption& interruption = {}) {
   return await<bool>(

@@ -12,7 +12,8 @@
 namespace sluice::session {
 namespace {
 
-// Large enough to cost little, small enough that a rank passes one on while the next one comes.
+// A piece is large enough to cost little, and small enough that a rank passes one on while the next
+// one comes.
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 uint32_t piecesOf(size_t bytes) {

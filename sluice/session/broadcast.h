@@ -1,6 +1,6 @@
-// One rank's bytes to every rank, along a binary tree, so that no rank sends more than two copies.
-// For what is said outside the path of slices: first parameters, buffers. Every rank calls
-// broadcast() in the same order.
+// Sends one rank's bytes to every rank along a binary tree, so that no rank sends more than two
+// copies. It carries data outside the path of slices: first parameters and buffers. Every rank
+// calls broadcast() in the same order.
 //
 // Belongs to the fabric's loop. It has the urgent lane to itself: a message for a broadcast that
 // has not been called here yet stops that lane, and must not stop training.
@@ -21,21 +21,22 @@ namespace sluice::session {
 
 inline constexpr fabric::Lane kBroadcastLane = fabric::Lane::kUrgent;
 
-// Shared with the fabric, which may still be at work on them when the broadcast has failed and
-// whoever called it is gone.
+// The bytes of a broadcast, shared with the fabric: it may still work on them when the broadcast
+// has failed and its caller is gone.
 using SharedBytes = std::shared_ptr<std::vector<std::byte>>;
 
 class Broadcast final {
  public:
   explicit Broadcast(fabric::Fabric& fabric) : fabric_(fabric) {}
 
-  // `done` runs when the root's bytes are in `data`, and the copies for others are beyond recall.
+  // Starts a broadcast. `done` runs when the root's bytes are in `data`, and the copies for other
+  // ranks are on their way, beyond recall.
   void start(Rank root, SharedBytes data, fabric::Done done);
 
   Result<fabric::Landing> onMessage(Rank from, const wire::Header& header);
 
-  // Somebody takes part in the first `count` broadcasts only: all others end with `why`, now and
-  // later.
+  // Ends all broadcasts after the first `count` with `why`, now and later: some rank takes part in
+  // no others.
   void endAfter(uint64_t count, const Status& why);
   void fail(const Status& why) { endAfter(0, why); }
 
@@ -47,7 +48,7 @@ class Broadcast final {
     SharedBytes data;
     fabric::Done done;
     size_t left;                   // pieces to receive, and to send
-    std::vector<bool> hasBegun{};  // by piece: it is coming in, or here
+    std::vector<bool> hasBegun{};  // by piece: true iff it is coming in, or here
   };
 
   struct End {
@@ -55,7 +56,8 @@ class Broadcast final {
     Status why;
   };
 
-  // A tree over positions: a rank's distance from the root, going around.
+  // The nodes of the tree are positions. A rank's position is its distance from the root, going
+  // around.
   uint32_t positionOf(Rank rank, Rank root) const;
   Rank rankAt(uint32_t position, Rank root) const;
   std::vector<Rank> childrenOf(Rank root) const;
@@ -67,8 +69,8 @@ class Broadcast final {
   fabric::Fabric& fabric_;
   uint64_t nextSequence_ = 0;
   std::map<uint64_t, Underway> underway_;  // by sequence
-  std::set<Rank> heldBack_;                // sent before we called
-  std::optional<End> end_;                 // the earliest there is
+  std::set<Rank> heldBack_;                // ranks that sent before we called
+  std::optional<End> end_;                 // the earliest one known
 };
 
 }  // namespace sluice::session

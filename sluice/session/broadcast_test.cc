@@ -50,7 +50,7 @@ SharedBytes fill(size_t bytes, uint32_t seed) {
   return data;
 }
 
-// A member that is mad, or has a bug.
+// The sender is a member that is hostile, or has a bug.
 TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
   struct Nobody final : fabric::Receiver {
     Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header&) override {
@@ -93,7 +93,7 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
     std::vector<std::unique_ptr<Member>> members;
     for (uint32_t r = 0; r < world; ++r)
       members.push_back(std::make_unique<Member>(hub, Rank{r}, loop));
-    // Two broadcasts at once; the second of more than one piece; one of nothing.
+    // Three broadcasts at once: a short one, one of more than one piece, and an empty one.
     const std::vector<size_t> sizes{10, (size_t{1} << 20) + 17, 0};
     for (uint32_t root = 0; root < world; ++root) {
       std::vector<std::vector<SharedBytes>> data(world);

@@ -17,7 +17,7 @@ struct Inside final {
   static JobParts& of(Job& job) { return *job.inside_; }
   static SessionParts& of(const Session& session) { return *session.inside_; }
 
-  // As Session::open() and SessionParts::open().
+  // Does what Session::open() does; `collective` is as in SessionParts::open().
   static Result<std::unique_ptr<Session>> open(JobParts& job, SessionOptions options,
                                                collective::Collective* collective = nullptr) {
     SLUICE_ASSIGN_OR_RETURN(auto parts, SessionParts::open(job, std::move(options), collective));

@@ -17,10 +17,10 @@
 namespace sluice::session {
 namespace {
 
-// How long rank 0 stays for the others' last words.
+// Rank 0 stays at most this long for the others' last words.
 constexpr auto kLastWords = std::chrono::seconds(5);
 
-// How long the goodbyes to the others' pulses may take: nobody waits for anything of them.
+// Goodbyes to the other ranks' pulses may take this long. It is short, since nobody waits for them.
 constexpr auto kPulseGoodbye = std::chrono::milliseconds(500);
 
 bool wasLaunched(const base::Config::Values& environment) {
@@ -29,7 +29,8 @@ bool wasLaunched(const base::Config::Values& environment) {
   return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
 }
 
-// Ranks of one host listen side by side. Null if metrics are off.
+// Opens the metrics endpoint; null if metrics are off. Ranks of one host listen on consecutive
+// ports.
 Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& config,
                                                        uint32_t localRank) {
   constexpr int64_t kLastPort = 65535;

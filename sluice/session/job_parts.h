@@ -1,4 +1,4 @@
-// The parts behind a Job (sluice/job.h): who this process is, how the others are reached, and a
+// The parts behind a Job (sluice/job.h): this process's rank, the way to the other ranks, and a
 // loop for everything that waits on the network.
 //
 // Thread safety: after join(), any thread but the loop's own.
@@ -29,18 +29,19 @@ class JobParts final {
   using Publish = std::function<Status(uint16_t port)>;
 
   // Meets the other ranks that the launcher (torchrun, mpirun, srun) has started, as `environment`
-  // says; without any launcher the job is this one process. Returns when everybody is here, or why
-  // not. `interruption` is asked while a thread waits for other ranks, here and later, so that
-  // Ctrl-C ends the wait. `published` is for a rank 0 whose MASTER_PORT is 0: it listens on a free
-  // port, and `published` is told that port before anybody is waited for.
+  // says; without any launcher the job is this one process. Returns the job when every rank is
+  // here, or an error that says why not. `interruption` is called while a thread waits for other
+  // ranks, here and later, so that Ctrl-C ends the wait. `published` is for a rank 0 whose
+  // MASTER_PORT is 0: it listens on a free port, and `published` receives that port before rank 0
+  // waits for other ranks.
   static Result<std::unique_ptr<JobParts>> join(base::Config config,
                                                 const base::Config::Values& environment,
                                                 Interruption interruption = {},
                                                 const Publish& published = {});
   ~JobParts();
 
-  // An error in a forked child of the process that has joined: that child is no rank, and its calls
-  // all end with this error.
+  // Returns an error in a forked child of the process that has joined: that child is no rank, and
+  // all its calls end with this error.
   Status checkProcess() const;
 
   // True iff SIGTERM has come and the option leave-on-term is on: after its step the rank is to
@@ -51,45 +52,47 @@ class JobParts final {
   uint32_t worldSize() const { return launch_.worldSize; }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }
-  // Derived from the job key and from what tells this job from all others; see
+  // Returns a key derived from the job key and from data that tells this job from all others; see
   // Rendezvous::jobKey().
   const secret::JobKey& key() const { return key_; }
 
-  // How busy the other ranks' loops are; null in a job of one.
+  // Knows how busy the other ranks' loops are; null in a job of one.
   fabric::Pulse* pulse() { return pulse_.get(); }
 
-  // The thread that holds strangers off the ports of this process. REQUIRES: worldSize() > 1
+  // Returns the thread that holds strangers off the ports of this process. REQUIRES: worldSize() >
+  // 1
   const door::DoorThread& door() const { return rendezvous_->door(); }
 
-  // Where this process serves metrics; null if it does not.
+  // Returns the endpoint at which this process serves metrics; null if it serves none.
   metrics::Endpoint* metrics() { return metrics_.get(); }
 
-  // The address, without a port, at which the others reach this rank; loopback in a job of one.
+  // Returns the address, without a port, at which the others reach this rank; loopback in a job of
+  // one.
   Address address() const;
   std::string interfaceName() const;  // of that address
 
-  // Brings `value` and returns what every rank brought under this key, in rank order. Every rank
-  // calls it. `refusal` is asked meanwhile, and ends the wait with its error.
+  // Contributes `value`, and returns every rank's value for this key, in rank order. Every rank
+  // calls it. `refusal` is called meanwhile; its error ends the wait.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value,
                                           Duration atMost, const Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
-  // The same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
+  // Does the same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
   void gatherLater(const std::string& key, const std::string& value, Duration atMost,
                    std::function<void(Result<std::vector<std::string>>)> got);
 
-  // Leaves a note for the others, and waits for one.
+  // set() leaves a note for the other ranks; get() waits for one.
   Status set(const std::string& key, const std::string& value);
   Result<std::string> get(const std::string& key);
 
-  // Runs `then` on the loop when somebody has left the note, however late; never in a job of one.
+  // Runs `then` on the loop when a rank has left the note, however late; never in a job of one.
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
 
-  // As given to join(), for sessions that wait in the same thread.
+  // Returns the interruption given to join(), for sessions that wait in the same thread.
   const Interruption& interruption() const { return interruption_; }
 
  private:
-  // `addresses` are of all ranks' listeners for pulses, by rank.
+  // `addresses` holds the addresses of all ranks' listeners for pulses, by rank.
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
   JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,

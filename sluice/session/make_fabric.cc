@@ -24,8 +24,8 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string
     membership.addresses.push_back(std::move(address));
   }
   fabric::TcpOptions options = fabric::readTcpOptions(job.config());
-  // A busy rank takes a connection when its loop turns. The watchman knows sooner if there is
-  // nobody.
+  // A busy rank accepts a connection only when its loop turns. The watchman notices sooner if the
+  // rank is not there.
   options.connectDeadline =
       std::max(options.connectDeadline, job.config().duration(option::kBusyLimit));
   return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options,
@@ -49,7 +49,7 @@ Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string
   });
 }
 
-// A job of one.
+// Makes the fabric of a job of one.
 Result<std::unique_ptr<fabric::Fabric>> makeLoopback(JobParts& job, const std::string&,
                                                      fabric::Receiver& receiver) {
   return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);

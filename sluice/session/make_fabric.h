@@ -9,7 +9,7 @@
 
 namespace sluice::session {
 
-// Every rank calls it with the same `name`.
+// Makes the fabric. Every rank calls it with the same `name`.
 Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const std::string& name,
                                                           fabric::Receiver& receiver);
 

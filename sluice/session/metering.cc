@@ -5,7 +5,8 @@
 namespace sluice::session {
 namespace {
 
-// The web client gives up soon after: a loop that is busy for longer misses this scrape.
+// The time limit of a scrape: a loop that is busy for longer misses it. The web client gives up
+// soon after.
 constexpr auto kScrapeLimit = std::chrono::seconds(5);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a session tells at the metrics endpoint of its job. Read on the endpoint's thread.
+// The metrics of a session, for the endpoint of its job. The endpoint's thread reads them.
 #pragma once
 
 #include <string>
@@ -17,7 +17,8 @@ class Metering final : public metrics::Source {
 
   StageObserver& observer() { return counts_; }
 
-  // From now on it can be asked. REQUIRES: end() comes before the trainer and the fabric go.
+  // Lets the endpoint read from now on. REQUIRES: end() comes before the trainer and the fabric are
+  // destroyed.
   void begin(Trainer& trainer, const fabric::WatchedFabric& fabric);
   void end();
 
@@ -28,7 +29,7 @@ class Metering final : public metrics::Source {
   const std::string session_;
   metrics::Counts counts_;
   Trainer* trainer_ = nullptr;                     // between begin() and end()
-  const fabric::WatchedFabric* fabric_ = nullptr;  // the same
+  const fabric::WatchedFabric* fabric_ = nullptr;  // between begin() and end()
 };
 
 }  // namespace sluice::session

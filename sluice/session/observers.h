@@ -12,7 +12,7 @@ class Observers final : public StageObserver {
   // REQUIRES: the observer outlives this.
   void add(StageObserver& observer) { all_.push_back(&observer); }
 
-  // What to hand to whoever is observed: null if nobody looks, so that it need not say anything.
+  // Returns the observer to hand out: null if there are none, so that nothing needs to be reported.
   StageObserver* orNull() { return all_.empty() ? nullptr : this; }
 
   void onStage(const StageEvent& event) override {

@@ -13,7 +13,7 @@
 namespace sluice::session {
 namespace {
 
-constexpr size_t kMostHashes = 8000;  // what fits into a note in the store, which has 64 KiB
+constexpr size_t kMostHashes = 8000;  // as many as fit into a note of the store, 64 KiB
 
 std::string hashesToNote(std::span<const uint64_t> hashes) {
   base::ByteWriter writer;
@@ -26,7 +26,7 @@ uint64_t hashOfAll(std::span<const uint64_t> hashes) {
   return hashOf(std::as_bytes(std::span(note)));
 }
 
-// At most kMostHashes, each of `count` neighbours.
+// Returns at most kMostHashes hashes, each of `count` neighbours, and `count`.
 std::pair<std::vector<uint64_t>, size_t> inGroups(std::vector<uint64_t> hashes) {
   const size_t count = (hashes.size() + kMostHashes - 1) / kMostHashes;
   if (count <= 1) return {std::move(hashes), 1};

@@ -1,5 +1,5 @@
-// Compares tensors between ranks while training goes on: every rank hashes its own, the hashes meet
-// in the rendezvous store, and only if they differ is the first tensor looked for that does.
+// Compares tensors between ranks while training goes on. Every rank hashes its own, and the hashes
+// meet in the rendezvous store. Only if they differ, the ranks look for the first tensor that does.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,27 @@
 
 namespace sluice::session {
 
-// Of bytes, the same on every machine.
+// Returns a hash of the bytes that is the same on every machine.
 uint64_t hashOf(std::span<const std::byte> bytes);
 
 struct RankDifference {
-  size_t first =
-      0;  // the first tensor that differs, or, of very many tensors, one of `count` from there on
+  // The first tensor that differs; among very many tensors, it is one of the `count` tensors from
+  // here on.
+  size_t first = 0;
   size_t count = 1;
-  std::vector<Rank> ranks;   // those that are not like the most
-  std::vector<Rank> others;  // the most, or those that are like rank 0
+  std::vector<Rank> ranks;   // without the most common hash
+  std::vector<Rank> others;  // with the most common hash; rank 0's wins a tie
 
   friend bool operator==(const RankDifference&, const RankDifference&) = default;
 };
 
-// Empty: all ranks have the same. REQUIRES: `hashes` has every rank's, by tensor, and equally many
-// of each.
+// Returns the first difference; empty if all ranks have the same hashes. REQUIRES: `hashes` holds
+// the hashes of every rank, by tensor, and equally many of each rank.
 std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_t>> hashes);
 
-// Every rank calls it with the same key and equally many hashes, and nobody waits. The future holds
-// an error if a rank is lost before all have brought theirs. REQUIRES: the job has several ranks.
+// Compares the hashes of all ranks without waiting. Every rank calls it with the same key and
+// equally many hashes. The future holds an error if a rank is lost before all have contributed
+// their hashes. REQUIRES: the job has several ranks.
 using Comparison = std::shared_future<Result<std::optional<RankDifference>>>;
 Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint64_t> hashes);
 

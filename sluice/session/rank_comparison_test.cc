@@ -10,7 +10,7 @@ using Hashes = std::vector<std::vector<uint64_t>>;
 TEST(RankComparison, NamesTheFirstTensorAndTheRanksThatAreNotLikeTheMost) {
   EXPECT_EQ(findDifference(Hashes{{1, 2, 3}, {1, 2, 3}}), std::nullopt);
   EXPECT_EQ(findDifference(Hashes{}), std::nullopt);
-  // Of two ranks the second differs.
+  // Of two ranks, the second is the one that differs.
   EXPECT_EQ(findDifference(Hashes{{1, 2, 3}, {1, 7, 8}}),
             (RankDifference{.first = 1, .count = 1, .ranks = {Rank{1}}, .others = {Rank{0}}}));
   // Most ranks are right, also if rank 0 is not among them.

@@ -19,12 +19,12 @@
 namespace sluice::session {
 namespace {
 
-// The note of the first rank that trains no longer.
+// The note of the first rank that has stopped training.
 struct End {
   Rank rank{};
-  std::optional<uint64_t>
-      steps;                // that it has taken part in; empty: it left in the middle of something
-  uint64_t broadcasts = 0;  // the same
+  // The steps that it has taken part in; empty if it left in the middle of something.
+  std::optional<uint64_t> steps;
+  uint64_t broadcasts = 0;  // that it has taken part in
   std::string why;          // "has ended its training after 12 steps"
 };
 
@@ -66,7 +66,7 @@ Result<plan::Plan> makePlan(const SessionOptions& options, const optimizer::Opti
   base::Config config = job.config();
   const std::string& wanted = options.algorithm;
   if (!wanted.empty())
-    SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // meant for the job's own
+    SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // for the job's own algorithm only
   SLUICE_ASSIGN_OR_RETURN(
       const auto* algorithm,
       strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
@@ -181,12 +181,12 @@ bool SessionParts::isWorker() const {
 
 Status SessionParts::leave() {
   SLUICE_RETURN_IF_ERROR(job_.checkProcess());
-  // A lost rank ends the wait by name; a rank that only serves has no other measure of how long
-  // training takes.
+  // A rank that only serves cannot know how long training takes, so its wait has no real limit. A
+  // lost rank ends it with an error that names the rank.
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
   return trainer_->leave([&]() -> Status {
-    if (tracing_) tracing_->noteClocks(*fabric_);  // nobody has gone yet
+    if (tracing_) tracing_->noteClocks(*fabric_);  // all ranks are still there
     Status done = isWorker() ? announceEnd() : base::ok();
     if (done.isOk()) done = job_.gather("leave/" + name_, "", atMost).status();
     if (done.code() == Code::kPeerLost) exchangeDone();
@@ -194,8 +194,8 @@ Status SessionParts::leave() {
   });
 }
 
-// Where the others go on without a rank that is lost, the gathering at the end says nothing more:
-// each leaves a note of its own.
+// Once a rank is lost, the gathering at the end cannot tell when the ranks that go on without it
+// are done. So each worker leaves a note of its own.
 void SessionParts::exchangeDone() {
   if (isWorker()) {
     const Status said = job_.set(doneKey(name_, job_.rank()), "done");

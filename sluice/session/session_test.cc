@@ -209,8 +209,7 @@ TEST(Session, TakesEveryGradientFromWhereItLies) {
   });
 }
 
-// Who has a gradient, and what becomes of it: rank 1 never has one in "some", nobody has one in
-// "none".
+// Rank 1 never has a gradient for "some", and no rank has one for "none".
 TEST(Session, AMissingGradientIsZeroAndIsLeftAloneIfNobodyHasOne) {
   for (const std::string algorithm : {"sluice", "kvstore"}) {
     onRanks(
@@ -257,7 +256,7 @@ int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
                                " of a sluice job: only the parent trains";
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(10);  // a call that waits for the parent's thread
+    ::alarm(10);  // ends a call that waits for the parent's thread
     std::vector<std::byte> word(3);
     session->drop();
     int wrong = 0;
@@ -321,7 +320,7 @@ TEST(Session, Rank0PublishesThePortOnWhichItListens) {
   second.join();
 }
 
-// What a rank hears that trains on after another has ended.
+// Returns the error of a rank that trains on after another has ended.
 std::string whatTheOtherHears(const std::function<void(Session&)>& end,
                               const std::function<Status(Session&)>& goOn = takeAStep) {
   std::string heard;
@@ -467,7 +466,8 @@ TEST(Session, GoesOnFromACheckpointWithGradientsThatAreNotApplied) {
       withPipe);
 }
 
-// Its gates are open: nobody has waited for the gradient that the other rank never had.
+// The gates of the longer rank are open: it has not waited for the gradient that the other rank
+// never had.
 TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
   for (const bool drains : {true, false}) {
     std::string heard;
@@ -493,7 +493,7 @@ TEST(Session, ARankThatTrainsLongerWithDelayedGradientsIsToldAtItsEnd) {
   }
 }
 
-// Every rank makes another number of steps, and at the end reads what all have made together.
+// Every rank makes a different number of steps, and at the end reads the result of all.
 TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
   onRanks(
       3,
@@ -517,7 +517,7 @@ TEST(Session, AsynchronousWorkersDoNotWaitForEachOther) {
       });
 }
 
-// One rank makes one step and ends; the other goes on. Returns what it hears, if anything.
+// One rank makes one step and ends; the other goes on. Returns the error of the other, if any.
 Status goOnAfterAnotherHasEnded(const std::string& algorithm) {
   Status heard;
   onRanks(
@@ -547,8 +547,8 @@ TEST(Session, AnAsynchronousWorkerGoesOnAfterAnotherHasEnded) {
   }
 }
 
-// Every rank adds one to its own element in each step, and one rank takes five times longer: what a
-// rank reads counts the others' steps.
+// Every rank adds one to its own element in each step, and one rank takes five times longer: the
+// values that a rank reads count the others' steps.
 TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
   constexpr uint32_t kWorld = 3;
   constexpr uint64_t kBound = 2;
@@ -579,7 +579,7 @@ TEST(Session, NobodyReadsMoreThanTheBoundBehindAStraggler) {
         EXPECT_TRUE(config.set(option::kAlgorithm, "ssp:2").isOk());
         EXPECT_TRUE(config.set(option::kSliceElements, "1").isOk());
       });
-  EXPECT_GT(behind, kSteps);  // or nobody has been ahead
+  EXPECT_GT(behind, kSteps);  // otherwise no rank has been ahead
 }
 
 TEST(Session, AStaleWorkerGoesOnAsFarAsItMay) {
@@ -654,7 +654,7 @@ TEST(Job, ALoopThatCannotBeMadeIsNamed) {
 }  // namespace
 }  // namespace sluice::session
 
-// In place of the C library's: every lookup of this program comes through here.
+// Replaces the C library's function: every lookup of this program comes through here.
 extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   using sluice::session::kLateName;

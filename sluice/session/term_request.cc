@@ -9,14 +9,14 @@
 namespace sluice::session {
 namespace {
 
-// A signal handler can reach nothing else.
+// These are globals, since a signal handler can reach nothing else.
 std::atomic<bool> hasCome{false};
 std::atomic<base::ProcessMark> taker{};
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<base::ProcessMark>::is_always_lock_free);
 
 void rememberTerm(int /*signal*/) {
-  // SA_RESETHAND has put the default back already, which is what a forked child is to do.
+  // SA_RESETHAND has restored the default action already, and a forked child is to follow it.
   if (taker.load().isInherited()) {
     ::raise(SIGTERM);
   } else {

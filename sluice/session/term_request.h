@@ -6,14 +6,15 @@ namespace sluice::session {
 
 class TermRequest final {
  public:
-  // Takes SIGTERM if nobody has: a handler that the program or its launcher has set, or an ignored
-  // signal, stays as it is. A second SIGTERM ends the process, as it does without a handler.
+  // Takes SIGTERM if it has its default action: a handler that the program or its launcher has set,
+  // or an ignored signal, stays as it is. A second SIGTERM ends the process, as it does without a
+  // handler.
   TermRequest();
   ~TermRequest();
   TermRequest(const TermRequest&) = delete;
   TermRequest& operator=(const TermRequest&) = delete;
 
-  // False: SIGTERM belongs to somebody else, and came() says nothing.
+  // Returns false iff SIGTERM belongs to other code: came() then says nothing.
   bool hasSignal() const { return hasSignal_; }
 
   static bool came();

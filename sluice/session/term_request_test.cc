@@ -11,7 +11,7 @@
 namespace sluice::session {
 namespace {
 
-// The exit code of a process of its own, or minus the signal that has ended it.
+// Runs `inChild` in a child process. Returns its exit code, or minus the signal that has ended it.
 int endOf(const std::function<int()>& inChild) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -13,19 +13,19 @@ namespace sluice::session {
 
 class Tracing final {
  public:
-  // Null if the configuration asks for none. Makes the directory, so that a wrong one is known
-  // before training.
+  // Returns null if the configuration asks for no trace. Makes the directory, so that a wrong one
+  // is known before training.
   static Result<std::unique_ptr<Tracing>> begin(const base::Config& config, const Model& model,
                                                 const std::string& session, Rank rank);
 
   StageObserver& observer() { return recorder_; }
 
-  // Remembers how far the others' clocks are. To be called while the others are still there; of
-  // several calls each adds what it learns. REQUIRES: not on the loop.
+  // Remembers the offsets of the other ranks' clocks. Call it while the others are still there;
+  // each further call adds what it learns. REQUIRES: not on the loop.
   void noteClocks(const fabric::WatchedFabric& fabric);
 
-  // Once, at the end. A trace that cannot be written is logged: training is done, and has not
-  // failed.
+  // Writes the trace. Call it once, at the end. A trace that cannot be written is only logged:
+  // training is done, and has not failed.
   void write();
 
  private:

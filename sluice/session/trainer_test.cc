@@ -35,8 +35,8 @@ class TrainerTest : public testing::Test {
              const std::string& algorithmName = "p3") {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     ASSERT_TRUE(config_.set(option::kStallAfter, "50ms").isOk());
-    // Five slices: each server has some, so that all talk with each. Who never talked with a rank
-    // is told of its loss by the session.
+    // Five slices: each server has some, so that all ranks talk with each server. A rank that never
+    // talked with a lost rank hears of the loss from the session.
     ASSERT_TRUE(config_.set(option::kSliceElements, "1").isOk());
     everybody_ = std::make_unique<std::barrier<>>(world);
     for (uint32_t r = 0; r < world; ++r) ranks_.push_back(std::make_unique<TestRank>());
@@ -85,7 +85,7 @@ class TrainerTest : public testing::Test {
     };
   }
 
-  // A push of a slice that is too short by half.
+  // Pushes a slice that is too short by half.
   void sendNonsense(uint32_t from, uint32_t to) {
     static constexpr std::array<std::byte, 2> kShort{};
     const auto done = std::make_shared<std::promise<void>>();
@@ -174,7 +174,7 @@ TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
       values[0] = rate;
       EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
       for (const uint32_t t : {1U, 0U}) makeGradient(r, t, 1);
-      // For the next step: what is under way keeps its own.
+      // The new values are for the next step: the step under way keeps its own.
       values[0] = 100;
       EXPECT_TRUE(ranks_[r]->trainer->setHyperparameters(values).isOk());
       EXPECT_TRUE(ranks_[r]->trainer->waitAll().isOk());
@@ -185,8 +185,8 @@ TEST_F(TrainerTest, RanksThatOnlyServeAreToldTheHyperparameters) {
     EXPECT_EQ(ranks_[r]->parameters[1], (std::vector<float>{2.25, 3.25}));
 }
 
-// With real threads, whose times differ, and a boundary at the end: whatever the groups become,
-// every rank has the same parameters.
+// Trains with real threads, whose times differ, and with a boundary at the end. Every rank has the
+// same parameters, whatever the groups become.
 TEST_F(TrainerTest, GroupsThatChangeWithTheTimesKeepRanksEqual) {
   ASSERT_TRUE(config_.set(option::kReplanSteps, "2").isOk());
   ASSERT_TRUE(config_.set(option::kComputeTime, "100s").isOk());
@@ -239,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, LostWorkerTest,
                                          std::pair("gosgd", "all"), std::pair("adpsgd", "all")),
                          [](const auto& each) { return each.param.first; });
 
-// What a session is told at the end, once a rank is lost.
+// Returns the status that a session gets at the end, once a rank is lost.
 Status somebodyIsLost() {
   return {Code::kPeerLost, "rank 1 is gone"};
 }
@@ -271,7 +271,8 @@ TEST_F(TrainerTest, AServerGoesOnceAllItsWorkersAreDone) {
   start(3, "sgd:lr=1", "1", "asp");
   onEveryRank([&](uint32_t r) {
     Trainer& trainer = *ranks_[r]->trainer;
-    if (r != 0) return;  // the others neither are lost nor leave: they only say that they are done
+    if (r != 0)
+      return;  // the others are not lost and do not leave: they only say that they are done
     auto& loop = ranks_[0]->thread.loop();
     for (const uint32_t other : {1U, 2U})
       loop.post([&trainer, other] { trainer.noteDone(Rank{other}); });
@@ -365,7 +366,7 @@ TEST_F(TrainerTest, MemoryWithAnOwnerOutlivesAnErrorUntilTheSessionIsGone) {
   EXPECT_EQ(ranks_[0]->trainer->wait(TensorId{0}).code(), Code::kPeerLost);
   owner.reset();
   EXPECT_FALSE(alive.expired());
-  // After an error nothing replaces it, and nothing is begun.
+  // The error stays: later calls neither replace it nor begin anything.
   EXPECT_TRUE(ranks_[0]->trainer->gradientReady(TensorId{0}).isOk());
   EXPECT_EQ(ranks_[0]->trainer->wait(TensorId{0}).code(), Code::kPeerLost);
   EXPECT_FALSE(alive.expired());

@@ -33,7 +33,7 @@ std::vector<Flow> ringOf(int hosts) {
   return flows;
 }
 
-// Of many values, that below which `share` of them lie.
+// Returns the value below which `share` of the values lie.
 double percentile(std::vector<double> values, double share) {
   std::ranges::sort(values);
   const auto at = static_cast<size_t>(share * static_cast<double>(values.size()));

@@ -1,5 +1,5 @@
-// Measures a fabric in a lab, sample by sample, in turn with what other programs reach on the same
-// links, and holds the medians against each other.
+// Measures a fabric in a lab, sample by sample, in turn with other programs on the same links, and
+// compares the medians.
 #pragma once
 
 #include <functional>
@@ -25,12 +25,12 @@ struct FabricBenchOptions {
   double seconds = 2;     // of each sample
   int rounds = 20;        // of overtaking, in each sample
   base::Config config{};  // of the ranks
-  std::vector<std::string>
-      rankCommand{};  // starts one rank, but for its task, which follows as the last word
+  // Starts one rank; the rank's task follows as the last word.
+  std::vector<std::string> rankCommand{};
   std::function<void(std::string_view what)> onSample{};
 };
 
-// What was measured several times.
+// The values of one figure that was measured several times.
 struct Samples {
   std::string name{};  // "sluice_gbit": as it is called in the JSON
   std::vector<double> values{};
@@ -45,9 +45,10 @@ struct FabricFigures {
 
 Result<FabricFigures> benchFabric(const lab::Lab& lab, const FabricBenchOptions& options);
 
-// {"case": "pair", "fabric", "encrypt", "rate", ...}: medians, and what is derived from them.
+// Returns {"case": "pair", "fabric", "encrypt", "rate", ...}: medians, and figures derived from
+// them.
 nlohmann::ordered_json toJson(const FabricFigures& figures);
-// For people: medians with their least and greatest value.
+// Returns a text for people: medians with their least and greatest value.
 std::string toText(const FabricFigures& figures);
 
 }  // namespace sluice::bench

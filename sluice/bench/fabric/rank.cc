@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr int kWarmUpRounds = 2;   // of overtaking: connections are made and find their speed
 constexpr auto kRoundLimit = 20s;  // at the slowest link that anybody measures
-constexpr auto kAfterLoss = 1s;    // then what is to be heard of it has been heard
+constexpr auto kAfterLoss = 1s;    // by then all news of it has come
 constexpr Rank kSource{0};
 constexpr Rank kTarget{1};
 
@@ -31,7 +31,7 @@ void say(std::string_view what, TimePoint when, std::string_view rest = "") {
   std::fflush(stdout);
 }
 
-// One long task on the loop, which works all the while.
+// Keeps the loop busy with one long task.
 void keepBusy(Loop& loop, double seconds) {
   loop.post([&loop, seconds] {
     const TimePoint begin = loop.now();
@@ -41,7 +41,7 @@ void keepBusy(Loop& loop, double seconds) {
   });
 }
 
-// The receiver of a rank, and what the main thread waits for.
+// The receiver of a rank; the main thread waits for its end.
 class Member final : public fabric::Receiver {
  public:
   Member(const FabricTask& task, Loop& loop)
@@ -73,7 +73,7 @@ class Member final : public fabric::Receiver {
   void setWindow(uint64_t bytes) { window_ = bytes; }
   Sink& sink() { return sink_; }
 
-  // The main thread.
+  // For the main thread.
   std::future<Status>& ended() { return ended_; }
   bool hasLost() const { return hasLost_; }
 

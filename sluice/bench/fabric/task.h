@@ -1,6 +1,6 @@
-// What one rank of a fabric measurement is to do and what it answers, as they travel on its command
-// line and on one line of its output. Which fabric, and whether it encrypts, is Config's, as in
-// every other job.
+// The task of one rank of a fabric measurement, and its answer, as text. The task travels on the
+// rank's command line, the answer on one line of its output. Config chooses the fabric and its
+// encryption, as in every other job.
 #pragma once
 
 #include <optional>
@@ -26,9 +26,9 @@ struct FabricTask {
   double seconds = 2;  // that are counted, after the warm-up
   double warmUpSeconds = 0.5;
   int rounds = 20;            // of overtaking
-  bool isFifo = false;        // overtake: what an engine without urgency does
+  bool isFifo = false;        // overtake: sends in order, as an engine without urgency does
   bool outlivesLoss = false;  // goes on to its end when another rank is lost, and when told to end
-  double busySeconds = 0;     // for so long rank 1 keeps its loop busy at the beginning
+  double busySeconds = 0;     // rank 1 keeps its loop busy for this long at the beginning
 
   std::string toText() const;  // one line of JSON
   friend bool operator==(const FabricTask&, const FabricTask&) = default;
@@ -44,7 +44,7 @@ struct FabricReport {
 
   std::string toText() const;  // one line
 };
-// Empty if the line is no report: ranks may print other things.
+// Returns empty if the line is no report: ranks may print other things.
 std::optional<FabricReport> parseFabricReport(std::string_view line);
 
 }  // namespace sluice::bench

@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kMessagesInFlight =
-    8;  // per rank that is sent to: the fabric never waits for the next
+// Messages in flight to each rank: enough that the fabric never waits for the next.
+constexpr int kMessagesInFlight = 8;
 constexpr size_t kTotals = 16;
 constexpr auto kUrgentAfter = 20ms;  // the backlog is under way by then, and far from its end
 constexpr size_t kBacklogMessages = kBacklogBytes / kMessageBytes;

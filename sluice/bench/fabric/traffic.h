@@ -1,5 +1,5 @@
-// The bytes of a fabric measurement: who sends what, and where it lands. Belongs to the fabric's
-// loop.
+// The traffic of a fabric measurement: the senders, and the place where messages land. Belongs to
+// the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace sluice::bench {
 
 inline constexpr size_t kMessageBytes = 200'000;     // a slice of 50,000 parameters
-inline constexpr size_t kBacklogBytes = 40'000'000;  // what the urgent slice has to overtake
+inline constexpr size_t kBacklogBytes = 40'000'000;  // the urgent slice has to overtake these
 
 // The sender's own bits of a header.
 inline constexpr wire::Flags kUrgentSlice{0x0100};  // its step is the time at which it was ready
@@ -35,9 +35,9 @@ class Sink final {
     to_ = to;
   }
   uint64_t countedBytes() const { return counted_; }
-  std::vector<double> urgentMs;  // how long each urgent slice took
-  std::function<void(const wire::Header& header)>
-      onMarked;  // a message with one of the flags above
+  std::vector<double> urgentMs;  // the time that each urgent slice took
+  // Runs for each message with one of the flags above.
+  std::function<void(const wire::Header& header)> onMarked;
 
  private:
   using Memory = std::vector<std::byte>;

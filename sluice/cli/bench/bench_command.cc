@@ -49,7 +49,7 @@ void addReplay(Program& program, CLI::App& group) {
   });
 }
 
-// A series: one flag takes a list, and each of its values is a case.
+// Adds a series: one flag takes a list, and each of its values is a case.
 void addSeries(Program& program, CLI::App* command, const std::shared_ptr<BenchFlags>& flags,
                const std::string& flag, const std::string& values, const std::string& help,
                BenchCase (*caseFor)(const BenchFlags&, double)) {
@@ -105,7 +105,7 @@ void addScale(Program& program, CLI::App& group) {
             });
 }
 
-// What a replay starts on each host; nobody else calls it.
+// Adds the command that a replay starts on each host; nobody else calls it.
 void addReplayRank(Program& program, CLI::App& group) {
   CLI::App* command =
       program.addCommand(group, "rank", "One rank of a replay", {"sluice bench rank TASK"});

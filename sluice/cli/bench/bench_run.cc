@@ -43,7 +43,7 @@ class RunProgress final {
     std::fflush(stderr);
   }
 
-  // Before something else is printed.
+  // Clears the line, before something else is printed.
   void clear() const {
     if (isTerminal_) fmt::print(stderr, "\r\033[K");
   }
@@ -74,7 +74,7 @@ Table tableOf(const std::vector<bench::Figures>& rows) {
   return table;
 }
 
-// What a reader of the table must know of some of its rows.
+// Prints what a reader of the table must know of some of its rows.
 void printNotes(const std::vector<bench::Figures>& rows) {
   std::set<std::string> throughputs;
   std::set<std::string> uncompared;
@@ -143,7 +143,7 @@ class Bench final {
   const std::vector<bench::Figures>& rows() const { return rows_; }
 
  private:
-  // The arena stays while the number of hosts does.
+  // Keeps the arena while the number of hosts stays the same.
   Status enterArena(uint32_t world) {
     if (arena_ != nullptr && arena_->hosts() == world) return base::ok();
     SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(flags_.profile));

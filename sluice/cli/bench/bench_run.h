@@ -1,5 +1,4 @@
-// What the `sluice bench` subcommands that replay share: their flags, and running the cases they
-// are made of.
+// Shared by the `sluice bench` subcommands that replay: their flags, and the run of their cases.
 #pragma once
 
 #include <memory>
@@ -32,7 +31,7 @@ struct BenchFlags {
   std::string jitter;
 };
 
-// The flags that all of them have. The values are filled in when the command line is read.
+// Adds the flags that all of them have. The values are filled in when the command line is read.
 std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                                           const std::string& strategies);
 
@@ -48,7 +47,7 @@ struct BenchCase {
 Result<int> runBench(const BenchFlags& flags, const base::Config& config,
                      const std::vector<BenchCase>& cases);
 
-// "2,4,8" and "0.5,1".
+// Parses a list such as "2,4,8" or "0.5,1".
 Result<std::vector<double>> parseNumbers(std::string_view text);
 
 }  // namespace sluice::cli

@@ -1,6 +1,6 @@
-// sluice bench collective: how long all-reduces take by method and size, as a line a + b*M, and
-// that line as a file that ranks plan with. sluice bench collective-rank: what it starts on each
-// host.
+// sluice bench collective: measures all-reduces by method and size, fits a line a + b*M to the
+// times, and writes that line to a file that ranks plan with. sluice bench collective-rank: one
+// rank of the measurement, started on each host.
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -63,7 +63,7 @@ Result<std::vector<CollectiveFigure>> measure(const CollectiveFlags& flags,
   if (!flags.rate.empty()) {
     SLUICE_ASSIGN_OR_RETURN(layout.rate, base::parseRate(flags.rate));
   }
-  const Interruption interruption;  // the lab goes in any case
+  const Interruption interruption;  // so that the lab is always removed
   SLUICE_ASSIGN_OR_RETURN(const auto lab, lab::TemporaryLab::up(layout));
   std::vector<CollectiveFigure> figures;
   std::string firstError;
@@ -96,12 +96,12 @@ std::vector<CollectiveFigure> ofMethod(const std::vector<CollectiveFigure>& all,
   return some;
 }
 
-// What each rank has to send of so many bytes.
+// Returns the Gbit that each rank has to send to all-reduce `bytes` bytes.
 double gbitOnEachLink(double bytes, int hosts) {
   return timing::shardedWireSeconds(static_cast<uint32_t>(hosts), bytes, Rate{1'000'000'000});
 }
 
-// At each size the fastest of all methods.
+// Returns the figure of the fastest method at each size.
 std::vector<CollectiveFigure> fastest(const std::vector<CollectiveFigure>& all) {
   std::map<uint64_t, CollectiveFigure> bySize;
   for (const auto& figure : all) {
@@ -113,8 +113,9 @@ std::vector<CollectiveFigure> fastest(const std::vector<CollectiveFigure>& all) 
   return best;
 }
 
-// What ranks plan with, as a configuration file that --config FILE reads: the method of
-// --collective and its line, or for auto all methods' lines, and one for whichever is fastest.
+// Writes a configuration file that ranks plan with, for --config FILE. It holds the method of
+// --collective and its line; for auto, the lines of all methods, and one of the fastest method at
+// each size.
 Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
                    const std::vector<CollectiveFigure>& figures,
                    const std::vector<collective::MethodCost>& costs) {

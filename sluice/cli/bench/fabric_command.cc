@@ -1,5 +1,6 @@
-// sluice bench fabric: what the fabric carries, and how soon what is urgent overtakes, next to
-// other programs on the same links. sluice bench fabric-rank: what it starts on each host.
+// sluice bench fabric: measures the rate of the fabric, and how soon urgent data overtakes, next to
+// other programs on the same links. sluice bench fabric-rank: one rank of the measurement, started
+// on each host.
 #include <cstdio>
 #include <filesystem>
 
@@ -55,7 +56,7 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::C
   int sample = 0;
   options.onSample = [&](std::string_view what) { fmt::print(stderr, "{}: {}\n", ++sample, what); };
 
-  const Interruption interruption;  // the lab goes in any case
+  const Interruption interruption;  // so that the lab is always removed
   lab::Layout layout;
   layout.hosts = flags.hosts;
   layout.rate = options.rate;
@@ -96,7 +97,8 @@ void addCase(Program& program, CLI::App& group, const std::string& name, const s
                 [which, flags](const base::Config& config) { return run(which, *flags, config); });
 }
 
-// What a measurement starts on each host; also for scripts that kill, cut and stop ranks.
+// Adds the command that a measurement starts on each host. Scripts that kill, cut and stop ranks
+// use it, too.
 void addFabricRank(Program& program, CLI::App& group) {
   CLI::App* command =
       program.addCommand(group, "fabric-rank", "One rank of a fabric measurement",

@@ -9,7 +9,7 @@
 namespace sluice::cli {
 namespace {
 
-// What all of them need: which lab, which of its hosts, and one value.
+// The flags that all of them need: the lab, some of its hosts, and one value.
 struct FaultFlags {
   std::shared_ptr<std::string> name;
   std::string hosts;

@@ -1,4 +1,4 @@
-// What the `sluice lab` subcommands share.
+// Shared by the `sluice lab` subcommands.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace sluice::cli {
 
 class Program;
 
-// --name: which lab. The value is filled in when the command line is read.
+// Adds --name, which names the lab. The value is filled in when the command line is read.
 std::shared_ptr<std::string> addLabName(CLI::App* command);
 
-// Says on stderr how far it is, for what takes longer than two seconds.
+// Says on stderr how far an operation is, if it takes longer than two seconds.
 lab::Progress progressToTerminal();
 
 // The subcommands, by file.

@@ -29,7 +29,7 @@ struct ExecFlags {
   std::vector<std::string> command;
 };
 
-// "[2] " before each line; in a colour of the rank's own where somebody watches.
+// Returns the prefix of each line, "[2] ", on a terminal in a colour of the rank's own.
 std::string prefixFor(int rank, FILE* stream) {
   if (::isatty(::fileno(stream)) == 0) return fmt::format("[{}] ", rank);
   return fmt::format("\033[{}m[{}]\033[0m ", 31 + rank % 6, rank);

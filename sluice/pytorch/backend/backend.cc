@@ -23,7 +23,7 @@ const std::vector<at::Tensor>& one(const Lists& lists, size_t world) {
   return lists[0];
 }
 
-// Reduced together, so of one type and size.
+// Checks that two tensors, which are reduced together, have one type and size.
 void checkAlike(const at::Tensor& a, const at::Tensor& b) {
   TORCH_CHECK_VALUE(a.scalar_type() == b.scalar_type() && a.numel() == b.numel(),
                     "sluice: tensors of one call have ", a.numel(), " elements of ",
@@ -31,7 +31,7 @@ void checkAlike(const at::Tensor& a, const at::Tensor& b) {
                     "; they must be the same");
 }
 
-// `whole` as one part for each rank.
+// Splits `whole` into one part for each rank.
 std::vector<at::Tensor> inParts(const at::Tensor& whole, const at::Tensor& part, size_t world) {
   TORCH_CHECK_VALUE(whole.scalar_type() == part.scalar_type() &&
                         whole.numel() == part.numel() * static_cast<int64_t>(world),
@@ -43,7 +43,7 @@ std::vector<at::Tensor> inParts(const at::Tensor& whole, const at::Tensor& part,
   return parts;
 }
 
-// By the sizes along the first dimension; equal ones if there are none.
+// Splits a tensor by sizes along its first dimension; into equal parts if `sizes` is empty.
 std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
                                const std::vector<int64_t>& sizes, size_t world) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
@@ -66,7 +66,7 @@ std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
   return parts;
 }
 
-// The types that FabricCollective sums.
+// Returns the type as FabricCollective names it; empty if FabricCollective does not sum it.
 std::optional<DType> floatType(at::ScalarType type) {
   switch (type) {
     case at::kFloat: return DType::kF32;
@@ -165,7 +165,7 @@ SluiceBackend::WorkPtr SluiceBackend::allreduce(std::vector<at::Tensor>& tensors
 
 SluiceBackend::WorkPtr SluiceBackend::allreduce_sparse(std::vector<at::Tensor>& tensors,
                                                        const c10d::AllreduceOptions& options) {
-  return allreduce(tensors, options);  // which refuses them
+  return allreduce(tensors, options);  // refuses sparse tensors
 }
 
 SluiceBackend::WorkPtr SluiceBackend::allreduce_coalesced(
@@ -198,7 +198,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
            });
     return work;
   }
-  // Every rank reduces one part, and gives it to all.
+  // Every rank reduces one part, and gives it to all ranks.
   Lists parts(world());
   for (size_t r = 0; r < world(); ++r) {
     const auto begin = [&](size_t part) {

@@ -20,8 +20,8 @@
 
 namespace sluice::pytorch {
 
-// What a backend holds of the outside world. Python keeps it too, to end it before the interpreter
-// does.
+// The link of a backend to the other ranks and to its callbacks. Python keeps it too, to end it
+// before the interpreter ends.
 class Connection final {
  public:
   explicit Connection(std::shared_ptr<Member> member)
@@ -31,8 +31,8 @@ class Connection final {
   Member& member() { return *member_; }
   Messenger& messenger() { return *messenger_; }
 
-  // Ends in good order; the second time, and in a forked child, this does nothing. The caller does
-  // not hold what callbacks need.
+  // Ends in good order. A second call, and a call in a forked child, does nothing. REQUIRES: the
+  // caller holds nothing that callbacks need.
   void close() {
     if (process_.isInherited()) return;
     member_->leave();
@@ -41,8 +41,8 @@ class Connection final {
 
  private:
   const base::ProcessMark process_;
-  const base::HomePtr<Messenger>
-      messenger_;  // outlives the member, whose last calls end through it
+  // Outlives the member, whose last calls end through the messenger.
+  const base::HomePtr<Messenger> messenger_;
   const std::shared_ptr<Member> member_;
 };
 
@@ -50,7 +50,8 @@ class SluiceBackend final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  // `close` closes the connection in the way this thread must; `interrupt` as in PendingWork.
+  // `close` closes the connection in the way that its thread must; `interrupt` is as in
+  // PendingWork.
   SluiceBackend(std::shared_ptr<Connection> connection, std::chrono::milliseconds timeout,
                 std::function<void(Connection&)> close, std::function<void()> interrupt = {});
   ~SluiceBackend() override { close_(*connection_); }
@@ -105,7 +106,7 @@ class SluiceBackend final : public c10d::Backend {
   WorkPtr recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
 
  private:
-  // How a call is shown and ended.
+  // The kind, the title and the time limit of a call.
   struct Call {
     c10d::OpType type;
     const char* title;  // in Torch's profiler

@@ -135,7 +135,7 @@ void C10dCollective::follow(const Ticket& ticket, std::vector<Piece> pieces, Don
         here->loop_.post([self, ticket, status] {
           auto* still = self->with([](C10dCollective* each) { return each; });
           if (still != nullptr)
-            still->ended(ticket, status);  // it goes on this loop, so not meanwhile
+            still->ended(ticket, status);  // it detaches on this loop, so not meanwhile
         });
       });
     });

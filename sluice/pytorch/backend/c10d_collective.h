@@ -1,9 +1,9 @@
-// The engine on the user's own process group of torch.distributed: Gloo, or NCCL by the same code,
-// which has not been run here. What is reduced lies in memory of the engine's own meanwhile, since
-// c10d has no way to take a call back. Belongs to the loop of whoever uses it; the group's threads
-// only post to it.
+// The engine on the user's own process group of torch.distributed: Gloo, or NCCL by the same code.
+// NCCL has not been run here. The engine reduces in memory of its own, since c10d has no way to
+// take a call back. It belongs to the loop of its user; the group's threads only post to that loop.
 //
-// No codecs: they would have to sit inside the reduction. All methods are the group's one.
+// It has no codecs, which would have to sit inside the reduction. All methods are the group's only
+// one.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -27,14 +27,14 @@ class C10dCollective final : public collective::Collective {
   C10dCollective(Loop& loop, GroupPtr group);
   ~C10dCollective() override;  // not on the loop
 
-  // Waits for the loop until it no longer uses this. The destructor does so too; whoever holds a
-  // lock that the group needs (Python's GIL) calls this first, without that lock. The second time
-  // it does nothing.
+  // Waits until the loop no longer uses this. The destructor does so too. A caller that holds a
+  // lock that the group needs (Python's GIL) calls this first, without that lock. A second call
+  // does nothing.
   void detach();
 
   void allReduce(const collective::Call& call, const collective::Reduction& reduction,
                  collective::Done done) override;
-  // More than is asked for: the whole sum. c10d scatters equal parts only.
+  // Gives more than is asked for, the whole sum: c10d scatters equal parts only.
   void reduceScatter(const collective::Call& call, const collective::Reduction& reduction,
                      collective::Done done) override {
     allReduce(call, reduction, std::move(done));
@@ -45,7 +45,7 @@ class C10dCollective final : public collective::Collective {
   std::string describeWait(const collective::Ticket& ticket) const override;
 
  private:
-  // A run of the data that one call to the group is about.
+  // A contiguous part of the data that one call to the group works on.
   struct Piece {
     std::span<std::byte> place;
     at::Tensor tensor;
@@ -56,7 +56,7 @@ class C10dCollective final : public collective::Collective {
     size_t left;
     collective::Done done;
   };
-  // Calls the group; its errors are values here.
+  // Calls the group, and returns its errors as values.
   Status launch(
       Piece& piece,
       const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call);
@@ -68,7 +68,7 @@ class C10dCollective final : public collective::Collective {
   bool isDetached_ = false;
   std::map<collective::Ticket, Underway> underway_;
   Status error_;
-  // Null once this is gone: what the group's threads bring later finds nobody.
+  // Holds null once this is gone: later news from the group's threads is then ignored.
   const std::shared_ptr<base::Guarded<C10dCollective*>> self_;
 };
 

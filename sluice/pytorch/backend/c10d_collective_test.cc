@@ -1,6 +1,6 @@
-// The contract of Collective, over a process group of c10d. Gloo's cannot be made in C++, as the
-// wheel has none of its headers (tests/python trains over it), so the group is one of our own
-// backend.
+// The contract of Collective, over a process group of c10d. A group of Gloo cannot be made in C++,
+// as the wheel has none of its headers (tests/python trains over Gloo), so the group is one of our
+// own backend.
 #include <sluice/pytorch/backend/c10d_collective.h>
 
 #include <netinet/in.h>
@@ -58,7 +58,7 @@ std::string freePort() {
   return std::to_string(ntohs(address.sin_port));
 }
 
-// Ranks meet, so all have to be made at once.
+// Makes all ranks at once, since they wait for each other.
 std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
   const std::string port = freePort();
   std::vector<std::unique_ptr<Seat>> seats(world);

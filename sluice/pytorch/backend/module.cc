@@ -16,14 +16,14 @@ Status checkSignals() {
   return PyErr_CheckSignals() == 0 ? base::ok() : Status(Code::kCancelled, "interrupted");
 }
 
-// A wait that Ctrl-C has ended has left its exception in Python already.
-// For a thread that waits without the GIL: Ctrl-C raises there.
+// Raises Ctrl-C in a thread that waits without the GIL.
 void throwIfInterrupted() {
   if (Py_IsInitialized() == 0) return;
   const py::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
+// A wait that Ctrl-C has ended has left its exception in Python already.
 void throwIfError(const Status& status) {
   if (status.isOk()) return;
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -31,7 +31,7 @@ void throwIfError(const Status& status) {
   TORCH_CHECK_WITH(DistBackendError, false, "sluice: ", status.message());
 }
 
-// `published` as with session::JobParts::join(); an exception there stays set, for throwIfError().
+// `published` is as in session::JobParts::join(). An exception in it stays set, for throwIfError().
 std::shared_ptr<Connection> connect(const Values& options, const Values& environment,
                                     double seconds, const py::object& published) {
   const auto publish = [&](uint16_t port) -> Status {
@@ -63,7 +63,7 @@ std::string ownAddress(const Values& options, const Values& environment) {
   return **std::move(address);
 }
 
-// What hangs on a future may be waiting for Python.
+// Closes without the GIL, since callbacks on a future may be waiting for Python.
 void closeWithoutGil(Connection& connection) {
   if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return connection.close();
   const py::gil_scoped_release release;
@@ -78,7 +78,8 @@ c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<Connection>&
                                             throwIfInterrupted);
 }
 
-// The loop may need the GIL for a process group that is written in Python.
+// Detaches without the GIL, since the loop may need it for a process group that is written in
+// Python.
 struct DeleteWithoutGil {
   void operator()(C10dCollective* engine) const {
     {
@@ -96,7 +97,7 @@ PYBIND11_MODULE(_c10d, module) {
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
   py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection")
       .def("close", &closeWithoutGil);
-  // Its loop is that of a sluice._core.Job, whose session is given its address.
+  // The loop is that of a sluice._core.Job, whose session is given the collective's address.
   py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module,
                                                                                 "Collective")
       .def(py::init([](const C10dCollective::GroupPtr& group, uintptr_t loop) {

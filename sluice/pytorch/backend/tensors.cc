@@ -7,8 +7,8 @@
 namespace sluice::pytorch {
 namespace {
 
-// Below what Torch would split over its own threads, of which the loop's are none; and small enough
-// that the sum stays in the cache.
+// A chunk is too small for Torch to split over its own threads, to which the loop's thread does not
+// belong. It is also small enough that the sum stays in the cache.
 constexpr int64_t kChunk = 16384;
 
 const char* nameOf(Reduction reduction) {

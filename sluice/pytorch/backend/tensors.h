@@ -1,4 +1,4 @@
-// Tensors as memory in one piece, and sums and the like of them in rank order.
+// Turns tensors into memory in one piece, and reduces them in rank order.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,19 +19,20 @@ using Lists = std::vector<std::vector<at::Tensor>>;  // by rank
 
 std::span<std::byte> bytesOf(const at::Tensor& tensor);
 
-// The tensors of one call. It lives until the call has ended: fabric and loop see only their
+// The tensors of one call. It lives until the call has ended: fabric and loop see only the tensors'
 // memory.
 class Operands final {
  public:
-  // The same values in one piece, flat. What is written there reaches the tensor by copyBack(), if
-  // it is not the tensor's own memory. Refuses what is not a dense tensor in the host's memory.
+  // Return the same values in one piece, flat. copyBack() copies values written after writes() to
+  // the tensor, unless the memory is the tensor's own. Both refuse a tensor that is not dense, or
+  // not in the host's memory.
   at::Tensor reads(const at::Tensor& tensor);
   at::Tensor writes(const at::Tensor& tensor);
 
-  // Several of one type as one.
+  // Does what writes() does, for several tensors of one type as one.
   at::Tensor writesTogether(const std::vector<at::Tensor>& tensors);
 
-  // Memory of the same size.
+  // Returns new memory of the same size.
   at::Tensor scratch(const at::Tensor& like);
 
   void copyBack() const;  // on the loop
@@ -41,7 +42,7 @@ class Operands final {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // to, from
 };
 
-// Refuses, in one line, what cannot be reduced.
+// Refuses, with an error of one line, a type that cannot be reduced so.
 void checkReduction(Reduction reduction, at::ScalarType type);
 
 // out = parts[0] . parts[1] . ...; `out` may be one of them. On the loop.
@@ -51,11 +52,11 @@ void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
 // out = out / n, for means
 void divide(const at::Tensor& out, size_t n);
 
-// send[r] goes to rank r, receive[r] comes from it; what a rank has for itself is copied.
+// Sends send[r] to rank r and receives receive[r] from it; a rank's part for itself is copied.
 collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive);
 
-// send[r] goes to rank r; what all ranks, this one too, have sent here is reduced into `out`,
-// tensor by tensor.
+// Sends send[r] to rank r, and reduces the tensors that all ranks, this one too, have sent here
+// into `out`, tensor by tensor.
 collective::Leg reduceLeg(uint32_t self, const Lists& send, const std::vector<at::Tensor>& out,
                           Reduction reduction, Operands& operands);
 

@@ -42,7 +42,7 @@ void PendingWork::complete(const Status& status, Messenger& messenger) {
 
 bool PendingWork::wait(std::chrono::milliseconds timeout) {
   if (process_.isInherited()) std::rethrow_exception(exceptionOf(base::forkedStatus()));
-  constexpr std::chrono::milliseconds kInterruptPeriod(100);  // soon, for a person who waits
+  constexpr std::chrono::milliseconds kInterruptPeriod(100);  // short for a person who waits
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (interrupt_) {
     {

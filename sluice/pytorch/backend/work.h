@@ -17,16 +17,17 @@ namespace sluice::pytorch {
 
 class PendingWork final : public c10d::Work {
  public:
-  // `outputs` are what the future gives. `interrupt`, if any, is called now and then by a thread
-  // that waits, and ends the wait by an exception.
+  // The future gives `outputs`. `interrupt`, if any, is called now and then by a thread that waits,
+  // and ends the wait by an exception.
   PendingWork(int rank, c10d::OpType type, const char* title, std::vector<at::Tensor> inputs,
               std::vector<at::Tensor> outputs, uint64_t sequence, std::function<void()> interrupt);
 
-  // Once. Those who wait go on at once; what hangs on the future runs on the messenger.
+  // Completes the call; runs once. Waiting threads go on at once; callbacks on the future run on
+  // the messenger.
   void complete(const Status& status, Messenger& messenger);
   void setSource(Rank rank);  // before complete()
 
-  // In a forked child an error: nobody would complete the call there.
+  // Throws in a forked child, where nobody would complete the call.
   bool wait(std::chrono::milliseconds timeout) override;
 
   std::vector<at::Tensor> result() override { return outputs_; }
@@ -42,7 +43,7 @@ class PendingWork final : public c10d::Work {
   const uint64_t sequence_;
   const std::function<void()> interrupt_;
   const base::ProcessMark process_;
-  // Under mutex_ of the base class.
+  // All below is guarded by mutex_ of the base class.
   FuturePtr future_;  // null: nobody has asked for it
   bool hasEnded_ = false;
   std::exception_ptr ending_;

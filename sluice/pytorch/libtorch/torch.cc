@@ -1,4 +1,5 @@
-// Compiled in the project that uses it, so that it fits the Torch found there; public headers only.
+// This file is compiled in the project that uses it, so that it fits the Torch found there. It
+// includes public headers only.
 #include <sluice/torch.h>
 
 #include <torch/csrc/autograd/engine.h>
@@ -30,8 +31,8 @@ std::span<std::byte> bytesOf(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), tensor.nbytes()};
 }
 
-// In the order in which they are registered. The model itself may lie on the stack, so it is not
-// asked for a pointer.
+// Returns the gated modules in the order in which they are registered. The model itself may lie on
+// the stack, so it is not asked for a shared pointer.
 std::vector<GatedModule*> gatedModulesIn(torch::nn::Module& model) {
   std::vector<GatedModule*> found;
   if (auto* gated = dynamic_cast<GatedModule*>(&model)) found.push_back(gated);
@@ -100,7 +101,7 @@ void Distributed::findGates() {
   for (const GatedModule* gated : gatedModulesIn(model_)) {
     for (const torch::nn::Module* module : gated->gates()) {
       const auto* inner = dynamic_cast<const GatedModule*>(module);
-      if (inner != nullptr && inner != gated) continue;  // it has its own
+      if (inner != nullptr && inner != gated) continue;  // it has gates of its own
       auto& waits = gatesOf_[module];
       Gate gate;
       for (const torch::Tensor& tensor : module->parameters()) {
@@ -126,8 +127,8 @@ void Distributed::findGates() {
   gates_.push_back(std::move(rest));
 }
 
-// In the optimizer's order, and as often as it has a parameter: each gate's share of what a whole
-// step does.
+// Sorts the parameters of each gate into the optimizer's groups, in its order and as often as it
+// has each: a gate's share of a whole step.
 void Distributed::sortIntoGroups() {
   std::unordered_map<const void*, size_t> gateOf;
   for (const Parameter& parameter : parameters_)
@@ -181,7 +182,7 @@ void Distributed::breakBy(const std::string& what) {
         c10::str("this model is no longer good: ", what, "; start again from the last checkpoint");
 }
 
-// For work that an exception must not cut short.
+// Runs work that an exception must not cut short.
 template <typename Work>
 void Distributed::whole(const std::string& doing, Work&& work) {
   try {
@@ -231,8 +232,9 @@ void Distributed::backwardEnds() {
   finishRound();
 }
 
-// Every rank takes part with every parameter, so that nobody waits for what never comes. Goes on
-// where an exception has stopped it.
+// Hands over every parameter that is still missing in this round: every rank takes part with every
+// parameter, so that no rank waits for a gradient that never comes. Goes on where an exception has
+// stopped it.
 void Distributed::finishRound() {
   if (!roundIsDue_) return;
   owed_ =
@@ -241,7 +243,7 @@ void Distributed::finishRound() {
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
-    settle(*parameter);  // what an earlier backward has sent
+    settle(*parameter);  // waits for a gradient that an earlier backward has sent
     if (parameter->value.grad().defined()) {
       handOver(*parameter);
       continue;
@@ -264,8 +266,8 @@ void Distributed::handOver(Parameter& parameter) {
         {Code::kInvalidArgument, c10::str("the gradient of '", parameter.name,
                                           "' is sparse or of another type than the parameter")});
   }
-  const bool isSecond =
-      parameter.state == Gradient::kTravelling;  // backward: adds to the mean of the first
+  // A second backward adds to the mean of the first.
+  const bool isSecond = parameter.state == Gradient::kTravelling;
   if (isSecond && session_->algorithm() == "pipe") {
     throw Error(
         {Code::kInvalidArgument, c10::str("with algorithm pipe the gradient of '", parameter.name,
@@ -290,7 +292,8 @@ void Distributed::handOver(Parameter& parameter) {
   });
 }
 
-// Changes nothing, so that it can be called again after an exception.
+// Waits for a gradient that is travelling. Changes nothing, so that it can be called again after an
+// exception.
 void Distributed::await(const Parameter& parameter) {
   if (parameter.state == Gradient::kTravelling) throwIfError(session_->wait(idOf(parameter)));
 }
@@ -347,7 +350,7 @@ void Distributed::synchronize() {
 }
 
 void Distributed::drain() {
-  if (stepIsTaken_) step();  // of a drain() that was interrupted
+  if (stepIsTaken_) step();  // ends a drain() that was interrupted
   synchronize();
   for (size_t left = valueOrThrow(session_->delayed()); left > 0; --left) {
     whole("drain()", [this] {
@@ -397,7 +400,7 @@ void Distributed::open(Gate& gate) {
   });
 }
 
-// The optimizer sees the parameters of this gate only, and its settings as they were at step().
+// Runs the optimizer on the parameters of this gate only, with its settings as they were at step().
 void Distributed::runOptimizer(const Gate& gate) {
   const c10::InferenceMode inference(false);
   const torch::NoGradGuard noGrad;
