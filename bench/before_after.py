@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Speed and CPU time of two builds, measured in turn: what did a change cost?
+"""Measures speed and CPU time of two builds in turn, to show the cost of a change.
 
     python3 bench/before_after.py cpu --before ../old/build/release --after build/release
     python3 bench/before_after.py cpu --before ... --after ... --set-after SLUICE_ENCRYPT=integrity
     python3 bench/before_after.py pair --encrypt on --before ... --after ...
     python3 bench/before_after.py replay --before ... --after ... --json replay.json
 
-cpu two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of both per
-GB of payload pair `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s replay `bench replay --profile
-resnet50 --strategies sluice --credit 100000 --lab --encrypt off`: seconds and CPU seconds of an
-        iteration; computing is replayed, all else is real
+    cpu     two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of
+            both per GB of payload
+    pair    `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s
+    replay  `bench replay --profile resnet50 --strategies sluice --credit 100000 --lab --encrypt
+            off`: seconds and CPU seconds of an iteration; computing is replayed, all else is real
 
 Every pair runs one build right after the other, and the order changes from pair to pair. The figure
 is the median of the pairs' ratios, after over before, with the least and the greatest. `pair` and

@@ -1,10 +1,11 @@
-"""All-reduce on the backend `sluice` beside Gloo's, in a lab: the same ranks and tensors, one call
-of each in turn.
+"""Measures all-reduce on the backend `sluice` beside Gloo's, in a lab: the same ranks and tensors,
+one call of each in turn.
 
-    sudo PYTHONPATH=build/release/python python3 bench/collective_vs_gloo.py --sluice build/release/bin/sluice --json out.json
+    sudo PYTHONPATH=build/release/python python3 bench/collective_vs_gloo.py \\
+      --sluice build/release/bin/sluice --json out.json
 
-One lab for --rate, and for --unshaped one whose links are faster than any machine that they are
-emulated on.
+Makes one lab for --rate, and for --unshaped one whose links are faster than any machine that
+emulates them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def bytes_of(text: str) -> int:
 
 
 def in_turn(sizes: list[str], methods: list[str], seconds: float, out: Path) -> None:
-    """One rank. A call counts for as long as the slowest rank took, and all ranks make the same
+    """Runs one rank. The time of a call is that of the slowest rank, and all ranks make the same
     number of calls."""
     import torch
     import torch.distributed as dist
@@ -76,7 +77,8 @@ def in_turn(sizes: list[str], methods: list[str], seconds: float, out: Path) -> 
 
 
 def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) -> list[Figures]:
-    """In a lab of its own; a line for each size and method, with Gloo's median beside it."""
+    """Measures in a lab of its own. Returns a line for each size and method, with Gloo's median
+    beside it."""
     with lab(args.sluice, LAB, args.hosts, rate) as run:
         variables = {
             **os.environ,

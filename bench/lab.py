@@ -1,4 +1,4 @@
-"""A lab for as long as something is measured in it."""
+"""A lab that lasts as long as a measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def lab(sluice: str, name: str, hosts: int, rate: str) -> Iterator[list[str]]:
-    """The words that run a command on its hosts begin with what this gives."""
+    """Makes a lab, and yields the first words of a command that runs on its hosts."""
     up = [sluice, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate]
     subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
     try:

@@ -1,7 +1,8 @@
-"""Does training with delayed gradients, and with compressed ones, end as well as in step? The small
-network of examples/mnist_cnn.py on four real ranks, several seeds: accuracy on the test images. The
-learning rate falls to zero along a cosine, since with a constant one the last few batches decide;
-as in the paper, the first steps are in step (a tenth of all).
+"""Compares the accuracy after training with delayed and with compressed gradients with that of
+training in step. The small network of examples/mnist_cnn.py is trained on four real ranks with
+several seeds, and scored on the test images. The learning rate falls to zero along a cosine, since
+with a constant one the last few batches decide. As in the paper, the first tenth of all steps is in
+step.
 
     PYTHONPATH=build/release/python python3 bench/pipe_accuracy.py --data DATA --json out.json
 """
@@ -30,7 +31,7 @@ WAYS: dict[str, dict[str, str]] = {
 
 
 def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> float:
-    """In percent, as rank 0 prints it."""
+    """Returns the accuracy in percent, as rank 0 prints it."""
     launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                 "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", **WAYS[way],
                 "SLUICE_PIPE_WARM_UP": str(args.steps // 10)}  # fmt: skip

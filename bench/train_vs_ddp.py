@@ -1,14 +1,15 @@
-"""Real training in a lab: sluice beside DDP on Gloo, runs interleaved, and the P3 bound of the
-measured profile beside both.
+"""Trains in a lab with sluice and with DDP on Gloo, in interleaved runs, and shows the P3 bound of
+the measured profile beside both.
 
-A round is one run of each, and one of plain training without a network, which says how fast the
-machine computes just then: that gives the round's bound. Ratios are of runs of one round; the
+A round is one run of each, and one of plain training without a network, which shows how fast the
+machine computes at that time and gives the round's bound. Ratios compare runs of one round; the
 median over the rounds counts.
 
-    sudo PYTHONPATH=build/release/python python3 bench/train_vs_ddp.py --sluice build/release/bin/sluice \\
-      --example fashion_vgg --data DATA --json out.json --plot out.png
+    sudo PYTHONPATH=build/release/python python3 bench/train_vs_ddp.py \\
+      --sluice build/release/bin/sluice --example fashion_vgg --data DATA --json out.json \\
+      --plot out.png
 
-Each rank has a core of its own while there are enough. `--rate auto` makes the time on the wire
+Each rank has a core of its own if there are enough cores. `--rate auto` makes the time on the wire
 `--ratio` times the compute. `sluice plot A.json B.json -o X.png` draws several of its files side by
 side.
 """
@@ -31,14 +32,14 @@ from sluice._core import p3_bound
 
 HERE = Path(__file__).resolve().parent
 BATCHES = {"fashion_vgg": 128, "char_transformer": 24, "mnist_cnn": 64}
-GOODPUT = 0.95  # of a link's rate; the rest is headers (docs/lab.md)
+GOODPUT = 0.95  # share of a link's rate; the rest is headers (docs/lab.md)
 LAB = "train-vs-ddp"
 
 Trained = dict[str, list[float]]  # "seconds" and "losses" of every iteration, on rank 0
 
 
 class Setting:
-    """What is trained by: plain PyTorch, sluice, or DDP with one size of buckets."""
+    """One way to train, with its runs: plain PyTorch, sluice, or DDP with one size of buckets."""
 
     def __init__(self, name: str, *options: str, bucket_mb: float = 0) -> None:
         self.name = name
@@ -58,7 +59,7 @@ class Setting:
         )
 
     def seconds(self, skip: int) -> list[float]:
-        """The median iteration of each run."""
+        """Returns the seconds of the median iteration of each run."""
         return [statistics.median(run["seconds"][skip:]) for run in self.runs]
 
 
@@ -68,7 +69,7 @@ class Bench:
         self.folder = folder
         self.program = HERE.parent / "examples" / f"{args.example}.py"
         self.batch = args.batch or BATCHES[args.example]
-        self.run: list[str] = []  # how commands run in the lab, while there is one
+        self.run: list[str] = []  # the words that run a command in the lab, while there is one
         self.variables = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
@@ -89,8 +90,9 @@ class Bench:
         return [sys.executable, str(self.program), *data, "--json", str(out), *more]
 
     def alone(self, *more: str) -> Trained:
-        """Plain training on as many ranks as in the real job: they share memory, and maybe cores.
-        Each iteration is as long as its slowest rank's, for which the others would wait."""
+        """Runs plain training on as many ranks as in the real job, which share memory and maybe
+        cores. Each iteration is as long as that of its slowest rank, for which the others would
+        wait."""
         ranks = []
         for rank in range(self.args.workers):
             words = self.words(self.folder / f"plain-{rank}.json", "--how", "plain")
@@ -113,7 +115,7 @@ class Bench:
         return {"seconds": [max(iteration) for iteration in zip(*trained, strict=True)]}
 
     def profile(self) -> dict[str, Any]:
-        """Of one rank."""
+        """Returns the profile of one rank."""
         self.alone("--profile", str(self.folder / "profile-RANK.json"))
         profile = dict(json.loads((self.folder / "profile-0.json").read_text()))
         return scaled(profile, statistics.median(self.alone()["seconds"][self.args.skip :]))
@@ -133,15 +135,15 @@ class Bench:
 
 
 def scaled(profile: dict[str, Any], iteration: float) -> dict[str, Any]:
-    """The profile of an iteration of this length: watching every read costs time, which is taken
-    out again, and the machine's speed changes."""
+    """Scales a profile to an iteration of this length. That removes the time that watching every
+    read costs, and follows changes of the machine's speed."""
     factor = iteration / (profile["compute_s"] + profile["other_s"])
     return profile | {key: profile[key] * factor for key in ("compute_s", "other_s")}
 
 
 def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
-    """The shortest iteration that any schedule on one link can have, and what the loop does
-    besides: the optimizer."""
+    """Returns the time of the shortest iteration that any schedule on one link can have, plus the
+    rest of the loop: the optimizer."""
     compute = profile["compute_s"]
     layers = [
         (t["forward"] * compute, t["backward"] * compute, 4.0 * t["parameters"])
@@ -151,8 +153,8 @@ def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
 
 
 def interleave(bench: Bench, settings: list[Setting]) -> None:
-    """Run by run, so that a machine that changes changes for all; each begins another one, so that
-    none is always first."""
+    """Runs all settings in turn, so that a change of the machine's speed affects them all. Each
+    round begins with another setting, so that no setting is always first."""
     args, begun = bench.args, time.monotonic()
     for run in range(args.runs):
         first = run % len(settings)
@@ -173,9 +175,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     bench = Bench(args, folder)
     profile = bench.profile()
     size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
-    sent = (
-        2 * (args.workers - 1) / args.workers * size
-    )  # by each rank: its gradients out, its sums back
+    # Each rank sends its gradients and its sums.
+    sent = 2 * (args.workers - 1) / args.workers * size
     rate = (
         sent * 8 / GOODPUT / profile["compute_s"] / args.ratio
         if args.rate is None
@@ -221,7 +222,8 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def table(figures: dict[str, Any]) -> str:
-    """For people: every setting beside the bound, and the ratios of one round's runs."""
+    """Returns a table for people: every setting beside the bound, and the ratios of runs of one
+    round."""
     samples = figures["batch"] * figures["workers"]
     lines = [
         f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s a host, wire over compute "

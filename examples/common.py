@@ -1,5 +1,5 @@
-"""What the examples share: the flag that chooses how to train, data from files, and the loop with
-its progress bar.
+"""The code that the examples share: the flag that chooses how to train, data from files, and the
+loop with its progress bar.
 
 Nothing here is sluice's own but `distribute` below: it shows all that changes between plain
 PyTorch, DDP and sluice.
@@ -100,7 +100,7 @@ def rank_and_world(args: argparse.Namespace) -> tuple[int, int]:
 
 
 def images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """MNIST's own format: `train` or `t10k`, as it is downloaded."""
+    """Reads images and labels in MNIST's own format, as downloaded; `part` is `train` or `t10k`."""
 
     def read(name: str, header: int) -> Tensor:
         if not (folder / name).is_file():
@@ -132,7 +132,7 @@ def train(
     batches: Batches,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> nn.Module:
-    """The loop. The same for all three ways of training."""
+    """Trains the model. The loop is the same for all three ways of training."""
     rank, world = rank_and_world(args)
     trained, optimizer = distribute(args, model, make_optimizer(model.parameters()))
     scheduler = (
@@ -155,7 +155,7 @@ def train(
         if rank == 0:
             show(step + 1, args, losses, times, world)
     if args.how == "sluice":
-        optimizer.drain()  # the gradients that algorithm=pipe has not applied yet; else there are none
+        optimizer.drain()  # applies gradients that algorithm=pipe has delayed
     if profile is not None:
         profile.save(args.profile)
     if args.report:
@@ -173,7 +173,7 @@ def train(
 def show(
     step: int, args: argparse.Namespace, losses: list[Tensor], times: list[float], world: int
 ) -> None:
-    """A bar on a terminal, a line now and then elsewhere."""
+    """Shows a bar on a terminal, and a line now and then elsewhere."""
     recent = times[-min(len(times), 21) :]
     rate = args.batch * world * (len(recent) - 1) / (recent[-1] - recent[0])
     text = f"{step}/{args.steps}  loss {losses[-1].item():.3f}  {rate:.0f} samples/s"

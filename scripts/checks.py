@@ -2,11 +2,10 @@
 """Fails if a SLUICE_CHECK or SLUICE_DCHECK of sluice/ is not in docs/checks.md, or if the document
 lists one that is gone.
 
-A failed check ends the process, so the document gives for each the reason why it cannot be reached
-by another rank's bytes, the environment, time or user code. A check is known by its file and its
-condition, so that the list survives edits. Tests, and the worlds in which tests and fuzzers play,
-are left out. Missing rows are printed as the document wants them; the reason is for a person to
-find.
+A failed check ends the process. So the document gives a reason for each check why another rank's
+bytes, the environment, time or user code cannot make it fail. A check is known by its file and its
+condition, so that the list survives edits. Tests, and the fixtures that tests and fuzzers share,
+are left out. Missing rows are printed in the form of the document; a person must add the reason.
 """
 
 import re
@@ -20,18 +19,18 @@ ROW = re.compile(r"^\| `(sluice/[^`]+)` \| `(.+)` \| (.*) \|$")
 
 
 def isTest(path):
-    """Tests, and the worlds that tests and fuzzers share."""
+    """Returns true for tests, and for the fixtures that tests and fuzzers share."""
     return "test" in path.name or path.name.startswith("mad_") or path.stem.endswith("_world")
 
 
 def firstArgument(text, start):
-    """The text from `start` to the comma or bracket that ends the first argument of a call."""
+    """Returns the text from `start` to the comma or bracket that ends the first argument of a
+    call."""
     depth, at = 0, start
     while at < len(text):
         character = text[at]
-        if character == '"' or (
-            character == "'" and not text[at - 1].isalnum()
-        ):  # 200'000 is a number
+        # The quote in 200'000 belongs to a number.
+        if character == '"' or (character == "'" and not text[at - 1].isalnum()):
             at += 1
             while text[at] != character:
                 at += 2 if text[at] == "\\" else 1
@@ -46,7 +45,7 @@ def firstArgument(text, start):
 
 
 def sites():
-    """(file, condition) of every check, each once, in the order of the files."""
+    """Returns (file, condition) of every check, each once, in the order of the files."""
     found = {}
     for path in sorted((ROOT / "sluice").rglob("*")):
         if path.suffix not in (".h", ".cc") or isTest(path) or path.name == "check.h":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Proves the gate: plants one fault after another in a copy of the tree and checks that the step of
-# .ci/run that is there for it fails and says why in its last lines. Ends with the count of faults
-# caught.
+# Tests the gate: plants one fault after another in a copy of the tree and checks that the right
+# step of .ci/run fails and gives the reason in its last lines. Prints the number of caught faults
+# at its end.
 #   scripts/ci_selftest.sh [FAULT...]     e.g. scripts/ci_selftest.sh leak race
 # Only base/ is built in the copy, so it takes minutes and not the gate's whole time.
 set -euo pipefail
@@ -16,8 +16,8 @@ git init -q . && git add -A
 git -c user.name=selftest -c user.email=selftest@localhost commit -qm copy
 export ONLY=base SLUICE_TIDY_CACHE=${SLUICE_TIDY_CACHE:-$root/build/tidy}
 
-# Each fault: the step that must catch it, what that step's last lines must say, and how it is
-# planted.
+# Each fault has the step that must catch it, the text that must be in that step's last lines, and a
+# function that plants it.
 declare -A stepOf saysOf
 faults=()
 fault() {
@@ -25,7 +25,7 @@ fault() {
   stepOf[$1]=$2
   saysOf[$1]=$3
 }
-inTest() { # a test case at the end of a test file of base/
+inTest() { # adds a test case at the end of a test file of base/
   sed -i "s|^namespace sluice::base {|#include <memory>\n#include <thread>\n\n&|" sluice/base/text_test.cc
   printf 'TEST(Planted, Fault) {\n%b\n}\n' "$1" >>sluice/base/text_test.cc
 }
@@ -72,14 +72,14 @@ fault overflow asan 'runtime error: signed integer overflow'
 overflow() { inTest '  volatile int big = 2147483647;\n  big = big + 1;\n  EXPECT_NE(big, 0);'; }
 
 fault useAfterFree asan 'AddressSanitizer: heap-use-after-free'
-# The compiler itself refuses the plain form, so it must not see where the pointer comes from.
+# The compiler itself refuses the plain form, so it must not see the origin of the pointer.
 useAfterFree() { inTest '  auto owner = std::make_unique<int>(7);\n  const int* volatile gone = owner.get();\n  owner.reset();\n  EXPECT_NE(*gone, 8);'; }
 
 fault dataRace tsan 'ThreadSanitizer: data race'
 dataRace() { inTest '  int shared = 0;\n  std::thread other([&] { ++shared; });\n  ++shared;\n  other.join();\n  EXPECT_GT(shared, 0);'; }
 
-# The copy must be clean before anything is planted, or a fault would be "caught" that was there
-# before.
+# The copy must be clean before a fault is planted; otherwise an older fault would count as
+# "caught".
 chosen=("$@")
 ((${#chosen[@]})) || chosen=("${faults[@]}")
 mapfile -t steps < <(for name in "${chosen[@]}"; do echo "${stepOf[$name]:?no such fault: $name}"; done | awk '!seen[$0]++')

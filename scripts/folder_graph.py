@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints the arrows between the folders of sluice/, from their includes, and fails on one that goes
-up.
+"""Prints the arrows between the folders of sluice/, from their includes, and fails on an arrow that
+goes up.
 
 The order is the list of add_subdirectory(sluice/...) in the root CMakeLists.txt, from the bottom
 up. A folder inside another (cli/bench) that is not listed itself stands just above its parent.
@@ -24,7 +24,7 @@ ROOMS = {
     "pybind11/": "pytorch",
     "CLI/": "cli",
 }
-# Public headers (include/sluice) stand where they are implemented.
+# Each public header (include/sluice) belongs to the folder that implements it.
 PUBLIC = {
     "status": "base",
     "model": "types",
@@ -39,8 +39,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 
 
 def placeOf(folder, order):
-    """(place in the list, depth below the listed folder), or None if neither it nor a parent is
-    listed."""
+    """Returns (place in the list, depth below the listed folder), or None if neither the folder nor
+    a parent is listed."""
     parts = folder.split("/")
     for length in range(len(parts), 0, -1):
         parent = "/".join(parts[:length])

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # fuzz.sh [SECONDS] [TARGET...]: builds the fuzz targets with clang and runs them (all, or those
 # named, as in fuzz/CMakeLists.txt) side by side for SECONDS (60; 0: no limit; "build": does not run
-# them). What is found is left as build/fuzz/crash-*; what is new and worth keeping goes to
-# build/fuzz/found/TARGET, and is merged into the committed corpus by hand. FUZZ_ARGS is handed to
+# them). Inputs that crash are left as build/fuzz/crash-*. New inputs worth keeping go to
+# build/fuzz/found/TARGET, and are merged into the committed corpus by hand. FUZZ_ARGS is handed to
 # libFuzzer, as in FUZZ_ARGS=-runs=100000000 scripts/fuzz.sh 0
 set -euo pipefail
 cd "$(dirname "$0")/.."

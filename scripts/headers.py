@@ -3,10 +3,10 @@
 
   scripts/headers.py [--build build/lint] [FOLDER...]      e.g. scripts/headers.py sluice/base
 
-Most of the time on a header goes into what it includes. So a header is read on top of the largest
-precompiled one of those that it includes anyway: it sees nothing there that it would not see alone.
-Precompiled is what several others can stand on. (Not on each other: clang 19 then loses macros
-whose name is also used as another name.)
+Most of the time of a header is spent on its includes. So a header is compiled on top of the largest
+precompiled header among those that it includes anyway, and sees nothing that it would not see
+alone. A header is precompiled if several others can use it. (Precompiled headers do not use each
+other: clang 19 then loses macros whose name is also used as another name.)
 """
 
 import argparse
@@ -23,13 +23,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CLANG = "clang++-19"
-LEAST = 4  # headers that must stand on a precompiled one for it to be worth its time
+LEAST = 4  # users of a precompiled header that make it worth its time
 INCLUDE = re.compile(r"^\s*#\s*include\s*[<\"]([^>\"]+)[>\"]", re.MULTILINE)
 
 
 def flagsOfHeaders(build):
-    """{header: flags}, of the files that CMake makes to verify header sets: each includes one
-    header."""
+    """Returns {header: flags} of the files that CMake makes to verify header sets; each includes
+    one header."""
     flags = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if "_verify_interface_header_sets/" in entry["file"]:
@@ -39,7 +39,7 @@ def flagsOfHeaders(build):
                 f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"
             ]
             flags[header] = [f for f in command if f.startswith(("-I", "-D", "-std"))] + following
-    # A precompiled header fits only the macros that it was made with, and nearly all stand on
+    # A precompiled header fits only the macros that it was made with, and nearly all headers use
     # public ones.
     for header in flags:
         if header.count("/") == 1:
@@ -48,12 +48,12 @@ def flagsOfHeaders(build):
 
 
 def pathOf(header):
-    """Public headers are in include/."""
+    """Returns the path of a header. Public headers are in include/."""
     return ROOT / "include" / header if header.count("/") == 1 else ROOT / header
 
 
 class Includes:
-    """What each header includes, also by way of others."""
+    """The includes of each header, also those by way of other headers."""
 
     def __init__(self, headers):
         self._direct = {header: INCLUDE.findall(pathOf(header).read_text()) for header in headers}
@@ -67,8 +67,8 @@ class Includes:
         return self._all[header]
 
     def bases(self):
-        """{header: the one to stand on}, without those that stand alone, which are all of the ones
-        stood on."""
+        """Returns {header: its precompiled base}, without the headers that have no base. Every base
+        is among these."""
         kept = set(self._direct)
         while True:
             bases = {
@@ -121,9 +121,8 @@ def main():
         )
 
     with tempfile.TemporaryDirectory(dir=build) as room, ThreadPoolExecutor(os.cpu_count()) as pool:
-        for number, header in enumerate(
-            headers
-        ):  # what another waits for is always begun before it
+        # A base is always started before the headers that wait for it.
+        for number, header in enumerate(headers):
             running[header] = pool.submit(compileAlone, header, f"{room}/{number}.pch")
         for header in headers:
             _, code, said = running[header].result()

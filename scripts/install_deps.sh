@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what sluice needs to build, test and be measured, by package name from Debian and PyPI.
-# Run it as often as you like: what is there already is skipped. docs/dependencies.md says what each
-# is for.
+# Installs the packages from Debian and PyPI that sluice needs for building, testing and measuring.
+# Run it as often as you like: it skips installed packages. docs/dependencies.md gives the purpose
+# of each package.
 #
 #   scripts/install_deps.sh               everything but Torch
 #   scripts/install_deps.sh --with-torch  also PyTorch, for pytorch/ and the tests that compare with it
@@ -16,7 +16,8 @@ for argument in "$@"; do
   esac
 done
 
-# name, or name>=version where an older one is known not to do. Debian 12 has all of them.
+# Each entry is a name, or name>=version if an older version is known not to work. Debian 12 has all
+# of them.
 packages=(
   # build
   'cmake>=3.25' ninja-build pkg-config ccache 'g++>=4:12' git python3 python3-pip python3-venv python3-dev
@@ -36,7 +37,7 @@ packages=(
   # pictures of measurements
   python3-matplotlib
 )
-# From PyPI, for --with-torch only.
+# These packages come from PyPI, for --with-torch only.
 wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1')
 
 declare -A installed=()
@@ -90,7 +91,7 @@ done
 if ((${#wanted[@]})); then
   echo "install_deps: installing from PyPI: ${wanted[*]}"
   pip=(python3 -m pip install --quiet --root-user-action=ignore)
-  # Debian marks its Python as its own; these wheels are in no Debian package of that version.
+  # Debian forbids pip to change its Python; no Debian package has these versions of the wheels.
   if python3 -c 'import os, sys, sysconfig as s; sys.exit(sys.prefix != sys.base_prefix or
       not os.path.exists(os.path.join(s.get_path("stdlib"), "EXTERNALLY-MANAGED")))'; then
     pip+=(--break-system-packages)

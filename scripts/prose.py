@@ -6,11 +6,12 @@
   scripts/prose.py --draw 20 --seed 7       twenty comments at random
   scripts/prose.py --root ../leveldb        another tree
 
-"What travels is a slice" makes a reader wait for the subject; "A slice travels" does not. Sentences are cut so: consecutive
-lines of // or # comments with the same indentation are one text, and a comment after code is a text of its own; docstrings of
-Python are texts, too. A text is cut after each full stop, exclamation or question mark that a blank follows, and at empty lines.
-Lines that are indented by two or more blanks inside a comment (diagrams, code), licences and lines without letters do not count.
-Never fails: it shows, and people judge.
+The sentence "What travels is a slice" makes a reader wait for the subject; "A slice travels" does
+not. Consecutive lines of // or # comments with the same indentation are one text, and a comment
+after code is a text of its own. Docstrings of Python are texts, too. A text is cut after each full
+stop, exclamation or question mark that a blank follows, and at empty lines. Lines that are indented
+by two or more blanks inside a comment (diagrams, code), licences and lines without letters do not
+count. The script never fails: it shows the sentences, and people judge.
 """
 
 import argparse

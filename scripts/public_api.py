@@ -2,12 +2,13 @@
 """Counts the public headers, their lines and their public members, and names each member without a
 comment.
 
-  scripts/public_api.py [FOLDER]       include/ unless another is named, such as that of an installed tree
+  scripts/public_api.py [FOLDER]       FOLDER is include/ by default; it may be one of an installed
+                                       tree
 
 A member is a declaration in a namespace, a class or an enumeration that is not private. It is
-documented if a comment stands on its line or ends on the line before. Members that are deleted,
-destructors, forward declarations and friends need none. Fails if a member has none, or if there are
-more than 12 headers or 1,200 lines.
+documented if a comment stands on its line or ends on the line before. Deleted members, destructors,
+forward declarations and friends need no comment. Fails if another member has no comment, or if
+there are more than 12 headers or 1,200 lines.
 """
 
 import re
@@ -22,11 +23,11 @@ SCOPE = re.compile(r"^(?:template <.*> )?(namespace|class|struct|enum)\b")
 
 
 def members(text):
-    """(line, declaration, documented) for each public member, from the layout that clang-format
-    gives."""
+    """Yields (line, declaration, documented) for each public member. The text must have the layout
+    of clang-format."""
     lines = text.splitlines()
-    scopes = []  # (kind, is it public now?) of what is open
-    depth = 0  # of braces inside functions and initialisers
+    scopes = []  # (kind, is it public now?) of the open scopes
+    depth = 0  # depth of braces inside functions and initialisers
     pending, pendingLine = "", 0
     for number, raw in enumerate(lines, 1):
         code = re.sub(r"//.*", "", re.sub(r'"(?:[^"\\]|\\.)*"', '""', raw)).strip()

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # soak_busy.sh [SECONDS [PROCESSES [SLUICE]]]: replays a large model again and again while PROCESSES
-# others use every core; at default limits no rank may be lost. Needs root and a release build.
+# other processes use every core. With default limits no rank may be lost. Needs root and a release
+# build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds="${1:-600}" processes="${2:-8}" sluice="${3:-build/release/bin/sluice}"

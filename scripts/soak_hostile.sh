@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# soak_hostile.sh [SECONDS]: strangers, a mad member, forks, stops and interrupts at the same time,
-# for an hour unless said otherwise. Needs a release build with the Python package. Its last line is
+# soak_hostile.sh [SECONDS]: trains with strangers, a mad member, forks, stops and interrupts at the
+# same time, for an hour by default. Needs a release build with the Python package. Its last line is
 # the summary.
 set -euo pipefail
 cd "$(dirname "$0")/.."

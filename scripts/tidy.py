@@ -4,16 +4,15 @@ files.
 
   scripts/tidy.py [--build build/dev] [--tests] [FOLDER...]      e.g. scripts/tidy.py sluice/base
 
-Tests, which take as long as all the rest, only with --tests.
+Tests take as long as all other files, so they are checked only with --tests.
 
-Most of the time on one file goes into the headers it includes. So neighbouring files are looked at
-together, as one file that includes them all, but for those that use a name which another has taken.
-Only "no findings" is believed of such a group: otherwise its halves are looked at, down to single
-files.
+Most of the time of one file is spent on the headers it includes. So neighbouring files are checked
+together, as one file that includes them all, except files that use a name of another. Only "no
+findings" is final for such a group: otherwise its halves are checked, down to single files.
 
-What passed is not looked at again until one of its files, a header of ours that they include, their
-compile command or .clang-tidy changes: the proof is a file in build/tidy (or $SLUICE_TIDY_CACHE),
-named by a hash of all these.
+A group that passed is not checked again until one of its files, a header of ours that they include,
+their compile command or .clang-tidy changes. The proof is a file in build/tidy (or
+$SLUICE_TIDY_CACHE), named by a hash of all these.
 """
 
 import argparse
@@ -30,9 +29,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIDY, CLANG = "clang-tidy-19", "clang++-19"
-MOST = (
-    75  # files in a group: enough to share the headers' cost, few enough to keep all CPUs at work
-)
+# Files in a group: enough to share the cost of the headers, few enough to keep all CPUs busy.
+MOST = 75
 # Shallow: the analyzer follows no call into its callee. -Wno-unknown-warning-option: the commands
 # are gcc's.
 EXTRA = [
@@ -46,8 +44,8 @@ EXTRA = [
 
 
 def flagsOf(entry):
-    """What clang needs to know of a compile command of gcc's: not the precompiled header, nor how
-    to generate code."""
+    """Returns the part of gcc's compile command that clang needs, without the precompiled header
+    and the options for generating code."""
     command = shlex.split(entry["command"])
     following = [
         f"{flag}{value}" for flag, value in zip(command, command[1:]) if flag == "-isystem"
@@ -68,7 +66,8 @@ class Checker:
         self.common = version + (ROOT / ".clang-tidy").read_bytes() + " ".join(EXTRA).encode()
 
     def read(self, flags, files, unit):
-        """(the hash of all that the verdict depends on, the files with errors when read together)."""
+        """Returns (the hash of all input of the verdict, the files with errors when read
+        together)."""
         with tempfile.NamedTemporaryFile("r") as includes:
             ran = subprocess.run(
                 [
@@ -97,16 +96,15 @@ class Checker:
         return digest.hexdigest(), []
 
     def findings(self, flags, files):
-        """{file: what clang-tidy says}, only for files with findings."""
+        """Returns {file: text of clang-tidy}, only for files with findings."""
         with tempfile.NamedTemporaryFile("w", suffix=".cc") as unit:
             unit.writelines(f'#include "{file}"\n' for file in files)
             unit.flush()
             key, apart = self.read(flags, files, unit.name)
             if key and (self.cache / key).exists():
                 return {}
-            if apart and len(apart) < len(
-                files
-            ):  # two files use a name of their own: not in one unit
+            # Some files use the same name for different things, so they cannot be in one unit.
+            if apart and len(apart) < len(files):
                 return self.findings(
                     flags, [file for file in files if file not in apart]
                 ) | self.findings(flags, apart)
@@ -135,8 +133,8 @@ class Checker:
 
 
 def groups(entries):
-    """[(flags, files)]: neighbouring files with the flags of them all, apart from tests and from
-    what has foreign headers of its own."""
+    """Yields (flags, files): neighbouring files with the flags of them all. Tests, and files
+    with foreign headers of their own, are apart."""
     together = {}
     for entry in entries:
         foreign = tuple(flag for flag in flagsOf(entry) if flag.startswith("-isystem"))

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this Python,
 # and trains with it as the README says: one process, torchrun, mpirun, and four hosts of a lab.
-# With SLUICE_DATA=DIR on real images, else on noise in their format. What cannot run here (no
-# mpirun, not root) is said, and skipped.
+# With SLUICE_DATA=DIR it trains on real images, else on noise in their format. A part that cannot
+# run here (no mpirun, not root) is skipped with a message.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
@@ -15,19 +15,20 @@ end() {
 }
 trap end EXIT
 
-unset PYTHONPATH # or a build tree would be found before the wheel
+unset PYTHONPATH # otherwise Python would find a build tree before the wheel
 if ! site=$(python3 -c 'import os, scikit_build_core, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))'); then
   echo "wheel_test: this Python lacks Torch or scikit-build-core; run scripts/install_deps.sh --with-torch" >&2
   exit 1
 fi
 options=(-Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG")
-# What the release preset has built is not built again.
+# The wheel reuses the build of the release preset.
 [[ ! -f build/release/build.ninja ]] || options+=(-Cbuild-dir=build/release -Ccmake.define.SLUICE_TESTS=ON -Ccmake.define.SLUICE_BENCH=ON)
 python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" "${options[@]}" .
 python3 -m venv --without-pip "$room/venv"
 echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
 python3 -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/sluice-*.whl
-cp -r examples "$room/" # not beside the sources, so that only what was installed is found
+# A place away from the sources, so that Python finds only the installed package.
+cp -r examples "$room/"
 cd "$room"
 PATH="$room/venv/bin:$PATH"
 sluice --version

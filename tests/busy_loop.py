@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A rank whose loop is busy for longer than silence-limit is waited for; a rank that is stopped is
-lost in time.
+"""Checks that ranks wait for a rank whose loop is busy for longer than silence-limit, and that a
+stopped rank is lost in time.
 
   busy_loop.py SLUICE [--seconds 3] [--fabric tcp]
 
@@ -28,7 +28,7 @@ SLACK = 3.0  # seconds for a machine with too few cores
 
 
 class Rank:
-    """One process; `lines` is what it prints."""
+    """One process; `lines` is its output."""
 
     def __init__(self, program, rank, port, task, variables):
         environment = dict(
@@ -58,8 +58,8 @@ class Rank:
             self.lines.put(line.rstrip())
 
     def wait_for(self, pattern, patience):
-        """The first new line that matches; an error, if another rank is lost before or nothing
-        comes."""
+        """Returns the first new line that matches. Fails if another rank is lost before, or if no
+        such line comes."""
         end = time.monotonic() + patience
         while True:
             try:
@@ -102,7 +102,7 @@ def run(options):
         ranks[1].wait_for("^was-busy", options.seconds + 30)
         busy = time.monotonic() - begun
         ranks[0].wait_for("rank 1 is no longer busy", SLACK)
-        time.sleep(1)  # nobody is lost afterwards either
+        time.sleep(1)  # no rank is lost afterwards either
         if any(line.startswith("lost ") for rank in ranks for line in rank.said):
             raise RuntimeError("a rank is lost:\n" + "\n".join(ranks[0].said + ranks[1].said))
         ranks[1].process.send_signal(signal.SIGSTOP)

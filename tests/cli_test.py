@@ -1,5 +1,5 @@
-"""The `sluice` program as a shell sees it: help, exit codes, errors, and that the documents about
-it are true.
+"""Tests the `sluice` program as a shell sees it: help, exit codes, errors, and the truth of the
+documents about it.
 
   cli_test.py PATH_OF_SLUICE PATH_OF_SOURCE
 """
@@ -25,7 +25,7 @@ def sluice(*args, **variables):
 
 
 def allCommands(path=()):
-    """Every command of the tree as a tuple of words, the program itself first."""
+    """Returns every command of the tree as a tuple of words, the program itself first."""
     yield path
     help_ = sluice(*path, "--help").stdout
     listed = (

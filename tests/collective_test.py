@@ -1,5 +1,5 @@
-"""`sluice bench collective` in a real lab, and a replay that merges by what it has measured. Needs
-root.
+"""Tests `sluice bench collective` in a real lab, and a replay that merges by its measurements.
+Needs root.
 
   collective_test.py PATH_OF_SLUICE
 """

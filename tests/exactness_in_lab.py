@@ -1,5 +1,5 @@
-"""Exactness over a bad network: links change their speed and lose 1 % of the packets while a job
-trains. Needs root.
+"""Tests exactness over a bad network: links change their speed and lose 1 % of the packets while a
+job trains. Needs root.
 
   exactness_in_lab.py PATH_OF_SLUICE tcp|ucx
 

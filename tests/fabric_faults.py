@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Faults against a live job of four hosts: what the fabric notices, how soon, and what must not
-disturb it.
+"""Makes faults in a live job of four hosts. The fabric must notice some of them soon, and others
+must not disturb it.
 
   fabric_faults.py SLUICE idle [--seconds 60]       CPU of a job that has nothing to do
   fabric_faults.py SLUICE kill [--times 50]         kill -9 of a rank, until all others know
   fabric_faults.py SLUICE cut [--times 20]          a silent cut between two hosts, until both know
-  fabric_faults.py SLUICE soak [--seconds 600]      saturated all-to-all with 1 s SIGSTOPs: no alarm may come
-  fabric_faults.py SLUICE strangers [--seconds 20]  every kind of stranger at every port, during an all-to-all
+  fabric_faults.py SLUICE soak [--seconds 600]      saturated all-to-all with 1 s SIGSTOPs: no alarm
+                                                    may come
+  fabric_faults.py SLUICE strangers [--seconds 20]  every kind of stranger at every port, during an
+                                                    all-to-all
 
 Needs root (it makes a lab) and prints one line of JSON; exit code 1 if a limit is missed, 77 if it
 cannot run.
@@ -72,7 +74,7 @@ class Lab:
 
 
 class Job:
-    """Four ranks of `sluice bench fabric-rank`; `lines` is what they print, as (rank, text)."""
+    """Four ranks of `sluice bench fabric-rank`; `lines` is their output, as (rank, text)."""
 
     def __init__(self, lab, task, variables=None):
         environment = dict(os.environ, SLUICE_LOG="warn", **(variables or {}))
@@ -119,7 +121,7 @@ class Job:
         return rank, text
 
     def losses(self, wanted, patience):
-        """{(observer, lost): nanoseconds}, as soon as all wanted pairs are there."""
+        """Returns {(observer, lost): nanoseconds} as soon as all wanted pairs are there."""
         seen = {}
         end = time.monotonic() + patience
         while not wanted <= seen.keys():
@@ -177,7 +179,7 @@ def idle(lab, options):
 
 
 def fault_task(i):
-    # In turn with nothing to do and with all links busy.
+    # The case alternates between idle and busy links.
     return {
         "case": "idle" if i % 2 == 0 else "alltoall",
         "seconds": 60,
@@ -265,8 +267,7 @@ KINDS = [
 
 
 def in_host(lab, host, task, *arguments):
-    """Runs a function in the network of a host, in a process of its own, and returns what it
-    returns."""
+    """Runs a function in the network of a host, in a process of its own, and returns its result."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -294,7 +295,7 @@ def listening_ports():
 
 
 def record_handshakes(seconds):
-    """The first bytes that somebody sent to somebody here, by connection, as hexadecimal digits."""
+    """Returns the first bytes of every connection here, as hexadecimal digits."""
     sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     sniffer.settimeout(0.1)
     flows = {}
@@ -316,8 +317,8 @@ def record_handshakes(seconds):
 
 
 def visit(address, said, patience):
-    """Connects, says it, and listens until the other end hangs up or patience ends. Returns bytes
-    heard, or -1."""
+    """Connects, sends `said`, and listens until the other end hangs up or patience ends. Returns
+    the number of bytes heard, or -1."""
     try:
         with socket.create_connection(address, timeout=patience) as visitor:
             visitor.settimeout(patience)
@@ -342,13 +343,13 @@ def visit_without_key(address, patience):
             socket.create_connection(address, timeout=patience) as visitor,
             context.wrap_socket(visitor) as inside,
         ):
-            return 1 if inside.version() else 0  # TLS has let it in
+            return 1 if inside.version() else 0  # TLS has let the stranger in
     except OSError:
         return 0
 
 
 def attack(addresses, seconds, other_key, replayed):
-    """Visits every address as every kind of stranger until time is up; returns how often each kind
+    """Visits every address as every kind of stranger until time is up. Returns how often each kind
     came."""
     other_key = [bytes.fromhex(each) for each in other_key]
     replayed = [bytes.fromhex(each) for each in replayed]
@@ -404,8 +405,8 @@ def strangers(lab, options):
         ]
         attacked = in_host(lab, 3, attack, addresses, options.seconds - 2, other_key, replayed)
         found, lost = reports(job, options.seconds + 60)
-        # Two lanes (bulk, control) to and from each of the three others; whatever is more has come
-        # uninvited.
+        # A rank has two lanes (bulk, control) to and from each of the three others; further
+        # connections are uninvited.
         extra = sum(report["connections"] - 4 * (HOSTS - 1) for report in found.values())
         turned_away = sum(report["strangers"] for report in found.values())
         result[f"encrypt_{encrypt}"] = {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build into a fresh tree, and builds and runs a program against that tree alone: once
-# with find_package(sluice), once with pkg-config. Compares what the library exports with
+# with find_package(sluice), once with pkg-config. Compares the exported symbols of the library with
 # cmake/exported_symbols.txt.
 #   install_test.sh BUILD_DIRECTORY             the test
 #   install_test.sh BUILD_DIRECTORY --accept    writes the list of exported symbols anew
@@ -21,14 +21,14 @@ if [[ ${2:-} == --accept ]]; then
 fi
 diff "$symbols" "$work/symbols" || { echo "other symbols are exported than $symbols lists; if that is meant: $0 $build --accept"; exit 1; }
 
-# trains PROGRAM: runs it, and looks at what both of its processes say.
+# trains PROGRAM: runs the program, and checks the output of both of its processes.
 trains() {
   local said
   said=$("$1" | sort)
   [[ $said == "rank 0 of 2 has trained 10 steps"$'\n'"rank 1 of 2 has trained 10 steps" ]] || { echo "$1 said: $said"; exit 1; }
 }
 
-# The package may ask for Threads only; the trace shows every search.
+# The package may search for Threads only; the trace shows every search.
 cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/tree" --trace-expand --trace-redirect="$work/trace" >/dev/null
 others=$(grep -oE '(find_package|find_dependency)\([A-Za-z0-9_]+' "$work/trace" | sed 's/.*(//' | sort -u | grep -vx -e Threads -e sluice || true)
 [[ -z $others ]] || { echo "find_package(sluice) asks for more than Threads: $others"; exit 1; }

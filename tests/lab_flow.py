@@ -1,7 +1,9 @@
-"""One TCP flow for lab_test.py. Prints what each end sees, so that a reset cannot go unnoticed.
+"""One TCP flow for lab_test.py. Each end prints its view, so that a reset cannot go unnoticed.
 
-lab_flow.py receive PORT        prints JSON {"time", "bytes"} ten times a second, at the end {"total"} or {"error"}
-lab_flow.py send ADDRESS PORT   sends until its standard input ends, then prints {"total"} or {"error"}
+lab_flow.py receive PORT        prints JSON {"time", "bytes"} ten times a second, at the end
+                                {"total"} or {"error"}
+lab_flow.py send ADDRESS PORT   sends until its standard input ends, then prints {"total"} or
+                                {"error"}
 """
 
 import json

@@ -1,5 +1,4 @@
-"""A lab and a job in it whose ranks are processes of their own, for tests that do things to single
-ranks.
+"""A lab and a job in it whose ranks are separate processes, for tests that disturb single ranks.
 
 `sluice lab run` ends all ranks when one fails; here every rank goes on until it ends by itself.
 """
@@ -47,8 +46,8 @@ class Lab:
 
 
 class Job:
-    """One `sluice bench rank` on every host of a lab. `said[rank]` is what it printed, with the
-    time."""
+    """One `sluice bench rank` on every host of a lab. `said[rank]` is its output, with the time of
+    each line."""
 
     BEGUN = re.compile(r"session '.*' has begun")
 
@@ -130,7 +129,7 @@ class Job:
         self.waitUntil(begun, patience, "training has begun on all ranks")
 
     def waitForEnd(self, ranks, patience):
-        """{rank: exit code}"""
+        """Returns {rank: exit code}."""
         end = time.monotonic() + patience
         codes = {}
         for rank in ranks:
@@ -142,7 +141,8 @@ class Job:
         return codes
 
     def expectExactEnd(self, steps, patience):
-        """All ranks end well, and say that they made so many steps with the bits of one process."""
+        """Checks that all ranks end well, and report this number of steps with the bits of one
+        process."""
         codes = self.waitForEnd(range(len(self.ranks)), patience)
         if set(codes.values()) != {0}:
             sys.exit(f"exit codes {codes}\n{self.allText()}")
@@ -177,7 +177,8 @@ def task(profile, **changes):
 
 
 def writeProfile(path, sizes):
-    """A model of these many parameters per layer, computing equally long for each."""
+    """Writes the profile of a model with these numbers of parameters, which computes equally long
+    for each layer."""
     share = 1 / len(sizes)
     tensors = [
         {"name": f"layer{i}", "parameters": size, "forward": share / 3, "backward": share * 2 / 3}

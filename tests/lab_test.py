@@ -1,4 +1,4 @@
-"""A lab from outside: what docs/lab.md promises, measured. Needs root; skips (77) without.
+"""Tests a lab from outside: measures the promises of docs/lab.md. Needs root; skips (77) without.
 
 lab_test.py PATH_OF_SLUICE [Class ...]
 """
@@ -21,7 +21,7 @@ from root import skip_without_root
 
 PROGRAM = os.path.abspath(sys.argv[1])
 FLOW = Path(__file__).with_name("lab_flow.py")
-NAME = f"test{os.getpid()}"  # so that nobody's own lab is in the way
+NAME = f"test{os.getpid()}"  # so that no lab of a user is in the way
 
 
 def run(*command, **options):
@@ -42,7 +42,7 @@ def mustLab(command, *args, **options):
 
 
 def onHost(host, *command, name=NAME):
-    """The words of a command that runs on a host."""
+    """Returns the words of a command that runs on a host."""
     return [PROGRAM, "lab", "exec", "--name", name, "--host", str(host), "--", *map(str, command)]
 
 
@@ -73,7 +73,7 @@ class LabCase(unittest.TestCase):
         return process
 
     def iperf(self, sender, receiver, *args, port=5201):
-        """What iperf3 measured, as its JSON says."""
+        """Returns the measurements of iperf3 from its JSON."""
         server = self.start(onHost(receiver, "iperf3", "-s", "-1", "--forceflush", "-p", port))
         while "listening" not in server.stdout.readline():
             self.assertIsNone(server.poll())
@@ -85,7 +85,7 @@ class LabCase(unittest.TestCase):
 
 
 class Speed(LabCase):
-    """Item 2: how long up and down take."""
+    """Item 2: the time that up and down take."""
 
     def took(self, limit, command, *args):
         start = time.monotonic()
@@ -109,9 +109,9 @@ class Rates(LabCase):
     """Item 3: links have the rate they are given."""
 
     def share(self, rate, measure, least):
-        """The best share of `rate` in up to ten measurements: a machine that is held up for a
-        moment loses tokens of the shaper, it never gains any. A machine too noisy for that is a
-        visible skip, a wrong rate is a failure."""
+        """Returns the best share of `rate` in up to ten measurements. A machine that is held up for
+        a moment loses tokens of the shaper, and never gains any. On a machine that is too noisy the
+        test is skipped visibly; a wrong rate is a failure."""
         shares = []
         while len(shares) < 3 or (max(shares) < least and len(shares) < 10):
             shares.append(measure() / bits(rate))
@@ -182,7 +182,7 @@ class Flow:
                 self.lastWord = said
 
     def bitsPerSecond(self, start, seconds):
-        """The mean rate from `start`; waits until that time is over."""
+        """Returns the mean rate from `start`; waits until that time is over."""
         waitFor(
             lambda: self.samples and self.samples[-1][0] >= start + seconds,
             seconds + 5,
@@ -192,7 +192,7 @@ class Flow:
         return 8 * (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
 
     def finish(self):
-        """Ends the flow in peace; returns the last words of sender and receiver."""
+        """Ends the flow in good order; returns the last lines of sender and receiver."""
         self.sender.stdin.close()
         sender = json.loads(self.sender.stdout.readline())
         self.reader.join(timeout=20)
@@ -200,7 +200,7 @@ class Flow:
 
 
 def resets(host):
-    """How many connections the host's TCP has reset or seen reset."""
+    """Returns the number of connections that the host's TCP has reset or seen reset."""
     names, values = [
         line.split()
         for line in run(*onHost(host, "cat", "/proc/net/snmp")).stdout.splitlines()
@@ -254,9 +254,9 @@ class Faults(LabCase):
         self.up("--hosts", "2")
         mustLab("drop", "--host", "1", "--percent", "2")
         for direction in ([], ["-R"]):
-            # Small packets: the receiver's buffer then lasts 50 ms, so that a busy machine adds no
-            # losses of its own. iperf3's own greeting may be among what is lost: then it has
-            # measured nothing, and is asked again.
+            # The packets are small: the receiver's buffer then lasts 50 ms, so that a busy machine
+            # adds no losses of its own. iperf3's own greeting may be lost: then it has measured
+            # nothing, and is asked again.
             asked = (
                 self.iperf(0, 1, "-u", "-b", "8M", "-l", "200", "-t", "3", *direction)
                 for _ in range(4)
@@ -271,7 +271,7 @@ class Faults(LabCase):
 
 
 def machine():
-    """What a lab must not change."""
+    """Returns the state of the machine that a lab must not change."""
     watched = (
         ("ip", "netns"),
         ("ip", "link"),
@@ -324,7 +324,8 @@ class Kills(LabCase):
 
     def testAKilledRunLeavesNoProcessBehind(self):
         self.up("--hosts", "3")
-        # A child, a child in a session of its own, and a grandchild whose parent has ended.
+        # The rank starts a child, a child in a session of its own, and a grandchild whose parent
+        # has ended.
         marker = f"9{os.getpid()}.5"
         script = (
             f"sleep {marker} & setsid sleep {marker} & setsid -f sleep {marker}; echo ready; wait"
@@ -363,7 +364,7 @@ class Kills(LabCase):
 
 
 class Rights(LabCase):
-    """Item 7: without root; and a kernel without netem."""
+    """Item 7: no root rights, and a kernel without netem."""
 
     def testWithoutRootOneLineSaysWhatIsNeeded(self):
         with tempfile.TemporaryDirectory() as place:
@@ -411,7 +412,7 @@ class Rights(LabCase):
 
 
 class Run(LabCase):
-    """What `lab run` gives to ranks and gives back."""
+    """Tests the variables that `lab run` gives to ranks and the results that it returns."""
 
     def ranks(self, *args, script):
         return lab("run", *args, "--", "bash", "-c", script)

@@ -11,11 +11,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/tree" >/dev/null
-# Only what trains is worth the minute that optimising Torch's headers takes.
+# Optimising Torch's headers takes a minute, which only a program that trains is worth.
 cmake -G Ninja -S "$project" -B "$work/build" -DCMAKE_BUILD_TYPE="${data:+Release}" -DCMAKE_PREFIX_PATH="$work/tree;$torch" >"$work/log" 2>&1 &&
   cmake --build "$work/build" >>"$work/log" 2>&1 || { tail -n 40 "$work/log"; exit 1; }
 
-# twoRanks PROGRAM...: what both say, one after the other; fails if either does.
+# twoRanks PROGRAM...: prints the output of both ranks, one after the other; fails if either fails.
 twoRanks() {
   local port=$((20000 + RANDOM % 20000)) other
   RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$@" >"$work/1" 2>&1 &

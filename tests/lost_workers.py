@@ -1,10 +1,10 @@
-"""What becomes of training that does not keep step when a worker is killed. Needs root.
+"""Kills a worker of training that does not keep step, and checks the other workers. Needs root.
 
   lost_workers.py PATH_OF_SLUICE
 
-Real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd, the others
-make all their steps, end well and say who was lost, also if that was rank 0, at which the ranks
-meet; else they end with its name, soon. Nothing may hang.
+The ranks are real processes in a lab. With asp, gosgd and adpsgd, and by option with ssp and easgd,
+the others make all their steps, end well and name the lost worker, also if that was rank 0, at
+which the ranks meet. Otherwise they soon end with an error that names it. No process may hang.
 """
 
 import random
@@ -21,7 +21,7 @@ PROGRAM = sys.argv[1]
 RANKS = 4
 SOON = 5.0
 STEPS = 40
-COMPUTE = 0.1  # seconds of a step
+COMPUTE = 0.1  # seconds of computing in a step
 DEDICATED = {"SLUICE_SERVERS": "dedicated:1"}
 SURVIVE = DEDICATED | {"SLUICE_SURVIVE_LOSS": "on"}
 
@@ -39,7 +39,8 @@ class LostWorkers(unittest.TestCase):
         cls.port = 29500
 
     def killOne(self, algorithm, victim, variables):
-        """A job in which this rank was killed, when it began and when that was."""
+        """Returns a job in which this rank was killed, the time of its begin and the time of the
+        kill."""
         type(self).port += 1
         wanted = task(
             self.profile, iterations=STEPS, computeSeconds=COMPUTE, compareWithReference=False
@@ -48,7 +49,7 @@ class LostWorkers(unittest.TestCase):
         self.addCleanup(job.__exit__)
         job.waitUntilBegun(30)
         begun = time.monotonic()
-        time.sleep(random.uniform(0.3, 1.0))  # at some moment of some step
+        time.sleep(random.uniform(0.3, 1.0))  # until a random moment of some step
         job.ranks[victim].kill()
         return job, begun, time.monotonic()
 
@@ -77,7 +78,7 @@ class LostWorkers(unittest.TestCase):
             self.assertIn(codes[rank], (1, 4), job.allText())
             self.assertRegex(job.text(rank), rf"rank {victim}\b", job.allText())
             if variables == DEDICATED and rank == RANKS - 1:
-                continue  # it only serves, and is in no step
+                continue  # this rank only serves, and makes no steps
             errors = self.errorsOf(job, rank)
             self.assertEqual(len(errors), 1, job.allText())
             at, line = errors[0]

@@ -1,10 +1,10 @@
-"""32 ranks on links of 100 Mbit/s train a model of two million parameters, exactly, with bounded
-resources. Needs root.
+"""Trains a model of two million parameters with 32 ranks on links of 100 Mbit/s, exactly and with
+bounded resources. Needs root.
 
   many_ranks.py PATH_OF_SLUICE [--ranks 32] [--steps 20] [--rate 100mbit]
 
-Prints what the hungriest rank used, from /proc of every rank: threads, open files and memory. Exit
-code 1 if a limit is missed.
+Prints the largest use of threads, open files and memory, from /proc of every rank. Exit code 1 if a
+limit is missed.
 """
 
 import argparse
@@ -20,14 +20,15 @@ from root import skip_without_root
 
 MODEL = [300_000, 9_408, 64, 700_000, 2_048, 500_000, 1_000, 487_480]  # two million
 THREADS = 4
-FILES_BESIDE_PEERS = 40  # its own, the libraries', and the rendezvous' at rank 0
+FILES_BESIDE_PEERS = 40  # files of the rank, of libraries, and of the rendezvous at rank 0
 FILES_PER_PEER = 9  # three lanes and the pulse each way, and one at the rendezvous
 CONSTANT_MIB = 48  # the program and its libraries, buffers of connections
-TIMES_MODEL = 4  # of which two, gradients and parameters, are the user's own
+TIMES_MODEL = 4  # two of these, gradients and parameters, are the user's own
 
 
 def usage(pid):
-    """Threads, open files and the largest resident memory so far in MiB; None if it has ended."""
+    """Returns threads, open files and the largest resident memory so far in MiB; None if the
+    process has ended."""
     try:
         fields = dict(
             line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -21,9 +21,9 @@ ELEMENTS = 10_007
 STEPS = 100
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16}
-# norm(ours - torch) / norm(torch), after every step. f32 is the promise. The 16-bit bounds are a
-# fraction of one rounding: PyTorch fuses multiply and add, so now and then a number falls to the
-# other side.
+# Bounds of norm(ours - torch) / norm(torch) after every step. The bound of f32 is the promise. The
+# 16-bit bounds are a fraction of one rounding: PyTorch fuses multiply and add, so now and then a
+# number falls to the other side.
 BOUNDS = {"f32": 1e-6, "f64": 1e-14, "bf16": 1e-4, "f16": 5e-5}
 
 SGD = {"lr": 1e-3, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False}
@@ -53,7 +53,7 @@ def raw(tensor):
 
 
 def ours(program, name, hyperparameters, dtype, initial, rates, gradients):
-    """What the server publishes after every step, as tensors of `dtype`."""
+    """Returns the parameters that the server publishes after every step, as tensors of `dtype`."""
     pieces = [raw(initial)]
     for rate, gradient in zip(rates, gradients):
         if hyperparameters:
@@ -75,8 +75,8 @@ def torch_optimizer(name, hyperparameters, parameter):
 
 
 def theirs(name, hyperparameters, dtype, initial, rates, gradients):
-    """The same by PyTorch. 16-bit parameters are stepped in f32 and rounded after every step, as
-    optimizer.h says."""
+    """Returns the parameters of PyTorch after every step. 16-bit parameters are stepped in f32 and
+    rounded after every step, as optimizer.h says."""
     parameter = initial.to(gradients[0].dtype, copy=True).requires_grad_()
     optimizer = torch_optimizer(name, hyperparameters, parameter)
     after = []
@@ -93,9 +93,8 @@ def theirs(name, hyperparameters, dtype, initial, rates, gradients):
 def numbers(dtype, generator):
     accumulator = torch.float64 if dtype == "f64" else torch.float32
     initial = torch.randn(ELEMENTS, generator=generator, dtype=torch.float64).to(DTYPES[dtype])
-    sizes = 10.0 ** torch.linspace(
-        -6, 0, ELEMENTS, dtype=torch.float64
-    )  # some gradients near Adam's eps
+    # Some gradients are near Adam's eps.
+    sizes = 10.0 ** torch.linspace(-6, 0, ELEMENTS, dtype=torch.float64)
     gradients = [
         (torch.randn(ELEMENTS, generator=generator, dtype=torch.float64) * sizes).to(accumulator)
         for _ in range(STEPS)
@@ -110,7 +109,7 @@ def compare_optimizers(program):
         initial, gradients = numbers(dtype, generator)
         for name, changes in VARIANTS:
             hyperparameters = {**DEFAULTS[name], **changes}
-            # A rate that a scheduler lowers: warm-up free exponential decay.
+            # A scheduler lowers the rate by exponential decay without warm-up.
             rates = [hyperparameters["lr"] * 0.99**step for step in range(STEPS)]
             mine = ours(program, name, hyperparameters, dtype, initial, rates, gradients).double()
             reference = theirs(name, hyperparameters, dtype, initial, rates, gradients).double()
@@ -126,7 +125,7 @@ def compare_optimizers(program):
 
 
 def compare_rounding(program):
-    """The mean gradient is rounded to 16 bits exactly as PyTorch rounds."""
+    """Checks that the mean gradient is rounded to 16 bits exactly as PyTorch rounds."""
     failures = 0
     generator = torch.Generator().manual_seed(6)
     bits = torch.randint(-(2**31), 2**31, (200_000,), generator=generator, dtype=torch.int64).to(

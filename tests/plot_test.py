@@ -1,5 +1,5 @@
-"""`sluice plot`: every kind of figure becomes a picture, and what is no measurement is refused in
-one line.
+"""Tests `sluice plot`: every kind of figure becomes a picture, and a file without measurements is
+refused in one line.
 
   plot_test.py PATH_OF_SLUICE
 """

@@ -1,11 +1,11 @@
-"""A job that was told to merge everything, in a network that becomes slow while it trains. Needs
-root.
+"""Trains a job that was told to merge everything, in a network that becomes slow during training.
+Needs root.
 
   replan_in_lab.py PATH_OF_SLUICE
 
-Computing takes far longer than it was told, but with fast links that hardly matters. With slow ones
-it pays to send what is ready: every rank must change to the same plan after the same step, and end
-with the parameters, bit for bit, that one process gets.
+Computing takes far longer than the job was told, but with fast links that hardly matters. With slow
+links it pays to send gradients as soon as they are ready. Every rank must change to the same plan
+after the same step, and end with the parameters, bit for bit, that one process gets.
 """
 
 import re
@@ -24,7 +24,7 @@ CHANGE = re.compile(r"plan ([0-9a-f]{8}) after step (\d+): (\d+) groups of tenso
 
 
 def changes(job, rank):
-    """[(plan, step, groups)], and when the first was said."""
+    """Returns [(plan, step, groups)], and the time of the first change."""
     found = [(when, CHANGE.search(line)) for when, line in job.said[rank]]
     return [match.groups() for _, match in found if match], min(
         (when for when, match in found if match), default=None
@@ -45,7 +45,7 @@ def main():
             SLUICE_LOG="warn,session=debug,strategy=debug",
         ) as job:
             job.waitUntilBegun()
-            time.sleep(1.5)  # a boundary at least, without a change
+            time.sleep(1.5)  # at least one boundary passes without a change
             slowed = time.monotonic()
             lab.call("set", "--host", f"0-{RANKS - 1}", "--rate", "50mbit")
             job.expectExactEnd(STEPS, patience=60)

@@ -1,4 +1,4 @@
-"""`sluice bench` in a real lab: two workers, a tiny model, all strategies. Needs root.
+"""Tests `sluice bench` in a real lab with two workers, a tiny model and all strategies. Needs root.
 
 replay_test.py PATH_OF_SLUICE
 """
@@ -75,13 +75,14 @@ class Replay(unittest.TestCase):
         for row in rows:
             with self.subTest(strategy=row["strategy"]):
                 self.assertEqual(row["workers"], 2)
-                # 2(N-1)/N of the model leaves each of N hosts, however it is scheduled.
-                # A few slices dealt in turn are not equal shares, and heartbeats are counted too.
+                # Each of N hosts sends 2(N-1)/N of the model with every schedule. A few slices
+                # dealt in turn are not equal shares, and heartbeats are counted too.
                 self.assertAlmostEqual(row["payload_bytes"] / (2 * model), 1, delta=0.1)
-                # The two are read one after the other, while slices are on their way.
+                # The two counters are read one after the other, while slices are on their way.
                 self.assertAlmostEqual(row["bytes_on_wire"] / row["payload_bytes"], 1, delta=0.1)
                 self.assertAlmostEqual(row["compute_s"], model * 8 / 200e6, places=6)
-                # Nothing beats the bound, but for what a token bucket lets pass at once.
+                # No strategy beats the bound, except by the bytes that a token bucket lets pass at
+                # once.
                 self.assertGreater(row["over_bound"], 0.9)
                 self.assertGreater(row["cpu_s_per_iteration"], 0)
                 self.assertGreater(len(row["utilisation"]["sent_bits_per_s"]), 2)
@@ -109,9 +110,9 @@ class Replay(unittest.TestCase):
         )
         self.assertEqual(ran.returncode, 0, ran.stderr)
         (row,) = json.loads((self.folder / "out.json").read_text())
-        # Nothing travels while anything is computed: both workers push to one server, which answers
-        # both. Its first answers leave while the last slices still come, and a token bucket lets
-        # some pass at once: 0.86 of the sum was measured, with overlap 0.55.
+        # No bytes travel during computing: both workers push to one server, which answers both. Its
+        # first answers leave while the last slices still come, and a token bucket lets some pass at
+        # once: 0.86 of the sum was measured, with overlap 0.55.
         model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
         self.assertGreater(row["iteration_s"], row["compute_s"] + 2 * 2 * model * 8 / 200e6 * 0.7)
 
@@ -144,12 +145,12 @@ class Replay(unittest.TestCase):
                 (row["straggler"], row["iteration_s_is"]),
                 ("1:4x", "elapsed x workers / steps of all"),
             )
-        # Of two workers one makes four steps while the other makes one: 5/2 of what keeping step
-        # allows.
+        # One of two workers makes four steps while the other makes one: 5/2 of the steps that
+        # keeping step allows.
         for strategy in ["asp", "easgd:4", "gosgd:1", "adpsgd"]:
             with self.subTest(strategy=strategy):
                 self.assertGreater(rows["bsp"]["iteration_s"] / rows[strategy]["iteration_s"], 1.7)
-        # As far ahead as it may be, the fast one waits for the slow one.
+        # The fast worker runs ahead as far as allowed, then waits for the slow one.
         self.assertAlmostEqual(
             rows["bsp"]["iteration_s"] / rows["ssp:3"]["iteration_s"], 1, delta=0.35
         )
@@ -165,7 +166,7 @@ class Replay(unittest.TestCase):
         said = running.stderr.readline()  # the first run begins
         self.assertIn("run 1 of", said)
         self.assertNotEqual(namespaces(), before)
-        time.sleep(1)  # at some moment inside the run; which one does not matter
+        time.sleep(1)  # until any moment inside the run
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=30)
         self.assertEqual((running.returncode, errors), (130, "sluice: interrupted\n"))

@@ -1,9 +1,9 @@
-"""For tests that make a lab: without root they are skipped, and say so."""
+"""Helps tests that make a lab: without root they are skipped, and say so."""
 
 import os
 import sys
 
-SKIPPED = 77  # as CMakeLists.txt has it, SKIP_RETURN_CODE
+SKIPPED = 77  # the SKIP_RETURN_CODE in CMakeLists.txt
 
 
 def skip_without_root():

@@ -1,10 +1,11 @@
-"""What becomes of a training job when a rank dies, stops or is cut off during a step. Needs root.
+"""Kills, stops or cuts off a rank of a training job during a step, and checks the other ranks.
+Needs root.
 
   session_faults.py PATH_OF_SLUICE [TIMES]
 
-Real processes in a lab, TIMES per case. Every other rank's wait must end with an error that names
-the rank, soon; nothing may hang. A rank that only pauses must not end anything: the others say what
-they wait for, and all go on.
+The ranks are real processes in a lab; each case runs TIMES times. Every other rank's wait must soon
+end with an error that names the rank, and no process may hang. A rank that only pauses must not end
+the job: the others report their waits, and all go on.
 """
 
 import json
@@ -24,7 +25,8 @@ from root import skip_without_root
 PROGRAM = sys.argv[1]
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 2
 RANKS = 4
-SLACK = 2.0  # seconds for a machine with too few cores: what is promised is asserted by figures, not by this test
+# Seconds for a machine with too few cores: measured figures show the promise, not this test.
+SLACK = 2.0
 NOTICED = {"killed": 1.0 + SLACK, "stopped": 3.0 + SLACK, "cut off": 3.0 + SLACK}
 
 
@@ -53,12 +55,12 @@ class Faults(unittest.TestCase):
         job = Job(self.lab, task(self.profile), port=29500 + number, **variables)
         self.addCleanup(job.__exit__)
         job.waitUntilBegun(30)
-        time.sleep(random.uniform(0.3, 1.0))  # at some moment of some step
+        time.sleep(random.uniform(0.3, 1.0))  # until a random moment of some step
         return job
 
     def assertNamed(self, job, observer, victim, since, within):
-        # Said when the wait has returned; the process itself ends later, after it has tried to
-        # leave the job.
+        # The rank prints this when the wait has returned. The process itself ends later, after it
+        # has tried to leave the job.
         errors = [(at, line) for at, line in job.said[observer] if " error bench: " in line]
         self.assertEqual(len(errors), 1, job.allText())
         at, line = errors[0]
@@ -71,9 +73,8 @@ class Faults(unittest.TestCase):
     def expectEnd(self, job, victim, since, kind):
         others = [rank for rank in range(RANKS) if rank != victim]
         codes = job.waitForEnd(others, 30)
-        self.assertTrue(
-            all(code in (1, 4) for code in codes.values()), f"{codes}\n{job.allText()}"
-        )  # an error, not a crash
+        # The process ends by an error, not by a crash.
+        self.assertTrue(all(code in (1, 4) for code in codes.values()), f"{codes}\n{job.allText()}")
         self.noticed[kind] += [
             self.assertNamed(job, rank, victim, since, NOTICED[kind]) for rank in others
         ]
@@ -94,7 +95,7 @@ class Faults(unittest.TestCase):
             since = time.monotonic()
             job.ranks[victim].send_signal(signal.SIGSTOP)
             self.expectEnd(job, victim, since, "stopped")
-            # It finds the others gone when it wakes up, and ends by itself too.
+            # The stopped rank finds the others gone when it wakes up, and ends by itself too.
             job.ranks[victim].send_signal(signal.SIGCONT)
             codes = job.waitForEnd([victim], 30)
             self.assertIn(codes[victim], (1, 4), job.allText())
@@ -109,7 +110,7 @@ class Faults(unittest.TestCase):
             since = time.monotonic()
             self.lab.call("cut", "--host", str(victim))
             self.expectEnd(job, victim, since, "cut off")
-            codes = job.waitForEnd([victim], 30)  # to it all the others are lost
+            codes = job.waitForEnd([victim], 30)  # this rank sees all the others as lost
             self.assertIn(codes[victim], (1, 4), job.allText())
             self.assertRegex(job.text(victim), r"sluice: .*rank \d is lost", job.allText())
             self.lab.call("heal")
@@ -155,7 +156,8 @@ class Faults(unittest.TestCase):
             job.ranks[victim].send_signal(signal.SIGCONT)
         for rank in others:
             self.assertEqual(stall.search(job.text(rank))[1], str(rank))
-        # Nothing is lost by it: all end well, with the same parameters as one process would have.
+        # The pause does no harm: all ranks end well, with the same parameters as one process would
+        # have.
         self.assertEqual(set(job.waitForEnd(range(RANKS), 60).values()), {0}, job.allText())
         for rank in range(RANKS):
             report = json.loads(job.text(rank).split("replay-report ", 1)[1].splitlines()[0])

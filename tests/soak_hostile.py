@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""Trains under everything that a hostile or careless surrounding does, all at the same time, job
-after job.
+"""Trains job after job under all the attacks and accidents below at the same time.
 
     python3 tests/soak_hostile.py --build build/release --seconds 3600
 
-Every round is a job of three ranks on the same port, each with two DataLoader workers. While it
-trains
-- strangers connect to every port of the job: silent ones, ones that send garbage, ones that hang up;
+Every round is a job of three ranks on the same port, each with two DataLoader workers. While the
+job trains
+- strangers connect to every port of the job: they are silent, send garbage, or hang up;
 - ranks are stopped for up to a second, and go on;
 - ranks are interrupted in the middle of their steps, catch it, and try the step's wait again;
 - ranks fork children that end by themselves, exit or are killed.
 All ranks must then end with code 0 and the same parameters. In every third round a fourth member
 holds the job's key, speaks the protocol by hand and sends nonsense that is well sealed: then each
 honest rank must end by an error that names it. No process may die by a signal that this program has
-not sent, and none may be left. Loopback only; it ends only what it has started. The last line is
-the summary; the exit code is 0 iff every round went as it must.
+not sent, and no process may be left. The program uses loopback only, and ends only processes that
+it has started. The last line is the summary; the exit code is 0 iff every round went as it must.
 """
 
 from __future__ import annotations
@@ -114,7 +113,8 @@ print("end", text[:16], "steps", steps, "interrupts", interrupts, "children", le
 
 
 class Strangers(threading.Thread):
-    """Connections without the key, to every port that the ranks listen on, about a hundred a second."""
+    """Makes about a hundred connections a second without the key, to every port that the ranks
+    listen on."""
 
     def __init__(self, pids: list[int], luck: random.Random) -> None:
         super().__init__(daemon=True)
@@ -253,8 +253,8 @@ class Soak:
         self.counts["interrupts"] += trouble.interrupts
 
     def mad_round(self) -> None:
-        """One honest rank and one that speaks well-sealed nonsense: the honest one ends by an error
-        that names it."""
+        """Runs one honest rank and one that sends well-sealed nonsense. The honest rank must end by
+        an error that names the other."""
         program = Path(__file__).parent / "hardening" / "02_check_by_message.py"
         variables = {
             **os.environ,
@@ -274,9 +274,8 @@ class Soak:
         for rank in ranks:
             rank.kill()
             rank.communicate()
-        patience = (
-            time.monotonic() + 10
-        )  # DataLoader's workers look for their parent every five seconds
+        # DataLoader's workers look for their parent every five seconds.
+        patience = time.monotonic() + 10
         while self.strays() and time.monotonic() < patience:
             time.sleep(0.2)
         for pid in self.strays():

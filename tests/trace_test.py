@@ -1,11 +1,11 @@
-"""Traces of a real job: four ranks train ResNet-50's profile in a lab, and what they wrote is
-looked at. Needs root.
+"""Tests traces of a real job: four ranks train ResNet-50's profile in a lab, and the test reads
+their files. Needs root.
 
   trace_test.py PATH_OF_SLUICE
 
-The files must be in Chrome's trace event format, as Perfetto reads it, and the critical path must
-add up to the iterations that the ranks themselves have measured on another clock: that of the
-replay's timeline.
+The files must be in Chrome's trace event format, as Perfetto reads it. The critical path must add
+up to the iterations that the ranks themselves have measured on another clock, that of the replay's
+timeline.
 """
 
 import json
@@ -32,8 +32,8 @@ def sluice(*words):
 
 
 def breaches(document):
-    """What the trace event format asks for, for the phases that are used: M, b, e and i. Yields
-    what is wrong."""
+    """Yields every breach of the trace event format, for the phases that are used: M, b, e and
+    i."""
     if not isinstance(document, dict) or not isinstance(document.get("traceEvents"), list):
         yield "no list traceEvents"
         return
@@ -163,12 +163,12 @@ class Trace(unittest.TestCase):
         self.assertEqual(known["i"], 0)
 
     def testTheRanksAreOnOneClock(self):
-        for clock in self.path["clocks"]:  # one machine has one clock: the truth is 0
+        for clock in self.path["clocks"]:  # one machine has one clock: the right offset is 0
             self.assertLessEqual(abs(clock["ahead_s"]), clock["uncertainty_s"] + 1e-6, clock)
 
     def testTheCriticalPathAddsUpToTheIteration(self):
         (figures,) = json.loads((self.folder / "figures.json").read_text())
-        counted = self.path["iterations"][-3:]  # the warm-up is not
+        counted = self.path["iterations"][-3:]  # the warm-up does not count
         for iteration in counted:
             self.assertAlmostEqual(
                 iteration["parts_s"] / iteration["length_s"], 1, delta=0.03, msg=iteration["step"]
@@ -179,9 +179,9 @@ class Trace(unittest.TestCase):
             self.assertTrue(waited, "at this ratio the network is waited for")
             for part in waited:
                 self.assertTrue(part["tensor"])
-        # The same as the ranks have measured without any trace. They count from one forward pass to
-        # the next, the path from one last gradient to the next: on a quiet machine within 3 %, on a
-        # busy one three iterations differ by more.
+        # The ranks have measured the same without a trace. They count from one forward pass to the
+        # next, and the path counts from one last gradient to the next. On a quiet machine the two
+        # agree within 3 %; on a busy one three iterations differ by more.
         self.assertAlmostEqual(
             statistics.median(each["parts_s"] for each in counted) / figures["iteration_s"],
             1,
@@ -197,7 +197,7 @@ class Trace(unittest.TestCase):
 
 
 class TheCheckOfTheFormat(unittest.TestCase):
-    """A check that lets everything pass would show nothing."""
+    """Tests the check itself: a check that lets everything pass would show nothing."""
 
     def testFindsWhatIsWrong(self):
         begin = {"ph": "b", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 2}

@@ -28,12 +28,12 @@ __all__ = [
 
 
 def rank() -> int:
-    """This process's number in the job, from 0."""
+    """Returns this process's number in the job, counted from 0."""
     return current().rank
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Returns the number of processes that train together."""
     return current().world_size
 
 
@@ -43,12 +43,12 @@ def barrier() -> None:
 
 
 def mean(value: Averaged) -> Averaged:
-    """The mean of a number or a tensor over all ranks, the same bits on each. For metrics: it waits
-    for everybody."""
+    """Returns the mean of a number or a tensor over all ranks, with the same bits on each. Use it
+    for metrics: it waits for all ranks."""
     return current().mean(value)
 
 
 def report() -> str:
-    """Where this rank's time has gone since training began, as text: every model's waits by layer,
-    bytes and steps."""
+    """Returns as text how this rank has spent its time since training began: every model's waits by
+    layer, bytes and steps."""
     return "\n".join(member.report() for member in current().members)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sluice import _c10d
 
-# Metrics are a model's; a process may be in many groups.
+# Metrics belong to a model, and a process may be in many groups.
 _OPTIONS = {"metrics-port": "off"}
 _connections: list[_c10d.Connection] = []
 
@@ -34,7 +34,7 @@ def register() -> None:
 
 
 def _create(group: Any, _options: object) -> Backend:
-    """What torch.distributed calls on every rank of a group."""
+    """Creates the backend of one group; torch.distributed calls this on every rank of the group."""
     _require_module()
     from sluice import _c10d
 
@@ -48,7 +48,7 @@ def _create(group: Any, _options: object) -> Backend:
 
 
 def over(process_group: ProcessGroup, job: _core.Job) -> _c10d.Collective:
-    """What reduces a job's gradients over the user's own process group."""
+    """Returns the collective that reduces a job's gradients over the user's own process group."""
     _require_module()
     from sluice import _c10d
 
@@ -65,8 +65,8 @@ def _require_module() -> None:
 
 
 def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
-    """The environment of a job that is this group: what a launcher would have set for it. Rank 0
-    publishes where it listens."""
+    """Returns the environment that a launcher would have set for a job of exactly this group. Rank
+    0 publishes the address at which it listens."""
     from sluice import _c10d
 
     environment = {
@@ -86,7 +86,8 @@ def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
     return {**environment, "MASTER_ADDR": host, "MASTER_PORT": port}, None
 
 
-# Of the whole job; the group's take their place. Some are those by which other launchers are known.
+# Variables of the whole job, which those of the group replace. Some of them identify other
+# launchers.
 _LAUNCHERS = {
     "RANK",
     "WORLD_SIZE",
@@ -99,8 +100,8 @@ _LAUNCHERS = {
 
 
 def _master(store: Any) -> str:
-    """A host on the network that the ranks share; this rank's own address is the one that leads
-    there."""
+    """Returns a host on the network that the ranks share. This rank listens at the address that
+    leads there."""
     if host := os.environ.get("MASTER_ADDR"):
         return host
     while hasattr(store, "underlying_store"):
@@ -122,6 +123,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _end() -> None:
-    """Whoever has not called destroy_process_group() says goodbye all the same, before Python ends."""
+    """Says goodbye before Python ends, also if the program has not called
+    destroy_process_group()."""
     for connection in _connections:
         connection.close()

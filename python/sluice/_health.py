@@ -1,5 +1,5 @@
-"""The state that an exception leaves behind. Ctrl-C, a timeout or an error of the program's own may
-end any wait, and the program may catch it and go on. Each call then either goes on where it
+"""Tracks the state that an exception leaves behind. Ctrl-C, a timeout or an error of the program's
+own may end any wait, and the program may catch it and go on. Each call then either goes on where it
 stopped, or every later call says that the model is no longer good.
 
 Work between two waits is done in whole(): an exception in it breaks the model for good. A wait
@@ -14,18 +14,19 @@ from typing import NoReturn
 
 
 class Health:
-    """Of one model, or of the job. A single process owes nobody anything, and stays good."""
+    """The health of one model, or of the job. A single process owes nothing to other ranks, so it
+    stays good."""
 
     def __init__(self, name: str, *, is_alone: bool) -> None:
         self._name = name
         self._is_alone = is_alone
         self._broken = ""
-        self._breaker = 0  # id() of the exception that broke it, while that is on its way up
+        self._breaker = 0  # id() of the exception that broke the model, while it propagates
         self._owed: dict[object, str] = {}
 
     @property
     def complaint(self) -> str:
-        """Why this rank cannot leave in good order; empty: it can."""
+        """Returns the reason why this rank cannot leave in good order; empty if it can."""
         return self._broken or next(iter(self._owed.values()), "")
 
     def check(self) -> None:
@@ -34,24 +35,24 @@ class Health:
             raise RuntimeError(self._broken)
 
     def check_owed(self) -> None:
-        """Raises also if a call has to be made again first."""
+        """Raises if the model is broken or if a call has to be made again first."""
         self.check()
         for text in self._owed.values():
             raise RuntimeError(text)
 
     def fail(self, why: str) -> NoReturn:
-        """Breaks it, with one line that says why."""
+        """Breaks the model; `why` is one line that gives the reason."""
         if not self._is_alone and not self._broken:
             self._broken = f"{self._name} is no longer good: {why}"
         raise RuntimeError(self._broken or why)
 
     def whole(self, doing: str, *, but: tuple[type[BaseException], ...] = ()) -> Whole:
-        """For work that an exception must not cut short, other than those of the types `but`."""
+        """Guards work that no exception may cut short, except those of the types `but`."""
         return Whole(self, doing, but)
 
     def owed(self, key: object, call: str, remedy: str) -> Owed:
-        """For waits of a call that the other ranks finish: until paid(key), the program cannot go
-        on without it."""
+        """Guards the waits of a call that the other ranks finish: until paid(key), the program
+        cannot go on without that call."""
         return Owed(self, key, call, remedy)
 
     def paid(self, key: object) -> None:
@@ -63,9 +64,8 @@ class Health:
     def break_by(self, doing: str, error: BaseException) -> None:
         if self._is_alone or (self._broken and self._breaker != id(error)):
             return
-        self._breaker = id(
-            error
-        )  # the outermost work that it cuts short has the name that users know
+        # The error names the outermost work that was cut short: users know that name.
+        self._breaker = id(error)
         self._broken = f"{self._name} is no longer good: {describe(error)} cut {doing} short; start again from the last checkpoint"
 
     def owe(self, key: object, call: str, remedy: str, error: BaseException) -> None:
@@ -108,6 +108,6 @@ class Owed:
 
 
 def describe(error: BaseException) -> str:
-    """In one line, with its type."""
+    """Describes the exception in one line, with its type."""
     text = " ".join(str(error).split())[:300]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -23,7 +23,7 @@ Averaged = TypeVar("Averaged", float, Tensor)
 
 
 class Ending(Protocol):
-    """What has to end with the job."""
+    """An object that has to end with the job."""
 
     def leave(self) -> None: ...
 
@@ -37,7 +37,7 @@ class Member(Ending, Protocol):
 
 
 class Job:
-    """The other ranks, and how to speak to them outside the path of gradients."""
+    """The other ranks, and calls that reach them outside the path of gradients."""
 
     def __init__(self, options: dict[str, str]) -> None:
         environment, published = launch_environment(options)
@@ -47,8 +47,8 @@ class Job:
         self._options = _without_secrets(options)
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
-        # Calls that every rank makes in the same order: a rank that was interrupted in one is out
-        # of step.
+        # Covers the calls that every rank makes in the same order: a rank that was interrupted in
+        # one is out of step.
         self.health = Health("this job", is_alone=self.world_size == 1)
         self._numbered = 0  # broadcasts that can be waited for again
         # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that
@@ -60,14 +60,14 @@ class Job:
 
     @property
     def algorithm(self) -> str:
-        """Its name, also if the user gave an alias, without what may follow a colon."""
+        """The algorithm's name without the option after a colon, also if the user gave an alias."""
         return _core.algorithm_name(self.option("algorithm").split(":")[0])
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")
 
     def differs(self, options: dict[str, str]) -> bool:
-        """True iff the job was not begun with these."""
+        """True iff the job was begun with other options than these."""
         return any(
             self._options.get(name) != value for name, value in _without_secrets(options).items()
         )
@@ -76,20 +76,20 @@ class Job:
         return _describe(self._options)
 
     def leave_if_asked(self) -> None:
-        """At the end of a step: with leave-on-term, SIGTERM ends this process here, and the job is
-        left on the way out."""
+        """Call this at the end of a step: with leave-on-term, SIGTERM ends this process here, and
+        the exit leaves the job."""
         if self.core.is_asked_to_leave:
             sys.exit(128 + signal.SIGTERM)
 
     def new_name(self, stem: str) -> str:
-        """A name that tells two models apart, the same on every rank if all make them in the same
-        order."""
+        """Returns a name that tells two models apart. It is the same on every rank if all ranks
+        make their models in the same order."""
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         return f"{stem}-{number}"
 
     def gather(self, key: str, value: str) -> list[str]:
-        """What every rank brought, in rank order. Short texts only."""
+        """Returns the values of all ranks, in rank order. Use it for short texts only."""
         self.health.check_owed()
         with self.health.whole(f"the meeting of all ranks for '{key}'"):
             return self._gather(key, value)
@@ -98,7 +98,7 @@ class Job:
         return [text.decode() for text in self.core.gather(key, value.encode())]
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
-        """The root's values in everybody's tensor."""
+        """Copies the root's values into the tensor of every rank."""
         if self.world_size == 1 or tensor.numel() == 0:
             return
         flat = tensor.detach()
@@ -110,8 +110,8 @@ class Job:
             flat.copy_(whole)
 
     def receive_together(self, key: object, tensors: list[Tensor]) -> list[Tensor]:
-        """Rank 0's values of many small tensors, in one message. A call that was interrupted has to
-        be made again, with the same key; after one that has returned, received() is called."""
+        """Returns rank 0's values of many small tensors, sent in one message. An interrupted call
+        has to be made again with the same key; after a call has returned, call received()."""
         if not self.health.is_owed(key):
             self.health.check_owed()
         flat = torch.cat([tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors])
@@ -120,7 +120,7 @@ class Job:
         ):
             self._words.broadcast_numbered(0, flat.data_ptr(), flat.numel(), self._numbered)
         parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
-        # Copies, since a part may lie at an address that its type cannot be read from.
+        # Clone each part: its address may not be aligned for its type.
         return [
             part.clone().view(t.dtype).reshape(t.shape)
             for t, part in zip(tensors, parts, strict=True)
@@ -131,12 +131,12 @@ class Job:
         self.health.paid(key)
 
     def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
-        """The root's bytes; what the others pass is ignored."""
+        """Returns the root's bytes; the value that other ranks pass is ignored."""
         with self.health.whole("a broadcast"):
             return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
 
     def bytes_of(self, root: int, value: bytes, size: int) -> bytes:
-        """The same, if everybody knows how many they are."""
+        """Returns the root's bytes if every rank knows their number already."""
         if size == 0:
             return b""
         own = bytearray(value if self.rank == root else bytes(size))
@@ -144,11 +144,11 @@ class Job:
         return bytes(own)
 
     def mean(self, value: Averaged) -> Averaged:
-        """The mean over all ranks, summed in rank order. Everybody sends to everybody: for metrics,
-        not for gradients."""
+        """Returns the mean over all ranks, summed in rank order. Every rank sends to every other,
+        so use it for metrics, not for gradients."""
         if not isinstance(value, Tensor):
             return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
-        with self.health.whole("sluice.mean()", but=(ValueError,)):  # which every rank raises
+        with self.health.whole("sluice.mean()", but=(ValueError,)):  # every rank raises ValueError
             return self._mean(value)
 
     def _mean(self, value: Tensor) -> Tensor:
@@ -165,8 +165,8 @@ class Job:
         return total / self.world_size
 
     def _brought(self, text: str) -> list[str]:
-        """What every rank brought, cut to a line, in rank order. Unlike gather() it ends as soon as
-        a rank that has not come ends its training."""
+        """Returns the texts of all ranks, cut to a line, in rank order. Unlike gather() it ends as
+        soon as a missing rank ends its training."""
         texts = []
         for root in range(self.world_size):
             line = bytearray(text.encode()[:200].ljust(200))
@@ -178,9 +178,11 @@ class Job:
         return [*self.members, self._words]
 
     def leave(self) -> None:
-        """In good order. Whoever trains on is told by its own session; this rank has done its part."""
+        """Leaves the job in good order. Each model's own session tells the ranks that train on;
+        this rank has done its part."""
         with contextlib.suppress(RuntimeError, TimeoutError):
-            self._words.announce_end()  # first: a rank that waits for a broadcast would not come to the leaving below
+            # Comes first: a rank that waits for a broadcast would never reach the leaving below.
+            self._words.announce_end()
         for member in self._endings():
             with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
                 member.leave()
@@ -194,14 +196,13 @@ class Job:
 
 _job: Job | None = None
 _joining = threading.Lock()
-_failure: str | None = None  # why this process ends, if not in good order
-_forked: tuple[str, Job] | None = (
-    None  # why a forked child has no job; and the parent's, so that it is not torn down here
-)
+_failure: str | None = None  # the reason if this process does not end in good order
+# In a forked child: the reason why it has no job, and the parent's job, so that it is not torn down.
+_forked: tuple[str, Job] | None = None
 
 
 def current(**options: str) -> Job:
-    """The job, joined now if it has not been yet."""
+    """Returns the job, and joins it first if this process has not joined yet."""
     global _job
     with _joining:
         if _forked is not None:
@@ -219,7 +220,7 @@ def current(**options: str) -> Job:
 
 
 def _without_secrets(options: dict[str, str]) -> dict[str, str]:
-    """Secrets can still be compared, but not read."""
+    """Replaces secrets by values that can be compared but not read."""
     return {
         name: hashlib.sha256(value.encode()).hexdigest() if _core.is_secret(name) else value
         for name, value in options.items()
@@ -237,10 +238,10 @@ def _describe(options: dict[str, str]) -> str:
 
 
 def _after_fork() -> None:
-    """A forked child (a DataLoader's worker) of a rank is no rank. One that was forked before
-    joining may become one."""
+    """A forked child of a rank (a DataLoader's worker) is no rank. A child that was forked before
+    joining may become a rank."""
     global _job, _joining, _forked
-    _joining = threading.Lock()  # another thread may have held it
+    _joining = threading.Lock()  # another thread may have held the old lock
     if _job is not None:
         _forked = (
             f"this process was forked from rank {_job.rank} of a sluice job: only the parent trains",
@@ -255,7 +256,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _remember_failures() -> None:
-    """The others are told what this rank died of; Python keeps it nowhere for atexit to see."""
+    """Remembers the exception that ends this rank, to tell the other ranks: Python does not show it
+    to atexit."""
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: object) -> None:

@@ -1,8 +1,8 @@
-"""Where rank 0 listens, if the launcher's port is taken: torchrun's own store has it, or an
+"""Finds the port of rank 0 if the launcher's port is taken, by torchrun's own store or by an
 initialised process group.
 
-Then the ranks agree on another port through that store. What stands there is checked with the job
-key, so that whoever else can write to the store cannot send ranks elsewhere.
+Then the ranks agree on another port through that store. The entry is checked with the job key, so
+that nobody else who can write to the store can send ranks elsewhere.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from sluice import _core
 
 _PATIENCE = timedelta(minutes=5)
 _KEY = "SLUICE_JOB_KEY"
-_taken: dict[str, str] = {}  # variables that are no longer in the environment
+_taken: dict[str, str] = {}  # variables that were removed from the environment
 
-# Rank 0 calls it with the port on which it listens.
+# Rank 0 calls this function with the port on which it listens.
 Publish = Callable[[int], None]
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of this process, with the job key, which is taken out of os.environ: programs
-    that this one starts have no use for it."""
+    """Returns the environment of this process with the job key, and removes the key from
+    os.environ: programs that this one starts do not need it."""
     if _KEY in os.environ:
         _taken[_KEY] = os.environ[_KEY]
         _core.take_variable(_KEY)
@@ -39,13 +39,13 @@ def own_environment() -> dict[str, str]:
 
 
 def forget_key() -> None:
-    """In a forked child, which is no rank."""
+    """Forgets the job key in a forked child, which is no rank."""
     _taken.clear()
 
 
 def launch_environment(options: dict[str, str]) -> tuple[dict[str, str], Publish | None]:
-    """The environment as the launcher made it, with a port that is ours: rank 0 listens on any free
-    one and publishes it."""
+    """Returns the launcher's environment with a port of our own: rank 0 listens on any free port
+    and publishes it."""
     environment = own_environment()
     if environment.get("WORLD_SIZE", "1") == "1":
         return environment, None
@@ -64,12 +64,12 @@ def launch_environment(options: dict[str, str]) -> tuple[dict[str, str], Publish
 
 
 def leave_note(store: Store, place: str, note: str, key: bytes) -> None:
-    """For the other ranks, in somebody else's store."""
+    """Leaves a note for the other ranks in a store that is not ours."""
     store.set(place, f"{_check(key, place, note)} {note}")
 
 
 def read_note(store: Store, place: str, key: bytes, patience: timedelta) -> str:
-    """The note that rank 0 has left there, or will within `patience`."""
+    """Returns the note that rank 0 has left there or leaves within `patience`."""
     store.wait([place], patience)
     check, _, note = store.get(place).decode().partition(" ")
     if not hmac.compare_digest(check, _check(key, place, note)):

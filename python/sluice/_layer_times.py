@@ -1,4 +1,4 @@
-"""How long each layer computes, seen while training: what the bound in sluice.report() is made of."""
+"""Measures how long each layer computes during training, for the bound in sluice.report()."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from collections.abc import Callable, Hashable
 
 class LayerTimes:
     """Seconds of the training thread, by layer and summed over rounds. A layer's forward lasts from
-    its own first read to the next layer's; its backward from the gradient before to its own.
-    Pauses, as waits are, belong to nobody.
+    its own first read to the next layer's; its backward from the gradient before to its own. Pauses
+    such as waits are charged to no layer.
 
-    It is told what happens, and looks at nothing itself. A layer is whatever the caller tells
-    layers apart by."""
+    The caller reports every event; this class observes nothing itself. A layer is any key by which
+    the caller tells layers apart."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self.forward: dict[Hashable, float] = {}
         self.backward: dict[Hashable, float] = {}
         self._now = now
-        self._since: float | None = (
-            None  # what is being computed began then; None: nothing that counts
-        )
+        # The begin of the current computation; None if no computation counts.
+        self._since: float | None = None
         self._reading: Hashable = None
         self._is_forward = False
 

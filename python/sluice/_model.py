@@ -19,8 +19,8 @@ from sluice._engine import Engine
 
 
 class GatedModule(nn.Module):
-    """Mixed into every module of the model: whoever reads a parameter from outside finds its new
-    value."""
+    """Mixed into every module of the model, so that a read of a parameter from outside finds its
+    new value."""
 
     _sluice: ClassVar[Engine]
 
@@ -53,8 +53,8 @@ class GatedModule(nn.Module):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         self._sluice.refuse_while_owed()
-        # Without named_parameters(), which would wait: new zeros leave alone what is still on its
-        # way.
+        # Avoid named_parameters(), which would wait: new zeros do not disturb gradients that are
+        # still on their way.
         for module in self.modules():
             for parameter in module._parameters.values():
                 if parameter is not None and parameter.grad is not None:
@@ -63,7 +63,7 @@ class GatedModule(nn.Module):
                     )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A plain module: it is not trained together with anybody."""
+        """Returns a plain module, which takes no part in distributed training."""
         self._sluice.open_all()
         if self._sluice.server is None:
             self._sluice.synchronize()
@@ -75,7 +75,7 @@ class GatedModule(nn.Module):
 
 
 class GatedRoot(GatedModule):
-    """What the whole model has besides: what users of DistributedDataParallel look for."""
+    """Adds to the whole model the members that users of DistributedDataParallel expect."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -118,7 +118,7 @@ def dress(model: nn.Module, engine: Engine) -> None:
 
 @contextlib.contextmanager
 def _undressed(module: nn.Module) -> Iterator[None]:
-    """For as long as this lasts, the modules are what the user wrote, without any hook of ours."""
+    """Inside this context the modules are those that the user wrote, without any hook of ours."""
     dressed = []
     for one in module.modules():
         hooks = one._forward_pre_hooks, one._forward_hooks

@@ -1,5 +1,5 @@
-"""Which module reads which parameter, and in which order: seen in the first forward pass, not
-guessed from names."""
+"""Observes in the first forward pass which module reads which parameter, and in which order,
+instead of guessing from names."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sluice._pending import is_metadata
 
 
 def calls_under_way(module: nn.Module) -> int:
-    """How many calls of the module this thread is in. Hooks cannot count them: Ctrl-C ends a call
-    without its last hook."""
+    """Returns the number of calls of the module that this thread is in. Hooks cannot count them:
+    Ctrl-C ends a call without its last hook."""
     frame: FrameType | None = sys._getframe(1)
     calls = 0
     while frame is not None:
@@ -27,11 +27,11 @@ def calls_under_way(module: nn.Module) -> int:
 
 
 class Reads:
-    """What the forward pass read. A parameter may be read outside its own module: tied weights,
-    functional use."""
+    """The parameters that the forward pass read. A parameter may be read outside its own module:
+    tied weights, functional use."""
 
     def __init__(self) -> None:
-        self.order: list[Tensor] = []  # by first read
+        self.order: list[Tensor] = []  # in the order of their first reads
         self.readers: dict[Tensor, list[nn.Module]] = {}
 
     def add(self, parameter: Tensor, reader: nn.Module) -> None:
@@ -43,7 +43,7 @@ class Reads:
 
 
 class Observer:
-    """Hooks on every module for as long as it watches: from the outermost call's begin to its end."""
+    """Keeps hooks on every module and watches from the begin of the outermost call to its end."""
 
     def __init__(
         self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float
@@ -51,7 +51,8 @@ class Observer:
         self.reads = Reads()
         self._model = model
         self._now = now
-        self._times: dict[Tensor, float] = {}  # of first reads, since they were last taken
+        # Times of first reads since the times were last taken.
+        self._times: dict[Tensor, float] = {}
         self._running: list[nn.Module] = []
         self._mode = _ReadMode(parameters, self._read)
         self._hooks = []
@@ -93,7 +94,7 @@ class Observer:
 
 
 class _ReadMode(TorchFunctionMode):
-    """Sees every call of a Torch function, also those that no module stands behind."""
+    """Sees every call of a Torch function, also calls outside of modules."""
 
     def __init__(self, parameters: set[Tensor], found: Callable[[Tensor], None]) -> None:
         super().__init__()

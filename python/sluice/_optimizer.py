@@ -19,8 +19,8 @@ from sluice._pending import PendingGradient
 from sluice._server import ServerStep
 from sluice._slots import Gate, Slot
 
-# Those that a test (tests/python/test_same_training.py) has shown to treat every tensor for itself:
-# a step in parts gives the same bits as a step at once.
+# A test (tests/python/test_same_training.py) has shown that these treat every tensor separately: a
+# step in parts gives the same bits as a step at once.
 BY_GATE = (
     torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta,
     torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
@@ -28,12 +28,12 @@ BY_GATE = (
 
 Group = dict[str, Any]
 
-_STATE = "sluice"  # in state_dict(): what plain PyTorch has no place for, and passes over
+_STATE = "sluice"  # key in state_dict() for state that plain PyTorch ignores
 
 
 class LateStep:
-    """One optimizer's part in the engine: the step that was frozen by step(), and what of it is
-    still to be done."""
+    """One optimizer's part in the engine: the step that was frozen by step(), and the parts of it
+    that are still to be applied."""
 
     def __init__(self, engine: Engine, optimizer: torch.optim.Optimizer, per_tensor: bool) -> None:
         kind = type(optimizer)
@@ -41,20 +41,20 @@ class LateStep:
         self.kind = kind
         self.checks_groups = per_tensor and kind not in BY_GATE
         self.is_by_gate = engine.job.world_size > 1 and (per_tensor or kind in BY_GATE)
-        # Without the hooks around it: they fire once per step, not once per gate.
+        # Take the function without the hooks around it: they fire once per step, not once per gate.
         self.step_function: Callable[[Any], Any] = getattr(kind.step, "__wrapped__", kind.step)
         self.frozen: list[Group] = []
         self.late: dict[Gate, list[tuple[int, Tensor, Tensor, Slot]]] = {}
-        self.hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
-        self.is_taken = False  # true iff the last step() got so far that it must not be made again
-        self.interrupted_round = -1  # whose step() was interrupted after that
-        self.twin: Any = (
-            None  # the same optimizer, as it was at step(), with a part of its parameters
-        )
+        # With SLUICE_DEBUG=gates: the values behind the NaNs.
+        self.hidden: dict[Tensor, Tensor] = {}
+        self.is_taken = False  # true iff the last step() must not be made again
+        self.interrupted_round = -1  # the round in which step() was interrupted after that
+        # The same optimizer as it was at step(), with a part of its parameters.
+        self.twin: Any = None
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
-        """Takes the settings of this step and the gradients it is for. A scheduler that steps later
-        does not reach it."""
+        """Takes the settings and the gradients of this step. A scheduler that steps later does not
+        change them."""
         frozen = [
             {key: _frozen(value) for key, value in group.items() if key != "params"}
             for group in optimizer.param_groups
@@ -69,7 +69,7 @@ class LateStep:
                 if gradient is None:
                     continue
                 slot = self.engine.slot_of.get(parameter)
-                if slot is None:  # not of the model: nobody else has it
+                if slot is None:  # not in the model: no other rank has it
                     strangers.append((number, parameter))
                     continue
                 if isinstance(gradient, PendingGradient):
@@ -139,7 +139,7 @@ class LateStep:
 
 
 class GatedOptimizer(torch.optim.Optimizer):
-    """Mixed into the optimizer's class."""
+    """This class is mixed into the optimizer's class."""
 
     _late: LateStep | ServerStep
 
@@ -154,18 +154,18 @@ class GatedOptimizer(torch.optim.Optimizer):
             late.engine.job.leave_if_asked()
             return result
         except BaseException:
-            if late.is_taken:  # the program will call step() again, since this call has failed
+            if late.is_taken:  # this call has failed, so the program will call step() again
                 late.interrupted_round = late.engine.round
             raise
 
-    # Schedulers wrap step() to see whether it was called; ours says so itself, also to one made
-    # before distribute().
+    # Schedulers wrap step() to see whether it was called. Our step() reports that itself, also to a
+    # scheduler made before distribute().
     step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
     step.hooked = True  # type: ignore[attr-defined]
 
     def _gated_step(self, closure: Callable[[], Any] | None) -> Any:
         late = self._late
-        self._opt_called = True  # what schedulers look at
+        self._opt_called = True  # schedulers read this
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
             raise RuntimeError(
                 "with server_optimizer=True step() takes no closure and has no hooks; leave it away for them"
@@ -201,8 +201,8 @@ class GatedOptimizer(torch.optim.Optimizer):
 
     def drain(self) -> None:
         """With algorithm="pipe", after the last step(): applies the gradients that are still
-        delayed, for all optimizers of the model. Every rank calls it. With any other algorithm
-        there are none."""
+        delayed, for all optimizers of the model. Every rank calls it. No other algorithm delays
+        gradients."""
         self._late.engine.drain()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -211,20 +211,19 @@ class GatedOptimizer(torch.optim.Optimizer):
             return super().zero_grad(set_to_none=True)
         for group in self.param_groups:
             for parameter in group["params"]:
-                if isinstance(
-                    parameter.grad, PendingGradient
-                ):  # new zeros leave alone what is still on its way
+                # New zeros do not disturb a gradient that is still on its way.
+                if isinstance(parameter.grad, PendingGradient):
                     parameter.grad = torch.zeros_like(parameter, requires_grad=False)
         return super().zero_grad(set_to_none=False)
 
     def state_dict(self) -> Any:
-        """With server_optimizer=True a collective call: every rank gets the whole state, gathered
-        from the servers."""
+        """With server_optimizer=True this is a collective call: every rank gets the whole state,
+        gathered from the servers."""
         late, engine = self._late, self._late.engine
         engine.open_all()
         with late.gathered(self) if isinstance(late, ServerStep) else contextlib.nullcontext():
             state = super().state_dict()
-        # Once, if the model has several optimizers.
+        # If the model has several optimizers, only the first one saves the engine's state.
         saved = engine.state() if self is engine.optimizers[0] else b""
         if saved:
             state[_STATE] = torch.frombuffer(bytearray(saved), dtype=torch.uint8)
@@ -238,10 +237,11 @@ class GatedOptimizer(torch.optim.Optimizer):
         late, whole = self._late, {}
         if isinstance(late, ServerStep):
             late.refuse_to_load(plain["state"], saved is not None)
+            # PyTorch would round the state to the parameters' type.
             whole, plain["state"] = (
                 plain["state"],
                 {},
-            )  # PyTorch would round it to the parameters' type
+            )
         super().load_state_dict(plain)
         if isinstance(late, ServerStep):
             late.load(self, plain["param_groups"], whole)
@@ -262,7 +262,7 @@ def dress(
 ) -> GatedOptimizer:
     kind = type(optimizer)
     late = ServerStep(engine, optimizer) if on_servers else LateStep(engine, optimizer, per_tensor)
-    # A scheduler that came first has put its own wrapper here.
+    # A scheduler that was made first has put its own wrapper here.
     optimizer.__dict__.pop("step", None)
     names = {"_late": late, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     optimizer.__class__ = type(kind.__name__, (GatedOptimizer, kind), names)

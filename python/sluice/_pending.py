@@ -1,6 +1,6 @@
-"""A gradient whose mean is on its way. Whoever looks at it or changes it waits for the mean first,
-so that clipping, unscaling, logging of norms and everything else between backward() and step() sees
-what DDP would show."""
+"""A gradient whose mean is on its way. A read or a change of it waits for the mean first, so that
+clipping, unscaling, logging of norms and everything else between backward() and step() sees the
+same values as with DDP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# What can be asked of a gradient without waiting for its values.
+# These properties of a gradient can be read without waiting for its values.
 _METADATA = {
     getter
     for name in ("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_cuda", "is_cpu", "is_leaf", "is_meta",
@@ -25,9 +25,10 @@ def is_metadata(func: object) -> bool:
 
 
 class PendingGradient(Tensor):
-    """Stands in `parameter.grad` for the plain tensor of the same memory, until somebody looks."""
+    """Stands in `parameter.grad` for the plain tensor of the same memory, until the program reads
+    it."""
 
-    _arrive: Callable[[], Tensor]  # waits, and gives the plain tensor
+    _arrive: Callable[[], Tensor]  # waits, then returns the plain tensor
 
     @staticmethod
     def of(gradient: Tensor, arrive: Callable[[], Tensor]) -> PendingGradient:

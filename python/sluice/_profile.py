@@ -1,5 +1,5 @@
-"""Where a model's time goes, tensor by tensor: the profile that `sluice bench replay` and the
-bounds take."""
+"""Measures how a model spends its time, tensor by tensor: the profile that `sluice bench replay`
+and the bounds take."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Profile:
         self._observer = Observer(model, set(self._names), now=time.perf_counter)
         self._forwards: list[dict[Tensor, float]] = []
         self._backwards: list[dict[Tensor, float]] = []
-        self._others: list[float] = []  # neither: the optimizer, and whatever else the loop does
+        # Time in neither pass: the optimizer, and the rest of the loop.
+        self._others: list[float] = []
         self._gradients: list[tuple[Tensor, float]] = []
         self._ended = time.perf_counter()
         self._hooks: list[Any] = [
@@ -54,7 +55,7 @@ class Profile:
         self._forward_ended = time.perf_counter()
 
     def step(self) -> None:
-        """One iteration has ended."""
+        """Marks the end of one iteration."""
         now = time.perf_counter()
         reads = self._observer.take_times()
         begins = sorted(reads.items(), key=lambda read: read[1])
@@ -73,8 +74,8 @@ class Profile:
         self._ended = now
 
     def tensors(self) -> list[dict[str, Any]]:
-        """By the order of the forward pass: name, parameters, and the medians of both times in
-        seconds."""
+        """Returns the tensors in the order of the forward pass: name, parameters, and the medians
+        of both times in seconds."""
 
         def median(times: list[dict[Tensor, float]], parameter: Tensor) -> float:
             return statistics.median(one.get(parameter, 0.0) for one in times[self._warm_up :])
@@ -91,11 +92,12 @@ class Profile:
 
     @property
     def seconds_elsewhere(self) -> float:
-        """Of an iteration: in the optimizer, in loading data."""
+        """Returns the seconds of an iteration outside both passes: in the optimizer, in loading
+        data."""
         return statistics.median(self._others[self._warm_up :])
 
     def save(self, path: str | Path) -> None:
-        """As JSON; the times as shares of the whole, which adds up to 1."""
+        """Saves the profile as JSON, with the times as shares that add up to 1."""
         for hook in self._hooks:
             hook.remove()
         self._observer.stop()

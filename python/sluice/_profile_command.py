@@ -1,6 +1,5 @@
 """`sluice profile train.py ARGS...`: runs a training script in one process, unchanged, and measures
-where its model's time goes, tensor by tensor. What comes out is what `sluice bench replay
---profile` takes."""
+where its model's time goes, tensor by tensor. `sluice bench replay --profile` takes the result."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ _LAUNCHED_BY = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
 class _Enough(BaseException):
-    """Ends the script. Not an Exception, so that no handler of its own takes it for a failure."""
+    """Ends the script. It is no Exception, so that no handler of the script takes it for a
+    failure."""
 
 
 class _Watch:
@@ -30,7 +30,7 @@ class _Watch:
     optimizer's step."""
 
     def __init__(self, steps: int, path: Path) -> None:
-        self._steps_left = steps + 2  # those that warm up
+        self._steps_left = steps + 2  # two more warm up
         self._path = path
         self._model: nn.Module | None = None
         self._profile: Profile | None = None
@@ -50,7 +50,7 @@ class _Watch:
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._model is None:
             return
-        if self._profile is None:  # now, since hooks cannot be added to a call that has begun
+        if self._profile is None:  # create it now: hooks cannot be added to a call that has begun
             self._profile = Profile(self._model)
             return
         self._profile.step()

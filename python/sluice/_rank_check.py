@@ -1,8 +1,8 @@
-"""Compares the parameters of all ranks, and the optimizer's state where every rank has all of it,
-every so many steps.
+"""Compares the parameters of all ranks every few steps, and also the optimizer's state if every
+rank has all of it.
 
 The tensors are hashed between two steps, when each has its value as of the same step. The hashes
-are compared in the background, and a difference is an error in whichever call comes next."""
+are compared in the background, and the next call raises an error if they differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Named = tuple[str, Tensor]
 
 
 def check_every(job: Job) -> int:
-    """After how many steps ranks are compared; 0: never. Refuses algorithms that let ranks differ."""
+    """Returns the number of steps between two comparisons of the ranks; 0: never. Refuses
+    algorithms that let ranks differ."""
     every = int(job.option("check-ranks-every"))
     if every == 0 and "ranks" in (job.option("debug"), os.environ.get("SLUICE_DEBUG")):
         every = _BY_DEBUG
@@ -38,12 +39,12 @@ def check_every(job: Job) -> int:
 class RankCheck:
     def __init__(self, job: Job, name: str, every: int, fail: Callable[[str], None]) -> None:
         self._job, self._name, self._every, self._fail = job, name, every, fail
-        self._checked = 0  # the last step
+        self._checked = 0  # the last step that was compared
         self._pending: list[tuple[int, list[str], _core.Comparison]] = []
 
     def after(self, step: int, named: Callable[[], Iterator[Named]]) -> None:
-        """All tensors are as this step has left them. A call that is made again after an exception
-        compares nothing twice."""
+        """Starts a comparison of all tensors as this step has left them. A call that is made again
+        after an exception compares nothing twice."""
         if step == self._checked or step % self._every != 0:
             return
         names, places, kept = [], [], []
@@ -74,7 +75,7 @@ class RankCheck:
 
 
 def state_of(optimizer: torch.optim.Optimizer, names: dict[Tensor, str]) -> Iterator[Named]:
-    """Of the parameters that have names, in the order of the optimizer."""
+    """Yields the state tensors of the parameters that have names, in the order of the optimizer."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter not in names:

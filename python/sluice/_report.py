@@ -19,8 +19,8 @@ def report(
     rounds: int,
     first_round_seconds: float,
 ) -> str:
-    """Where `seconds` have gone in `rounds` rounds. The first round had the network to itself; 0:
-    it was not seen."""
+    """Describes how `rounds` rounds spent `seconds`. The first round had the network to itself;
+    `first_round_seconds` is 0 if it was not seen."""
     sent, received = session.bytes_moved
     waited, travelled = engine.seconds_waited, session.seconds_on_the_way
     lines = [
@@ -48,11 +48,10 @@ def _describe_bound(
     rounds: int,
     first_round_seconds: float,
 ) -> str:
-    """P3's bound, with the layers' times as they were in training and the network as fast as it has
-    been seen."""
-    gates = list(
-        dict.fromkeys(slot.gate for slot in engine.slots)
-    )  # in the order of the forward pass
+    """Describes P3's bound, computed from the layers' times in training and the highest speed seen
+    of the network."""
+    # The gates are in the order of the forward pass.
+    gates = list(dict.fromkeys(slot.gate for slot in engine.slots))
     layers = [
         (
             times.forward.get(gate, 0.0) / rounds,
@@ -65,7 +64,7 @@ def _describe_bound(
     ]
     passes = sum(forward + backward for forward, backward, _ in layers)
     besides = max(0.0, (seconds - engine.seconds_waited) / rounds - passes)
-    # Whatever has been on its way has waited for gradients too, in all rounds but the first.
+    # In all rounds but the first, the time on the way includes waits for gradients.
     travelled = session.seconds_on_the_way / (rounds + 1)
     wire = min(first_round_seconds or travelled, travelled)
     bound = _core.p3_bound(layers, wire / sum(size for _, _, size in layers)) + besides

@@ -1,4 +1,4 @@
-"""One trainable parameter, and those that are read together."""
+"""One trainable parameter, and the group of parameters that are read together."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", to
 
 
 class Slot:
-    """One trainable parameter: its gradient's place in the plan, and where the mean lies."""
+    """One trainable parameter: its gradient's place place in the plan, and the memory of the
+    mean."""
 
     def __init__(self, parameter: nn.Parameter, name: str) -> None:
         self.parameter = parameter
         self.name = name
         self.index = -1  # in the plan
         self.gate: Gate = Gate()
-        self.dtype, self.elements = parameter.dtype, parameter.numel()  # as planned
+        self.dtype, self.elements = parameter.dtype, parameter.numel()  # as in the plan
         self.gradient: Tensor | None = None  # handed over, kept alive until the mean is in it
-        # With a server's optimizer: the memory that results land in. Held for as long as the
-        # session may write to it, since the program may give the parameter other memory at any
+        # With a server's optimizer, results land in this memory. The slot holds it for as long as
+        # the session may write to it, since the program may give the parameter other memory at any
         # time.
         self.result: Tensor | None = None
-        self.version = 0  # of the gradient when it was handed over
+        self.version = 0  # version of the gradient when it was handed over
         self.is_travelling = False
         self.is_empty = False  # true iff no rank had a gradient in the last round
-        self.round = -1  # the last one it took part in
-        # True iff it may get its gradient in several parts in one backward(), as a module does that
-        # is in two reentrant checkpoints: then it is handed over at the end.
+        self.round = -1  # the last round it took part in
+        # True iff the gradient may come in several parts in one backward(), for example of a module
+        # in two reentrant checkpoints. Such a gradient is handed over at the end.
         self.comes_in_parts = False
-        self.gradient_round = -1  # the last one in which it got a part
-        # The parameter's version and address at step(); with a server's optimizer, as the servers
-        # know it.
+        self.gradient_round = -1  # the last round in which it got a part
+        # The parameter's version and address at step(); with a server's optimizer, those that the
+        # servers know.
         self.known: tuple[int, int] | None = None
 
     def know(self) -> None:
@@ -58,9 +59,10 @@ class Gate:
     def __init__(self) -> None:
         self.slots: list[Slot] = []
         self.is_closed = False
-        self.reads = 0  # since the last backward(), in training
+        self.reads = 0  # reads in training since the last backward()
         self.reads_round = -1
-        self.is_read_without_grad = False  # in one of them, as reentrant checkpointing does
+        # True iff one of the reads was so, as in reentrant checkpointing.
+        self.is_read_without_grad = False
 
 
 def _look(parameter: Tensor) -> tuple[int, int]:
@@ -68,7 +70,7 @@ def _look(parameter: Tensor) -> tuple[int, int]:
 
 
 def is_untouched(slot: Slot) -> bool:
-    """True iff the mean that came last stands in `parameter.grad` as it came."""
+    """True iff `parameter.grad` still holds the last mean unchanged."""
     gradient = slot.parameter.grad
     if isinstance(gradient, PendingGradient):
         return True
@@ -76,8 +78,8 @@ def is_untouched(slot: Slot) -> bool:
 
 
 def sendable(slot: Slot) -> Tensor:
-    """The gradient as it lies, if it lies as on every other rank; else a copy in the parameter's
-    layout."""
+    """Returns the gradient itself if its layout is the same on every rank, else a copy in the
+    parameter's layout."""
     parameter, gradient = slot.parameter, slot.parameter.grad
     assert gradient is not None
     if parameter.dtype != slot.dtype or parameter.numel() != slot.elements:
@@ -100,7 +102,7 @@ def sendable(slot: Slot) -> Tensor:
 
 
 def is_dense(tensor: Tensor) -> bool:
-    """True iff its elements fill one piece of memory without holes, in whichever order."""
+    """True iff the elements fill one piece of memory without holes, in any order."""
     expected = 1
     for size, stride in sorted(
         zip(tensor.shape, tensor.stride(), strict=True), key=lambda both: both[1]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A member sends bytes after its goodbye, inside TLS.
 
-Rank 0 is real and encrypts; rank 1 is spoken by hand. It says goodbye and goes on, after nothing
-(the loop used to spin) and after a large message (the bytes used to be written past the end of a
-buffer). Rank 0 must name rank 1 and the reason, and end in good order.
+Rank 0 is real and encrypts; this program plays rank 1. It says goodbye and goes on, once at the
+start (the loop used to spin) and once after a large message (the bytes used to be written past the
+end of a buffer). Rank 0 must name rank 1 and the reason, and end in good order.
 """
 
 import secrets
@@ -51,7 +51,7 @@ def attack(kind: str) -> tuple[bool, str]:
                 + bytes(80_000)
             )
         else:
-            large = 300_000  # more than rank 0 takes here: refused, so it is read past
+            large = 300_000  # more than rank 0 takes here, so it refuses and skips it
             stream.write(
                 header(stream.send_key, **about, sequence=0, length=large)
                 + bytes(large)

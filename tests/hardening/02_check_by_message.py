@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A member sends a well-sealed message that no rank of ours would send: a push that says that it
-has no gradient, and has four bytes of one.
+"""A member sends a well-sealed message that no rank of ours would send: a push that claims to have
+no gradient, but carries four bytes of one.
 
-Rank 0 is real (`sluice bench rank`); rank 1 is spoken by hand. The message used to abort rank 0.
-Rank 0 must refuse it and name rank 1. The first run learns the plan's hash from the gathering, the
-second uses it. With `--nonsense SEED` rank 1 sends random messages instead, all of them well
-sealed.
+Rank 0 is real (`sluice bench rank`); this program plays rank 1. The message used to abort rank 0.
+Rank 0 must refuse it and name rank 1. The first run learns the plan's hash from the gathering, and
+the second run uses it. With `--nonsense SEED` rank 1 sends random messages instead, all of them
+well sealed.
 """
 
 import argparse
@@ -36,15 +36,16 @@ from peer import (
     verdict,
 )
 
+# A refusal names the sender or its message.
 REFUSALS = (
     "rank 1 is lost",
     "rank 1 sent",
     "1 -> 0 bulk #0",
-)  # the sender, or its message, by name
+)
 
 
 def messages(seed: int | None) -> Iterator[tuple[dict[str, int], bytes]]:
-    """The fields of each header, and its payload."""
+    """Yields the fields of each header, and its payload."""
     if seed is None:
         for slice_number in range(2):  # one of the two slices is rank 0's
             yield {"flags": 0x0400, "slice": slice_number, "stage": PUSH, "dtype": F32}, bytes(4)
@@ -114,9 +115,8 @@ def main() -> None:
                 plan = plans[0]
                 continue
             ports = bring_address(member, "fabric/model")
-            stream = Tls(
-                connect(ports[0]), member.job_key, stream_claim(1, 0, BULK)
-            )  # in TLS nothing follows a payload
+            # In TLS nothing follows a payload.
+            stream = Tls(connect(ports[0]), member.job_key, stream_claim(1, 0, BULK))
             if len(stream.read(72)) != 72:
                 verdict(False, "rank 1 was not let in, so nothing was shown")
             for number, (fields, payload) in enumerate(messages(seed)):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A MASTER_ADDR that nobody resolves yet is looked up again until rendezvous-timeout, and Ctrl-C
-# ends that. A wait of more than 30 s used to abort the process. Exit code 0: the name was searched
-# for its whole time, the error names MASTER_ADDR, and an interrupt ended a second search at once.
+# A MASTER_ADDR that cannot be resolved yet is looked up again until rendezvous-timeout, and Ctrl-C
+# ends that. A wait of more than 30 s used to abort the process. Exit code 0: the search lasted its
+# whole time, the error names MASTER_ADDR, and an interrupt ended a second search at once.
 #   tests/hardening/03_dns_abort.sh PROGRAM PYTHONPATH [SECONDS]
 set -uo pipefail
 SLUICE=${1:-build/dev/bin/sluice}
@@ -19,7 +19,7 @@ fail() {
   exit 1
 }
 
-# Both at the same time: the search takes no CPU.
+# Both searches run at the same time: they take no CPU.
 SLUICE_RENDEZVOUS_TIMEOUT=60s python3 -c '
 import os, signal, sys, threading, time
 import sluice

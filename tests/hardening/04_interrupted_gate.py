@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""An exception out of a wait (Ctrl-C, a timeout) that the program catches: the step is resumed with
-the right bits.
+"""The program catches an exception out of a wait (Ctrl-C, a timeout): the step is resumed with the
+right bits.
 
-Two ranks. Rank 1 is late in one step. Rank 0 is interrupted while it waits for the first layer in
-the next forward pass, saves as a notebook or a framework does on KeyboardInterrupt, and goes on.
-The saved model and the last parameters must be those of rank 1. `control` leaves the interrupt out.
+There are two ranks. Rank 1 is late in one step. Rank 0 is interrupted while it waits for the first
+layer in the next forward pass, saves as a notebook or a framework does on KeyboardInterrupt, and
+goes on. The saved model and the last parameters must be those of rank 1. `control` leaves the
+interrupt out.
 """
 
 import os

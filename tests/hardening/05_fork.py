@@ -5,10 +5,12 @@ its connections or its port, and must not hang.
   05_fork.py [--python BUILD/python] [detection] [exit] [port]     all three by default
 
   detection   rank 1 is killed while a child of it lives on: rank 0 knows as soon as without a child
-  exit        a child of os.fork() that ends in the ordinary way ends, and a call of sluice in a child raises one line
-  port        rank 0 is killed while a child of it lives on: its rendezvous port is free for the next job
+  exit        a child of os.fork() ends in the ordinary way, and a call of sluice in a child raises
+              an error of one line
+  port        rank 0 is killed while a child of it lives on: its rendezvous port is free for the
+              next job
 
-Each part shows that the child was alive at that moment. Exit code 0: all parts as promised.
+Each part shows that the child was alive at that moment. Exit code 0: all parts hold.
 """
 
 from __future__ import annotations
@@ -78,7 +80,8 @@ FORKED = "this process was forked from rank 0 of a sluice job: only the parent t
 
 
 class Rank:
-    """A process whose lines are read from a file, so that nobody waits for a pipe that a child has too."""
+    """A process whose lines are read from a file: a read from a pipe would wait for a child that
+    holds it too."""
 
     def __init__(self, program: str, rank: int, port: int, module: str, folder: Path) -> None:
         self.file = folder / f"rank{rank}"
@@ -101,9 +104,8 @@ class Rank:
 
     def end(self) -> None:
         try:
-            os.killpg(
-                self.process.pid, signal.SIGKILL
-            )  # its own session: the rank and its child, nobody else
+            # The session of the rank has only the rank and its child.
+            os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self.process.wait()

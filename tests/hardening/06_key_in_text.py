@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A job key must not stand in an exception's text (from which it goes to every rank's log), nor be
-told by Job.option(), nor stay in the environment that other programs inherit. One process, no
-network.
+"""A job key must not stand in the text of an exception, which goes to every rank's log.
+Job.option() must not return it, and it must not stay in the environment that other programs
+inherit. The test needs one process and no network.
 
   06_key_in_text.py [--python BUILD/python]
 
-Exit code 0: the exception occurred and does not have the key; the option was refused; the child has
-no key.
+Exit code 0: the exception occurred and does not contain the key, the option was refused, and the
+child has no key.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A slow rank of the backend `sluice` keeps a bounded amount of what it has not asked for, and the
-rest waits at its sender.
+"""A slow rank of the backend `sluice` keeps a bounded amount of data that it has not asked for, and
+the rest waits at the sender.
 
 Rank 0 makes 24 broadcasts of 16 MB (async) while rank 1 does something else for some seconds. Rank
 1 may keep 64 MB. Then it makes the same calls, and every byte must be right. An all-reduce that
 both have called goes through meanwhile. Exit code 0: all of that held. `gloo` as argument runs the
-same on Gloo, to compare. SLUICE_PYTHON: where the built package lies.
+same on Gloo, to compare. SLUICE_PYTHON is the folder of the built package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""server_optimizer=True, reentrant activation checkpointing, and one module in two checkpointed
-segments: its parameters get their gradient twice in one backward(). They are handed over at its
-end, so training has the bits of use_reentrant=False.
+"""Combines server_optimizer=True, reentrant activation checkpointing, and one module in two
+checkpointed segments. Its parameters get their gradient twice in one backward(). The gradients are
+handed over at the end of backward(), so training has the bits of use_reentrant=False.
 """
 
 import os

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A steady flood of connections must not keep out a peer that is far away.
 
-Ranks 0 and 1 are real; rank 2 is spoken by hand and is 60 ms away: it waits that long before each
-of its messages. Ten times it proves the job key at rank 0's fabric port, with a claim that no rank
-makes, so that rank 0 says for each that it was heard to its end. It does so alone and during a
-flood of about 4,000 connections a second.
+Ranks 0 and 1 are real. This program plays rank 2, which is 60 ms away: it waits that long before
+each of its messages. Ten times it proves the job key at rank 0's fabric port, with a claim that no
+rank makes, so that rank 0 reports each proof that it has heard completely. It does so alone and
+during a flood of about 4,000 connections a second.
 """
 
 import secrets
@@ -47,7 +47,7 @@ def slow_proof(port: int, key_hex: str) -> None:
         answer = receive(sock, 64)
         time.sleep(AWAY)
         sock.sendall(keyed(key, b"client proof", hello + answer[:32]))
-        sock.recv(1)  # rank 0 hangs up in any case; its log says whether it has heard the proof
+        sock.recv(1)  # rank 0 hangs up in any case; its log shows if it has heard the proof
     except OSError:
         pass
 
@@ -61,7 +61,7 @@ def heard(rank: Rank, port: int, key: str) -> int:
 
 
 def flood(port: int, stop: threading.Event, rate: float) -> float:
-    """Connections a second."""
+    """Makes connections until `stop`, and returns their number per second."""
     crowd: list[socket.socket] = []
     count, begun = 0, time.monotonic()
     while not stop.is_set() and time.monotonic() < begun + 20:

@@ -6,16 +6,17 @@
 Two parts, each with two ranks and default limits:
 
 1. hook: the loop of rank 1 calls into a process group that is written in Python, which sleeps for
---hook-seconds. Rank 0 must
-   say that rank 1 is busy, and both must train on to the end. --control sets busy-limit to silence-limit, so that rank 1 is lost:
-   it shows that the loop was really gone.
+   --hook-seconds. Rank 0 must say that rank 1 is busy, and both must train on to the end.
+   --control sets busy-limit to silence-limit, so that rank 1 is lost: it shows that the loop was
+   really gone.
 2. save: asp with Adam on the servers and --millions million parameters; rank 1 calls
-optimizer.state_dict() and
-   load_state_dict(), while --load other processes use the CPU. Rank 1's metrics are read all the while: a reading waits for the
-   loop, so the longest one is how long the loop did not turn.
+   optimizer.state_dict() and load_state_dict(), while --load other processes use the CPU. Rank 1's
+   metrics are read all the while: a reading waits for the loop, so the longest reading lasts as
+   long as the loop did not turn.
 
-Exit code 77: the package is not built. 0: in both parts nobody was lost, and in the first the loop
-was gone for longer than silence-limit. 1 GB of parameters: --millions 256 --load 8.
+Exit code 77: the package is not built. Exit code 0: no rank was lost in either part, and in the
+first the loop was gone for longer than silence-limit. For 1 GB of parameters use --millions 256
+--load 8.
 """
 
 import argparse
@@ -104,7 +105,7 @@ sluice.barrier()
 
 
 class Rank:
-    """One process; `lines` is what it has printed."""
+    """One process; `lines` is its output."""
 
     def __init__(self, program, arguments, rank, port, module, **variables):
         environment = dict(
@@ -159,12 +160,12 @@ def wait_for_end(ranks, patience):
             codes.append(rank.process.wait(timeout=max(0.0, end - time.monotonic())))
         except subprocess.TimeoutExpired:
             codes.append(None)
-    time.sleep(0.2)  # the last lines
+    time.sleep(0.2)  # time for the last lines
     return codes
 
 
 def fault(ranks, codes):
-    """Why the ranks have not both trained to their end; empty if they have."""
+    """Returns the reason why not both ranks have trained to their end; empty if they have."""
     if codes == [0, 0] and all(rank.has_said("trained") for rank in ranks):
         return ""
     said = [
@@ -205,7 +206,7 @@ def hook(options):
 
 
 def longest_absence(ranks, is_over):
-    """(begin, end) of every reading of rank 1's metrics, until `is_over()`."""
+    """Reads rank 1's metrics until `is_over()`, and returns (begin, end) of every reading."""
     readings = []
     while not is_over() and ranks[1].process.poll() is None:
         url = next(

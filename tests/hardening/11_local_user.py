@@ -29,7 +29,7 @@ from peer import (
 
 
 def ask_for_key(port: int) -> int:
-    """How many bytes rank 0 hands out to this process."""
+    """Returns the number of bytes that rank 0 hands out to this process."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(5)
         sock.connect(f"\0sluice 0 127.0.0.1:{port}".encode())
@@ -47,7 +47,8 @@ def try_zeros(ports: list[int]) -> str:
 
 
 def as_nobody(port: int, others: list[int]) -> str:
-    """By fork, since that user may not be allowed to read this file."""
+    """Asks for the key as another user. It forks, since that user may not be allowed to read this
+    file."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A process that was left over from an earlier launch, with the same key, port and settings, must
-# not take a rank's place. Once with a launcher that names its launches (SLURM_JOB_ID), twice
-# without any: then the leftover is known by its age, whether it comes before the right process or
-# after it. Each time the right rank 1 must get its place, and the leftover must end by itself with
-# a line that says what it is.
+# not take a rank's place. The test runs once with a launcher that names its launches (SLURM_JOB_ID)
+# and twice without one. Without a launcher rank 0 knows the leftover by its age, both if it comes
+# before the right process and if it comes after it. Each time the right rank 1 must get its place,
+# and the leftover must end by itself with a line that says what it is.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 SLUICE=${SLUICE:-$root/build/release/bin/sluice}
 [ -x "$SLUICE" ] || { echo "not run: $SLUICE is not built"; exit 77; }
@@ -20,7 +20,8 @@ task='{"case": "idle", "seconds": 2, "warm_up": 0.1, "outlives_loss": true}'
 run() {
     local name=$1 reason=$2 between=$3 before=${4:-NOTHING=1} now=${5:-NOTHING=1}
     export MASTER_PORT=$((20000 + RANDOM % 9000))
-    env RANK=1 "$before" "$SLUICE" bench fabric-rank "$task" >"$folder/leftover" 2>&1 &  # its rank 0 is gone
+    # The leftover's rank 0 is gone.
+    env RANK=1 "$before" "$SLUICE" bench fabric-rank "$task" >"$folder/leftover" 2>&1 &
     local leftover=$!
     sleep 1.5
     local begun=$SECONDS

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""server_optimizer=True: rank 0 gives its parameter other memory between step() and the next
+"""With server_optimizer=True, rank 0 gives its parameter other memory between step() and the next
 forward pass (as vector_to_parameters does), before rank 1's part and the result are there. New
-tensors must not change under the program's hands, and the next forward pass must say in one line
-what happened. `control` leaves the memory where it is.
+tensors of the program must not change, and the next forward pass must describe the fault in one
+line. `control` leaves the memory where it is.
 """
 
 import os

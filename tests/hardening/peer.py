@@ -1,8 +1,8 @@
-"""A member of a sluice job, spoken by hand: it says what no rank of ours would say. Shared by the
-programs beside it.
+"""A member of a sluice job that is written by hand: it sends messages that no rank of ours would
+send. The programs beside this file share it.
 
-Loopback only. Nothing here finds out a job key: the program that uses it is given the key, so that
-it is an *authenticated* peer.
+The module uses loopback only. It does not find out a job key: the program that uses it is given the
+key, so that it is an *authenticated* peer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def guard() -> None:
 
 
 def verdict(is_gone: bool, what: str) -> None:
-    """Ends the program: 0 if the fault is gone and proved to be, 1 if it shows."""
+    """Ends the program: 0 if the fault is proved to be gone, 1 if it shows."""
     print("gone:" if is_gone else "IT SHOWS:", what)
     sys.exit(0 if is_gone else 1)
 
@@ -49,7 +49,7 @@ def verdict(is_gone: bool, what: str) -> None:
 
 
 def job_key(key_hex: str, nonce: bytes) -> str:
-    """The key of one job, for everything but the rendezvous: JobKey::forJob."""
+    """Returns the key of one job, for everything but the rendezvous: JobKey::forJob."""
     return hashlib.blake2b(
         b"sluice job" + nonce, digest_size=32, key=bytes.fromhex(key_hex)
     ).hexdigest()
@@ -92,7 +92,7 @@ def hello_proof(key: bytes, hello: bytes) -> bytes:
 def plain_handshake(
     sock: socket.socket, key_hex: str, purpose: int, claim: bytes
 ) -> tuple[bytes, bytes]:
-    """(key for what we send, key for what we receive)"""
+    """Returns (key for sending, key for receiving)."""
     key = derive(key_hex, purpose)
     hello = hello_of(purpose, claim)
     sock.sendall(hello + hello_proof(key, hello))
@@ -239,8 +239,7 @@ class Tls:
 
 
 class Rendezvous:
-    """A member that has joined. Learns the settings that must agree from what rank 0 refuses it
-    for.
+    """A member that has joined. It learns the settings that must agree from rank 0's refusals.
 
     `job_key` is the key of this very job.
     """
@@ -384,7 +383,8 @@ def bring_address(member: Rendezvous, key: str) -> list[int]:
 
 
 def start(member: Rendezvous) -> None:
-    """Everybody is here; each brings the address of its pulse (fabric/watch/pulse.h)."""
+    """Starts the job when all ranks are here; each brings the address of its pulse
+    (fabric/watch/pulse.h)."""
     bring_address(member, "start")
 
 
@@ -408,7 +408,7 @@ def listening_ports(pid: int) -> list[int]:
 
 
 class Rank:
-    """A real rank, and what it says."""
+    """A real rank, and its output."""
 
     def __init__(
         self, command: list[str], rank: int, world: int, port: int, **variables: str
@@ -450,7 +450,7 @@ class Rank:
         return False
 
     def end(self) -> int:
-        """Ends only what this script has started."""
+        """Ends only the process that this script has started."""
         if self.process.poll() is None:
             self.process.kill()
         code = self.process.wait()
@@ -467,7 +467,7 @@ def how_it_ended(process: subprocess.Popen, seconds: float) -> str:
 
 
 def busy_threads(pid: int, seconds: float = 1.0) -> dict[str, float]:
-    """CPU per thread, in cores."""
+    """Returns the CPU use of each thread, in cores."""
 
     def read() -> dict[str, tuple[str, int]]:
         found = {}

@@ -34,14 +34,15 @@ class Case:
         return int(torch.randint(below, (1,), generator=self._common))
 
     def shape(self) -> list[int]:
-        """Sometimes nothing, sometimes one number, sometimes more than a message."""
+        """Returns a random shape: sometimes empty, sometimes one number, sometimes more than a
+        message."""
         box = [1 + self.choose(9), 1 + self.choose(70), 1 + self.choose(30)]
         kinds = [[], [1], [0, 3], [1 + self.choose(5000)], box, [300_001]]
         return kinds[self.choose(len(kinds))]
 
     def values(self, shape: list[int]) -> Tensor:
-        """Of two floats there is one sum. More are small whole numbers, whose sum and product no
-        order changes."""
+        """Returns random values. The sum of two floats is unique; for more ranks the values are
+        small whole numbers, whose sum and product do not depend on the order."""
         if self.dtype in FLOATS and self.world == 2:
             return torch.randn(shape, generator=self._own).to(self.dtype)
         return torch.randint(
@@ -68,7 +69,7 @@ def all_reduce(case: Case, group: ProcessGroup) -> list[Tensor]:
 
 
 def all_reduce_async(case: Case, group: ProcessGroup) -> list[Tensor]:
-    """Many under way, which end through futures."""
+    """Makes many calls at the same time, which end through futures."""
     tensors = [case.tensor() for _ in range(6)]
     futures = [
         dist.all_reduce(tensor, case.reduction, group=group, async_op=True).get_future()
@@ -90,7 +91,7 @@ def all_reduce_coalesced(case: Case, group: ProcessGroup) -> list[Tensor]:
 def reduce(case: Case, group: ProcessGroup) -> list[Tensor]:
     tensor = case.tensor()
     dist.reduce(tensor, group_dst=case.root, op=case.reduction, group=group)
-    return [tensor] if case.rank == case.root else []  # the others' is undefined
+    return [tensor] if case.rank == case.root else []  # the tensor of other ranks is undefined
 
 
 def all_gather(case: Case, group: ProcessGroup) -> list[Tensor]:
@@ -155,9 +156,8 @@ def reduce_scatter_tensor(case: Case, group: ProcessGroup) -> list[Tensor]:
 
 
 def all_to_all_single(case: Case, group: ProcessGroup) -> list[Tensor]:
-    counts = [
-        [case.choose(900) for _ in range(case.world)] for _ in range(case.world)
-    ]  # [from][to]
+    # The indices are [from][to].
+    counts = [[case.choose(900) for _ in range(case.world)] for _ in range(case.world)]
     mine, theirs = counts[case.rank], [counts[r][case.rank] for r in range(case.world)]
     out = torch.zeros([sum(theirs), 2], dtype=case.dtype)
     dist.all_to_all_single(out, case.values([sum(mine), 2]), theirs, mine, group=group)
@@ -172,7 +172,7 @@ def all_to_all_single_even(case: Case, group: ProcessGroup) -> list[Tensor]:
 
 
 def send_and_receive(case: Case, group: ProcessGroup) -> list[Tensor]:
-    """Around, with tags in the other order than they were sent in."""
+    """Sends around a ring, and receives the tags in another order than they were sent in."""
     shapes = [case.shape(), case.shape()]
     out = [case.values(shape) for shape in shapes]
     into = [torch.zeros(shape, dtype=case.dtype) for shape in shapes]

@@ -1,12 +1,14 @@
-"""The three examples, trained by DDP and by sluice on the same data.
+"""Trains the three examples by DDP and by sluice on the same data.
 
-    PYTHONPATH=build/release/python python3 tests/python/examples_vs_ddp.py --data DATA --json out.json
+    PYTHONPATH=build/release/python python3 tests/python/examples_vs_ddp.py --data DATA \\
+      --json out.json
 
-two 2 ranks: all parameters are DDP's, bit by bit, after 200 steps four 4 ranks, where DDP sums in
-another order: the loss within 1e-3 in the first 20 steps, its mean over the last 20
-            within 1 %, and the same bits on all ranks
-backend 2 ranks: DDP on the backend sluice has the parameters of DDP on Gloo, bit by bit, after 200
-steps algorithms 4 ranks: every algorithm and slice size gives the same bits
+    two         2 ranks: all parameters are DDP's, bit by bit, after 200 steps
+    four        4 ranks, where DDP sums in another order: the loss within 1e-3 in the first 20
+                steps, its mean over the last 20 within 1 %, and the same bits on all ranks
+    backend     2 ranks: DDP on the backend sluice has the parameters of DDP on Gloo, bit by bit,
+                after 200 steps
+    algorithms  4 ranks: every algorithm and slice size gives the same bits
 
 The models are the examples' own; batches are small (and the transformer's samples short), so that
 200 steps take a minute. It takes a quarter of an hour on two cores, so it is not among the tests.
@@ -55,7 +57,7 @@ class Check:
 
 
 class Trained:
-    """What a job left behind: the parameters of every rank, and the losses of rank 0."""
+    """The results of a job: the parameters of every rank, and the losses of rank 0."""
 
     def __init__(self, folder: Path, world: int) -> None:
         self.states: list[dict[str, Any]] = [
@@ -109,7 +111,7 @@ def train(
 
 
 def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
-    """The first tensor that differs, or nothing."""
+    """Describes the first tensor that differs; empty if all are equal."""
     for name, tensor in theirs.items():
         if not torch.equal(ours[name], tensor):
             return f"'{name}' differs by {(ours[name] - tensor).abs().max():.3g}"
@@ -117,7 +119,7 @@ def difference(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 def parameters(state: dict[str, Any]) -> dict[str, Any]:
-    """Without the statistics of the last batch, which is every rank's own."""
+    """Returns the state without the statistics of the last batch, which differ between ranks."""
     return {
         name: tensor
         for name, tensor in state.items()

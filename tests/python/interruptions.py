@@ -41,13 +41,14 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            self.seen.copy_(x.mean(0))  # the same if the pass is run again, unlike a running mean
+            # The same value if the pass is run again, unlike a running mean.
+            self.seen.copy_(x.mean(0))
         x = torch.relu(self.first(x))
         return self.third(torch.relu(self.second(x)))  # type: ignore[no-any-return]
 
 
 class Waits:
-    """Stands before a session, and ends some of its waits with an exception, before or after them."""
+    """Wraps a session, and ends some of its waits with an exception, before or after them."""
 
     def __init__(self, session: Any, chance: Callable[[], bool], counts: Counter[str]) -> None:
         self._session, self._chance, self._counts = session, chance, counts
@@ -86,7 +87,7 @@ def digest(model: nn.Module, optimizer: Any) -> str:
 
 
 class Trial:
-    """One model from its start to its end."""
+    """Trains one model from its start to its end."""
 
     def __init__(
         self, how: str, kind: str, on_servers: bool, seed: int, counts: Counter[str]
@@ -101,9 +102,8 @@ class Trial:
             "sgd": lambda ps: torch.optim.SGD(ps, lr=0.05, momentum=0.9),
             "adam": torch.optim.Adam,
         }[kind]
-        buffers = (
-            how != "signals"
-        )  # whether a pass has ended cannot be told there, and each one sends them
+        # Each pass sends buffers, and with signals the trial cannot tell whether a pass has ended.
+        buffers = how != "signals"
         self.model, self.optimizer = sluice.distribute(
             Net(), make, server_optimizer=on_servers, broadcast_buffers=buffers
         )
@@ -125,8 +125,8 @@ class Trial:
         return self.digests
 
     def step(self, x: Tensor) -> bool:
-        """False: backward() was interrupted before it had sent anything, so all has to be done
-        again."""
+        """Returns false if backward() was interrupted before it had sent anything, so that the
+        whole step has to be made again."""
         before = self.engine.round
         self.again(self.optimizer.zero_grad)
         loss = self.again(lambda: self.model(x)).square().sum()
@@ -170,7 +170,8 @@ class Trial:
         return self.armed and self.random.random() < 0.1
 
     def may_interrupt(self) -> bool:
-        """A signal while the ranks agree on a plan would end the job for all models."""
+        """Returns false while the ranks agree on a plan: a signal would then end the job for all
+        models."""
         return self.how == "waits" or (self.how == "signals" and self.engine.rounds > 0)
 
     def arm(self) -> None:
@@ -179,7 +180,8 @@ class Trial:
             self.engine._session = Waits(session, self.chance, self.counts)
 
     def attempt(self, call: Callable[[], Any]) -> tuple[bool, Any]:
-        """Makes the call once, with interruptions. The first value says whether it has ended well."""
+        """Makes the call once, with interruptions. The first value is true iff it has ended
+        well."""
         self.arm()
         try:
             self.armed = self.may_interrupt()
@@ -195,14 +197,14 @@ class Trial:
         return False, None
 
     def again(self, call: Callable[[], Any]) -> Any:
-        """As users do: makes the same call until it ends well."""
+        """Makes the same call until it ends well, as users do."""
         while True:
             has_ended, result = self.attempt(call)
             if has_ended:
                 return result
 
     def backward(self, loss: Tensor) -> None:
-        """The same, but step() comes next: what backward() has begun is ended there."""
+        """Calls backward() once: step() comes next, and ends the work that backward() has begun."""
         self.attempt(loss.backward)
 
     def end(self, error: RuntimeError) -> None:
@@ -214,14 +216,13 @@ class Trial:
         session = self.engine._session
         if isinstance(session, Waits):
             self.engine._session = session._session
-        self.engine.abandon(
-            str(error)
-        )  # the others are told at once, not at the end of this process
+        # Tell the other ranks at once, not at the end of this process.
+        self.engine.abandon(str(error))
         raise EndedError from error
 
 
 def main(how: str, kind: str, on_servers: bool, waits: int, **options: str) -> None:
-    """Until so many waits were interrupted on all ranks together."""
+    """Trains until `waits` waits were interrupted on all ranks together."""
     torch.set_num_threads(1)
     job = current(**options)
     counts: Counter[str] = Counter()

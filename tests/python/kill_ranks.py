@@ -2,12 +2,13 @@
 name it, and leave nothing.
 
     PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20
-    PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20 --workers 2 --told 1
+    PYTHONPATH=build/release/python python3 tests/python/kill_ranks.py --times 20 --workers 2 \\
+      --told 1
 
-Takes about twelve seconds each time, so it is not among the tests. Its last lines are the summary:
-how long it took until every other rank had its PeerLostError and until their processes had ended,
-which processes and what in /dev/shm were left. With
---workers every rank has a DataLoader with so many persistent workers, which outlive a killed rank by seconds.
+One round takes about twelve seconds, so it is not among the tests. Its last lines are the summary:
+the time until every other rank had its PeerLostError, the time until their processes had ended, and
+the processes and files in /dev/shm that were left. With --workers N every rank has a DataLoader
+with N persistent workers, which outlive a killed rank by seconds.
 """
 
 from __future__ import annotations
@@ -47,22 +48,24 @@ for epoch in range(%d // len(loader)):
 """
 
 
-MARK = f"KILL_RANKS={os.getpid()}"  # in the environment of every rank and of whatever it starts
+# In the environment of every rank and of the processes it starts.
+MARK = f"KILL_RANKS={os.getpid()}"
 
 
 def strays() -> list[int]:
-    """Processes of ours that are still there."""
+    """Returns the processes of this test that are still alive."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+            with contextlib.suppress(OSError):  # the process has ended, or another user owns it
                 if MARK.encode() in (folder / "environ").read_bytes().split(b"\0"):
                     found.append(int(folder.name))
     return found
 
 
 def strays_after(seconds: float) -> list[int]:
-    """The same, after this time at most: a worker takes some to miss its rank."""
+    """Returns the remaining processes after this time at most: a worker takes some time to miss its
+    rank."""
     deadline = time.monotonic() + seconds
     while (left := strays()) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -70,8 +73,8 @@ def strays_after(seconds: float) -> list[int]:
 
 
 def once(world: int, luck: random.Random, args: argparse.Namespace) -> tuple[float, float, str]:
-    """How long it took until the last of the others was told, and until it had ended; what was
-    wrong, empty if nothing."""
+    """Returns the time until the last of the others was told, the time until it had ended, and a
+    description of the faults, which is empty if there are no faults."""
     port, victim, last = free_port(), luck.randrange(world), luck.randrange(5, STEPS - 100)
     ranks = [
         subprocess.Popen([sys.executable, "-c", TRAINING % STEPS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

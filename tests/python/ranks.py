@@ -1,7 +1,7 @@
 """The ranks of the tests. Importing Torch takes longer than most of the tests, so ranks are forked
-from the process of the tests, which has imported it, but for those whose launch or end is what is
-tested. And `Ranks` stay alive over many tests: each is a process that runs the functions it is told
-to, all ranks the same one at the same time."""
+from the process of the tests, which has imported it. Tests of launches or ends start new processes
+instead. `Ranks` stay alive over many tests: each is a process that runs the functions it is given,
+and all ranks run the same function at the same time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 
 
 def free_port() -> int:
-    """One that was free a moment ago, with a free one after it."""
+    """Returns a port that was free a moment ago, with a free one after it."""
     with socket.socket() as one, socket.socket() as next_one:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
@@ -56,10 +56,11 @@ def environment(rank: int, world: int, port: int, **more: str) -> dict[str, str]
 def fork(
     work: Callable[[], None], variables: dict[str, str], **pipes: int
 ) -> subprocess.Popen[str]:
-    """A process that does the work as a program of its own with these variables would."""
+    """Starts a process that does the work as a separate program with these variables would."""
 
     def be_it() -> None:
-        gc.freeze()  # nothing of the parent's is collected, since what it would close may be another file here
+        # Collect no objects of the parent: a descriptor that they close may be another file here.
+        gc.freeze()
         gc.enable()
         os.environ.clear()
         os.environ.update(variables)
@@ -69,18 +70,19 @@ def fork(
             os.fdopen(2, "w", buffering=1),
         )
         sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
-        # They may have looked at the variables when they were imported.
+        # These modules may have read the variables when they were imported.
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(f"{HERE}/"):
                 del sys.modules[name]
         work()
 
     def instead_of_another_program() -> None:
-        # Popen's own among them, which it waits for, and the pipes of the ranks before this one.
+        # Close all other files, among them the pipe that Popen waits for, and the pipes of earlier
+        # ranks.
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         as_a_program(be_it)
 
-    command = [sys.executable]  # never run
+    command = [sys.executable]  # this command is never run
     return subprocess.Popen(
         command, preexec_fn=instead_of_another_program, restore_signals=False, text=True, **pipes
     )
@@ -111,7 +113,8 @@ class Ranks:
         answers.put("")
 
     def run(self, function: Callable[..., Any], *args: Any, timeout: float = 120) -> list[Any]:
-        """What the function returns on each rank. A failure on any of them is a failure here."""
+        """Runs the function on all ranks and returns its results by rank. Fails if it fails on any
+        rank."""
         task = base64.b64encode(
             pickle.dumps((function.__module__, function.__name__, args))
         ).decode()
@@ -145,8 +148,8 @@ class Ranks:
 def running(
     text: str, world: int, anew: bool = False, **variables: str
 ) -> Iterator[list[subprocess.Popen[str]]]:
-    """A program of its own on every rank, until this ends. `anew`: started as users do it, and so
-    ended as Python does it."""
+    """Runs a program on every rank until the context ends. With `anew` a new Python starts it, as
+    users do, and ends it in Python's own way."""
     port = free_port()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     processes = []
@@ -173,7 +176,7 @@ def running(
 def run_script(
     text: str, world: int, timeout: float = 120, anew: bool = False, **variables: str
 ) -> list[subprocess.CompletedProcess[str]]:
-    """The same, with all that its end shows."""
+    """Runs a program on every rank to its end, and returns exit codes and output."""
     results = []
     with running(text, world, anew, **variables) as processes:
         for process in processes:

@@ -1,5 +1,5 @@
-"""Runs the tests of the Python package, as CTest calls it: with 77, which it shows as skipped,
-where Torch is missing."""
+"""Runs the tests of the Python package for CTest. Without Torch it ends with 77, which CTest shows
+as skipped."""
 
 import sys
 

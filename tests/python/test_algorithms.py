@@ -1,5 +1,5 @@
-"""Algorithms that all-reduce give DDP's parameters too, bit by bit, with two ranks; with a codec
-ranks stay alike; those that do not keep step learn all the same."""
+"""Algorithms that all-reduce give DDP's parameters bit by bit with two ranks. With a codec the
+ranks stay equal. Algorithms that do not keep step learn, too."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_ranks_stay_alike_with_a_codec(codec: str) -> None:
         assert (result.returncode, result.stdout) == (0, "alike\n"), result.stderr
 
 
-# Every rank for itself: other numbers of steps, where the algorithm allows it.
+# Ranks make different numbers of steps if the algorithm allows it.
 APART = """
 import torch, sluice
 from torch import nn
@@ -136,7 +136,7 @@ def test_ranks_learn_from_compressed_gradients(algorithm: str, more: int) -> Non
         assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
 
 
-# A job that stops, and one that goes on from what it saved, having begun with other parameters.
+# One job saves and stops. Another begins with other parameters and goes on from the saved state.
 RESUMED = """
 import io, torch, sluice
 from torch import nn

@@ -1,5 +1,5 @@
-"""The backend of torch.distributed: every collective beside Gloo's, DDP on it as on Gloo bit by
-bit, groups, endings."""
+"""Tests the backend of torch.distributed: every collective beside Gloo's, DDP with the same bits as
+on Gloo, groups, endings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _gloo: ProcessGroup | None = None
 
 
 def groups() -> tuple[ProcessGroup, ProcessGroup]:
-    """Ours, which is the default one, and Gloo's, of the same ranks."""
+    """Returns our group, which is the default one, and Gloo's group of the same ranks."""
     global _gloo
     if not dist.is_initialized():
         torch.set_num_threads(1)
@@ -66,7 +66,7 @@ def bits(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def compare(number: int) -> int:
-    """How many cases Gloo takes."""
+    """Compares a collective with Gloo's, and returns the number of cases that Gloo takes."""
     ours, gloo = groups()
     function, taken = COLLECTIVES[number], 0
     for seed in range(CASES):
@@ -99,7 +99,7 @@ def test_a_collective_gives_what_gloo_gives(ranks: Ranks, number: int) -> None:
 
 
 def lists_to_all() -> None:
-    """Gloo has no all-to-all of lists, so what every rank sends is made here too."""
+    """Gloo has no all-to-all of lists, so the test computes what every rank sends."""
     groups()
     me, world = dist.get_rank(), dist.get_world_size()
     for seed in range(CASES):
@@ -118,8 +118,8 @@ def test_all_to_all_of_lists(ranks: Ranks) -> None:
 
 
 def reductions() -> list[str]:
-    """Every type and reduction: what Gloo takes gives the same, and nothing that it refuses passes
-    here unseen."""
+    """Tries every type and reduction. A case that Gloo takes gives the same result here, and a case
+    that Gloo refuses does not pass unseen."""
     ours, gloo = groups()
     dtypes = [getattr(torch, name) for name in
               ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")]  # fmt: skip
@@ -165,10 +165,10 @@ def test_a_tensor_need_not_lie_in_one_piece(two: Ranks) -> None:
 
 
 def ddp_steps(hook: str, steps: int) -> None:
-    """Two models trained side by side, one over each backend; equal after every step."""
+    """Trains two models side by side, one over each backend; they are equal after every step."""
     ours, gloo = groups()
-    # PowerSGD reduces again when a bucket's first reduction has ended; only of one bucket all ranks
-    # do so in the same order.
+    # PowerSGD reduces again when a bucket's first reduction has ended. Only with one bucket do all
+    # ranks reduce in the same order.
     megabytes = 25 if hook == "powerSGD" else 0.01
     models = [make_net(), make_net()]
     models[1].load_state_dict(models[0].state_dict())
@@ -203,7 +203,7 @@ def test_ddp_is_as_on_gloo_bit_by_bit_at_every_step(two: Ranks, hook: str) -> No
 
 
 def live_groups() -> None:
-    """Three groups at once, with calls and messages under way in all of them."""
+    """Uses three groups at once, with calls and messages under way in all of them."""
     groups()
     me = dist.get_rank()
     pairs = [[0, 2], [1, 2]]
@@ -220,7 +220,7 @@ def live_groups() -> None:
         work.wait()
     for tensor, expected in tensors:
         assert torch.equal(tensor, torch.full([1000], expected))
-    if me in pairs[0]:  # ranks are those of the group
+    if me in pairs[0]:  # ranks are numbered within the group
         word = torch.tensor([me])
         dist.broadcast(word, src=2, group=made[0])
         assert word.item() == 2
@@ -269,7 +269,7 @@ def refusals() -> list[str]:
             said.append("taken")
         except (RuntimeError, ValueError) as error:
             said.append(str(error).splitlines()[0])
-    dist.barrier()  # nothing was begun
+    dist.barrier()  # no call was begun
     return said
 
 
@@ -295,7 +295,8 @@ def reduce(times, bytes=4_000_000):
 
 
 def kill_one(backend: str) -> tuple[float, list[str]]:
-    """How long until the last of the others had an error after rank 1 was killed in an all-reduce, and what the errors say."""
+    """Kills rank 1 in an all-reduce. Returns the time until the last of the others had an error,
+    and the texts of the errors."""
     port = free_port()
     script = ENDING.format(backend=backend, timeout=60)
     script += "try:\n    reduce(10**6)\nexcept RuntimeError as error:\n    print(time.time(), error, flush=True)\n"

@@ -1,4 +1,4 @@
-"""Each thing that people do with DDP, done with sluice: the same bits afterwards."""
+"""Each use of DDP gives the same bits with sluice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return functional.cross_entropy(model(x), y)
 
 
-# Loops. Each is run with a DDP model and with a sluice model.
+# Loops: each is run with a DDP model and with a sluice model.
 
 
 def accumulation(model: Any, optimizer: torch.optim.Optimizer) -> None:
@@ -81,8 +81,8 @@ def clipping_sometimes(model: nn.Module, optimizer: torch.optim.Optimizer) -> No
 
 
 def logged_norms(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Looks at gradients without changing them; what was seen goes into the parameters, so that it
-    is compared too."""
+    """Reads gradients without changing them. The norms go into the parameters, so that they are
+    compared too."""
     for x, y in batches(20):
         optimizer.zero_grad()
         loss_of(model, x, y).backward()
@@ -137,8 +137,7 @@ def skipped_steps(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def with_evaluation(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Looks at outputs right after step(); what was seen goes into the rate, so that it is compared
-    too."""
+    """Reads outputs right after step(). They go into the rate, so that they are compared too."""
     for number, (x, y) in enumerate(batches(20)):
         model.train()
         optimizer.zero_grad()
@@ -152,8 +151,8 @@ def with_evaluation(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def with_average(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """An exponential moving average right after step(); its end goes into the model, so that it is
-    compared."""
+    """Computes an exponential moving average right after step(). The result goes into the model, so
+    that it is compared."""
     average = torch.optim.swa_utils.AveragedModel(
         model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
     )
@@ -194,7 +193,7 @@ def test_loops(two_ranks: Ranks, loop: str) -> None:
 
 
 class Tied(nn.Module):
-    """One matrix as embedding and, functionally, as output layer."""
+    """Uses one matrix as embedding and, functionally, as output layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +208,8 @@ class Tied(nn.Module):
 
 
 class Attention(nn.Module):
-    """Its out_proj never runs its own forward; the recurrent layer reads its weights from a list."""
+    """The out_proj never runs its own forward; the recurrent layer reads its weights from a
+    list."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -237,8 +237,8 @@ class Checkpointed(nn.Module):
 
 
 class Branches(nn.Module):
-    """A layer that is first used in step 50, one that each rank uses now and then, and one that
-    nobody ever does."""
+    """Has a layer that is first used in step 50, one that each rank uses now and then, and one that
+    no rank ever uses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -303,7 +303,7 @@ def test_models(two_ranks: Ranks, model: str) -> None:
 
 
 def run_without_broadcast_of_buffers() -> None:
-    """Statistics of batches stay every rank's own."""
+    """The statistics of batches stay different on every rank."""
     same_as_ddp(
         sgd, plain_loop(10), ddp_options={"broadcast_buffers": False}, broadcast_buffers=False
     )
@@ -343,7 +343,7 @@ def test_several_groups(two_ranks: Ranks) -> None:
 
 
 def run_lbfgs() -> None:
-    """Both ranks have the same data, so that DDP's ranks decide alike too."""
+    """Both ranks have the same data, so that DDP's ranks make the same decisions."""
 
     def loop(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         generator = torch.Generator().manual_seed(3)
@@ -385,7 +385,7 @@ def test_step_hooks_fire_once(two_ranks: Ranks) -> None:
 
 
 def run_existing_scheduler() -> None:
-    """Optimizer and scheduler come first, and are distributed as they are."""
+    """Optimizer and scheduler are made first, and are distributed as they are."""
     reference = make_net()
     optimizer = sgd(reference.parameters())
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -417,7 +417,7 @@ def test_an_existing_optimizer_with_its_scheduler(two_ranks: Ranks) -> None:
 
 
 def run_unfreezing() -> None:
-    """Frozen at first, unfrozen in the middle, another one frozen then."""
+    """A layer is frozen at first and unfrozen in the middle; then another one is frozen."""
 
     def train(model: nn.Module, body: Net, optimizer: torch.optim.Optimizer, steps: int) -> None:
         for x, y in batches(steps):
@@ -452,7 +452,8 @@ def test_frozen_parameters_can_be_unfrozen(two_ranks: Ranks) -> None:
 
 
 def run_two_models() -> None:
-    """As in a GAN: two models and optimizers, one's gradients through the other."""
+    """Trains two models with two optimizers as in a GAN: the gradients of one go through the
+    other."""
 
     def play(
         generator: nn.Module, critic: nn.Module, g: torch.optim.Optimizer, c: torch.optim.Optimizer
@@ -520,7 +521,8 @@ def test_two_optimizers_of_one_model(two_ranks: Ranks) -> None:
 
 
 def run_checkpoint() -> None:
-    """Saved by sluice in the middle, loaded by plain PyTorch, which goes on; and back."""
+    """sluice saves a checkpoint in the middle, plain PyTorch loads it and goes on, and the other
+    way round."""
     straight = make_net()
     optimizer = torch.optim.Adam(straight.parameters())
     every = list(batches(20))
@@ -555,7 +557,7 @@ def test_checkpoints_go_to_plain_pytorch_and_back(two_ranks: Ranks) -> None:
 
 
 def run_rank_0_begins() -> None:
-    """Rank 0 comes from a checkpoint, rank 1 from nowhere: both have rank 0's parameters, buffers
+    """Rank 0 loads a checkpoint and rank 1 does not: both then have rank 0's parameters, buffers
     and optimizer state."""
     data = list(batches(8))
 
@@ -589,7 +591,8 @@ def test_all_begin_as_rank_0(two_ranks: Ranks) -> None:
 
 
 def after_step() -> tuple[Any, torch.optim.Optimizer, dict[str, Tensor]]:
-    """A model whose gates are closed, and what its parameters will be."""
+    """Returns a model whose gates are closed, its optimizer, and the future values of its
+    parameters."""
     reference = make_net()
     optimizer = sgd(reference.parameters())
     plain_loop(4)(ddp(reference), optimizer)
@@ -705,7 +708,7 @@ def test_gates_open_layer_by_layer(two_ranks: Ranks) -> None:
 
 
 def run_hidden_read() -> str:
-    """The forward pass reads a parameter from a reference that nobody can see."""
+    """The forward pass reads a parameter by a reference that sluice cannot see."""
 
     class Hidden(nn.Module):
         def __init__(self) -> None:
@@ -722,8 +725,8 @@ def run_hidden_read() -> str:
     for step in range(4):
         optimizer.zero_grad()
         try:
-            # In the first step the read would be observed; it begins later, when every gate is
-            # closed by a gradient.
+            # The first step would observe the read. So it begins later, when a gradient has closed
+            # every gate.
             (
                 model(torch.ones(2, 4), step == 3)
                 + (0 if step == 3 else model.secret(torch.ones(2, 4)))
@@ -740,15 +743,15 @@ def test_a_read_that_nobody_saw_is_an_error(two_ranks: Ranks) -> None:
 
 
 def run_touched_in_flight() -> tuple[str, bool]:
-    """Somebody changes a gradient behind sluice's back while its mean is on the way: by a reference
-    from before backward."""
+    """Changes a gradient while its mean is on the way, by a reference from before backward that
+    sluice cannot see."""
     model, optimizer = sluice.distribute(make_net(), sgd)
     plain_loop(3)(model, optimizer)
     optimizer.synchronize()
     held = model.out.weight.grad
     assert type(held) is Tensor
     held.zero_()
-    loss_of(model, *next(batches(1))).backward()  # adds to what `held` is
+    loss_of(model, *next(batches(1))).backward()  # adds to the tensor `held`
     was_pending = type(model.out.weight.grad) is not Tensor
     held.mul_(2)
     try:
@@ -769,8 +772,8 @@ def test_a_gradient_changed_on_its_way_is_an_error(two_ranks: Ranks) -> None:
 
 
 def run_first_rounds() -> list[bool]:
-    """Whether all mean gradients are in place when backward() returns; and whether looking at them
-    is noticed."""
+    """Returns for the first two rounds if all mean gradients are in place when backward() returns.
+    Also checks that a read of them is noticed."""
     model, optimizer = sluice.distribute(make_net(), sgd)
     in_place = []
     for number, (x, y) in enumerate(batches(4)):
@@ -810,7 +813,7 @@ def test_helpers(two_ranks: Ranks) -> None:
 
 
 def run_debug() -> None:
-    """With SLUICE_DEBUG=gates what is behind a closed gate is NaN, and training gives the same
+    """With SLUICE_DEBUG=gates parameters behind a closed gate are NaN, and training gives the same
     bits."""
     reference, model = make_net(), make_net()
     plain_loop(6)(ddp(reference), sgd(reference.parameters()))
@@ -895,7 +898,7 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
 
 
 class SparseWithoutAModule(nn.Module):
-    """Nothing in distribute() can see that its gradient will be sparse."""
+    """distribute() cannot see that the gradient of this module will be sparse."""
 
     def __init__(self) -> None:
         super().__init__()

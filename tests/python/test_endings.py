@@ -1,4 +1,5 @@
-"""How a job ends: in good order, or with a line that names who ended it, on every rank and soon."""
+"""Tests the end of a job: in good order, or soon and on every rank with a line that names the rank
+that ended it."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import time
 import pytest
 from ranks import run_script, running
 
-# Says when it hears of its end: what comes after, Python and Torch tidying up, takes a busy machine
-# as long as it takes.
+# The program prints the time when it hears of its end. Python and Torch tidy up afterwards, which
+# may take long on a busy machine.
 TELLS = """
 import os, sys, time
 def tell(kind, error, trace):
@@ -36,14 +37,14 @@ def train(steps):
             print("trains", flush=True)
 """
 )
-# As users have it, not as the other tests need it: a lost rank is to be noticed soon.
+# The limit of users, not the longer one of the other tests: a lost rank must be noticed soon.
 HEARTBEAT = {"SLUICE_SILENCE_LIMIT": "2s"}
-PROMISE = 5  # seconds from the end of one rank until the others know, on a busy machine too
-GONE = 10  # until their processes are gone there
+PROMISE = 5  # seconds from the end of one rank until the others know, also on a busy machine
+GONE = 10  # seconds until their processes are gone on a busy machine
 
 
 def wait_for(rank: subprocess.Popen[str], word: str) -> str:
-    """What it says after the word, once it has said it."""
+    """Waits for a line with this word, and returns the rest of the line."""
     assert rank.stdout is not None
     for said in rank.stdout:
         if said.split()[:1] == [word]:
@@ -52,7 +53,8 @@ def wait_for(rank: subprocess.Popen[str], word: str) -> str:
 
 
 def errors_at_its_end(rank: subprocess.Popen[str], since: float) -> str:
-    """All processes of a machine have the same monotonic clock."""
+    """Returns the errors of a rank at its end. All processes of a machine have the same monotonic
+    clock."""
     errors = rank.communicate(timeout=30)[1]
     assert time.monotonic() - since < GONE
     (line,) = [line for line in errors.splitlines() if line.startswith("told at ")]
@@ -101,7 +103,7 @@ def test_unequal_numbers_of_batches_end_with_a_name() -> None:
 
 
 def test_unequal_numbers_of_batches_where_buffers_are_broadcast() -> None:
-    """Rank 1 waits for rank 0's buffers then, not for a gradient."""
+    """Rank 1 waits for rank 0's buffers, not for a gradient."""
     script = TRAINING.replace(
         "torch.nn.Linear(8, 300), ", "torch.nn.Linear(8, 300), torch.nn.BatchNorm1d(300), "
     )
@@ -137,7 +139,7 @@ def test_a_mean_that_never_comes_names_who_has_ended(end: str, text: str) -> Non
 
 
 def test_ctrl_c_on_all_ranks() -> None:
-    """As a terminal does it."""
+    """Interrupts all ranks, as a terminal does."""
     with running(TRAINING + "train(1000000)", 2, anew=True, **HEARTBEAT) as ranks:
         for rank in ranks:
             wait_for(rank, "trains")
@@ -174,7 +176,7 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
     script += waits.get(where, "sluice.barrier()")
     with running(script, 2, anew=True) as ranks:
         wait_for(ranks[0], "waits")
-        time.sleep(0.5)  # into the wait
+        time.sleep(0.5)  # until the rank waits
         begun = time.monotonic()
         ranks[0].send_signal(signal.SIGINT)
         assert errors_at_its_end(ranks[0], begun).splitlines()[-1] == "KeyboardInterrupt"

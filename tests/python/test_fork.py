@@ -1,4 +1,4 @@
-"""Programs that fork while they train: DataLoader workers and os.fork(). And what SIGTERM does to a
+"""Tests programs that fork while they train (DataLoader workers and os.fork()), and SIGTERM to a
 rank."""
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from test_endings import GONE, HEARTBEAT, TELLS, TRAINING, errors_at_its_end, wa
 
 FORKED = "this process was forked from rank {} of a sluice job: only the parent trains"
 
-# Workers of both epochs: those of the first are forked before the first step, and inherit less.
+# The program has workers in both epochs: the workers of the first are forked before the first step,
+# and inherit less.
 LOADER = (
     TELLS
     + """
@@ -45,7 +46,7 @@ print("trains", *workers, flush=True)
 
 
 def descriptors(pid: int) -> set[str]:
-    """The sockets, event and epoll descriptors of a process."""
+    """Returns the sockets, event and epoll descriptors of a process."""
     links = []
     for fd in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -67,7 +68,7 @@ def test_data_loader_workers_hold_no_connection_and_a_kill_is_known_soon() -> No
             errors = errors_at_its_end(ranks[number], begun)
             assert "PeerLostError" in errors and "rank 1" in errors.splitlines()[-1]
         told = time.monotonic() - begun
-        for pid in workers[1]:  # they outlive their rank by seconds; its pipes are theirs too
+        for pid in workers[1]:  # workers outlive their rank by seconds and hold its pipes
             if os.path.exists(f"/proc/{pid}"):
                 os.kill(pid, signal.SIGKILL)
         assert told < GONE
@@ -92,8 +93,8 @@ def test_data_loader_workers_to_a_normal_end_and_a_second_job_on_the_same_port()
 
 
 def test_a_forked_child_ends_and_is_told() -> None:
-    """In the ordinary way, with the connections of both the job and a process group; and the job
-    goes on."""
+    """The child ends in the ordinary way, with the connections of both the job and a process group,
+    and the job goes on."""
     script = (
         TRAINING
         + """
@@ -168,7 +169,7 @@ def test_the_metrics_port_is_not_kept_by_a_child() -> None:
 
 
 def test_threads_of_sluice_block_signals() -> None:
-    """All that the process has besides Python's own."""
+    """Checks all threads of the process except Python's own."""
     script = TRAINING + "train(5)\nprint('trains', flush=True)\ntime.sleep(60)"
     with running(script, 2, anew=True, SLUICE_METRICS_PORT="0") as ranks:
         for rank in ranks:

@@ -1,5 +1,5 @@
-"""With four ranks DDP sums in another order: the loss is its own to rounding. All ranks have the
-same bits, always: with every optimizer, algorithm and size of slices."""
+"""With four ranks DDP sums in another order, so the loss equals DDP's up to rounding. All ranks
+always have the same bits, with every optimizer, algorithm and size of slices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ ALGORITHMS = ["sluice", "p3", "kvstore", "slicing", "allreduce", "wfbp", "mgwfbp
 
 
 def digest(model: nn.Module) -> str:
-    """Of the parameters; the statistics of the last batch are every rank's own."""
+    """Returns a digest of the parameters only: the statistics of the last batch differ between
+    ranks."""
     return hashlib.sha256(
         b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
     ).hexdigest()
@@ -72,7 +73,7 @@ def test_the_loss_is_that_of_ddp(four_ranks: Ranks, name: str) -> None:
 
 
 def train_in_a_new_job(algorithm: str, slice_elements: int, port: int) -> tuple[str, str]:
-    """What a process of its own would do, without its start."""
+    """Trains in a new job in this process, which saves the start of another process."""
     torch.set_num_threads(1)
     _job._end()
     os.environ["MASTER_PORT"] = str(port)

@@ -1,8 +1,9 @@
-"""Exceptions out of waits, caught by the program: the right bits, or an error that says that the
-model is no longer good.
+"""The program catches exceptions out of waits. Training has the right bits, or an error says that
+the model is no longer good.
 
 `INTERRUPTED_WAITS=1000 PYTHONPATH=build/dev/python python3 -m pytest
-tests/python/test_interruptions.py` interrupts a thousand waits in each case; the gate a few."""
+tests/python/test_interruptions.py` interrupts a thousand waits in each case; the gate interrupts a
+few."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How ranks find each other: by torchrun's store, a process group, or neither; and what a stranger
-in the store can do."""
+"""Tests how ranks find each other, by torchrun's store, a process group, or neither, and the limits
+of a stranger in the store."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_with_and_without_a_process_group(init: bool) -> None:
 
 
 def test_torchrun() -> None:
-    """Its own store has MASTER_PORT, so that ranks agree on another."""
+    """torchrun's own store has MASTER_PORT, so ranks agree on another port."""
     variables = {
         name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
     }
-    # In one call with its newline: both ranks write into one pipe.
+    # Write text and newline in one call: both ranks write into one pipe.
     program = "import sluice, sys; sys.stdout.write(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}\\n')"
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
                "--no-python", sys.executable, "-c", program]  # fmt: skip
@@ -44,8 +44,8 @@ def test_torchrun() -> None:
 
 
 def test_the_key_does_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that a rank starts do not inherit it; the second job of a process finds it all the
-    same."""
+    """Programs that a rank starts do not inherit the key, but the second job of a process still
+    finds it."""
     key = "17" * 32
     monkeypatch.setenv("SLUICE_JOB_KEY", key)
     monkeypatch.setattr(_launch, "_taken", {})

@@ -1,4 +1,4 @@
-"""Gradients that come in several parts in one backward(), and parameters that are given other
+"""Tests gradients that come in several parts in one backward(), and parameters that are given other
 memory."""
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def train_twice(reentrant: bool, on_servers: bool) -> dict[str, Tensor]:
         net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers
     )
     for step in range(6):
-        net.is_used_twice = step != 0 and not (
-            step == 3 and rank() == 0
-        )  # first seen after the plan; not on all ranks
+        # The second use is first seen after the plan was made, and not on all ranks.
+        net.is_used_twice = step != 0 and not (step == 3 and rank() == 0)
         optimizer.zero_grad()
         if step == 4:
             with model.no_sync():

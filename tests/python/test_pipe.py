@@ -1,4 +1,4 @@
-"""Pipe-SGD: gradients are applied late, as a loop around DDP does it by hand; evaluations and
+"""Tests Pipe-SGD: gradients are applied late, as in a loop around DDP by hand, and evaluations and
 checkpoints change nothing."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def make_optimizer(parameters: Any) -> torch.optim.Optimizer:
 
 
 def delayed_by_hand() -> dict[str, Tensor]:
-    """DDP, and a queue of its mean gradients."""
+    """Trains with DDP and a queue of its mean gradients."""
     model = make_net()
     wrapped, optimizer = ddp(model), make_optimizer(model.parameters())
     waiting: deque[list[Tensor]] = deque()
@@ -60,9 +60,8 @@ def train(
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         if clips:
-            torch.nn.utils.clip_grad_norm_(
-                model.parameters(), 1e9
-            )  # looks at every mean, and changes none
+            # Clipping reads every mean and changes no value.
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
         optimizer.step()
 
 
@@ -76,7 +75,7 @@ def same_as_by_hand() -> None:
     optimizer.drain()
     assert_equal(model.state_dict(), expected)
 
-    # The same with evaluations, and a checkpoint from which another model goes on.
+    # Train again with evaluations, and with a checkpoint from which another model goes on.
     model, optimizer = sluice.distribute(make_net(), make_optimizer)
     train(model, optimizer, data[:3])
     for number, part in enumerate((data[3:9], data[9:14], data[14:])):
@@ -95,7 +94,7 @@ def same_as_by_hand() -> None:
     optimizer.drain()
     assert_equal(model.state_dict(), expected)
 
-    # In place: back to a checkpoint, and the same again.
+    # Go back to a checkpoint in place, and train the same steps again.
     model, optimizer = sluice.distribute(make_net(), make_optimizer)
     train(model, optimizer, data[:10])
     saved = copy.deepcopy({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
@@ -104,7 +103,7 @@ def same_as_by_hand() -> None:
     optimizer.load_state_dict(saved["optimizer"])
     train(model, optimizer, data[10:])
     optimizer.drain()
-    optimizer.drain()  # there is nothing left
+    optimizer.drain()  # no delayed gradient is left
     assert_equal(model.state_dict(), expected)
 
 
@@ -120,7 +119,7 @@ def test_the_same_as_delayed_by_hand(depth: int, warm_up: int) -> None:
 
 
 def resumed_with_codec() -> None:
-    """What a codec owes is in the checkpoint, too: each rank saves its own."""
+    """The checkpoint also has the error that a codec carries over: each rank saves its own."""
     data = list(batches(STEPS))
     results = []
     for stops in (False, True):
@@ -200,7 +199,8 @@ print("drained", flush=True)
 
 
 def test_a_process_group_that_is_written_in_python(tmp_path: Path) -> None:
-    """The network's thread needs the GIL for it, so nobody may wait for that thread with the GIL held."""
+    """The network's thread needs the GIL for such a group, so no other thread may wait for it with
+    the GIL held."""
     for ended in run_script(
         WRITTEN_IN_PYTHON, 2, timeout=60, anew=True, MEETING=str(tmp_path / "meeting")
     ):

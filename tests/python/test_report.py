@@ -1,4 +1,4 @@
-"""sluice.report() and what it is made of: the layers' times as seen in training, and the bound."""
+"""Tests sluice.report() and its parts: the layers' times as seen in training, and the bound."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import sluice
 
 def test_the_bound_of_two_layers() -> None:
     layers = [(1.0, 2.0, 10.0), (3.0, 4.0, 20.0)]  # forward, backward, bytes
-    assert p3_bound(layers, 0.0) == 10.0  # computing alone
-    # The second layer's gradient is there after 4, both are over the wire 15 later, and 3 of
-    # forward are left.
+    assert p3_bound(layers, 0.0) == 10.0  # the bound is the computing alone
+    # The second layer's gradient is there after 4 s, both gradients are over the wire 15 s later,
+    # and 3 s of forward are left.
     assert p3_bound(layers, 0.5) == 4 + 15 + 3
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from ranks import environment, free_port, run_script
 
-# Rank 0 saves every fourth step, first to another name, and is killed once while it writes.
+# Rank 0 saves every fourth step to a new file, which it renames, and is killed once during a write.
 TRAINING = """
 import os, signal
 from pathlib import Path

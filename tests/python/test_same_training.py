@@ -13,7 +13,7 @@ from training import plain_loop, same_as_ddp
 
 
 class SignMomentum(torch.optim.Optimizer):
-    """Somebody's own optimizer, which nobody has told sluice about."""
+    """A user's own optimizer, which sluice does not know."""
 
     def __init__(self, params: Iterator[nn.Parameter], lr: float) -> None:
         super().__init__(params, {"lr": lr})

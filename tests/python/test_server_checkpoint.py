@@ -1,5 +1,5 @@
-"""Checkpoints of an optimizer that runs on the servers: gathered, in PyTorch's own layout, and
-back."""
+"""Tests checkpoints of an optimizer that runs on the servers: they are gathered in PyTorch's own
+layout, and loaded back."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def train(
 def on_servers(name: str, model: nn.Module | None = None) -> tuple[Any, Any]:
     torch.set_num_threads(1)
     if not dist.is_initialized():
-        dist.init_process_group("gloo")  # first: it and sluice would listen on the same port
+        dist.init_process_group("gloo")  # comes first: it and sluice would listen on the same port
     return sluice.distribute(model or make_net(), OPTIMIZERS[name], server_optimizer=True)
 
 
 def of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """A checkpoint, as it comes back from a file."""
+    """Returns a checkpoint as it comes back from a file."""
     file = io.BytesIO()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
     loaded: dict[str, Any] = torch.load(io.BytesIO(file.getvalue()), weights_only=True)
@@ -53,13 +53,12 @@ def of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def put_back(model: nn.Module, optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(
-        copy.deepcopy(saved["optimizer"])
-    )  # PyTorch would go on in the same tensors
+    # Copy the state: PyTorch would go on in the same tensors.
+    optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
 
 
 def first_half(name: str, path: str) -> dict[str, Tensor]:
-    """Uninterrupted; and once more until a checkpoint, which rank 0 saves."""
+    """Trains without an interruption, and once more until a checkpoint, which rank 0 saves."""
     data = list(batches(STEPS))
     model, optimizer = on_servers(name)
     train(model, optimizer, data)
@@ -83,7 +82,7 @@ def second_half(name: str, path: str) -> dict[str, Tensor]:
 def test_a_new_job_goes_on_with_the_same_bits(two_ranks: Ranks, name: str, tmp_path: Path) -> None:
     path = str(tmp_path / "saved.pt")
     expected = two_ranks.run(first_half, name, path)
-    # Other slices on other servers: the checkpoint knows of neither.
+    # Use other slices on other servers: the checkpoint depends on neither.
     for variables in ({}, {"SLUICE_SLICE_ELEMENTS": "1000", "SLUICE_SERVERS": "1"}):
         ranks = Ranks(2, **variables)
         resumed = ranks.run(second_half, name, path)
@@ -93,7 +92,7 @@ def test_a_new_job_goes_on_with_the_same_bits(two_ranks: Ranks, name: str, tmp_p
 
 
 def to_plain_pytorch(name: str) -> None:
-    """From the servers to PyTorch's optimizer: around DDP, and with mean gradients."""
+    """Loads state of the servers into PyTorch's optimizer, around DDP and with mean gradients."""
     data = list(batches(STEPS))
     model, optimizer = on_servers(name)
     train(model, optimizer, data[:STOP])
@@ -121,7 +120,7 @@ def to_plain_pytorch(name: str) -> None:
 
 
 def layout(saved: dict[str, Any]) -> Any:
-    """Which tensors of which sizes and types there are, and in which order."""
+    """Returns the tensors with their sizes and types, in their order."""
     kinds = [
         (number, {key: (value.shape, value.dtype, value.stride()) for key, value in state.items()})
         for number, state in saved["state"].items()
@@ -143,9 +142,8 @@ def from_plain_pytorch(name: str) -> None:
 
     loaded = on_servers(name, make_net(seed=99))
     put_back(*loaded, saved)
-    assert layout(loaded[1].state_dict()) == layout(
-        saved["optimizer"]
-    )  # nothing has begun yet, and nothing is lost
+    # Training has not begun yet, and no state is lost.
+    assert layout(loaded[1].state_dict()) == layout(saved["optimizer"])
     train(*loaded, data[STOP:])
 
     plain = make_net(seed=99)
@@ -167,8 +165,8 @@ def test_servers_go_on_from_plain_pytorch(two_ranks: Ranks, name: str) -> None:
 
 
 def in_place(dtype: torch.dtype, memory_format: torch.memory_format) -> None:
-    """Back to a checkpoint in the middle of a job, and the same again; twice, so that the second
-    save is of loaded state."""
+    """Goes back to a checkpoint in the middle of a job and trains the same steps again; twice, so
+    that the second save is of loaded state."""
     data = list(batches(STEPS))
     model, optimizer = on_servers("adam", make_net().to(dtype=dtype, memory_format=memory_format))
     train(model, optimizer, data[:STOP])
@@ -205,9 +203,8 @@ def loaded_on_one_rank() -> str:
     saved = of(model, optimizer)
     model, optimizer = on_servers("adam")
     if rank() == 1:
-        optimizer.load_state_dict(
-            copy.deepcopy(saved["optimizer"])
-        )  # PyTorch would go on in the same tensors
+        # Copy the state: PyTorch would go on in the same tensors.
+        optimizer.load_state_dict(copy.deepcopy(saved["optimizer"]))
     try:
         train(model, optimizer, list(batches(1)))
     except ValueError as error:

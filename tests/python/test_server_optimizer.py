@@ -1,5 +1,5 @@
-"""The optimizer on the servers: the same training to rounding, the same bits on all ranks, and
-nothing before step()."""
+"""Tests the optimizer on the servers: the same training up to rounding, the same bits on all ranks,
+and no change before step()."""
 
 from __future__ import annotations
 
@@ -42,8 +42,7 @@ def close_to_ddp(optimizers: Any, loop: Any, **options: Any) -> None:
 
 
 def scheduled(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """The rate of a step is the one at step(), also if the scheduler goes on before the servers are
-    done."""
+    """A step uses the rate at step(), also if the scheduler goes on before the servers are done."""
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     for x, y in batches(12):
         optimizer.zero_grad()
@@ -70,7 +69,7 @@ def several_backwards(model: Any, optimizer: torch.optim.Optimizer) -> None:
 
 
 def not_zeroed(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Gradients go on adding up over several steps."""
+    """Gradients add up over several steps."""
     for number, (x, y) in enumerate(batches(12)):
         if number % 3 == 0:
             optimizer.zero_grad()
@@ -113,7 +112,7 @@ def started(steps: int) -> tuple[Any, Any]:
 
 
 def run_without_step() -> None:
-    """Nothing changes before step(), nor if it never comes."""
+    """No parameter changes before step(), nor without step()."""
     model, optimizer = started(3)
     before = copy.deepcopy(model).state_dict()
     optimizer.zero_grad()
@@ -143,9 +142,8 @@ def text_of(function: Any) -> str:
 def run_errors() -> list[str]:
     model, optimizer = started(3)
     saved = optimizer.state_dict()
-    assert (
-        saved["param_groups"][0]["lr"] == 0.1 and saved["state"] == {}
-    )  # without momentum there is nothing more to it
+    # SGD without momentum has no other state.
+    assert saved["param_groups"][0]["lr"] == 0.1 and saved["state"] == {}
     texts = [text_of(lambda: copy.deepcopy(optimizer))]
     x, y = next(batches(1))
     optimizer.zero_grad()

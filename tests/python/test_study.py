@@ -1,5 +1,5 @@
-"""The parts of `sluice study` that need no training: what is asked for, the rate, and what the page
-says of given results."""
+"""Tests the parts of `sluice study` that need no training: the settings, the rate, and the page for
+given results."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ def test_the_rate_is_scaled_warmed_up_and_decays() -> None:
     assert [bsp.rate(at) for at in (5 / 90, 0.3, 0.34, 0.67, 0.89)] == pytest.approx(
         [0.1, 0.1, 0.01, 1e-3, 1e-4]
     )
-    # N gradients that are each applied in full move a model as far as their mean does at N times
-    # the rate.
+    # N gradients, each applied in full, move a model as far as their mean does at N times the rate.
     assert schedule.make(Algorithm("asp"), 0.05, 32, 8).peak * 8 == pytest.approx(bsp.peak)
     assert schedule.make(Algorithm("easgd", 4), 0.05, 32, 8, factor=3).peak == pytest.approx(0.3)
 
@@ -248,7 +247,8 @@ def test_the_page_is_whole_whatever_there_is(name: str) -> None:
     for picture in pictures:
         ElementTree.fromstring(picture)
     assert "nan" not in page.lower().replace("finance", "")
-    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")  # nothing from elsewhere
+    # The page loads nothing from other hosts.
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert ("&lt;no&gt;" in page) == (name == "only failures")
     assert report.markdown(results, STUDY, 0).startswith("# ")
 

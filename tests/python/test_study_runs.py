@@ -1,5 +1,5 @@
-"""`sluice study` in short: all algorithms, real processes, a page; and that it goes on where it was
-ended."""
+"""Tests a short `sluice study`: all algorithms, real processes, a page, and that it goes on where
+it was ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def data() -> list[str]:
-    """Real images if the build was told where they are."""
+    """Returns flags for real images if the build knows their folder."""
     place = os.environ.get("STUDY_DATA", "")
     if place and (Path(place) / "fashion-mnist").is_dir():
         return ["--data", "fashion-mnist", "--data-dir", place, "--samples", "4096"]
@@ -47,7 +47,7 @@ def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None
         assert row["compute_s"] >= row["pace_s"] * 0.99, row
         assert sum(row["steps_by_worker"]) + 4 == 2 * (128 if "synthetic" in flags else 256), row
     by_name = {row["algorithm"]: row for row in found}
-    # The same mean gradients by two ways: only the order of sums differs.
+    # The two algorithms compute the same mean gradients: only the order of sums differs.
     assert by_name["bsp"]["accuracy"] == pytest.approx(by_name["arsgd"]["accuracy"], abs=0.03)
     for name in ("bsp", "asp", "easgd:4", "adpsgd"):
         sent = by_name[name]["sent_bytes_per_step"] / by_name[name]["model_bytes"]

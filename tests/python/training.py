@@ -16,7 +16,7 @@ Optimizers = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 
 
 class Net(nn.Module):
-    """A little of everything: convolution, batch normalisation, tied and functional use of weights."""
+    """A small model with convolution, batch normalisation, tied and functional use of weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ def batches(steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def make_net(seed: int = 7) -> Net:
-    torch.manual_seed(seed + rank())  # rank 0's must win
+    torch.manual_seed(seed + rank())  # all ranks must get rank 0's parameters
     return Net()
 
 

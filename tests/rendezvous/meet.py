@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Starts N real processes of `sluice rendezvous check` on loopback and says how long they took to
-meet.
+"""Starts N real processes of `sluice rendezvous check` on loopback and prints the time that they
+took to meet.
 
     tests/rendezvous/meet.py build/release/bin/sluice --ranks 64 --within 5
 

@@ -1,5 +1,5 @@
-"""What a study has to know of an algorithm: how its rate scales, which model is scored, and what it
-sends."""
+"""The properties of an algorithm that a study needs: the scaling of its rate, the model that is
+scored, and the data it sends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Algorithm:
 
     @property
     def text(self) -> str:
-        """As --algorithm takes it."""
+        """The algorithm in the form that --algorithm takes."""
         return self.name if self.argument is None else f"{self.name}:{self.argument:g}"
 
     @property
@@ -47,8 +47,8 @@ class Algorithm:
 
     @property
     def sums_gradients(self) -> bool:
-        """True iff the server applies each worker's gradient in full. Everywhere else what is
-        scored moves by the mean."""
+        """True iff the server applies each worker's gradient in full. With all other algorithms the
+        scored model moves by the mean."""
         return self.name in ("asp", "ssp")
 
     @property
@@ -62,8 +62,8 @@ class Algorithm:
 
     @property
     def has_own_models(self) -> bool:
-        """True iff every worker trains a model of its own, so that one may be worse than what is
-        scored."""
+        """True iff every worker trains a model of its own, so that one may be worse than the scored
+        model."""
         return self.is_gossip or self.name == "easgd"
 
     @property
@@ -75,8 +75,8 @@ class Algorithm:
         )
 
     def models_sent(self, workers: int) -> float:
-        """Models that a worker and the server beside it send in a step, by the paper's formulae. A
-        rank's own share does not travel."""
+        """Returns how many models a worker and the server beside it send in a step, by the paper's
+        formulae. A rank's own share does not travel."""
         value = self.argument or 0.0
         whole = {
             "bsp": 2.0,

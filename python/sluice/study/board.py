@@ -16,29 +16,27 @@ _TEXT = 1000  # bytes of an error
 class Board:
     def __init__(self, workers: int, epochs: int, parameters: int, batches: int) -> None:
         self.workers = workers
-        self.scored = _zeros(
-            torch.float32, epochs, parameters
-        )  # what rank 0 has of the server's or the centre's
-        self.models = _zeros(
-            torch.float32, epochs, workers, parameters
-        )  # each worker's own, at the end of each epoch
-        self.crossed = _zeros(
-            torch.float64, epochs, workers
-        )  # seconds from the start to the end of an epoch
+        # Rank 0's copy of the server's model or of the centre.
+        self.scored = _zeros(torch.float32, epochs, parameters)
+        # Each worker's own model at the end of each epoch.
+        self.models = _zeros(torch.float32, epochs, workers, parameters)
+        # Seconds from the start to the end of an epoch.
+        self.crossed = _zeros(torch.float64, epochs, workers)
         self.own_accuracy = _zeros(torch.float64, workers)
-        self.blocked = _zeros(
-            torch.float64, workers, batches
-        )  # seconds that a step waited for parameters
-        self.steps = _zeros(torch.int64, workers)  # in the time that is measured
-        self.computed = _zeros(torch.float64, workers)  # seconds of these
-        self.late = _zeros(torch.int64, workers)  # steps that took a tenth longer than they may
+        # Seconds that a step waited for parameters.
+        self.blocked = _zeros(torch.float64, workers, batches)
+        self.steps = _zeros(torch.int64, workers)  # steps in the measured time
+        self.computed = _zeros(torch.float64, workers)  # seconds of these steps
+        # Steps that took over a tenth longer than the pace.
+        self.late = _zeros(torch.int64, workers)
         self.sent = _zeros(torch.int64, workers)  # bytes
-        self.clocks = _zeros(torch.int64, workers)  # steps in which data was used; 0: still at it
+        # Steps in which data was used; 0: still training.
+        self.clocks = _zeros(torch.int64, workers)
         self._taken = multiprocessing.get_context("fork").Value("q", 0)
         self._errors = _zeros(torch.uint8, workers, _TEXT)
 
     def take_batch(self) -> int:
-        """The next that nobody has taken yet."""
+        """Takes the next batch that no worker has taken yet, and returns its number."""
         with self._taken.get_lock():
             number = self._taken.value
             self._taken.value += 1

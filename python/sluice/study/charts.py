@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bar:
-    """Parts stand on each other."""
+    """A bar of parts that stand on each other."""
 
     label: str
     parts: Sequence[float]
@@ -113,7 +113,7 @@ def bars(
     *,
     is_stacked: bool = True,
 ) -> str:
-    """parts: names and colours. Not stacked: the parts of a bar stand side by side."""
+    """`parts` are names and colours. If not `is_stacked`, the parts of a bar stand side by side."""
     if not groups:
         return _empty(title)
     heights = [sum(bar.parts) if is_stacked else max(bar.parts) for bar in groups]

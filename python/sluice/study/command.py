@@ -1,5 +1,5 @@
-"""`sluice study`: flags, progress, errors. Goes on where it was ended: a run that has its file of
-results is not made again."""
+"""`sluice study`: flags, progress, errors. A study that was ended goes on from there: a run that
+has its file of results is not made again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from sluice.study.results import Results
 from sluice.study.runner import RunError, Runner, row_of
 from sluice.study.settings import Run, Settings, parse_counts, parse_factors, parse_straggler
 
-_OUTSIDE_TRAINING = 4.0  # seconds of a run before any was seen: starting, scoring, ending
+# Seconds of a run, assumed until one was measured: starting, scoring, ending.
+_OUTSIDE_TRAINING = 4.0
 _EXAMPLES = """examples:
   sluice study --data fashion-mnist --data-dir DATA --workers 4,8,16 --seeds 3 --epochs 4 -o study/
   sluice study --data-dir DATA --algorithms bsp,asp,ssp:3 --workers 4 --straggler 1:3x -o straggler/
@@ -30,9 +31,8 @@ study/study.md, and every run a file in study/runs/: delete one to make it again
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # what was started is ended first
+    # Exit by an exception, so that the processes of the study are ended first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         sys.exit(_main(sys.argv[1:]))
     except KeyboardInterrupt:
@@ -182,8 +182,8 @@ def settings_from(flags: argparse.Namespace) -> Settings:
 
 
 def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
-    """What all runs in the folder have in common. Another study in the same folder would be
-    compared with the first."""
+    """Returns the settings that all runs in the folder share. Another study in the same folder
+    would be compared with the first."""
     path = settings.output / "study.json"
     if not path.is_file():
         if must_exist:
@@ -250,14 +250,14 @@ def _pace(settings: Settings, study: dict[str, Any], runner: Runner, workers: in
 
 
 class Progress:
-    """A line for each run, with the time that is left as far as it is known."""
+    """Prints a line for each run, with the estimated time that is left."""
 
     def __init__(self, runner: Runner, runs: int, missing: list[Run]) -> None:
         self._runner = runner
         self._runs = runs
         self._left = list(missing)
         self._paces: dict[int, float] = {}
-        self._seconds: dict[int, list[float]] = {}  # of runs, by workers
+        self._seconds: dict[int, list[float]] = {}  # seconds of runs, by number of workers
 
     def done(self, run: Run, pace: float, seconds: float, text: str) -> None:
         self._left.remove(run)
@@ -271,8 +271,8 @@ class Progress:
         seen = self._seconds.get(run.workers)
         if seen:
             return sum(seen) / len(seen)
-        # As if a step cost what all workers' computing costs: twice the workers, twice the pace,
-        # half the steps.
+        # Assumes that a step costs as much as the computing of all workers: twice the workers have
+        # twice the pace and half the steps.
         known = min(self._paces, key=lambda workers: abs(workers - run.workers))
         pace = self._paces[known] * run.workers / known
         return _OUTSIDE_TRAINING + self._runner.expected_seconds(run, pace)

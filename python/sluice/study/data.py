@@ -1,5 +1,5 @@
-"""Images in memory: MNIST's own format as it is downloaded, or patterns with noise where there is
-none."""
+"""Images in memory, from files in MNIST's own format as it is downloaded, or synthetic patterns
+with noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 NAMES = ("fashion-mnist", "mnist", "synthetic")
 _MEAN_AND_SPREAD = {"mnist": (0.1307, 0.3081), "fashion-mnist": (0.2860, 0.3530)}
-_SYNTHETIC = (4096, 1000)  # to train and to test
+_SYNTHETIC = (4096, 1000)  # numbers of training and test images
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _read(folder: Path, name: str, file: str, header: int) -> Tensor:
 
 
 def _synthetic(samples: int) -> Data:
-    """Ten patterns, each under its own noise: easy, but not at once."""
+    """Returns images of ten patterns with noise: easy to learn, but not in a few steps."""
     generator = torch.Generator().manual_seed(0)
     patterns = (
         torch.randn(10, 1, 7, 7, generator=generator)

@@ -67,7 +67,8 @@ def their_losses(results: Results) -> str:
 
 
 def throughput(results: Results) -> str:
-    """Figure 2: in single workers, so that numbers of workers with another pace can be compared."""
+    """Figure 2, in units of a single worker, so that numbers of workers with different paces can be
+    compared."""
     lines = [Line("linear", [(float(n), float(n)) for n in results.workers], "#bbbbbb", "2 4")]
     for algorithm in results.algorithms:
         points = []
@@ -95,7 +96,7 @@ def breakdown(results: Results, workers: int) -> str:
 
 
 def compressed(results: Results, workers: int) -> str:
-    """Figure 4: only DGC can be left away here."""
+    """Figure 4. Here only DGC can be switched off."""
     bars = []
     for algorithm in results.algorithms:
         dense = results.spread(algorithm, workers, "of_linear")

@@ -21,19 +21,19 @@ def make(seed: int) -> nn.Module:
 
 
 def size() -> int:
-    """Parameters."""
+    """Returns the number of parameters."""
     return sum(parameter.numel() for parameter in make(0).parameters())
 
 
 def flat(model: nn.Module) -> Tensor:
-    """All parameters in one row, with their newest values."""
+    """Returns all parameters in one row, with their newest values."""
     with torch.no_grad():
         return parameters_to_vector(model.parameters())
 
 
 def accuracy(parameters: Tensor, data: Data) -> float:
-    """Of a model with these parameters, on the test images. NaNs find no class right but by chance:
-    they count as none."""
+    """Returns the accuracy of a model with these parameters on the test images. Predictions from
+    NaNs are right only by chance, so they count as wrong."""
     if not torch.isfinite(parameters).all():
         return 0.0
     model = make(0)

@@ -1,4 +1,5 @@
-"""Whether the paper's order of final accuracy is ours: group by group, with the spread over seeds."""
+"""Compares the paper's order of final accuracy with ours, group by group, with the spread over
+seeds."""
 
 from __future__ import annotations
 
@@ -18,10 +19,10 @@ _T = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23}
 @dataclass(frozen=True)
 class Verdict:
     workers: int
-    better: str  # the group that the paper has ahead
+    better: str  # the group that is ahead in the paper
     worse: str
-    difference: float  # of their mean accuracies: above 0 as in the paper
-    margin: float | None  # of that, 95 %; None: one seed only
+    difference: float  # difference of their mean accuracies; above 0 as in the paper
+    margin: float | None  # 95 % margin of the difference; None: one seed only
 
     @property
     def word(self) -> str:
@@ -37,7 +38,7 @@ class Verdict:
 
 
 def judge(results: Results, workers: int) -> list[Verdict]:
-    """Neighbours in the paper's order of groups, where both have been measured."""
+    """Compares neighbours in the paper's order of groups if both have been measured."""
     groups = [(", ".join(names), _by_seed(results, names, workers)) for names in paper.ORDER]
     measured = [(name, spread) for name, spread in groups if spread is not None]
     return [
@@ -47,8 +48,8 @@ def judge(results: Results, workers: int) -> list[Verdict]:
 
 
 def at_tuned_rates(results: Results, workers: int) -> list[tuple[str, float]]:
-    """The groups in the paper's order, with the mean of what each algorithm reaches at the best of
-    its rates."""
+    """Returns the groups in the paper's order, with the mean of the accuracies that their
+    algorithms reach at their best rates."""
     groups = []
     for names in paper.ORDER:
         best = [
@@ -62,7 +63,8 @@ def at_tuned_rates(results: Results, workers: int) -> list[tuple[str, float]]:
 
 
 def _tried(results: Results, algorithm: Algorithm, workers: int) -> list[float]:
-    """Accuracies of the first seed, at all rates; none if there is one rate only."""
+    """Returns the accuracies of the first seed at all rates; an empty list if there is one rate
+    only."""
     found = [
         rows[0]["accuracy"]
         for factor in results.factors
@@ -72,8 +74,7 @@ def _tried(results: Results, algorithm: Algorithm, workers: int) -> list[float]:
 
 
 def _by_seed(results: Results, names: tuple[str, ...], workers: int) -> Spread | None:
-    """The mean accuracy of a group's algorithms, each seed for itself; only seeds that all of them
-    have."""
+    """Returns the mean accuracy of a group's algorithms for each seed that all of them have."""
     rows = [results.of(one, workers) for one in results.algorithms if one.name in names]
     rows = [of_one for of_one in rows if of_one]
     if not rows:

@@ -1,6 +1,6 @@
-"""What "An In-Depth Analysis of Distributed Training of Deep Neural Networks" (Ko et al.) prints:
-ResNet-50 on ImageNet-1K, top-1 accuracy after 90 epochs. Its figures 1 to 4 are pictures only; of
-these its text says what SAYS repeats."""
+"""The numbers of "An In-Depth Analysis of Distributed Training of Deep Neural Networks" (Ko et
+al.): ResNet-50 on ImageNet-1K, top-1 accuracy after 90 epochs. Its figures 1 to 4 are pictures
+only; SAYS repeats the statements of its text about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TABLE_4 = {
     "ssp:10": (0.6448, 0.6542),
 }
 
-# By final accuracy, best first.
+# Groups by final accuracy, best first.
 ORDER = (("bsp", "arsgd"), ("asp", "adpsgd"), ("ssp",), ("easgd", "gosgd"))
 
 SAYS = {

@@ -1,5 +1,5 @@
-"""The processes of one run. They are forked from one that has imported Torch already, since
-importing it sixteen times takes longer than the run; so that process calculates in one thread only.
+"""The processes of one run. They are forked from a process that has imported Torch already, since
+importing it sixteen times takes longer than the run. So that process computes in one thread only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PATIENCE = {"SLUICE_SILENCE_LIMIT": "30s", "SLUICE_LOG": "warn", "SLUICE_STALL_
 
 @dataclass(frozen=True)
 class Place:
-    """Where ranks run and meet: all on this host, or each on a host of its own in a lab."""
+    """The place in which ranks run and meet: all on this host, or each on a host of its own in a
+    lab."""
 
     address: str
     lab: str | None = None
@@ -64,7 +65,7 @@ LOOPBACK = Place("127.0.0.1")
 
 @contextlib.contextmanager
 def lab(hosts: int, rate: str) -> Iterator[Place]:
-    """A cluster on this machine for as long as this lasts (docs/lab.md)."""
+    """Makes a cluster on this machine that lasts as long as this context (docs/lab.md)."""
     program = _program()
     name = f"study{os.getpid()}"
     made = subprocess.run(
@@ -89,16 +90,15 @@ def _program() -> str:
 
 
 def prepare_to_fork() -> None:
-    """Once, before anything is calculated: a process with threads must not be forked, and what
-    every rank would import for itself is imported here."""
+    """Call this once, before anything is computed. A process with threads must not be forked, and
+    modules that every rank would import are imported here once."""
     torch.set_num_threads(1)
-    importlib.import_module(
-        "torch._dynamo"
-    )  # the first optimizer of a process does this, in a second and more
+    # The first optimizer of a process imports this, which takes a second or more.
+    importlib.import_module("torch._dynamo")
 
 
 def free_port() -> int:
-    """One that was free a moment ago."""
+    """Returns a port that was free a moment ago."""
     with socket.socket() as one:
         one.bind(("", 0))
         return int(one.getsockname()[1])
@@ -107,12 +107,13 @@ def free_port() -> int:
 def run(
     world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float
 ) -> dict[int, str]:
-    """Runs work(rank) in a process for each rank. Returns how those have ended that failed, the
-    first first. Nothing of what it has started is left afterwards. What ranks print is in `log`."""
+    """Runs work(rank) in a process for each rank. Returns how each failed rank has ended, in the
+    order of their ends. No process that it has started is left afterwards. The output of ranks is
+    in `log`."""
     port = free_port()
     key = secrets.token_hex(32)
-    ranks: dict[int, int] = {}  # by file descriptor
-    pids: dict[int, int] = {}  # of those that have not ended, by rank
+    ranks: dict[int, int] = {}  # ranks by file descriptor
+    pids: dict[int, int] = {}  # processes that have not ended, by rank
     failures: dict[int, str] = {}
     with selectors.DefaultSelector() as selector:
         try:
@@ -157,7 +158,7 @@ def _be_rank(
     rank: int, place: Place, variables: dict[str, str], work: Callable[[int], None], log: Path
 ) -> NoReturn:
     def be_it() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has forked us ends us
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that has forked us ends us
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(output, 1)
@@ -171,12 +172,12 @@ def _be_rank(
 
 
 def as_a_program(work: Callable[[], None]) -> NoReturn:
-    """In a forked process: does the work and ends as a program of its own would. A forked process
-    must not go through Python's own end, where it would tidy up what is its parent's."""
+    """Does the work in a forked process and ends as a program of its own would. A forked process
+    must not go through Python's own end, which would tidy up objects of its parent."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        atexit._clear()  # these are the parent's
+        atexit._clear()  # these functions are the parent's
         work()
         code = 0
     except SystemExit as end:
@@ -184,11 +185,12 @@ def as_a_program(work: Callable[[], None]) -> NoReturn:
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)  # the other ranks hear of it too
     finally:
+        # The first function leaves the job.
         for last in (
             atexit._run_exitfuncs,
             sys.stdout.flush,
             sys.stderr.flush,
-        ):  # the job is left by the first
+        ):
             with contextlib.suppress(BaseException):
                 last()
         os._exit(code)

@@ -1,4 +1,4 @@
-"""The page and the Markdown table of a study: one file each, correct for whatever has been measured
+"""The page and the Markdown table of a study: one file each, correct for all that has been measured
 so far."""
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ figure { display: inline-block; margin: .3em } .note { color: #555; font-size: 1
 
 
 def write(folder: Path, results: Results, study: dict[str, Any], missing: int) -> None:
-    """study: what study.json holds. missing: how many runs have not been made yet."""
+    """`study` is the content of study.json. `missing` is the number of runs that have not been made
+    yet."""
     (folder / "study.html").write_text(page(results, study, missing))
     (folder / "study.md").write_text(markdown(results, study, missing))
 

@@ -21,7 +21,7 @@ def path_of(folder: Path, run: Run) -> Path:
 
 
 def write(path: Path, value: Any) -> None:
-    """All or nothing, so that a study that is ended anywhere can go on."""
+    """Writes the whole file or nothing, so that a study that is ended at any moment can go on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".part")
     beside.write_text(json.dumps(value, indent=1) + "\n")
@@ -37,7 +37,7 @@ def read(folder: Path) -> list[Row]:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one figure over seeds."""
+    """The spread of one figure over seeds."""
 
     values: tuple[float, ...]
 
@@ -51,7 +51,7 @@ class Spread:
 
     @property
     def error(self) -> float:
-        """Of the mean."""
+        """The standard error of the mean."""
         return self.deviation / math.sqrt(len(self.values))
 
     def percent(self) -> str:
@@ -60,7 +60,7 @@ class Spread:
 
 
 class Results:
-    """What is there so far, failed runs left out."""
+    """The results so far, without failed runs."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
@@ -73,7 +73,7 @@ class Results:
 
     @property
     def algorithms(self) -> list[Algorithm]:
-        """In the paper's order."""
+        """The algorithms in the paper's order."""
         order = ["bsp", "arsgd", "asp", "ssp", "easgd", "gosgd", "adpsgd"]
         found = {parse(row["algorithm"]) for row in self.rows}
 
@@ -89,13 +89,13 @@ class Results:
 
     @property
     def tuned_workers(self) -> int | None:
-        """With how many several rates were tried."""
+        """The number of workers for which several rates were tried."""
         return min((row["workers"] for row in self.rows if row["rate_factor"] != 1), default=None)
 
     def of(
         self, algorithm: Algorithm, workers: int, *, factor: float = 1.0, dgc: bool = False
     ) -> list[Row]:
-        """By seed."""
+        """Returns the rows of these runs, sorted by seed."""
         rows = [
             row
             for row in self.rows
@@ -113,7 +113,7 @@ class Results:
         factor: float = 1.0,
         dgc: bool = False,
     ) -> Spread | None:
-        """None: nothing has been measured."""
+        """Returns the spread of a figure over seeds; None if nothing has been measured."""
         take: Callable[[Row], float | None] = (
             figure if callable(figure) else lambda row: row[figure]
         )

@@ -1,5 +1,5 @@
-"""One run: from settings to a row of results. And how long a step has to take at least, so that all
-workers can keep it."""
+"""One run, from settings to a row of results. Also finds a pace, the least time of a step, that all
+workers can keep."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sluice.study.results import Row
 from sluice.study.settings import Run, Settings
 from sluice.study.worker import Task, Worker, options_of
 
-_ROOM = 1.2  # over what a step takes when all workers run as fast as they can
-_TRIED = 60  # steps of each worker, to find that
+_ROOM = 1.2  # times the time of a step when all workers run as fast as they can
+_TRIED = 60  # steps of each worker, to measure that time
 
 
 class RunError(Exception):
@@ -28,7 +28,7 @@ class RunError(Exception):
 
 
 class Runner:
-    """Has the data, which the workers inherit."""
+    """Makes runs. It holds the data, which the workers inherit."""
 
     def __init__(self, settings: Settings, data: Data) -> None:
         self._settings = settings
@@ -36,7 +36,8 @@ class Runner:
         self._parameters = network.size()
 
     def batches(self, workers: int) -> int:
-        """Of all epochs. An epoch is as many as all workers can share evenly."""
+        """Returns the number of batches of all epochs. An epoch has as many batches as all workers
+        can share evenly."""
         return (
             self._settings.epochs
             * (len(self._data.train_x) // self._settings.batch // workers)
@@ -44,7 +45,7 @@ class Runner:
         )
 
     def expected_seconds(self, run: Run, pace: float) -> float:
-        """A run takes at least this."""
+        """Returns the least time that a run takes."""
         slowest = (
             max(self._settings.straggler.values(), default=1.0)
             if run.algorithm.waits_for_others
@@ -53,7 +54,7 @@ class Runner:
         return self.batches(run.workers) / run.workers * pace * slowest
 
     def find_pace(self, workers: int) -> float:
-        """Seconds, to half a millisecond."""
+        """Returns the pace in seconds, rounded up to half a millisecond."""
         if self._settings.pace is not None:
             return self._settings.pace
         task = self._task(Run(Algorithm("bsp"), workers, seed=0), pace=0.0)
@@ -121,7 +122,7 @@ class Runner:
             network.accuracy(self._scored(run.algorithm, board, epoch), self._data)
             for epoch in range(task.epochs)
         ]
-        # An epoch has ended when rank 0 says so; the training, when the last worker has.
+        # An epoch ends when rank 0 ends it; the training ends with the last worker.
         ended = [float(board.crossed[epoch, 0]) for epoch in range(task.epochs - 1)] + [
             float(board.crossed[-1].max())
         ]
@@ -163,7 +164,7 @@ class Runner:
 
 
 def row_of(run: Run) -> Row:
-    """What names a run in its row."""
+    """Returns the columns that identify a run in its row."""
     return {
         "algorithm": run.algorithm.text,
         "workers": run.workers,
@@ -176,9 +177,9 @@ def row_of(run: Run) -> Row:
 def blocked_and_communicated(
     blocked: Tensor, steps: Tensor, waits_for_others: bool
 ) -> tuple[float, float]:
-    """Seconds of a mean step in which a worker could not go on, and what of that the way of the
-    bytes took. Where workers wait for each other, the one that waits least in a step waits for
-    nobody: what it waits is the way of the bytes. Elsewhere nobody is waited for."""
+    """Returns the seconds of a mean step in which a worker could not go on, and the part of them in
+    which bytes travelled. If workers wait for each other, the one that waits least in a step waits
+    for the bytes only, and its wait is that part. Otherwise no worker waits for another."""
     total = float(blocked.sum()) / int(steps.sum())
     if not waits_for_others:
         return total, total

@@ -1,7 +1,7 @@
-"""The learning rate, by the paper's rule: a base, theirs is 0.05, for every worker that has 128
-samples in a step, so scaled by what all have together; warm-up from one worker's rate in the first
-5 of 90 epochs; a tenth of it from epochs 30, 60 and 80 on. A study of another length has the same
-shape."""
+"""The learning rate by the paper's rule. A base rate (0.05 in the paper) is for one worker with 128
+samples in a step, and scales with the samples of all workers together. It warms up from one
+worker's rate in the first 5 of 90 epochs, and falls to a tenth at epochs 30, 60 and 80. A study of
+another length has the same shape."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sluice.study.algorithms import Algorithm
 
-SAMPLES = 128  # that the base rate is for
+SAMPLES = 128  # samples in a step, for the base rate
 WARM_UP = 5 / 90
 DECAYS = (30 / 90, 60 / 90, 80 / 90)
 MOMENTUM = 0.9
@@ -19,10 +19,10 @@ WEIGHT_DECAY = 1e-4
 @dataclass(frozen=True)
 class Schedule:
     peak: float
-    start: float  # of the warm-up
+    start: float  # rate at the start of the warm-up
 
     def rate(self, progress: float) -> float:
-        """progress: how much of the training is done, 0 to 1."""
+        """Returns the rate; `progress` is the part of the training that is done, 0 to 1."""
         if progress < WARM_UP:
             return self.start + (self.peak - self.start) * progress / WARM_UP
         passed = sum(progress >= decay for decay in DECAYS)
@@ -32,8 +32,9 @@ class Schedule:
 def make(
     algorithm: Algorithm, base: float, batch: int, workers: int, factor: float = 1.0
 ) -> Schedule:
-    """Where every gradient is applied in full, N workers' steps move the model by N of them, as one
-    step of the others does by their mean times N: there the scaling is in the algorithm already."""
+    """Makes the schedule of a run. If every gradient is applied in full, the steps of N workers
+    move the model by N gradients, as far as one step of the other algorithms does by N times the
+    mean. So the scaling is in the algorithm already."""
     one = factor * base * batch / SAMPLES
     peak = one if algorithm.sums_gradients else one * workers
     return Schedule(peak=peak, start=peak / workers)

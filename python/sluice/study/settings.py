@@ -1,4 +1,4 @@
-"""What a study is asked for, and the runs that it takes."""
+"""The settings of a study, and the runs that it makes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Run:
     algorithm: Algorithm
     workers: int
     seed: int
-    factor: float = 1.0  # of the learning rate
+    factor: float = 1.0  # factor of the learning rate
     dgc: bool = False
 
     @property
@@ -43,14 +43,14 @@ class Settings:
     learning_rate: float = 0.015
     grid: tuple[float, ...] = ()
     grid_workers: int = 8
-    samples: int | None = None  # of the training data; None: all
+    samples: int | None = None  # samples of the training data; None: all
     pace: float | None = None  # seconds; None: measured
     straggler: dict[int, float] = field(default_factory=dict)
     dgc: bool = False
-    rate: str | None = None  # of links in a lab; None: no lab
+    rate: str | None = None  # rate of links in a lab; None: no lab
 
     def fixed(self) -> dict[str, Any]:
-        """What all runs of one folder have in common."""
+        """Returns the settings that all runs of one folder share."""
         return {
             "data": self.data,
             "model": self.model,
@@ -63,7 +63,7 @@ class Settings:
         }
 
     def runs(self) -> list[Run]:
-        """One seed of everything first, so that a study that is not finished shows something of
+        """Returns all runs, one seed of each first, so that an unfinished study shows results of
         all."""
         return list(dict.fromkeys(self._runs()))
 
@@ -83,7 +83,7 @@ class Settings:
 
 
 def parse_straggler(text: str) -> dict[int, float]:
-    """1:3x is rank 1, three times slower than the others."""
+    """Parses a straggler: 1:3x is rank 1, three times slower than the others."""
     found = re.fullmatch(r"(\d+):(\d*\.?\d+)x?", text)
     if found is None or float(found[2]) < 1:
         raise ValueError(

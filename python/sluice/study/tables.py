@@ -1,5 +1,5 @@
-"""The paper's tables with ours beside theirs, and those that it does not have. A table is its
-title, a note, and cells of text."""
+"""The paper's tables with our results beside theirs, and further tables. A table has a title, a
+note, and cells of text."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def order(results: Results) -> Table:
 
 
 def rates(results: Results) -> Table:
-    """The tuned grid."""
+    """The accuracies of the tuned grid."""
     factors, workers = results.factors, results.tuned_workers
     table = Table(
         f"Tuned rates: final accuracy at {workers} workers, one seed",

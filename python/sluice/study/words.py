@@ -1,5 +1,5 @@
-"""What the figures say, in sentences: what differs from the paper, whether its order holds, and
-what a user should take from it."""
+"""Sentences about the figures: the differences from the paper, the order of accuracy, and advice
+for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AS_GOOD = 0.005  # accuracy
 
 
 def differences(results: Results, study: dict[str, Any]) -> list[str]:
-    """In setting. A sentence each."""
+    """Returns the differences in setting, a sentence each."""
     fixed, seeds = study["settings"], sorted({row["seed"] for row in results.rows})
     row = results.rows[0]
     parameters = row["model_bytes"] // 4
@@ -121,7 +121,7 @@ def _overall(verdicts: list[Verdict]) -> str:
 
 
 def advice(results: Results) -> str:
-    """One paragraph, from the largest number of workers."""
+    """Returns one paragraph, from the results with the largest number of workers."""
     most = max(results.workers, default=0)
     scores = {
         one: spread.mean

@@ -1,5 +1,5 @@
-"""What one rank of a run does: it trains on the batches that are its, at its pace, and leaves on
-the board what came of it."""
+"""The work of one rank of a run: it trains on its batches at its pace, and leaves the results on
+the board."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sluice.study.data import Data
 from sluice.study.settings import Run
 
 _MOVING_RATE = 0.9  # easgd's alpha, times the number of workers
-_LATE = 1.1  # of the pace
+_LATE = 1.1  # a step is late if it takes longer than this times the pace
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Task:
     run: Run
     epochs: int
     batch: int  # samples
-    batches: int  # of all workers in all epochs
+    batches: int  # batches of all workers in all epochs
     schedule: schedule.Schedule
-    pace: float  # seconds that a step takes at least, without waiting
+    pace: float  # least seconds of a step, without waiting
     straggler: dict[int, float]
-    orders: list[Tensor]  # of the samples, by epoch
+    orders: list[Tensor]  # orders of the samples, by epoch
     data: Data
     scores: bool = True  # false: only the time counts
 
@@ -40,10 +40,10 @@ class Task:
 
 
 def options_of(task: Task) -> dict[str, Any]:
-    """For sluice.distribute()."""
+    """Returns the options for sluice.distribute()."""
     options: dict[str, Any] = {"algorithm": task.run.algorithm.text}
     if task.run.dgc:
-        # As long as in the original: a stage takes one of 90 epochs.
+        # A stage takes one of 90 epochs, as in the original.
         steps = task.batches / task.run.workers
         options |= {"dgc": "on", "dgc_warm_up": str(max(1, round(steps / 90)))}
     return options
@@ -58,8 +58,8 @@ class Worker:
         self._pace = task.pace * task.straggler.get(rank, 1.0)
         self._clock = 0  # steps
         self._began = 0.0
-        self._paused = 0.0  # seconds since then that are not training's
-        self._backward = 0.0  # how long a backward pass takes
+        self._paused = 0.0  # seconds since then that do not count as training
+        self._backward = 0.0  # seconds of a backward pass
         self._sent_before = 0
         self._model, self._optimizer = sluice.distribute(
             network.make(task.run.seed),
@@ -69,8 +69,8 @@ class Worker:
                 momentum=schedule.MOMENTUM,
                 weight_decay=schedule.WEIGHT_DECAY,
             ),
-            # Without it an all-reduce hands out mean gradients, as the paper's does; DGC makes the
-            # step itself.
+            # Without a server optimizer an all-reduce hands out mean gradients, as in the paper.
+            # DGC makes the step itself.
             server_optimizer=task.run.algorithm.name != "arsgd" or task.run.dgc,
             broadcast_buffers=False,
             **options_of(task),
@@ -93,8 +93,9 @@ class Worker:
         sluice.barrier()
 
     def _batches(self) -> Iterator[int]:
-        """Numbers of batches. Who waits for all others has every N-th; else whoever is free takes
-        the next, so that a slow worker does less and not everybody's last."""
+        """Yields numbers of batches. If workers keep step, each one takes every N-th batch.
+        Otherwise a free worker takes the next one, so that a slow worker does less and does not
+        hold up the end."""
         if self._algorithm.keeps_step:
             yield from range(self._rank, self._task.batches, self._task.run.workers)
             return
@@ -125,7 +126,7 @@ class Worker:
             self._model(task.data.train_x[chosen]), task.data.train_y[chosen]
         )
         end = begun + (self._engine.seconds_waited - waited) + self._pace
-        # Gradients leave during backward: where a step is stretched, before it and not after.
+        # Gradients leave during backward, so a step is stretched before backward and not after it.
         _sleep_until(end - self._backward)
         before = time.perf_counter()
         loss.backward()
@@ -135,7 +136,7 @@ class Worker:
         self._count(begun, self._engine.seconds_waited - waited)
 
     def _count(self, begun: float, blocked: float) -> None:
-        """Where the time of a step went."""
+        """Counts the time of a step on the board."""
         if self._clock > 0:
             board, rank = self._board, self._rank
             computed = time.perf_counter() - begun - blocked
@@ -155,14 +156,15 @@ class Worker:
         self._paused += time.perf_counter() - begun
 
     def _finish(self, epoch: int) -> None:
-        """All have made their last step: what is scored in the end is exact."""
+        """Writes the final models after the last step of all workers, so that the final score is
+        exact."""
         if self._algorithm.name == "ssp":
             self._catch_up()
         sluice.barrier()
         self._board.models[epoch, self._rank] = network.flat(self._model)
         if self._rank == 0:
             if self._algorithm.name == "asp":
-                self._idle_step()  # the answer is the server's model
+                self._idle_step()  # the server answers with its model
             self._board.scored[epoch] = self._scored()
         if self._algorithm.has_own_models:
             own = self._board.models[epoch, self._rank]
@@ -172,8 +174,8 @@ class Worker:
         return self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
 
     def _catch_up(self) -> None:
-        """ssp: steps that change nothing, until nobody waits any more and this worker's copy has
-        all that was trained."""
+        """With ssp: makes steps that change nothing, until no worker waits any more and this
+        worker's copy has all updates."""
         board = self._board
         board.clocks[self._rank] = self._clock
         bound = int(self._algorithm.argument or 0)
@@ -183,8 +185,8 @@ class Worker:
         self._optimizer.synchronize()
 
     def _centre(self) -> Tensor:
-        """easgd: in one of tau idle steps the server draws worker and centre together; how far the
-        worker has come says where the centre was."""
+        """Returns the centre of easgd. In one of tau idle steps the server draws worker and centre
+        together, and the distance that the worker moves gives the position of the centre."""
         before = network.flat(self._model).double()
         for _ in range(int(self._algorithm.argument or 1)):
             self._idle_step()
@@ -192,7 +194,7 @@ class Worker:
         return before - (before - after) * self._task.run.workers / _MOVING_RATE
 
     def _idle_step(self) -> None:
-        """A step that changes neither parameters nor, without servers, the momentum."""
+        """Makes a step that changes neither parameters nor, without servers, the momentum."""
         (group,) = self._optimizer.param_groups
         usual = {name: group[name] for name in ("lr", "momentum", "dampening", "weight_decay")}
         group.update(lr=0.0, weight_decay=0.0)
