@@ -52,7 +52,8 @@ def cpu(sluice: Path, variables: dict[str, str], args: argparse.Namespace) -> Fi
     ranks = [
         subprocess.Popen(["taskset", "-c", str(rank), str(sluice), "bench", "fabric-rank", task],
                          stdout=subprocess.PIPE, text=True,
-                         env={**os.environ, **launch, "RANK": str(rank), "LOCAL_RANK": str(rank), **variables})
+                         env={**os.environ, **launch, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                              **variables})
         for rank in range(2)
     ]  # fmt: skip
     texts = [rank.communicate(timeout=args.seconds + 60)[0] for rank in ranks]
@@ -160,10 +161,12 @@ def main() -> None:
     for figure in samples["before"][0]:
         before, after = ([one[figure] for one in samples[name]] for name in builds)
         ratios = [new / old for old, new in zip(before, after, strict=True)]
-        rows.append({"figure": figure, "before": statistics.median(before), "after": statistics.median(after),
-                     "ratio": statistics.median(ratios), "least": min(ratios), "greatest": max(ratios)})  # fmt: skip
-        print(f"{figure}: before {rows[-1]['before']:.4g}, after {rows[-1]['after']:.4g}; after over before "
-              f"{rows[-1]['ratio']:.3f} ({min(ratios):.3f} to {max(ratios):.3f})")  # fmt: skip
+        rows.append({"figure": figure, "before": statistics.median(before),
+                     "after": statistics.median(after), "ratio": statistics.median(ratios),
+                     "least": min(ratios), "greatest": max(ratios)})  # fmt: skip
+        print(f"{figure}: before {rows[-1]['before']:.4g}, after {rows[-1]['after']:.4g}; after "
+              f"over before {rows[-1]['ratio']:.3f} "
+              f"({min(ratios):.3f} to {max(ratios):.3f})")  # fmt: skip
     if args.json:
         args.json.write_text(
             json.dumps({"what": args.what, "rows": rows, "samples": samples}, indent=1) + "\n"

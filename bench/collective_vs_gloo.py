@@ -86,8 +86,8 @@ def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) ->
             "SLUICE_LOG": "warn",
             "SLUICE_ENCRYPT": "off",
         }
-        words = [sys.executable, __file__, "--rank-writes", str(out), "--sizes", *sizes, "--methods", *args.methods,
-                 "--seconds", str(args.seconds)]  # fmt: skip
+        words = [sys.executable, __file__, "--rank-writes", str(out), "--sizes", *sizes,
+                 "--methods", *args.methods, "--seconds", str(args.seconds)]  # fmt: skip
         subprocess.run([*run, "--timeout", "590s", "--", *words], env=variables, check=True)
     lines = []
     for one in json.loads(out.read_text()):
@@ -95,8 +95,9 @@ def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) ->
         for method, seconds in one["seconds"].items():
             low, median, high = statistics.quantiles(seconds, n=4)
             lines.append({
-                "rate": rate, "size": one["size"], "bytes": one["bytes"], "method": method, "calls": len(seconds),
-                "median_s": median, "quartiles_s": [low, high], "gloo_s": gloo, "times_gloo": gloo / median,
+                "rate": rate, "size": one["size"], "bytes": one["bytes"], "method": method,
+                "calls": len(seconds), "median_s": median, "quartiles_s": [low, high],
+                "gloo_s": gloo, "times_gloo": gloo / median,
                 "gbit_s": 16e-9 * (args.hosts - 1) / args.hosts * one["bytes"] / median,
             })  # fmt: skip
     return lines
@@ -104,7 +105,8 @@ def measure(args: argparse.Namespace, rate: str, sizes: list[str], out: Path) ->
 
 def table(lines: list[Figures]) -> str:
     rows = [
-        f"{'rate':>9}{'size':>8}  {'method':18}{'calls':>6}{'median ms':>11}{'quartiles':>18}{'Gbit/s':>8}{'x Gloo':>8}"
+        f"{'rate':>9}{'size':>8}  "
+        f"{'method':18}{'calls':>6}{'median ms':>11}{'quartiles':>18}{'Gbit/s':>8}{'x Gloo':>8}"
     ]
     for line in lines:
         low, high = (1e3 * seconds for seconds in line["quartiles_s"])

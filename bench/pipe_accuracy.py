@@ -32,14 +32,17 @@ WAYS: dict[str, dict[str, str]] = {
 
 def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> float:
     """Returns the accuracy in percent, as rank 0 prints it."""
-    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
-                "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn", **WAYS[way],
+    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn",
+                **WAYS[way],
                 "SLUICE_PIPE_WARM_UP": str(args.steps // 10)}  # fmt: skip
-    command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", dataset, "--seed", str(seed),
-               "--steps", str(args.steps), "--batch", str(args.batch), "--decay"]  # fmt: skip
+    command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", dataset,
+               "--seed", str(seed), "--steps", str(args.steps), "--batch", str(args.batch),
+               "--decay"]  # fmt: skip
     ranks = [
-        subprocess.Popen(command, env={**os.environ, **launched, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        subprocess.Popen(command,
+                         env={**os.environ, **launched, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                         text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         for rank in range(args.workers)
     ]  # fmt: skip
     try:
@@ -84,15 +87,17 @@ def main() -> None:
         in_step = statistics.mean(found["allreduce"])
         for way, percents in found.items():
             mean = statistics.mean(percents)
-            rows.append({"dataset": dataset, "way": way, "workers": args.workers, "batch": args.batch, "steps": args.steps,
-                         "percents": percents, "mean": mean, "points_over_in_step": mean - in_step})  # fmt: skip
+            rows.append({"dataset": dataset, "way": way, "workers": args.workers,
+                         "batch": args.batch, "steps": args.steps, "percents": percents,
+                         "mean": mean, "points_over_in_step": mean - in_step})  # fmt: skip
     if args.json is not None:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"{'':14}  {'':12}{'mean %':>8}{'spread':>16}{'over in step':>14}")
     for row in rows:
         spread = f"{min(row['percents']):.2f} to {max(row['percents']):.2f}"
         print(
-            f"{row['dataset']:14}  {row['way']:12}{row['mean']:8.2f}{spread:>16}{row['points_over_in_step']:+14.2f}"
+            f"{row['dataset']:14}  "
+            f"{row['way']:12}{row['mean']:8.2f}{spread:>16}{row['points_over_in_step']:+14.2f}"
         )
 
 

@@ -106,7 +106,7 @@ class Bench:
                     stderr=subprocess.DEVNULL,
                 )
             )
-        if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (all of them are to be waited for)
+        if any([rank.wait() != 0 for rank in ranks]):  # noqa: C419 (wait for all of them)
             sys.exit(f"{self.program} has failed; run it by hand to see why")
         trained = [
             json.loads((self.folder / f"plain-{rank}.json").read_text())["seconds"]
@@ -160,12 +160,14 @@ def interleave(bench: Bench, settings: list[Setting]) -> None:
         first = run % len(settings)
         for setting in settings[first:] + settings[:first]:
             bench.train(setting)
-            print(f"run {run + 1} of {args.runs}, {setting.name}: {1e3 * setting.seconds(args.skip)[-1]:.0f} ms",
+            print(f"run {run + 1} of {args.runs}, {setting.name}: "
+                  f"{1e3 * setting.seconds(args.skip)[-1]:.0f} ms",
                   file=sys.stderr, flush=True)  # fmt: skip
         spent = time.monotonic() - begun
         if run + 1 < args.runs and spent * (run + 2) / (run + 1) > args.at_most:
             print(
-                f"no further run: {run + 1} took {spent:.0f} s, and --at-most is {args.at_most:.0f}",
+                f"no further run: {run + 1} took {spent:.0f} s, and --at-most is "
+                f"{args.at_most:.0f}",
                 file=sys.stderr,
             )
             return
@@ -183,8 +185,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         else args.rate * 1e6
     )
     seconds_per_byte = sent / size * 8 / GOODPUT / rate
-    print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, {1e3 * profile['other_s']:.0f} ms besides, "
-          f"{size / 1e6:.1f} MB; {rate / 1e6:.0f} Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
+    print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, "
+          f"{1e3 * profile['other_s']:.0f} ms besides, {size / 1e6:.1f} MB; {rate / 1e6:.0f} "
+          f"Mbit/s, bound {1e3 * bound(profile, seconds_per_byte):.0f} ms",
           file=sys.stderr, flush=True)  # fmt: skip
     plain, ours = Setting("plain"), Setting("sluice", "--how", "sluice")
     theirs = [Setting.ddp(bucket) for bucket in args.buckets]
@@ -212,11 +215,13 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "ratio": seconds_per_byte * size / statistics.median(one["compute_s"] for one in rounds),
         "sluice_samples_s": samples / statistics.median(run_s["sluice"]),
         "ddp_samples_s": samples / statistics.median(as_it_comes),
-        "ddp_best_samples_s": samples / statistics.median(run_s[best.name]), "ddp_best_bucket_mb": best.bucket_mb,
+        "ddp_best_samples_s": samples / statistics.median(run_s[best.name]),
+        "ddp_best_bucket_mb": best.bucket_mb,
         **{key: statistics.median(of_rounds) for key, of_rounds in ratios.items()},
         **{f"{key}_spread": [min(of_rounds), max(of_rounds)] for key, of_rounds in ratios.items()},
         **{key: statistics.median(one[key] for one in rounds) for key in ("compute_s", "other_s")},
-        "loss_gap": gap, "bound_s": statistics.median(bounds), "runs": len(rounds), "steps": args.steps,
+        "loss_gap": gap, "bound_s": statistics.median(bounds), "runs": len(rounds),
+        "steps": args.steps,
         "batch": bench.batch, "encrypt": args.encrypt, "run_s": run_s, "bounds_s": bounds,
     }  # fmt: skip
 
@@ -226,14 +231,16 @@ def table(figures: dict[str, Any]) -> str:
     round."""
     samples = figures["batch"] * figures["workers"]
     lines = [
-        f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s a host, wire over compute "
-        f"{figures['ratio']:.2f}, {figures['runs']} rounds of {figures['steps']} steps",
+        f"{figures['example']}, {figures['workers']} workers, {figures['rate'] / 1e6:.0f} Mbit/s "
+        f"a host, wire over compute {figures['ratio']:.2f}, {figures['runs']} rounds of "
+        f"{figures['steps']} steps",
         f"{'':12}{'ms':>8}{'samples/s':>11}   rounds",
     ]
     for name, runs in {**figures["run_s"], "bound": figures["bounds_s"]}.items():
         median = statistics.median(runs)
         lines.append(
-            f"{name:12}{1e3 * median:8.0f}{samples / median:11.1f}   {' '.join(f'{1e3 * one:.0f}' for one in runs)}"
+            f"{name:12}{1e3 * median:8.0f}{samples / median:11.1f}   "
+            f"{' '.join(f'{1e3 * one:.0f}' for one in runs)}"
         )
     best = f"DDP with its best bucket, {figures['ddp_best_bucket_mb']:g} MB"
     for key, what in {

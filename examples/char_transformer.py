@@ -50,7 +50,8 @@ def samples(text: Tensor, args: argparse.Namespace) -> Iterator[tuple[Tensor, Te
 
 def main() -> None:
     parser = argument_parser(__doc__ or "", "tinyshakespeare", steps=300, batch=4, lr=3e-4)
-    parser.add_argument("--length", type=int, choices=range(1, CONTEXT + 1), metavar=f"1..{CONTEXT}", default=CONTEXT,
+    parser.add_argument("--length", type=int, choices=range(1, CONTEXT + 1),
+                        metavar=f"1..{CONTEXT}", default=CONTEXT,
                         help="characters in a sample")  # fmt: skip
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -64,8 +65,8 @@ def main() -> None:
     text = torch.tensor([number[character] for character in characters])
     batches: Batches = samples(text, args)
     train(
-        args, CharTransformer(len(vocabulary)), lambda ps: torch.optim.AdamW(ps, lr=args.lr), batches,
-        lambda output, y: nn.functional.cross_entropy(output.flatten(0, 1), y.flatten()),
+        args, CharTransformer(len(vocabulary)), lambda ps: torch.optim.AdamW(ps, lr=args.lr),
+        batches, lambda output, y: nn.functional.cross_entropy(output.flatten(0, 1), y.flatten()),
     )  # fmt: skip
 
 

@@ -75,7 +75,8 @@ def main():
         print(f"{file}: {condition}: docs/checks.md lists a check that is no longer there")
     if missing:
         print(
-            f"{len(missing)} checks are not in docs/checks.md: say there why each cannot be reached, or return a Status"
+            f"{len(missing)} checks are not in docs/checks.md: say there why each cannot be "
+            "reached, or return a Status"
         )
     if not missing and not stale:
         print(f"{len(present)} checks, each with its reason in docs/checks.md")

@@ -85,7 +85,8 @@ def main():
             here, there = placeOf(folder, order), placeOf(target, order)
             if here and there and there >= here:
                 faults.append(
-                    f"{where}: {folder} -> {target} goes up; by the order in CMakeLists.txt {target} stands on {folder}, not under it"
+                    f"{where}: {folder} -> {target} goes up; by the order in CMakeLists.txt "
+                    f"{target} stands on {folder}, not under it"
                 )
     for folder in arrows:
         if placeOf(folder, order) is None:

@@ -17,7 +17,8 @@ from pathlib import Path
 
 MOST_HEADERS, MOST_LINES = 12, 1200
 NEEDS_NONE = re.compile(
-    r"= delete;|~\w+\(|^friend (class|struct) |^(class|struct) \w+;|^(namespace|using namespace)\b|^#|^(public|private|protected):|^static_assert|^template\b"
+    r"= delete;|~\w+\(|^friend (class|struct) |^(class|struct) \w+;|"
+    r"^(namespace|using namespace)\b|^#|^(public|private|protected):|^static_assert|^template\b"
 )
 SCOPE = re.compile(r"^(?:template <.*> )?(namespace|class|struct|enum)\b")
 
@@ -90,7 +91,8 @@ def main():
             if not documented:
                 bare.append(f"{header.name}:{number}: {declaration[:90]}")
     print(
-        f"{len(headers)} public headers, {lines} lines, {total} public members, {len(bare)} without a comment"
+        f"{len(headers)} public headers, {lines} lines, {total} public members, {len(bare)} "
+        "without a comment"
     )
     print("\n".join(bare), end="\n" if bare else "")
     return 1 if bare or len(headers) > MOST_HEADERS or lines > MOST_LINES else 0

@@ -119,7 +119,8 @@ class Rates(LabCase):
         self.assertGreaterEqual(max(shares), 0.6)
         if max(shares) < least:
             self.skipTest(
-                f"this machine gives a flow at {rate} at most {max(shares):.3f} of it; {least} is expected"
+                f"this machine gives a flow at {rate} at most {max(shares):.3f} of it; {least} is "
+                "expected"
             )
         return shares
 
@@ -263,7 +264,8 @@ class Faults(LabCase):
             )
             udp = next(answer["sum"] for answer in asked if "sum" in answer)
             print(
-                f"  lost {udp['lost_percent']:.2f} % of {udp['packets']} packets {' '.join(direction)}"
+                f"  lost {udp['lost_percent']:.2f} % of {udp['packets']} packets "
+                f"{' '.join(direction)}"
             )
             self.assertGreater(udp["packets"], 10000)
             self.assertGreater(udp["lost_percent"], 1)
@@ -400,7 +402,10 @@ class Rights(LabCase):
                 )
             )
             server.stdout.readline()
-            connect = "import socket, time; t = time.monotonic(); socket.create_connection(('10.77.0.2', 7)); print(time.monotonic() - t)"
+            connect = (
+                "import socket, time; t = time.monotonic(); "
+                "socket.create_connection(('10.77.0.2', 7)); print(time.monotonic() - t)"
+            )
             seconds = float(run(*onHost(0, sys.executable, "-c", connect)).stdout)
             self.assertGreater(seconds, 0.020)
             self.assertLess(seconds, 0.030)
@@ -424,14 +429,16 @@ class Run(LabCase):
             "1-2",
             "--per-host",
             "2",
-            script="echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
-            "$MASTER_ADDR $GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE $(stat -c %a $SLUICE_JOB_KEY_FILE) ${#SLUICE_JOB_KEY} "
-            "$(cd /sys/class/net; echo *) $(ip -4 -o addr show eth0 | grep -o '10[0-9.]*' | head -1)",
+            script="echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR "
+            "$GLOO_SOCKET_IFNAME $UCX_NET_DEVICES $SLUICE_IFACE $(stat -c %a "
+            "$SLUICE_JOB_KEY_FILE) ${#SLUICE_JOB_KEY} $(cd /sys/class/net; echo *) $(ip -4 -o "
+            "addr show eth0 | grep -o '10[0-9.]*' | head -1)",
         )
         self.assertEqual(
             sorted(ran.stdout.splitlines()),
             [
-                f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 600 0 eth0 lo 10.77.0.{2 + rank // 2}"
+                f"[{rank}] {rank} {rank % 2} 4 2 10.77.0.2 eth0 eth0 eth0 600 0 eth0 lo "
+                f"10.77.0.{2 + rank // 2}"
                 for rank in range(4)
             ],
         )

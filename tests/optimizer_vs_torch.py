@@ -119,7 +119,8 @@ def compare_optimizers(program):
             failures += not ok
             text = ",".join(f"{key}={value:g}" for key, value in changes.items())
             print(
-                f"{'ok  ' if ok else 'FAIL'} {dtype:4} {name:5} worst {worst:.1e} moved {moved:.1e}  {text}"
+                f"{'ok  ' if ok else 'FAIL'} {dtype:4} {name:5} worst {worst:.1e} moved "
+                f"{moved:.1e}  {text}"
             )
     return failures
 
@@ -148,7 +149,8 @@ def compare_rounding(program):
         different = (mine.view(torch.int16) != expected.view(torch.int16)).sum().item()
         failures += different != 0
         print(
-            f"{'ok  ' if different == 0 else 'FAIL'} {dtype:4} {different} of {wide.numel()} rounded otherwise"
+            f"{'ok  ' if different == 0 else 'FAIL'} {dtype:4} {different} of {wide.numel()} "
+            "rounded otherwise"
         )
     return failures
 

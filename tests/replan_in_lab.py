@@ -52,12 +52,14 @@ def main():
             first, when = changes(job, 0)
             if not first or when < slowed:
                 sys.exit(
-                    f"rank 0 changed its plan {first}, which was to be after the network became slow\n{job.allText()}"
+                    f"rank 0 changed its plan {first}, which was to be after the network became "
+                    f"slow\n{job.allText()}"
                 )
             for rank in range(RANKS):
                 if changes(job, rank)[0] != first:
                     sys.exit(
-                        f"rank {rank} changed its plan {changes(job, rank)[0]}, rank 0 {first}\n{job.allText()}"
+                        f"rank {rank} changed its plan {changes(job, rank)[0]}, rank 0 {first}\n"
+                        f"{job.allText()}"
                     )
     print(f"{STEPS} exact steps on {RANKS} ranks; (plan, after step, groups): {first}")
 

@@ -47,8 +47,8 @@ class Faults(unittest.TestCase):
         for kind, seconds in cls.noticed.items():
             if seconds:
                 print(
-                    f"{kind}: the others' waits ended after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s "
-                    f"({len(seconds)} waits)"
+                    f"{kind}: the others' waits ended after {statistics.median(seconds):.2f} s, "
+                    f"at most {max(seconds):.2f} s ({len(seconds)} waits)"
                 )
 
     def begin(self, number, **variables):
@@ -130,7 +130,8 @@ class Faults(unittest.TestCase):
         victim = 2
         job.ranks[victim].send_signal(signal.SIGSTOP)
         stall = re.compile(
-            r"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.* rank \d"
+            r"rank (\d) has waited \d+ s for 'layer\d' of step \d+: \d+ of \d+ slices missing.* "
+            r"rank \d"
         )
         others = [rank for rank in range(RANKS) if rank != victim]
         # A rank names the servers that it waits for, and such a server names the workers that it

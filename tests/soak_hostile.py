@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent / "hardening"))
 
 from peer import free_port, listening_ports  # noqa: E402
 
-TRAINING = r"""
+TRAINING = """
 import multiprocessing.process
 import hashlib, os, random, signal, sys, threading, time
 import torch, sluice
@@ -44,7 +44,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 rank, seconds = int(os.environ["RANK"]), float(sys.argv[1])
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(16, 400), torch.nn.ReLU(), torch.nn.Linear(400, 400), torch.nn.ReLU(),
+model = torch.nn.Sequential(torch.nn.Linear(16, 400), torch.nn.ReLU(), torch.nn.Linear(400, 400), \
+torch.nn.ReLU(),
                             torch.nn.Linear(400, 16))
 model, optimizer = sluice.distribute(model, lambda ps: torch.optim.AdamW(ps, lr=1e-3))
 data = TensorDataset(torch.randn(256, 16, generator=torch.Generator().manual_seed(rank)))
@@ -107,8 +108,10 @@ while go:
 optimizer.synchronize()
 for child in children:
     os.waitpid(child, 0)
-text = hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in model.state_dict().values())).hexdigest()
-print("end", text[:16], "steps", steps, "interrupts", interrupts, "children", len(children), flush=True)
+text = hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in \
+model.state_dict().values())).hexdigest()
+print("end", text[:16], "steps", steps, "interrupts", interrupts, "children", len(children), \
+flush=True)
 """
 
 
@@ -194,9 +197,12 @@ class Soak:
             name: value for name, value in os.environ.items() if not name.startswith("SLUICE_")
         }
         variables = {
-            "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self.port), "OMP_NUM_THREADS": "1", "SLUICE_JOB_KEY_FILE": str(key), "SLUICE_ENCRYPT": "on",
-            "PYTHONPATH": str(self.build / "python"), "SLUICE_LOG": "warn", "SLUICE_CHECK_RANKS_EVERY": "50",
+            "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.port), "OMP_NUM_THREADS": "1", "SLUICE_JOB_KEY_FILE": str(key),
+            "SLUICE_ENCRYPT": "on",
+            "PYTHONPATH": str(self.build / "python"), "SLUICE_LOG": "warn",
+            "SLUICE_CHECK_RANKS_EVERY": "50",
         }  # fmt: skip
         command = [sys.executable, "-c", TRAINING, str(seconds)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -262,12 +268,14 @@ class Soak:
             **dict([self.mark.split("=")]),
         }
         seed = str(self.luck.randrange(1 << 30))
-        ended = subprocess.run([sys.executable, str(program), "--nonsense", seed], capture_output=True, text=True, env=variables,
+        ended = subprocess.run([sys.executable, str(program), "--nonsense", seed],
+                               capture_output=True, text=True, env=variables,
                                timeout=120)  # fmt: skip
         self.counts["mad"] += 1
         if ended.returncode != 0:
             self.faults.append(
-                f"mad member with seed {seed}: {(ended.stdout + ended.stderr).strip().splitlines()[-1:]}"
+                f"mad member with seed {seed}: "
+                f"{(ended.stdout + ended.stderr).strip().splitlines()[-1:]}"
             )
 
     def end(self, ranks: list[subprocess.Popen[str]]) -> None:

@@ -60,7 +60,8 @@ def _require_module() -> None:
         from sluice import _c10d  # noqa: F401
     except ImportError as error:
         raise RuntimeError(
-            f"sluice's backend was not built for this Torch ({error}); install sluice again: pip install --no-build-isolation ."
+            f"sluice's backend was not built for this Torch ({error}); install sluice again: pip "
+            "install --no-build-isolation ."
         ) from error
 
 
@@ -109,7 +110,8 @@ def _master(store: Any) -> str:
     if host := getattr(store, "host", None):
         return str(host)
     raise ValueError(
-        "MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network they share"
+        "MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network "
+        "they share"
     )
 
 

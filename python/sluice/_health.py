@@ -66,7 +66,10 @@ class Health:
             return
         # The error names the outermost work that was cut short: users know that name.
         self._breaker = id(error)
-        self._broken = f"{self._name} is no longer good: {describe(error)} cut {doing} short; start again from the last checkpoint"
+        self._broken = (
+            f"{self._name} is no longer good: {describe(error)} cut {doing} short; start again "
+            "from the last checkpoint"
+        )
 
     def owe(self, key: object, call: str, remedy: str, error: BaseException) -> None:
         if not self._is_alone and not self._broken:

@@ -197,7 +197,8 @@ class Job:
 _job: Job | None = None
 _joining = threading.Lock()
 _failure: str | None = None  # the reason if this process does not end in good order
-# In a forked child: the reason why it has no job, and the parent's job, so that it is not torn down.
+# In a forked child: the reason why it has no job, and the parent's job, which must not be torn
+# down.
 _forked: tuple[str, Job] | None = None
 
 
@@ -213,8 +214,8 @@ def current(**options: str) -> Job:
             atexit.register(_end)
         elif _job.differs(options):
             raise ValueError(
-                f"the job has begun with other options ({_job.describe_options()}): give {_describe(options)} in the first "
-                "call of this process"
+                f"the job has begun with other options ({_job.describe_options()}): give "
+                f"{_describe(options)} in the first call of this process"
             )
         return _job
 
@@ -244,7 +245,8 @@ def _after_fork() -> None:
     _joining = threading.Lock()  # another thread may have held the old lock
     if _job is not None:
         _forked = (
-            f"this process was forked from rank {_job.rank} of a sluice job: only the parent trains",
+            f"this process was forked from rank {_job.rank} of a sluice job: only the parent "
+            "trains",
             _job,
         )
         _job = None

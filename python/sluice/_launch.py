@@ -53,7 +53,10 @@ def launch_environment(options: dict[str, str]) -> tuple[dict[str, str], Publish
     if store is None:
         return environment, None
     # One store outlives several attempts of the same job.
-    place = f"sluice/{environment.get('TORCHELASTIC_RUN_ID', '')}/{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}/port"
+    place = (
+        f"sluice/{environment.get('TORCHELASTIC_RUN_ID', '')}/"
+        f"{environment.get('TORCHELASTIC_RESTART_COUNT', '0')}/port"
+    )
     key = _core.note_key(options, environment)
     environment.pop("TORCHELASTIC_RUN_ID", None)  # its store is not at this port
     if environment["RANK"] == "0":
@@ -74,7 +77,8 @@ def read_note(store: Store, place: str, key: bytes, patience: timedelta) -> str:
     check, _, note = store.get(place).decode().partition(" ")
     if not hmac.compare_digest(check, _check(key, place, note)):
         raise PermissionError(
-            "what stands in torchrun's store was not written with this job's key; give every rank the same SLUICE_JOB_KEY_FILE"
+            "what stands in torchrun's store was not written with this job's key; give every rank "
+            "the same SLUICE_JOB_KEY_FILE"
         )
     return note
 

@@ -22,7 +22,8 @@ from sluice._slots import Gate, Slot
 # A test (tests/python/test_same_training.py) has shown that these treat every tensor separately: a
 # step in parts gives the same bits as a step at once.
 BY_GATE = (
-    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta,
+    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adagrad,
+    torch.optim.Adadelta,
     torch.optim.Adamax, torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop,
 )  # fmt: skip
 
@@ -133,8 +134,9 @@ class LateStep:
             ]
             if changed:
                 raise RuntimeError(
-                    f"{self.kind.__name__} keeps '{changed[0]}' in its parameter group and changes it in every step, so its "
-                    "step cannot be taken in parts; leave per_tensor=True away"
+                    f"{self.kind.__name__} keeps '{changed[0]}' in its parameter group and "
+                    "changes it in every step, so its step cannot be taken in parts; leave "
+                    "per_tensor=True away"
                 )
 
 
@@ -168,11 +170,13 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._opt_called = True  # schedulers read this
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
             raise RuntimeError(
-                "with server_optimizer=True step() takes no closure and has no hooks; leave it away for them"
+                "with server_optimizer=True step() takes no closure and has no hooks; leave it "
+                "away for them"
             )
         if closure is not None and late.engine.delays:
             raise RuntimeError(
-                "with algorithm=pipe step() takes no closure: it would not see the gradients of its own loss"
+                "with algorithm=pipe step() takes no closure: it would not see the gradients of "
+                "its own loss"
             )
         if closure is not None:
             return self._whole_step(_averaged(closure, late.engine))
@@ -252,9 +256,14 @@ class GatedOptimizer(torch.optim.Optimizer):
         self._late.engine.open_all()
         if isinstance(self._late, ServerStep):
             raise RuntimeError(
-                "with server_optimizer=True the state is on the servers: save or copy the optimizer's state_dict()"
+                "with server_optimizer=True the state is on the servers: save or copy the "
+                "optimizer's state_dict()"
             )
-        return copyreg.__newobj__, (self._late.kind,), self.__getstate__()  # type: ignore[attr-defined]
+        return (
+            copyreg.__newobj__,  # type: ignore[attr-defined]
+            (self._late.kind,),
+            self.__getstate__(),
+        )
 
 
 def dress(
@@ -270,8 +279,8 @@ def dress(
     engine.optimizers.append(optimizer)
     if not late.is_by_gate and engine.job.world_size > 1 and engine.job.rank == 0:
         _core.say(
-            f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all gradients; if it does, "
-            "say per_tensor=True"
+            f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all "
+            "gradients; if it does, say per_tensor=True"
         )
     assert isinstance(optimizer, GatedOptimizer)
     return optimizer

@@ -13,11 +13,12 @@ from torch import Tensor
 # These properties of a gradient can be read without waiting for its values.
 _METADATA = {
     getter
-    for name in ("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_cuda", "is_cpu", "is_leaf", "is_meta",
-                 "is_nested", "is_quantized", "is_sparse_csr", "is_mkldnn", "requires_grad", "names")
+    for name in ("shape", "dtype", "device", "layout", "ndim", "is_sparse", "is_cuda", "is_cpu",
+                 "is_leaf", "is_meta", "is_nested", "is_quantized", "is_sparse_csr", "is_mkldnn",
+                 "requires_grad", "names")
     if (getter := getattr(getattr(Tensor, name, None), "__get__", None)) is not None
-} | {Tensor.size, Tensor.numel, Tensor.dim, Tensor.stride, Tensor.element_size, Tensor.is_floating_point,
-     Tensor.is_complex, Tensor.__len__}  # fmt: skip
+} | {Tensor.size, Tensor.numel, Tensor.dim, Tensor.stride, Tensor.element_size,
+     Tensor.is_floating_point, Tensor.is_complex, Tensor.__len__}  # fmt: skip
 
 
 def is_metadata(func: object) -> bool:

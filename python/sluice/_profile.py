@@ -106,7 +106,10 @@ class Profile:
         for tensor in tensors:
             tensor["forward"] /= whole
             tensor["backward"] /= whole
-        note = f"measured: {whole * 1e3:.1f} ms of forward and backward, {self.seconds_elsewhere * 1e3:.1f} ms elsewhere"
+        note = (
+            f"measured: {whole * 1e3:.1f} ms of forward and backward, "
+            f"{self.seconds_elsewhere * 1e3:.1f} ms elsewhere"
+        )
         document = {
             "model": self._name,
             "note": note,

@@ -77,7 +77,8 @@ def main() -> None:
     if launched:
         parser.exit(
             2,
-            f"sluice profile: measures one process, but {launched[0]} is set; start it without a launcher\n",
+            f"sluice profile: measures one process, but {launched[0]} is set; start it without a "
+            "launcher\n",
         )
     if not options.script.is_file():
         parser.exit(2, f"sluice profile: there is no script {options.script}\n")
@@ -88,12 +89,14 @@ def main() -> None:
         runpy.run_path(str(options.script), run_name="__main__")
     except _Enough:
         print(
-            f"{options.out}: {options.steps} iterations; try 'sluice bench replay --profile {options.out} --lab'"
+            f"{options.out}: {options.steps} iterations; try 'sluice bench replay --profile "
+            f"{options.out} --lab'"
         )
     if not watch.is_done:
         parser.exit(
             1,
-            f"sluice profile: {options.script} has made fewer than {options.steps + 3} steps; give it more, or --steps\n",
+            f"sluice profile: {options.script} has made fewer than {options.steps + 3} steps; "
+            "give it more, or --steps\n",
         )
 
 

@@ -31,7 +31,8 @@ def check_every(job: Job) -> int:
         raise ValueError(f"check-ranks-every is a number of steps, not {every}")
     if every > 0 and not _core.keeps_ranks_equal(job.algorithm):
         raise ValueError(
-            f"algorithm={job.option('algorithm')} lets ranks differ, so they cannot be compared: leave check-ranks-every out"
+            f"algorithm={job.option('algorithm')} lets ranks differ, so they cannot be compared: "
+            "leave check-ranks-every out"
         )
     return every if job.world_size > 1 else 0
 
@@ -70,7 +71,8 @@ class RankCheck:
                     else f"one of {count} tensors from '{names[first]}' on"
                 )
                 self._fail(
-                    f"the ranks have different parameters: {which} differs on {ranks} after step {step}"
+                    f"the ranks have different parameters: {which} differs on {ranks} after step "
+                    f"{step}"
                 )
 
 

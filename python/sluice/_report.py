@@ -24,14 +24,14 @@ def report(
     sent, received = session.bytes_moved
     waited, travelled = engine.seconds_waited, session.seconds_on_the_way
     lines = [
-        f"'{engine.name}' on rank {engine.job.rank} of {engine.job.world_size}: "
-        f"{engine.rounds} rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
+        f"'{engine.name}' on rank {engine.job.rank} of {engine.job.world_size}: {engine.rounds} "
+        f"rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
         f"  waited for parameters  {waited:8.2f} s  {100 * waited / seconds:5.1f} %",
         f"  computed               {seconds - waited:8.2f} s",
-        f"  gradients on their way {travelled:8.2f} s  {100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden "
-        "behind computing",
-        f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, {8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s "
-        "while on their way",
+        f"  gradients on their way {travelled:8.2f} s  "
+        f"{100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden behind computing",
+        f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, "
+        f"{8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s while on their way",
         _describe_bound(engine, session, times, seconds, rounds, first_round_seconds),
     ]
     waits_by_layer = zip(session.waited, engine.slots, strict=True)
@@ -71,7 +71,8 @@ def _describe_bound(
     sent = session.bytes_moved[0] / (rounds + 1)
     without = " without late gradients" if engine.delays else ""
     return (
-        f"  no schedule{without} takes less than {1e3 * bound:.0f} ms, P3's bound: {1e3 * passes:.0f} ms forward and "
-        f"backward, {1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at "
-        f"{8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this took {seconds / rounds / max(bound, 1e-9):.2f} of it"
+        f"  no schedule{without} takes less than {1e3 * bound:.0f} ms, P3's bound: "
+        f"{1e3 * passes:.0f} ms forward and backward, {1e3 * besides:.0f} ms besides, "
+        f"{1e3 * wire:.0f} ms on the wire at {8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this "
+        f"took {seconds / rounds / max(bound, 1e-9):.2f} of it"
     )

@@ -42,14 +42,16 @@ class Slot:
 
     @property
     def is_changed(self) -> bool:
-        """True iff the program has changed the parameter, or given it other memory, since know()."""
+        """True iff the program has changed the parameter, or given it other memory, since
+        know()."""
         return self.known is not None and self.known != _look(self.parameter)
 
     def refuse_changed(self) -> None:
         if self.is_changed:
             raise RuntimeError(
-                f"'{self.name}' was changed outside of step(), and the servers do not know; with server_optimizer=True load "
-                "parameters before the first step, or before optimizer.load_state_dict()"
+                f"'{self.name}' was changed outside of step(), and the servers do not know; with "
+                "server_optimizer=True load parameters before the first step, or before "
+                "optimizer.load_state_dict()"
             )
 
 
@@ -84,7 +86,8 @@ def sendable(slot: Slot) -> Tensor:
     assert gradient is not None
     if parameter.dtype != slot.dtype or parameter.numel() != slot.elements:
         raise RuntimeError(
-            f"'{slot.name}' has another type or size than when training began; change it before distribute()"
+            f"'{slot.name}' has another type or size than when training began; change it before "
+            "distribute()"
         )
     if gradient.layout != torch.strided:
         raise RuntimeError(

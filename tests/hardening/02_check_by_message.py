@@ -53,8 +53,10 @@ def messages(seed: int | None) -> Iterator[tuple[dict[str, int], bytes]]:
     luck = random.Random(seed)
     for _ in range(200):
         payload = luck.randbytes(4 * luck.choice((0, 1, 20, 5_000, 10_000)))
-        fields = {"flags": luck.choice((0, 2, 4, luck.getrandbits(16) & ~1)), "slice": luck.randrange(4), "stage": luck.randrange(10),
-                  "dtype": luck.randrange(6), "step": luck.choice((0, 1, 2, 1 << 60)), "tensor": luck.randrange(3)}  # fmt: skip
+        fields = {"flags": luck.choice((0, 2, 4, luck.getrandbits(16) & ~1)),
+                  "slice": luck.randrange(4), "stage": luck.randrange(10),
+                  "dtype": luck.randrange(6), "step": luck.choice((0, 1, 2, 1 << 60)),
+                  "tensor": luck.randrange(3)}  # fmt: skip
         yield fields, payload
 
 

@@ -18,7 +18,7 @@ os.environ["PYTHONPATH"] = MODULE
 sys.path[:0] = [MODULE, str(Path(__file__).parents[1] / "python")]
 from ranks import run_script
 
-PROGRAM = r"""
+PROGRAM = """
 import hashlib, os, signal, time
 import torch, sluice
 rank = int(os.environ["RANK"])
@@ -34,7 +34,8 @@ for step in range(12):
     data = torch.randn(4, 8, generator=torch.Generator().manual_seed(100 * step + rank))
     optimizer.zero_grad()
     if rank == 0 and step == 6 and HOW == "interrupt":
-        signal.setitimer(signal.ITIMER_REAL, 0.5)   # rank 1 hands its gradients of step 5 over only after 1.5 s
+        signal.setitimer(signal.ITIMER_REAL, 0.5)   # rank 1 hands its gradients of step 5 \
+over only after 1.5 s
     try:
         out = model(data)
     except KeyboardInterrupt:

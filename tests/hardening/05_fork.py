@@ -85,11 +85,15 @@ class Rank:
 
     def __init__(self, program: str, rank: int, port: int, module: str, folder: Path) -> None:
         self.file = folder / f"rank{rank}"
-        variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
-                     "MASTER_PORT": str(port), "PYTHONPATH": module, "SLUICE_LOG": "warn", "OMP_NUM_THREADS": "1"}  # fmt: skip
+        variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                     "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": str(port), "PYTHONPATH": module, "SLUICE_LOG": "warn",
+                     "OMP_NUM_THREADS": "1"}  # fmt: skip
         with self.file.open("w") as out:
-            self.process = subprocess.Popen([sys.executable, "-c", program], stdout=out, stderr=subprocess.STDOUT,
-                                            env={**os.environ, **variables}, start_new_session=True)  # fmt: skip
+            self.process = subprocess.Popen([sys.executable, "-c", program], stdout=out,
+                                            stderr=subprocess.STDOUT,
+                                            env={**os.environ, **variables},
+                                            start_new_session=True)  # fmt: skip
 
     def words(self, first: str) -> list[str]:
         lines = [line for line in self.file.read_text().splitlines() if line.split()[:1] == [first]]
@@ -154,7 +158,8 @@ def ordinary_exit(module: str) -> bool:
         for rank in ranks:
             rank.wait_for("trained", 150)
         print(
-            f"exit: the child {ranks[0].words('ended') or 'hangs'}; it was told {ranks[0].words('raised')}"
+            f"exit: the child {ranks[0].words('ended') or 'hangs'}; it was told "
+            f"{ranks[0].words('raised')}"
         )
         return ranks[0].words("ended") == ["7"] and ranks[0].words("raised") == [FORKED, FORKED]
 

@@ -22,7 +22,8 @@ import os, subprocess, sys, torch, sluice
 from sluice import _job
 def sgd(ps): return torch.optim.SGD(ps, lr=0.1)
 sluice.distribute(torch.nn.Linear(2, 2), sgd, {options})
-inherited = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], capture_output=True, text=True).stdout
+inherited = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], \
+capture_output=True, text=True).stdout
 print("inherited:", inherited, open("/proc/self/environ").read())
 print("object:", vars(_job.current()), _job.current())
 try:
@@ -34,15 +35,19 @@ sluice.distribute(torch.nn.Linear(2, 2), sgd, algorithm="p3", {again})
 
 
 def run(module: str, options: str, again: str, **variables: str) -> bool:
-    ended = subprocess.run([sys.executable, "-c", PROGRAM.format(options=options, again=again)], capture_output=True, text=True,
-                           timeout=120, env={"PYTHONPATH": module, "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", **variables})  # fmt: skip
+    ended = subprocess.run([sys.executable, "-c", PROGRAM.format(options=options, again=again)],
+                           capture_output=True, text=True, timeout=120,
+                           env={"PYTHONPATH": module, "PATH": "/usr/bin:/bin",
+                                "OMP_NUM_THREADS": "1", **variables})  # fmt: skip
     last = ended.stderr.strip().splitlines()[-1]
     print(last)
     occurred = "ValueError: the job has begun with other options" in last
     refused = "refused: the option job-key is a secret and is not told" in ended.stdout
     leaked = KEY in ended.stderr + ended.stdout
-    print(f"  exception {'raised' if occurred else 'MISSING'}, option {'refused' if refused else 'TOLD'}, "
-          f"{'LEAKED' if leaked else 'not leaked'}")  # fmt: skip
+    print(
+        f"  exception {'raised' if occurred else 'MISSING'}, "
+        f"option {'refused' if refused else 'TOLD'}, {'LEAKED' if leaked else 'not leaked'}"
+    )
     return occurred and refused and not leaked
 
 

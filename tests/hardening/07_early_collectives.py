@@ -16,7 +16,7 @@ import sys
 
 from peer import MODULE, free_port
 
-PROGRAM = r"""
+PROGRAM = """
 import os, sys, time
 import torch, torch.distributed as dist
 if sys.argv[1] == "sluice":
@@ -25,7 +25,8 @@ rank = int(os.environ["RANK"])
 dist.init_process_group(sys.argv[1])
 dist.barrier()
 def resident():
-    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") if line.startswith("VmRSS"))
+    return next(int(line.split()[1]) // 1024 for line in open("/proc/self/status") \
+if line.startswith("VmRSS"))
 COUNT, SIZE = 24, 4_000_000
 total = torch.ones(1000)
 if rank == 0:
@@ -41,7 +42,8 @@ else:
     before = resident()
     time.sleep(4)
     kept = resident() - before
-    print(f"rank 1 has kept {kept} MB of {COUNT * SIZE * 4 // 2**20} MB that it has not asked for", flush=True)
+    print(f"rank 1 has kept {kept} MB of {COUNT * SIZE * 4 // 2**20} MB that it has not asked \
+for", flush=True)
     assert kept <= 80, kept  # 64 MB, and what the rest of the process does meanwhile
     data = [torch.zeros(SIZE) for _ in range(COUNT)]
     works = [dist.broadcast(each, 0, async_op=True) for each in data]

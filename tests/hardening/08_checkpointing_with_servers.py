@@ -14,14 +14,15 @@ os.environ["PYTHONPATH"] = MODULE
 sys.path[:0] = [MODULE, str(Path(__file__).parents[1] / "python")]
 from ranks import run_script
 
-PROGRAM = r"""
+PROGRAM = """
 import hashlib, os
 import torch, sluice
 from torch.utils.checkpoint import checkpoint
 class Net(torch.nn.Module):
     def __init__(self, reentrant):
         super().__init__()
-        self.first, self.shared, self.reentrant = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), reentrant
+        self.first, self.shared, self.reentrant = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), \
+reentrant
     def forward(self, x):
         x = self.first(x)
         x = checkpoint(self.shared, x, use_reentrant=self.reentrant)
@@ -29,7 +30,8 @@ class Net(torch.nn.Module):
 def train(reentrant, on_servers):
     torch.manual_seed(0)
     net = Net(reentrant)
-    model, optimizer = sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=on_servers)
+    model, optimizer = sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.01), \
+server_optimizer=on_servers)
     parts = []
     net.shared.weight.register_hook(lambda gradient: parts.append(0))
     for _ in range(4):

@@ -113,7 +113,8 @@ def main() -> None:
         ]
         verdict(
             alone == TRIES and count == TRIES and not lost and rates[0] > 500,
-            f"alone {alone}, in the flood {count} of {TRIES} were heard ({rates[0]:.0f} connections a second); lost: {lost}",
+            f"alone {alone}, in the flood {count} of {TRIES} were heard ({rates[0]:.0f} "
+            f"connections a second); lost: {lost}",
         )
     finally:
         for rank in ranks:

@@ -33,7 +33,7 @@ import urllib.request
 
 SILENCE_LIMIT = 1.9  # the default
 
-HOOK = r'''
+HOOK = '''
 import os, sys, time
 import torch, torch.distributed as dist, sluice
 rank, seconds = int(os.environ["RANK"]), float(sys.argv[1])
@@ -57,7 +57,8 @@ class Slow(dist.ProcessGroup):
         return 2
     def getBackendName(self):
         return "slow"
-model, optimizer = sluice.distribute(torch.nn.Linear(100, 100), lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="allreduce",
+model, optimizer = sluice.distribute(torch.nn.Linear(100, 100), \
+lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="allreduce",
                                      process_group=Slow(), broadcast_buffers=False)
 for step in range(6):
     optimizer.zero_grad(); model(torch.ones(4, 100)).sum().backward(); optimizer.step()
@@ -68,7 +69,7 @@ print("trained", flush=True)
 sluice.barrier()
 '''
 
-SAVE = r"""
+SAVE = """
 import os, sys, time
 import torch, sluice
 rank, parts = int(os.environ["RANK"]), int(sys.argv[1])
@@ -80,7 +81,8 @@ class Net(torch.nn.Module):
         return sum((part[:1000] * x).sum() for part in self.parts)
 def phase(name):
     print("phase", name, time.monotonic(), flush=True)
-model, optimizer = sluice.distribute(Net(), lambda ps: torch.optim.Adam(ps, lr=0.1), algorithm="asp", server_optimizer=True,
+model, optimizer = sluice.distribute(Net(), lambda ps: torch.optim.Adam(ps, lr=0.1), \
+algorithm="asp", server_optimizer=True,
                                      broadcast_buffers=False)
 def step():
     optimizer.zero_grad(); model(torch.ones(1000)).backward(); optimizer.step()
@@ -200,7 +202,8 @@ def hook(options):
     ]
     is_good = not why and bool(busy) and bool(over) and max(over) > SILENCE_LIMIT
     print(
-        f"hook: the loop of rank 1 was gone for at least {max(over, default=0):.1f} s; lost: {'nobody' if not why else why}"
+        f"hook: the loop of rank 1 was gone for at least {max(over, default=0):.1f} s; lost: "
+        f"{'nobody' if not why else why}"
     )
     return is_good
 
@@ -246,11 +249,13 @@ def save(options):
             (min(b, end) - max(a, begin) for a, b in readings if b > begin and a < end), default=0
         )
         print(
-            f"save: {name}: {end - begin:.2f} s, the loop of rank 1 was gone for up to {longest:.2f} s"
+            f"save: {name}: {end - begin:.2f} s, the loop of rank 1 was gone for up to "
+            f"{longest:.2f} s"
         )
     why = fault(ranks, codes)
     print(
-        f"save: {options.millions * 4} MB of parameters, {options.load} other processes; lost: {'nobody' if not why else why}"
+        f"save: {options.millions * 4} MB of parameters, {options.load} other processes; lost: "
+        f"{'nobody' if not why else why}"
     )
     return not why
 

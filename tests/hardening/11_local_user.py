@@ -7,7 +7,7 @@ job, and tries the key that such jobs used to have (zeros) at the fabric port. A
 ranks' own user asks in the same way, as a control.
 """
 
-import encodings.idna  # noqa: F401  (loaded now, since the other user may not be allowed to read it later)
+import encodings.idna  # noqa: F401  (the other user may not be allowed to read it later)
 import os
 import socket
 import sys
@@ -84,7 +84,8 @@ def main() -> None:
         lost = [line for rank in ranks for line in rank.lines if line.startswith("lost")]
         verdict(
             stranger == "65534 0 refused" and control == 64 and is_named and not lost,
-            f"as uid 65534: {stranger!r}; as uid 0: {control} bytes; named: {is_named}; lost: {lost}",
+            f"as uid 65534: {stranger!r}; as uid 0: {control} bytes; named: {is_named}; lost: "
+            f"{lost}",
         )
     finally:
         for rank in ranks:

@@ -15,15 +15,17 @@ os.environ["PYTHONPATH"] = MODULE
 sys.path[:0] = [MODULE, str(Path(__file__).parents[1] / "python")]
 from ranks import run_script
 
-PROGRAM = r"""
+PROGRAM = """
 import os, time
 import torch, sluice
 rank = int(os.environ["RANK"])
 model = torch.nn.Linear(512, 512, bias=False)
-model, optimizer = sluice.distribute(model, lambda ps: torch.optim.SGD(ps, lr=0.01), server_optimizer=True)
+model, optimizer = sluice.distribute(model, lambda ps: torch.optim.SGD(ps, lr=0.01), \
+server_optimizer=True)
 parameters = list(model.parameters())
 def step(late=0.0):
-    optimizer.zero_grad(); model(torch.ones(1, 512)).sum().backward(); time.sleep(late); optimizer.step()
+    optimizer.zero_grad(); model(torch.ones(1, 512)).sum().backward(); \
+time.sleep(late); optimizer.step()
 for _ in range(3): step()
 optimizer.synchronize()
 step(late=1.0 if rank == 1 else 0.0)

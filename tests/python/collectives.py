@@ -210,7 +210,9 @@ def objects(case: Case, group: ProcessGroup) -> list[Tensor]:
 
 
 COLLECTIVES: list[Callable[[Case, ProcessGroup], list[Tensor]]] = [
-    broadcast, all_reduce, all_reduce_async, all_reduce_coalesced, reduce, all_gather, all_gather_into_tensor,
-    all_gather_into_tensor_coalesced, all_gather_coalesced, gather, scatter, reduce_scatter, reduce_scatter_tensor,
+    broadcast, all_reduce, all_reduce_async, all_reduce_coalesced, reduce, all_gather,
+    all_gather_into_tensor,
+    all_gather_into_tensor_coalesced, all_gather_coalesced, gather, scatter, reduce_scatter,
+    reduce_scatter_tensor,
     all_to_all_single, all_to_all_single_even, send_and_receive, batch, objects,
 ]  # fmt: skip

@@ -40,7 +40,8 @@ SIZES = {
     "fashion_vgg": ["--batch", "8"],
     "char_transformer": ["--batch", "2", "--length", "16"],
 }
-ALGORITHMS = [("sluice", 50_000), ("sluice", 12_500), ("sluice", 999), ("p3", 50_000), ("p3", 7_001), ("slicing", 7_001),
+ALGORITHMS = [("sluice", 50_000), ("sluice", 12_500), ("sluice", 999), ("p3", 50_000),
+              ("p3", 7_001), ("slicing", 7_001),
               ("kvstore", 50_000), ("allreduce", 0), ("wfbp", 0), ("mgwfbp", 0)]  # fmt: skip
 
 
@@ -78,15 +79,18 @@ def train(
     title = " ".join([f"{example} by {how} on {world} ranks", *variables.values()])
     with tempfile.TemporaryDirectory() as name:
         folder, port, begun = Path(name), free_port(), time.monotonic()
-        command = [sys.executable, str(EXAMPLES / f"{example}.py"), "--how", how, "--backend", backend, "--no-test",
+        command = [sys.executable, str(EXAMPLES / f"{example}.py"), "--how", how,
+                   "--backend", backend, "--no-test",
                    "--data", str(args.data), "--steps", str(steps), *SIZES[example],
                    "--json", str(folder / "out.json"), "--save"]  # fmt: skip
         ranks = []
         for rank in range(world):
             with (folder / f"{rank}.err").open("w") as errors:
                 ranks.append(
-                    subprocess.Popen([*command, str(folder / f"{rank}.pt")], env=environment(rank, world, port, **variables),
-                                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE if rank == 0 else errors, text=True)
+                    subprocess.Popen([*command, str(folder / f"{rank}.pt")],
+                                     env=environment(rank, world, port, **variables),
+                                     stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE if rank == 0 else errors, text=True)
                 )  # fmt: skip
         too_long = threading.Timer(args.timeout, lambda: [rank.kill() for rank in ranks])
         too_long.start()
@@ -100,8 +104,9 @@ def train(
             if failed:
                 took = time.monotonic() - begun
                 why = "".join(said) if failed[0] == 0 else (folder / f"{failed[0]}.err").read_text()
-                sys.exit(f"{title}: rank {failed[0]} ended with {ranks[failed[0]].returncode} after {took:.0f} s"
-                         f"{' (--timeout)' if took >= args.timeout else ''}\n{why[-2000:]}")  # fmt: skip
+                sys.exit(f"{title}: rank {failed[0]} ended with {ranks[failed[0]].returncode} "
+                         f"after {took:.0f} s{' (--timeout)' if took >= args.timeout else ''}\n"
+                         f"{why[-2000:]}")  # fmt: skip
             return Trained(folder, world)
         finally:
             too_long.cancel()
@@ -145,7 +150,10 @@ class Checks:
     @staticmethod
     def line(check: Check) -> str:
         mark = "ok " if check.is_good else "NOT"
-        return f"{mark} {check.example:17}{check.workers:2} ranks  {check.what:45}{check.found:40}{check.seconds:5.0f} s"
+        return (
+            f"{mark} {check.example:17}{check.workers:2} ranks  "
+            f"{check.what:45}{check.found:40}{check.seconds:5.0f} s"
+        )
 
     def two_ranks(self, args: argparse.Namespace, example: str) -> None:
         by_ddp, ours = (train(args, example, how, 2, STEPS) for how in ("ddp", "sluice"))

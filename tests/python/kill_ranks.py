@@ -77,9 +77,10 @@ def once(world: int, luck: random.Random, args: argparse.Namespace) -> tuple[flo
     description of the faults, which is empty if there are no faults."""
     port, victim, last = free_port(), luck.randrange(world), luck.randrange(5, STEPS - 100)
     ranks = [
-        subprocess.Popen([sys.executable, "-c", TRAINING % STEPS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=environment(rank, world, port, SLUICE_SILENCE_LIMIT="2s", WORKERS=str(args.workers),
-                                         **dict([MARK.split("=")])))
+        subprocess.Popen([sys.executable, "-c", TRAINING % STEPS], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True,
+                         env=environment(rank, world, port, SLUICE_SILENCE_LIMIT="2s",
+                                         WORKERS=str(args.workers), **dict([MARK.split("=")])))
         for rank in range(world)
     ]  # fmt: skip
     wrong = []
@@ -122,8 +123,8 @@ def once(world: int, luck: random.Random, args: argparse.Namespace) -> tuple[flo
             rank.kill()
             rank.communicate()
     print(
-        f"rank {victim} of {world} killed after step {last}: the others were told in {told:.2f} s and ended in {slowest:.2f} s "
-        f"{'; '.join(wrong)}",
+        f"rank {victim} of {world} killed after step {last}: the others were told in {told:.2f} s "
+        f"and ended in {slowest:.2f} s {'; '.join(wrong)}",
         flush=True,
     )
     return told, slowest, "; ".join(wrong)
@@ -155,8 +156,9 @@ def main() -> None:
     good = sum(not wrong for *_, wrong in results)
     told, times = [seconds for seconds, *_ in results], [seconds for _, seconds, _ in results]
     print(f"told after {statistics.median(told):.2f} s (median), {max(told):.2f} s at most")
-    print(f"{good} of {args.times} in good order; the others ended after {statistics.median(times):.2f} s (median), "
-          f"{max(times):.2f} s at most; stray processes: {running or 'none'}; left in /dev/shm: "
+    print(f"{good} of {args.times} in good order; the others ended after "
+          f"{statistics.median(times):.2f} s (median), {max(times):.2f} s at most; stray "
+          f"processes: {running or 'none'}; left in /dev/shm: "
           f"{', '.join(sorted(left)) or 'nothing'}")  # fmt: skip
     sys.exit(0 if good == args.times and not left and not running else 1)
 

@@ -40,7 +40,8 @@ def free_port() -> int:
 
 
 def environment(rank: int, world: int, port: int, **more: str) -> dict[str, str]:
-    launched = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+    launched = {"RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
+                "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn"}  # fmt: skip
     # A busy machine may not run a heartbeat for a while.
     patience = {"SLUICE_SILENCE_LIMIT": "20s"}

@@ -56,7 +56,8 @@ REFUSED = """
 import torch, torch.distributed as dist, sluice
 dist.init_process_group("gloo")
 try:
-    sluice.distribute(torch.nn.Linear(2, 2), lambda ps: torch.optim.SGD(ps, lr=0.1), process_group=dist.group.WORLD, {options})
+    sluice.distribute(torch.nn.Linear(2, 2), lambda ps: torch.optim.SGD(ps, lr=0.1), \
+process_group=dist.group.WORLD, {options})
 except ValueError as error:
     print(error)
 """
@@ -77,7 +78,8 @@ def test_a_process_group_is_refused_where_it_has_nothing_to_do(options: str, why
 ALIKE = """
 import torch, sluice
 from training import make_net, plain_loop
-model, optimizer = sluice.distribute(make_net(), lambda ps: torch.optim.SGD(ps, lr=0.05), algorithm="wfbp", codec="{codec}")
+model, optimizer = sluice.distribute(make_net(), lambda ps: torch.optim.SGD(ps, lr=0.05), \
+algorithm="wfbp", codec="{codec}")
 plain_loop(30)(model, optimizer)
 for name, parameter in model.state_dict().items():
     if parameter.is_floating_point() and "running" not in name:
@@ -101,7 +103,8 @@ torch.manual_seed(1)
 x = torch.randn(64, 8)
 y = x @ torch.randn(8, 1)
 model, optimizer = sluice.distribute(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1)),
-                                     lambda ps: torch.optim.SGD(ps, lr=0.02), server_optimizer=True, algorithm="{algorithm}")
+                                     lambda ps: torch.optim.SGD(ps, lr=0.02), \
+server_optimizer=True, algorithm="{algorithm}")
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 50, 0.5)
 losses = []
 for step in range(100 + {more} * sluice.rank()):
@@ -130,8 +133,9 @@ def test_ranks_learn_without_keeping_step(algorithm: str, more: int) -> None:
     ("algorithm", "more"), [("allreduce", 0), ("bsp", 0), ("asp", 20), ("ssp:2", 0)]
 )
 def test_ranks_learn_from_compressed_gradients(algorithm: str, more: int) -> None:
-    script = APART.format(algorithm=algorithm, more=more).replace("server_optimizer=True,", "server_optimizer=True, dgc=True, "
-                                                                  "dgc_sparsity=0.9,")  # fmt: skip
+    script = APART.format(algorithm=algorithm, more=more).replace(
+        "server_optimizer=True,", "server_optimizer=True, dgc=True, dgc_sparsity=0.9,"
+    )
     for result in run_script(script.replace("lr=0.02", "lr=0.004, momentum=0.9"), 2):
         assert (result.returncode, result.stdout) == (0, "learns\n"), result.stderr
 

@@ -122,7 +122,8 @@ def reductions() -> list[str]:
     that Gloo refuses does not pass unseen."""
     ours, gloo = groups()
     dtypes = [getattr(torch, name) for name in
-              ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64", "bool")]  # fmt: skip
+              ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32",
+               "int64", "bool")]  # fmt: skip
     differences = []
     for dtype in dtypes:
         for name in ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"):
@@ -299,10 +300,13 @@ def kill_one(backend: str) -> tuple[float, list[str]]:
     and the texts of the errors."""
     port = free_port()
     script = ENDING.format(backend=backend, timeout=60)
-    script += "try:\n    reduce(10**6)\nexcept RuntimeError as error:\n    print(time.time(), error, flush=True)\n"
+    script += (
+        "try:\n    reduce(10**6)\nexcept RuntimeError as error:\n    print(time.time(), error, "
+        "flush=True)\n"
+    )
     ranks = [
-        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                         env=environment(rank, 3, port))
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True, env=environment(rank, 3, port))
         for rank in range(3)
     ]  # fmt: skip
     try:
@@ -354,7 +358,10 @@ def test_a_rank_that_leaves_is_named() -> None:
 
 def test_other_calls_on_other_ranks_are_an_error() -> None:
     script = ENDING.format(backend="sluice", timeout=60)
-    script += "dist.barrier()\ndist.all_gather([torch.zeros(3), torch.zeros(3)], torch.zeros(3)) if rank else dist.barrier()"
+    script += (
+        "dist.barrier()\ndist.all_gather([torch.zeros(3), torch.zeros(3)], torch.zeros(3)) if "
+        "rank else dist.barrier()"
+    )
     for ended in run_script(script, 2):
         assert ended.returncode == 1
         assert "all ranks must make the same calls" in ended.stderr or "rank" in ended.stderr, (

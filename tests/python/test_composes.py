@@ -176,8 +176,10 @@ def gradient_penalty(model: nn.Module, optimizer: torch.optim.Optimizer) -> None
         optimizer.step()
 
 
-LOOPS = [accumulation, several_backwards, zeros_instead_of_none, model_zero_grad, clipping, clipping_sometimes, logged_norms,
-         autocast, scaled, scheduled, skipped_steps, with_evaluation, with_average, gradient_penalty]  # fmt: skip
+LOOPS = [accumulation, several_backwards, zeros_instead_of_none, model_zero_grad, clipping,
+         clipping_sometimes, logged_norms,
+         autocast, scaled, scheduled, skipped_steps, with_evaluation, with_average,
+         gradient_penalty]  # fmt: skip
 
 
 def run_loop(name: str) -> None:
@@ -276,8 +278,10 @@ class DoublePrecision(Net):
 
 
 MODELS = {
-    "tied": (Tied, {}), "attention": (Attention, {}), "checkpointed": (lambda: Checkpointed(False), {}),
-    "reentrant": (lambda: Checkpointed(True), {}), "branches": (Branches, {"find_unused_parameters": True}),
+    "tied": (Tied, {}), "attention": (Attention, {}),
+    "checkpointed": (lambda: Checkpointed(False), {}),
+    "reentrant": (lambda: Checkpointed(True), {}),
+    "branches": (Branches, {"find_unused_parameters": True}),
     "channels last": (ChannelsLast, {}), "double": (DoublePrecision, {}),
 }  # fmt: skip
 
@@ -850,7 +854,8 @@ def test_torch_compile(two_ranks: Ranks, backend: str) -> None:
 
 def run_refusals() -> list[str]:
     texts = []
-    for model in (nn.Embedding(4, 4, sparse=True), nn.Linear(4, 4, dtype=torch.complex64), nn.Linear(4, 4, device="meta"),
+    for model in (nn.Embedding(4, 4, sparse=True), nn.Linear(4, 4, dtype=torch.complex64),
+                  nn.Linear(4, 4, device="meta"),
                   nn.LazyLinear(4), nn.Linear(4, 4 + rank())):  # fmt: skip
         try:
             sluice.distribute(model, sgd)
@@ -886,14 +891,18 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
             "'weight' has no shape yet; run the model once before sluice.distribute()",
             "Linear is distributed already",
             "SGD is distributed already",
-            "sluice cannot see what a ScriptModule reads; distribute the model before it is scripted",
+            "sluice cannot see what a ScriptModule reads; distribute the model before it is "
+            "scripted",
             "the job has begun with other options",
         ]
         assert [text for text in texts if "rank" in text] == [
-            "the ranks do not train the same thing: on rank 1 parameter 'weight' is (5, 4) torch.float32, strides (4, 1), "
-            "trained; on rank 0 parameter 'weight' is (4, 4) torch.float32, strides (4, 1), trained",
-            "the ranks do not train the same thing: on rank 1 group 0 has lr=0.2; on rank 0 group 0 has lr=0.1",
-            "the ranks do not train the same thing: on rank 1 the optimizer is Adam; on rank 0 the optimizer is AdamW",
+            "the ranks do not train the same thing: on rank 1 parameter 'weight' is (5, 4) "
+            "torch.float32, strides (4, 1), trained; on rank 0 parameter 'weight' is (4, 4) "
+            "torch.float32, strides (4, 1), trained",
+            "the ranks do not train the same thing: on rank 1 group 0 has lr=0.2; on rank 0 group "
+            "0 has lr=0.1",
+            "the ranks do not train the same thing: on rank 1 the optimizer is Adam; on rank 0 "
+            "the optimizer is AdamW",
         ]
 
 

@@ -26,7 +26,8 @@ TRAINING = (
     + """
 import torch, sluice
 rank = int(os.environ["RANK"])
-model, optimizer = sluice.distribute(torch.nn.Sequential(torch.nn.Linear(8, 300), torch.nn.Linear(300, 8)),
+model, optimizer = sluice.distribute(torch.nn.Sequential(torch.nn.Linear(8, 300), \
+torch.nn.Linear(300, 8)),
                                      lambda ps: torch.optim.SGD(ps, lr=0.01))
 def train(steps):
     for step in range(steps):
@@ -170,7 +171,10 @@ def test_ctrl_c_ends_a_wait_for_other_ranks(where: str) -> None:
     script = TELLS + "import torch, sluice\n"
     met = "" if where == "rendezvous" else "sluice.rank()\n"
     if where == "backend":
-        met = "torch.distributed.init_process_group('sluice')\nsys.excepthook = tell  # Torch has put its own there\n"
+        met = (
+            "torch.distributed.init_process_group('sluice')\nsys.excepthook = tell  # Torch has "
+            "put its own there\n"
+        )
     script += f"{met}if os.environ['RANK'] == '1': time.sleep(60)\nprint('waits', flush=True)\n"
     waits = {"mean": "sluice.mean(torch.ones(3))", "backend": "torch.distributed.barrier()"}
     script += waits.get(where, "sluice.barrier()")

@@ -78,8 +78,8 @@ def test_data_loader_workers_to_a_normal_end_and_a_second_job_on_the_same_port()
     port = free_port()
     for _ in range(2):
         processes = [
-            subprocess.Popen([sys.executable, "-c", LOADER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                             env=environment(rank, 2, port))
+            subprocess.Popen([sys.executable, "-c", LOADER], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env=environment(rank, 2, port))
             for rank in range(2)
         ]  # fmt: skip
         try:
@@ -99,12 +99,14 @@ def test_a_forked_child_ends_and_is_told() -> None:
         TRAINING
         + """
 import torch.distributed as dist
-dist.init_process_group("sluice", init_method=f"file://{os.environ['MEETING']}", rank=rank, world_size=2)
+dist.init_process_group("sluice", init_method=f"file://{os.environ['MEETING']}", rank=rank, \
+world_size=2)
 train(5)
 work = dist.all_reduce(torch.ones(3), async_op=True)
 child = os.fork()
 if child == 0:
-    calls = [sluice.barrier, lambda: sluice.mean(1.0), lambda: train(1), model.state_dict, optimizer.synchronize,
+    calls = [sluice.barrier, lambda: sluice.mean(1.0), lambda: train(1), model.state_dict, \
+optimizer.synchronize,
              lambda: dist.all_reduce(torch.ones(1)),
              lambda: sluice.distribute(torch.nn.Linear(1, 1), lambda ps: torch.optim.SGD(ps, lr=1))]
     for call in calls:
@@ -146,13 +148,17 @@ def test_a_process_forked_before_joining_can_train() -> None:
 
 
 def test_the_metrics_port_is_not_kept_by_a_child() -> None:
-    script = "import os, sys, time, sluice\nsluice.rank()\nchild = os.fork()\nif child == 0: time.sleep(20); os._exit(0)\n"
+    script = (
+        "import os, sys, time, sluice\nsluice.rank()\nchild = os.fork()\nif child == 0: "
+        "time.sleep(20); os._exit(0)\n"
+    )
     port = free_port()
     variables = {
         name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
     }
     variables |= {"SLUICE_METRICS_PORT": str(port), "SLUICE_LOG": "warn"}
-    process = subprocess.Popen([sys.executable, "-c", script + "print('child', child, flush=True); time.sleep(20)"],
+    process = subprocess.Popen([sys.executable, "-c",
+                                script + "print('child', child, flush=True); time.sleep(20)"],
                                stdout=subprocess.PIPE, text=True, env=variables)  # fmt: skip
     try:
         child = int(wait_for(process, "child"))
@@ -206,10 +212,14 @@ def test_leave_on_term_leaves_after_the_step() -> None:
 
 @pytest.mark.parametrize("option", ["on", "off"])
 def test_a_handler_of_the_program_stays(option: str) -> None:
-    script = "import signal, time, sluice\nsignal.signal(signal.SIGTERM, lambda *_: print('mine', flush=True))\n"
+    script = (
+        "import signal, time, sluice\nsignal.signal(signal.SIGTERM, lambda *_: print('mine', "
+        "flush=True))\n"
+    )
     script += "sluice.rank()\nprint('joined', flush=True)\ntime.sleep(60)"
     variables = {"SLUICE_LEAVE_ON_TERM": option, "SLUICE_LOG": "warn"}
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True,
                                env={**os.environ, **variables})  # fmt: skip
     try:
         wait_for(process, "joined")

@@ -18,7 +18,8 @@ import os, sluice, torch
 if {init}: torch.distributed.init_process_group("gloo")
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 sluice.barrier()
-print(sluice.rank() == rank, sluice.world_size() == world, sluice.mean(float(rank)), sluice.mean(torch.ones(2) * rank).tolist())
+print(sluice.rank() == rank, sluice.world_size() == world, sluice.mean(float(rank)), \
+sluice.mean(torch.ones(2) * rank).tolist())
 """
 
 
@@ -34,8 +35,12 @@ def test_torchrun() -> None:
         name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")
     }
     # Write text and newline in one call: both ranks write into one pipe.
-    program = "import sluice, sys; sys.stdout.write(f'{sluice.world_size()} {sluice.mean(float(sluice.rank()))}\\n')"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
+    program = (
+        "import sluice, sys; sys.stdout.write(f'{sluice.world_size()} "
+        "{sluice.mean(float(sluice.rank()))}\\n')"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--master-port", str(free_port()),
                "--no-python", sys.executable, "-c", program]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, env=variables, timeout=120)
     assert (ended.returncode, sorted(ended.stdout.split())) == (0, ["0.5", "0.5", "2", "2"]), (
@@ -86,8 +91,8 @@ sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key[::-1]}")
     for ended in run_script(script, 2, anew=True):
         assert ended.stdout == "the option job-key is a secret and is not told\n"
         assert (
-            "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) in"
-            in ended.stderr
+            "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) "
+            "in" in ended.stderr
         )
         assert key not in ended.stderr and key[::-1] not in ended.stderr
 

@@ -147,7 +147,8 @@ def test_a_checkpoint_holds_what_a_codec_owes(algorithm: str) -> None:
 
 TWICE = """
 import torch, sluice
-model, optimizer = sluice.distribute(torch.nn.Linear(3, 3), lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="pipe")
+model, optimizer = sluice.distribute(torch.nn.Linear(3, 3), \
+lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="pipe")
 x = torch.randn(4, 3)
 for step in range(4):
     with model.no_sync():
@@ -172,13 +173,15 @@ def test_a_new_gradient_is_not_added_to_a_late_one() -> None:
 WRITTEN_IN_PYTHON = """
 import os, time, torch, torch.distributed as dist, sluice
 rank = int(os.environ["RANK"])
-dist.init_process_group("gloo", init_method=f"file://{os.environ['MEETING']}", rank=rank, world_size=2)
+dist.init_process_group("gloo", init_method=f"file://{os.environ['MEETING']}", rank=rank, \
+world_size=2)
 class Slow(dist.ProcessGroup):
     def __init__(self):
         super().__init__(rank, 2)
         self.gloo = dist.group.WORLD
     def allreduce(self, tensors, options=dist.AllreduceOptions()):
-        time.sleep(0.2)  # the network's thread is in here, without the GIL, when the training thread asks it something
+        time.sleep(0.2)  # the network's thread is in here, without the GIL, \
+when the training thread asks it something
         return self.gloo.allreduce(tensors, options)
     def broadcast(self, tensors, options=dist.BroadcastOptions()):
         return self.gloo.broadcast(tensors, options)
@@ -186,7 +189,8 @@ class Slow(dist.ProcessGroup):
         return 2
     def getBackendName(self):
         return "slow"
-model, optimizer = sluice.distribute(torch.nn.Linear(10, 10), lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="pipe",
+model, optimizer = sluice.distribute(torch.nn.Linear(10, 10), \
+lambda ps: torch.optim.SGD(ps, lr=0.1), algorithm="pipe",
                                      process_group=Slow(), broadcast_buffers=False)
 for step in range(4):
     optimizer.zero_grad()

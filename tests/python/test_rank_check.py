@@ -1,4 +1,4 @@
-"""check-ranks-every: a rank whose parameters differ is named, with the first tensor, on every rank."""
+"""Tests check-ranks-every: all ranks name a rank whose parameters differ, and the first tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import os, torch, sluice
 rank = int(os.environ["RANK"])
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 8))
-model, optimizer = sluice.distribute(model, lambda ps: torch.optim.SGD(ps, lr=0.01, momentum=0.9), {options})
+model, optimizer = sluice.distribute(model, \
+lambda ps: torch.optim.SGD(ps, lr=0.01, momentum=0.9), {options})
 try:
     for step in range(60):
         optimizer.zero_grad()
@@ -56,6 +57,9 @@ def test_the_first_tensor_and_the_ranks_are_named(change: str, named: str) -> No
 
 def test_algorithms_that_let_ranks_differ_refuse() -> None:
     script = "import torch, sluice\nnet = torch.nn.Linear(2, 2)\n"
-    script += "sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True, algorithm='asp', debug='ranks')"
+    script += (
+        "sluice.distribute(net, lambda ps: torch.optim.SGD(ps, lr=0.1), server_optimizer=True, "
+        "algorithm='asp', debug='ranks')"
+    )
     for ended in run_script(script, 2):
         assert "algorithm=asp lets ranks differ" in ended.stderr

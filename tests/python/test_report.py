@@ -28,9 +28,12 @@ def test_times_go_to_the_layer_that_computes() -> None:
     times = LayerTimes(lambda: now)
     for _ in range(2):
         for seconds, event in (
-            (5.0, times.backward_ends), (0.0, times.forward_begins), (1.0, lambda: times.reads("a")),
-            (2.0, lambda: times.pause(0.5)), (0.0, lambda: times.reads("b")), (3.0, lambda: times.reads("a")),
-            (0.25, times.forward_ends), (4.0, lambda: times.gradient("b")), (6.0, lambda: times.gradient("a")),
+            (5.0, times.backward_ends), (0.0, times.forward_begins),
+            (1.0, lambda: times.reads("a")),
+            (2.0, lambda: times.pause(0.5)), (0.0, lambda: times.reads("b")),
+            (3.0, lambda: times.reads("a")),
+            (0.25, times.forward_ends), (4.0, lambda: times.gradient("b")),
+            (6.0, lambda: times.gradient("a")),
             (7.0, times.backward_ends), (8.0, lambda: times.gradient("late")),
         ):  # fmt: skip
             now += seconds
@@ -73,8 +76,9 @@ def test_report(two_ranks: Ranks) -> None:
         assert lines[4].startswith("  sent 0.1 MB")
         assert "no schedule takes less than" in lines[5]
         assert len(lines) == 6 + 5
-        found = re.search(r"less than (\d+) ms, P3's bound: (\d+) ms forward and backward, (\d+) ms besides, (\d+) ms on the "
-                          r"wire at \d+ Mbit/s; this took ([\d.]+) of it", slow)  # fmt: skip
+        found = re.search(r"less than (\d+) ms, P3's bound: (\d+) ms forward and backward, (\d+) "
+                          r"ms besides, (\d+) ms on the wire at \d+ Mbit/s; this took ([\d.]+) "
+                          r"of it", slow)  # fmt: skip
         assert found is not None, slow
         bound, passes, besides, _, over = map(float, found.groups())
         assert passes >= 30

@@ -19,7 +19,8 @@ import torch, sluice
 folder, dies_in_step = Path(os.environ["FOLDER"]), int(os.environ.get("DIES_IN_STEP", "0"))
 attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 torch.manual_seed(1)
-model, optimizer = sluice.distribute(torch.nn.Sequential(torch.nn.Linear(8, 60), torch.nn.Tanh(), torch.nn.Linear(60, 8)),
+model, optimizer = sluice.distribute(torch.nn.Sequential(torch.nn.Linear(8, 60), torch.nn.Tanh(), \
+torch.nn.Linear(60, 8)),
                                      lambda ps: torch.optim.AdamW(ps, lr=0.01))
 begin = 0
 if (folder / "saved.pt").exists():
@@ -34,7 +35,8 @@ for step in range(begin, 14):
     model(data).square().mean().backward()
     optimizer.step()
     if (step + 1) % 4 == 0 and sluice.rank() == 0:
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}, folder / "new.pt")
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), \
+"step": step + 1}, folder / "new.pt")
         if attempt == 0 and step + 1 == dies_in_step:
             os.truncate(folder / "new.pt", 1000)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -225,7 +225,8 @@ def test_a_checkpoint_that_one_rank_has_loaded_is_refused() -> None:
 
 ALONE = """
 import os, time, torch, sluice
-model, optimizer = sluice.distribute(torch.nn.Linear(200, 30), lambda ps: torch.optim.AdamW(ps), server_optimizer=True)
+model, optimizer = sluice.distribute(torch.nn.Linear(200, 30), lambda ps: torch.optim.AdamW(ps), \
+server_optimizer=True)
 def step():
     optimizer.zero_grad()
     model(torch.randn(4, 200)).sum().backward()

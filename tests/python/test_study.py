@@ -47,7 +47,8 @@ def test_what_is_no_algorithm_is_refused_in_one_line(text: str) -> None:
 
 def test_formulae_of_traffic_are_the_papers() -> None:
     assert {one.text: round(one.models_sent(4), 4) for one in ALL} == {
-        "bsp": 1.5, "asp": 1.5, "ssp:3": 0.9375, "ssp:10": 0.8182, "easgd:4": 0.375, "easgd:8": 0.1875, "arsgd": 1.5,
+        "bsp": 1.5, "asp": 1.5, "ssp:3": 0.9375, "ssp:10": 0.8182, "easgd:4": 0.375,
+        "easgd:8": 0.1875, "arsgd": 1.5,
         "gosgd:1": 1.0, "gosgd:0.1": 0.1, "gosgd:0.01": 0.01, "adpsgd": 1.0,
     }  # fmt: skip
 
@@ -92,8 +93,10 @@ def test_lists_and_stragglers_are_read() -> None:
     assert parse_straggler("1:3x") == {1: 3.0}
     assert parse_counts("4,8,4", "workers", 2) == (4, 8)
     assert parse_factors("none") == ()
-    for wrong in (lambda: parse_straggler("1:0.5x"), lambda: parse_straggler("x"), lambda: parse_counts("1", "workers", 2),
-                  lambda: parse_counts("a", "workers", 2), lambda: parse_factors("0,1")):  # fmt: skip
+    for wrong in (lambda: parse_straggler("1:0.5x"), lambda: parse_straggler("x"),
+                  lambda: parse_counts("1", "workers", 2),
+                  lambda: parse_counts("a", "workers", 2),
+                  lambda: parse_factors("0,1")):  # fmt: skip
         with pytest.raises(ValueError, match=r"^[^\n]{20,}$"):
             wrong()
 
@@ -121,10 +124,13 @@ def row(name: str, workers: int, seed: int, accuracy: float, **other: Any) -> Ro
         {"epoch": e, "seconds": 2.0 * e, "accuracy": accuracy - 0.1 + 0.05 * e} for e in (1, 2)
     ]
     usual = {
-        "algorithm": name, "workers": workers, "seed": seed, "rate_factor": 1.0, "dgc": False, "failed": None, "epochs": epochs,
-        "accuracy": accuracy, "worst_accuracy": accuracy - 0.2 if parse(name).has_own_models else None, "samples_per_s": 1000.0,
-        "of_linear": 0.9, "compute_s": 0.01, "wait_s": 0.001, "communication_s": 0.002, "late_steps": 0.01,
-        "sent_bytes_per_step": 1000, "model_bytes": 4000, "seconds": 4.0,
+        "algorithm": name, "workers": workers, "seed": seed, "rate_factor": 1.0, "dgc": False,
+        "failed": None, "epochs": epochs,
+        "accuracy": accuracy,
+        "worst_accuracy": accuracy - 0.2 if parse(name).has_own_models else None,
+        "samples_per_s": 1000.0,
+        "of_linear": 0.9, "compute_s": 0.01, "wait_s": 0.001, "communication_s": 0.002,
+        "late_steps": 0.01, "sent_bytes_per_step": 1000, "model_bytes": 4000, "seconds": 4.0,
     }  # fmt: skip
     return usual | other
 
@@ -209,7 +215,8 @@ def test_the_best_rate_of_each_is_shown() -> None:
 
 
 def test_the_order_is_judged_at_tuned_rates_too() -> None:
-    rows = [row(name, 8, 1, score, rate_factor=factor) for name, scores in {"bsp": (0.8, 0.7), "ssp:3": (0.6, 0.75)}.items()
+    rows = [row(name, 8, 1, score, rate_factor=factor)
+            for name, scores in {"bsp": (0.8, 0.7), "ssp:3": (0.6, 0.75)}.items()
             for factor, score in zip((1.0, 0.3), scores, strict=True)]  # fmt: skip
     assert order.at_tuned_rates(Results(rows), 8) == [("bsp, arsgd", 0.8), ("ssp", 0.75)]
     assert "that is the paper's order" in words.order(Results(rows))

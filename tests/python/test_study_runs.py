@@ -34,8 +34,8 @@ def data() -> list[str]:
 
 
 def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None:
-    flags = [*data(), "--workers", "4", "--seeds", "1", "--epochs", "2", "--batch", "16", "--grid", "none",
-             "--learning-rate", "0.05"]  # fmt: skip
+    flags = [*data(), "--workers", "4", "--seeds", "1", "--epochs", "2", "--batch", "16",
+             "--grid", "none", "--learning-rate", "0.05"]  # fmt: skip
     first = study(tmp_path, *flags)
     assert first.returncode == 0, first.stderr
     found = rows(tmp_path)
@@ -64,8 +64,10 @@ def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None
 
 
 def test_a_straggler_does_less_where_nobody_waits_for_it(tmp_path: Path) -> None:
-    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1", "--epochs", "1", "--batch", "16",
-             "--grid", "none", "--straggler", "1:3x", "--algorithms", "asp,ssp:1,bsp", "--pace", "15"]  # fmt: skip
+    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1",
+             "--epochs", "1", "--batch", "16",
+             "--grid", "none", "--straggler", "1:3x", "--algorithms", "asp,ssp:1,bsp",
+             "--pace", "15"]  # fmt: skip
     ran = study(tmp_path, *flags)
     assert ran.returncode == 0, ran.stderr
     steps = {row["algorithm"]: row["steps_by_worker"] for row in rows(tmp_path)}
@@ -75,7 +77,8 @@ def test_a_straggler_does_less_where_nobody_waits_for_it(tmp_path: Path) -> None
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
-    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1", "--epochs", "1", "--grid", "none",
+    flags = ["--data", "synthetic", "--samples", "1024", "--workers", "2", "--seeds", "1",
+             "--epochs", "1", "--grid", "none",
              "--algorithms", "bsp,gosgd:1", "--pace", "5"]  # fmt: skip
     ran = study(tmp_path, *flags, SLUICE_TOPOLOGY="knot")
     assert ran.returncode == 1, ran.stderr

@@ -79,7 +79,9 @@ def same_as_ddp(
     reference = make()
     wrapped = ddp(reference, **(ddp_options or {}))
     loop(wrapped, optimizers(reference.parameters()))
-    model, optimizer = sluice.distribute(make(), optimizers, **options)  # type: ignore[call-overload]
+    model, optimizer = sluice.distribute(  # type: ignore[call-overload]
+        make(), optimizers, **options
+    )
     loop(model, optimizer)
     assert_equal(model.state_dict(), reference.state_dict())
 

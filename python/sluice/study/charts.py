@@ -90,7 +90,8 @@ def lines(
         path = " ".join(f"{to_x(px):.1f},{to_y(py):.1f}" for px, py in line.points)
         dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
         body.append(
-            f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.8"{dash}/>'
+            f'<polyline points="{path}" fill="none" stroke="{line.colour}" '
+            f'stroke-width="1.8"{dash}/>'
         )
         for (px, py), spread in _with_spreads(line):
             body.append(
@@ -130,7 +131,8 @@ def bars(
             wide = to_x(share) - to_x(0)
             top = to_y(base + value)
             body.append(
-                f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{to_y(base) - top:.1f}" fill="{colour}"/>'
+                f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" '
+                f'height="{to_y(base) - top:.1f}" fill="{colour}"/>'
             )
             base += value if is_stacked else 0.0
         if bar.spread:
@@ -168,11 +170,13 @@ def _frame(title: str, x_label: str, y_label: str, y: Axis, to_y: Callable[[floa
     ]
     upright = _TOP + (bottom - _TOP) / 2
     parts.append(
-        f'<text x="14" y="{upright}" {_FONT} text-anchor="middle" transform="rotate(-90 14 {upright})">{escape(y_label)}</text>'
+        f'<text x="14" y="{upright}" {_FONT} text-anchor="middle" '
+        f'transform="rotate(-90 14 {upright})">{escape(y_label)}</text>'
     )
     for tick in y.ticks:
         parts.append(
-            f'<line x1="{_LEFT}" x2="{right}" y1="{to_y(tick):.1f}" y2="{to_y(tick):.1f}" stroke="#e4e4e4"/>'
+            f'<line x1="{_LEFT}" x2="{right}" y1="{to_y(tick):.1f}" y2="{to_y(tick):.1f}" '
+            'stroke="#e4e4e4"/>'
         )
         parts.append(_text(_LEFT - 6, to_y(tick) + 4, f"{tick:.6g}", "end"))
     parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#555"/>')
@@ -186,7 +190,8 @@ def _legend(entries: Sequence[tuple[str, str, str]]) -> str:
         y = _TOP + 8 + 17 * place
         dashes = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(
-            f'<line x1="{left}" x2="{left + 22}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="4"{dashes}/>'
+            f'<line x1="{left}" x2="{left + 22}" y1="{y}" y2="{y}" stroke="{colour}" '
+            f'stroke-width="4"{dashes}/>'
         )
         parts.append(_text(left + 28, y + 4, label, "start"))
     return "".join(parts)
@@ -194,16 +199,25 @@ def _legend(entries: Sequence[tuple[str, str, str]]) -> str:
 
 def _whisker(x: float, low: float, high: float, colour: str) -> str:
     ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (low, high))
-    return f'<path d="M{x:.1f} {low:.1f}V{high:.1f}{ends}" fill="none" stroke="{colour}" stroke-width="1"/>'
+    return (
+        f'<path d="M{x:.1f} {low:.1f}V{high:.1f}{ends}" fill="none" stroke="{colour}" '
+        'stroke-width="1"/>'
+    )
 
 
 def _text(x: float, y: float, text: str, anchor: str, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" {_FONT}{weight} text-anchor="{anchor}">{escape(text)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" {_FONT}{weight} '
+        f'text-anchor="{anchor}">{escape(text)}</text>'
+    )
 
 
 def _svg(body: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}">'
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" '
+        f'viewBox="0 0 {_WIDTH} {_HEIGHT}">'
+    )
     return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(body)}</svg>'
 
 

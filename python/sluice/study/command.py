@@ -23,10 +23,12 @@ _OUTSIDE_TRAINING = 4.0
 _EXAMPLES = """examples:
   sluice study --data fashion-mnist --data-dir DATA --workers 4,8,16 --seeds 3 --epochs 4 -o study/
   sluice study --data-dir DATA --algorithms bsp,asp,ssp:3 --workers 4 --straggler 1:3x -o straggler/
-  sluice study --data-dir DATA --algorithms bsp,asp --workers 8 --lab --rate 100mbit -o slow-links/   # as root
+  sluice study --data-dir DATA --algorithms bsp,asp --workers 8 --lab --rate 100mbit \
+-o slow-links/   # as root
   sluice study -o study/ --report                      # only the page, from the runs that are there
 
-DATA holds fashion-mnist/ with its four .gz files as they are downloaded. The page is study/study.html, the table
+DATA holds fashion-mnist/ with its four .gz files as they are downloaded. The page is \
+study/study.html, the table
 study/study.md, and every run a file in study/runs/: delete one to make it again."""
 
 
@@ -64,8 +66,8 @@ def _main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sluice study",
-        description="Trains one model with many algorithms, numbers of workers and seeds, and writes a page that compares "
-        "them, beside what a paper has found.",
+        description="Trains one model with many algorithms, numbers of workers and seeds, and "
+        "writes a page that compares them, beside what a paper has found.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -198,7 +200,8 @@ def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
         if study["settings"][name] != value:
             was = study["settings"][name]
             raise ValueError(
-                f"{settings.output} has a study with {name} {was}, not {value}; give the same, or another -o"
+                f"{settings.output} has a study with {name} {was}, not {value}; give the same, or "
+                "another -o"
             )
     return study
 
@@ -217,7 +220,8 @@ def _study(settings: Settings, study: dict[str, Any]) -> int:
     for workers in {run.workers for run in missing}:
         if runner.batches(workers) < 2 * workers * settings.epochs:
             raise ValueError(
-                f"{workers} workers have less than two batches in an epoch; give more samples or a smaller --batch"
+                f"{workers} workers have less than two batches in an epoch; give more samples or "
+                "a smaller --batch"
             )
     gc.freeze()  # pages that the workers share stay shared
     progress = Progress(runner, len(runs), missing)

@@ -1,4 +1,4 @@
-"""The model: small enough that a hundred trainings take an hour, and still a convolutional network."""
+"""The model: a convolutional network, small enough that a hundred trainings take an hour."""
 
 from __future__ import annotations
 

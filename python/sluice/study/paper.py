@@ -50,12 +50,16 @@ TABLE_4 = {
 ORDER = (("bsp", "arsgd"), ("asp", "adpsgd"), ("ssp",), ("easgd", "gosgd"))
 
 SAYS = {
-    1: "Theirs (24 workers, 56 Gbit/s): BSP and AR-SGD converge best by epoch; ASP and AD-PSGD are close by epoch and faster "
-    "by time; SSP, EASGD and GoSGD are far behind in both. The curves themselves are not printed as numbers.",
-    2: "Theirs (1 to 24 workers; EASGD and GoSGD left out): BSP and AR-SGD scale steadily and gain little from 56 instead of "
-    "10 Gbit/s; ASP and SSP gain much, and with 10 Gbit/s ASP is below BSP; AD-PSGD scales well. No numbers are printed.",
-    3: "Theirs (BSP, ASP, SSP; 24 workers): with BSP more than half of the time is aggregation, up to 80 % of that waiting for "
-    "other workers; with ASP and SSP communication is more than half of the time.",
-    4: "Theirs (8 to 24 workers): sharding helps ASP and SSP more than BSP, wait-free backward helps little, DGC helps ASP and "
-    "SSP most, above all with 10 Gbit/s. Here sharding and wait-free backward are always on where an algorithm allows it.",
+    1: "Theirs (24 workers, 56 Gbit/s): BSP and AR-SGD converge best by epoch; ASP and AD-PSGD "
+    "are close by epoch and faster by time; SSP, EASGD and GoSGD are far behind in both. The "
+    "curves themselves are not printed as numbers.",
+    2: "Theirs (1 to 24 workers; EASGD and GoSGD left out): BSP and AR-SGD scale steadily and "
+    "gain little from 56 instead of 10 Gbit/s; ASP and SSP gain much, and with 10 Gbit/s ASP is "
+    "below BSP; AD-PSGD scales well. No numbers are printed.",
+    3: "Theirs (BSP, ASP, SSP; 24 workers): with BSP more than half of the time is aggregation, "
+    "up to 80 % of that waiting for other workers; with ASP and SSP communication is more than "
+    "half of the time.",
+    4: "Theirs (8 to 24 workers): sharding helps ASP and SSP more than BSP, wait-free backward "
+    "helps little, DGC helps ASP and SSP most, above all with 10 Gbit/s. Here sharding and "
+    "wait-free backward are always on where an algorithm allows it.",
 }

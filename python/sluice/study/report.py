@@ -15,8 +15,10 @@ _TITLE = "Seven ways to train with many workers: ours beside the paper's"
 _STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 1180px; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; font-size: 13px; margin: .6em 0 }
-td, th { border: 1px solid #ccc; padding: .2em .6em; text-align: right } td:first-child, th { text-align: left }
-figure { display: inline-block; margin: .3em } .note { color: #555; font-size: 13px } tr.theirs td { color: #777 }
+td, th { border: 1px solid #ccc; padding: .2em .6em; text-align: right } \
+td:first-child, th { text-align: left }
+figure { display: inline-block; margin: .3em } .note { color: #555; font-size: 13px } \
+tr.theirs td { color: #777 }
 """
 
 
@@ -65,7 +67,10 @@ def page(results: Results, study: dict[str, Any], missing: int) -> str:
         parts.append("<h2>Runs that failed</h2><ul>")
         parts += [f"<li>{escape(_failure(row))}</li>" for row in results.failed]
         parts.append("</ul>")
-    head = f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{_TITLE}</title><style>{_STYLE}</style></head>'
+    head = (
+        '<!doctype html><html lang="en"><head>'
+        f'<meta charset="utf-8"><title>{_TITLE}</title><style>{_STYLE}</style></head>'
+    )
     return f"{head}<body>{''.join(parts)}</body></html>\n"
 
 
@@ -104,7 +109,10 @@ def _state(results: Results, missing: int) -> str:
     text = f"{len(results.rows)} runs"
     if missing:
         text += f"; {missing} more are to come, so what follows may change"
-    return f"{text}. The paper is Ko et al., An In-Depth Analysis of Distributed Training of Deep Neural Networks."
+    return (
+        f"{text}. The paper is Ko et al., An In-Depth Analysis of Distributed Training of Deep "
+        "Neural Networks."
+    )
 
 
 def _paragraph(text: str) -> str:
@@ -124,7 +132,10 @@ def _table(table: Table) -> str:
 def _failure(row: dict[str, Any]) -> str:
     with_dgc = " with DGC" if row["dgc"] else ""
     rate = "" if row["rate_factor"] == 1 else f", rate x {row['rate_factor']:g}"
-    return f"{row['algorithm']}{with_dgc}, {row['workers']} workers, seed {row['seed']}{rate}: {row['failed']}"
+    return (
+        f"{row['algorithm']}{with_dgc}, {row['workers']} workers, seed {row['seed']}{rate}: "
+        f"{row['failed']}"
+    )
 
 
 def _failures_as_markdown(results: Results) -> str:

@@ -52,7 +52,8 @@ def table_2(results: Results) -> Table:
     most = max(results.workers, default=0)
     table = Table(
         f"Table II: final accuracy, {most} workers (theirs: {paper.TABLE_2_WORKERS})",
-        "Per cent; the loss is against BSP. Ours is the mean over seeds ± their standard deviation.",
+        "Per cent; the loss is against BSP. Ours is the mean over seeds ± their standard "
+        "deviation.",
         ["algorithm", "ours", "loss", "theirs", "loss"],
     )
     mean_of_bsp = results.spread(Algorithm("bsp"), most)
@@ -80,7 +81,8 @@ def table_3(results: Results) -> Table:
     ]
     table = Table(
         "Table III: final accuracy by the number of workers",
-        "Per cent, mean over seeds ± standard deviation; theirs below ours where they have that number of workers.",
+        "Per cent, mean over seeds ± standard deviation; theirs below ours where they have that "
+        "number of workers.",
         ["workers", *(algorithm.title for algorithm in algorithms)],
     )
     for workers in results.workers:
@@ -98,7 +100,8 @@ def table_4(results: Results) -> Table:
     most = max(results.workers, default=0)
     table = Table(
         f"Table IV: deep gradient compression, {most} workers (theirs: 24)",
-        "Final accuracy in per cent, and bytes that a worker sends in a step, with DGC of those without.",
+        "Final accuracy in per cent, and bytes that a worker sends in a step, with DGC of those "
+        "without.",
         ["algorithm", "without, ours", "with, ours", "bytes", "without, theirs", "with, theirs"],
     )
     for algorithm in results.algorithms:
@@ -123,8 +126,8 @@ def table_4(results: Results) -> Table:
 def order(results: Results) -> Table:
     table = Table(
         "The paper's order of final accuracy",
-        "Each group against the next: the difference of their mean accuracies in points, with its 95 % margin over seeds. A "
-        "difference within its margin is not separable.",
+        "Each group against the next: the difference of their mean accuracies in points, with its "
+        "95 % margin over seeds. A difference within its margin is not separable.",
         ["workers", "ahead in the paper", "behind", "difference", "verdict"],
     )
     for workers in results.workers:
@@ -142,7 +145,8 @@ def rates(results: Results) -> Table:
     factors, workers = results.factors, results.tuned_workers
     table = Table(
         f"Tuned rates: final accuracy at {workers} workers, one seed",
-        "The learning rate is that of the rule times the factor. So no algorithm loses by a rate that suits others.",
+        "The learning rate is that of the rule times the factor. So no algorithm loses by a rate "
+        "that suits others.",
         ["algorithm", *(f"x {factor:g}" for factor in factors), "best"],
     )
     if workers is None:
@@ -165,7 +169,8 @@ def rates(results: Results) -> Table:
 def worst(results: Results) -> Table:
     table = Table(
         "The worst single worker",
-        "Of algorithms whose workers have models of their own: what is scored, and the worst worker's model, in per cent.",
+        "Of algorithms whose workers have models of their own: what is scored, and the worst "
+        "worker's model, in per cent.",
         [
             "algorithm",
             *(f"{n} workers: {what}" for n in results.workers for what in ("scored", "worst")),
@@ -188,9 +193,10 @@ def worst(results: Results) -> Table:
 def costs(results: Results) -> Table:
     table = Table(
         "Time and bytes",
-        "Of a mean step: computing (with the pause that fills it up to the pace), waiting for other workers, and the way of "
-        "the bytes, in ms; samples/s of all workers, and of what they would do without waiting; models that a worker sends in "
-        "a step, measured and by the paper's formula, times (N-1)/N where a rank's own share does not travel.",
+        "Of a mean step: computing (with the pause that fills it up to the pace), waiting for "
+        "other workers, and the way of the bytes, in ms; samples/s of all workers, and of what "
+        "they would do without waiting; models that a worker sends in a step, measured and by the "
+        "paper's formula, times (N-1)/N where a rank's own share does not travel.",
         [
             "workers",
             "algorithm",

@@ -26,26 +26,32 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
     late = [row["late_steps"] for row in results.rows]
     samples = "all" if fixed["samples"] is None else f"the first {fixed['samples']}"
     sentences = [
-        f"Data and model: {fixed['data']} ({samples} training images) and a CNN of {parameters:,} parameters, where they have "
-        "ImageNet-1K and ResNet-50 with 23 million.",
-        f"Length: {fixed['epochs']} epochs instead of 90, and {fixed['batch']} samples per worker and step instead of 128. "
-        f"Seeds: {len(seeds)}; they give one figure.",
-        "Workers: processes of one machine that share its cores, where they have a GPU each. So that asynchrony is that of "
-        f"equal machines and not of the scheduler, a step takes at least the same time everywhere: {paces} workers. Unless "
-        "--pace gave it, that is a fifth more than a step takes when all workers run as fast as they can. In the median run "
-        f"{100 * median(late):.1f} % of the steps took a tenth longer than that, at most {100 * max(late):.1f} %. Throughput "
-        "is said in single workers of that pace.",
-        f"Rate: {fixed['learning_rate']:g} (theirs: 0.05) x workers x {fixed['batch']}/{schedule.SAMPLES}, momentum "
-        f"{schedule.MOMENTUM}, weight decay {schedule.WEIGHT_DECAY:g}, warm-up from one worker's rate in the first "
-        f"{fixed['epochs'] * schedule.WARM_UP:.2f} epochs, a tenth of it from 30/90 of the training on, and again from 60/90 "
-        "and 80/90 on: their rule, at this length. With asp and ssp every gradient is applied in full, so there the factor of "
-        "the workers is in the algorithm already and is left out of the rate; the momentum is the server's."
-        " Everywhere else momentum is that of whoever makes the step.",
-        "Servers: one on every rank, each tensor spread over them; aggregation on one machine before sending, which they have "
-        "for BSP, is not there. ssp, easgd, gosgd and adpsgd are those of the originals (docs/asynchronous.md).",
-        "Batches: with bsp and arsgd every worker has its N-th; with all others whoever is free takes the next one.",
-        "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all models. Between epochs, the curves "
-        "of ssp have worker 0's copy, which is the server's and its own steps since it last asked.",
+        f"Data and model: {fixed['data']} ({samples} training images) and a CNN of {parameters:,} "
+        "parameters, where they have ImageNet-1K and ResNet-50 with 23 million.",
+        f"Length: {fixed['epochs']} epochs instead of 90, and {fixed['batch']} samples per worker "
+        f"and step instead of 128. Seeds: {len(seeds)}; they give one figure.",
+        "Workers: processes of one machine that share its cores, where they have a GPU each. So "
+        "that asynchrony is that of equal machines and not of the scheduler, a step takes at "
+        f"least the same time everywhere: {paces} workers. Unless --pace gave it, that is a fifth "
+        "more than a step takes when all workers run as fast as they can. In the median run "
+        f"{100 * median(late):.1f} % of the steps took a tenth longer than that, at most "
+        f"{100 * max(late):.1f} %. Throughput is said in single workers of that pace.",
+        f"Rate: {fixed['learning_rate']:g} (theirs: 0.05) x workers x "
+        f"{fixed['batch']}/{schedule.SAMPLES}, momentum {schedule.MOMENTUM}, weight decay "
+        f"{schedule.WEIGHT_DECAY:g}, warm-up from one worker's rate in the first "
+        f"{fixed['epochs'] * schedule.WARM_UP:.2f} epochs, a tenth of it from 30/90 of the "
+        "training on, and again from 60/90 and 80/90 on: their rule, at this length. With asp "
+        "and ssp every gradient is applied in full, so there the factor of the workers is in the "
+        "algorithm already and is left out of the rate; the momentum is the server's. Everywhere "
+        "else momentum is that of whoever makes the step.",
+        "Servers: one on every rank, each tensor spread over them; aggregation on one machine "
+        "before sending, which they have for BSP, is not there. ssp, easgd, gosgd and adpsgd are "
+        "those of the originals (docs/asynchronous.md).",
+        "Batches: with bsp and arsgd every worker has its N-th; with all others whoever is free "
+        "takes the next one.",
+        "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all "
+        "models. Between epochs, the curves of ssp have worker 0's copy, which is the server's "
+        "and its own steps since it last asked.",
     ]
     network = (
         f"links of {fixed['rate']} in a lab, not encrypted"
@@ -72,7 +78,8 @@ def order(results: Results) -> str:
     groups = "; then ".join(" and ".join(names) for names in paper.ORDER)
     said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
     return (
-        f"The paper's order of final accuracy is {groups}. Of {len(verdicts)} comparisons of neighbours: {said}. "
+        f"The paper's order of final accuracy is {groups}. Of {len(verdicts)} comparisons of "
+        f"neighbours: {said}. "
         + " ".join(
             _at(workers, [v for v in verdicts if v.workers == workers])
             for workers in results.workers
@@ -92,7 +99,10 @@ def _at_tuned_rates(results: Results) -> str:
         "the paper's order" if values == sorted(values, reverse=True) else "not the paper's order"
     )
     said = ", ".join(f"{name} {100 * value:.2f} %" for name, value in groups)
-    return f" With {workers} workers, one seed and the best of the tried rates for each: {said}; that is {is_theirs}."
+    return (
+        f" With {workers} workers, one seed and the best of the tried rates for each: {said}; "
+        f"that is {is_theirs}."
+    )
 
 
 def _at(workers: int, verdicts: list[Verdict]) -> str:
@@ -100,7 +110,8 @@ def _at(workers: int, verdicts: list[Verdict]) -> str:
     for verdict in verdicts:
         margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
         parts.append(
-            f"{verdict.better} over {verdict.worse} {verdict.word} ({100 * verdict.difference:+.2f}{margin} points)"
+            f"{verdict.better} over {verdict.worse} {verdict.word} "
+            f"({100 * verdict.difference:+.2f}{margin} points)"
         )
     return f"With {workers} workers: {'; '.join(parts)}." if parts else ""
 
@@ -134,8 +145,8 @@ def advice(results: Results) -> str:
     good = [one for one in scores if best - scores[one] <= _AS_GOOD]
     lost = sorted((one for one in scores if one not in good), key=lambda one: scores[one])
     text = [
-        f"With {most} workers and one rule for the rate, {_names(good)} end within half a point of the best, "
-        f"which has {100 * best:.1f} %."
+        f"With {most} workers and one rule for the rate, {_names(good)} end within half a point "
+        f"of the best, which has {100 * best:.1f} %."
     ]
     if lost:
         parts = ", ".join(f"{one.title} {100 * (best - scores[one]):.1f}" for one in lost)
@@ -166,7 +177,10 @@ def _of_rates(results: Results) -> str:
                 gains[one] = f"{one.title} {100 * gain:.1f} at {factor:g} times the rate"
     if not gains:
         return f"At {tried} workers another rate gains nobody more than half a point."
-    return f"A rate of its own gains, in points, at {tried} workers: {', '.join(gains.values())}; so compare at tuned rates."
+    return (
+        f"A rate of its own gains, in points, at {tried} workers: {', '.join(gains.values())}; so "
+        "compare at tuned rates."
+    )
 
 
 def _of_speed(results: Results, workers: int) -> str:
@@ -180,8 +194,8 @@ def _of_speed(results: Results, workers: int) -> str:
         return ""
     fastest = max(speeds, key=lambda one: speeds[one])
     return (
-        f"In time, {fastest.title} is the fastest, with {speeds[fastest] / bsp:.2f} times BSP's samples per second; BSP "
-        f"reaches {100 * bsp:.0f} % of linear."
+        f"In time, {fastest.title} is the fastest, with {speeds[fastest] / bsp:.2f} times BSP's "
+        f"samples per second; BSP reaches {100 * bsp:.0f} % of linear."
     )
 
 
@@ -197,4 +211,7 @@ def _of_bytes(results: Results, workers: int, good: list[Algorithm]) -> str:
     share = round(100 * sent[least] / bulk)
     if share >= 99:
         return "The good ones send as many bytes as each other."
-    return f"Of the good ones {least.title} sends least, {share} % of what the one that sends most does."
+    return (
+        f"Of the good ones {least.title} sends least, {share} % of what the one that sends most "
+        "does."
+    )
