@@ -30,7 +30,7 @@ namespace py = pybind11;
 namespace sluice::pytorch {
 namespace {
 
-// Where nobody has said how large slices are to be. The core that handles them is one that
+// The size of slices where nobody has chosen one. The core that handles them is one that
 // computes: a few large ones leave it alone longer than many small ones, which a network of its own
 // would prefer.
 constexpr std::string_view kSliceElements = "50000";
@@ -143,8 +143,8 @@ std::span<const std::byte> bytesOf(const py::bytes& bytes) {
   return std::as_bytes(std::span(static_cast<std::string_view>(bytes)));
 }
 
-// What may wait for other ranks lets Python's other threads run meanwhile. REQUIRES: `call` touches
-// nothing of Python's.
+// A call that may wait for other ranks lets Python's other threads run meanwhile. REQUIRES: `call`
+// touches nothing of Python's.
 template <typename Call>
 auto withoutGil(Call&& call) {
   const py::gil_scoped_release release;
@@ -303,7 +303,7 @@ class Training final {
   std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
     return pytorch::gather(session(), key, value);
   }
-  // What this rank serves: tensor, first element, number of elements.
+  // The slices that this rank serves: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
     std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
     for (const SliceId id : inside().plan().slicesOn(session().rank())) {

@@ -318,7 +318,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   }));
   const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
   if (!othersGoOn && isWorker) return done;
-  // Where they do not go on, a rank that only serves stays until it has missed the lost one itself,
+  // If they do not go on, a rank that only serves stays until it has missed the lost one itself,
   // and has told them of it: if it just went, they would take it for the lost one.
   if (theyNeedThisRank)
     stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
@@ -386,7 +386,7 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
 
 // Its sender would not hear of a message that is only dropped, and both would wait for each other.
 // So the sender is lost: it hears of that, and every wait here ends with its name and the reason,
-// unless the algorithm goes on without it. What comes after an end is only counted.
+// unless the algorithm goes on without it. A message after an end is only counted.
 void Trainer::refused(Rank from, const Status& why) {
   if (isEnding_ || !gates_.error().isOk() || !refused_.insert(from).second) return;
   const std::string text =

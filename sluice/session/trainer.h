@@ -25,7 +25,7 @@
 
 namespace sluice::session {
 
-// What is trained, and what is to become of its gradients.
+// The model that is trained, and the update that its gradients become.
 struct Training {
   plan::Plan plan;
   optimizer::OptimizerSpec update;
@@ -39,11 +39,11 @@ struct Training {
 
 class Trainer final : public fabric::Receiver {
  public:
-  // Makes the fabric, given who receives. What arrives before the strategy is there waits at its
-  // sender.
+  // Makes the fabric, given who receives. Messages that arrive before the strategy is there wait at
+  // their sender.
   using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
 
-  // Where the update publishes parameters, all ranks begin with those of the lowest worker.
+  // All ranks begin with the parameters of the lowest worker, if the update publishes parameters.
   // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it
   // is given here, stays where it is, and is not touched while this runs.
   static Result<std::unique_ptr<Trainer>> start(Training training, const base::Config& config,
@@ -64,9 +64,9 @@ class Trainer final : public fabric::Receiver {
   // until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
-  // This rank has no gradient for the tensor in its next step: counts as zeros. What the others'
-  // make lands in `result`; if they have none either, isEmpty() is true after wait(), and `result`
-  // has not changed.
+  // This rank has no gradient for the tensor in its next step: counts as zeros. The others' result
+  // lands in `result`; if they have none either, isEmpty() is true after wait(), and `result` has
+  // not changed.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
 
@@ -95,14 +95,14 @@ class Trainer final : public fabric::Receiver {
   // handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
-  // Where updates wait for a word: every gradient of this step has been handed over. They become an
-  // update with these hyperparameters, or nothing (wait() then finds every tensor empty). Every
+  // For updates that wait for a word: every gradient of this step has been handed over. They become
+  // an update with these hyperparameters, or nothing (wait() then finds every tensor empty). Every
   // worker says the same.
   Status update(std::vector<double> values);
   void drop();
 
-  // Where results are delayed (pipe): how many are, and the oldest of them into `result`, for a
-  // step without gradients. Every tensor's is taken, then waited for.
+  // For delayed results (pipe): returns how many there are, and puts the oldest of them into
+  // `result`, for a step without gradients. Every tensor's is taken, then waited for.
   Result<size_t> delayed();
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
@@ -110,11 +110,11 @@ class Trainer final : public fabric::Receiver {
   // been used. REQUIRES: the memory was given at the start.
   Status drain();
 
-  // What this rank has to keep in a checkpoint besides parameters, which are the caller's: delayed
-  // gradients, what codecs owe, and the optimizer's state if it is here. Waits for what is on its
-  // way, and applies nothing. Put back between two steps, on every rank its own. Where servers do
-  // not wait for all workers it holds their model too, and with asp and ssp this worker's
-  // parameters become that model, now as when it is put back.
+  // Returns the state that this rank has to keep in a checkpoint besides parameters, which are the
+  // caller's: delayed gradients, what codecs owe, and the optimizer's state if it is here. Waits
+  // for what is on its way, and applies nothing. Put back between two steps, on every rank its own.
+  // If servers do not wait for all workers it holds their model too, and with asp and ssp this
+  // worker's parameters become that model, now as when it is put back.
   Result<std::vector<std::byte>> takeState();
   Status restore(std::span<const std::byte> state);
 

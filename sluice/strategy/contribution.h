@@ -1,5 +1,5 @@
-// A worker's part in one step of a tensor, as the training thread hands it over. Where updates wait for the
-// training thread's word, and a strategy can take nothing back, contributions are held until then.
+// A worker's part in one step of a tensor, as the training thread hands it over. A strategy that
+// can take nothing back holds contributions while updates wait for the training thread's word.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ struct Contribution {
   bool hasGradient = false;  // false: counts as zeros
 };
 
-// Passes contributions on at once, or holds them until they are taken. Belongs to the fabric's loop.
+// Passes contributions on at once, or holds them until they are taken. Belongs to the fabric's
+// loop.
 class HeldContributions final {
  public:
   using Begin = std::function<void(const Contribution&)>;

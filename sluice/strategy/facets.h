@@ -1,5 +1,6 @@
-// Abilities that an algorithm may have: to save its state, to hand out results late, and to go on without a
-// lost rank. A strategy that has one passes itself to Strategy's constructor; the others have these defaults.
+// Abilities that an algorithm may have: to save its state, to hand out results late, and to go on
+// without a lost rank. A strategy that has one passes itself to Strategy's constructor; the others
+// have these defaults.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +17,27 @@ namespace sluice::strategy {
 
 using Done = std::function<void(const Status&)>;
 
-// The state that a rank keeps from step to step, for a checkpoint. Put back on a rank of the same model,
-// training goes on as if it had not stopped. By default there is none.
+// The state that a rank keeps from step to step, for a checkpoint. Put back on a rank of the same
+// model, training goes on as if it had not stopped. By default there is none.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
 
-  // `done` runs when all that take() takes from other ranks is here, or with why it never will be. Fabric's
-  // loop. REQUIRES: every gate is open, and the strategy is idle.
+  // `done` runs when all that take() takes from other ranks is here, or with why it never will be.
+  // Fabric's loop. REQUIRES: every gate is open, and the strategy is idle.
   virtual void prepare(const Done& done) { done(base::ok()); }
 
-  // Returns the state; empty: there is none. take() is not a mere look: where workers have copies of the
-  // servers' parameters, this worker's become those that are saved. REQUIRES: every gate is open, the strategy
-  // is idle, and prepare() is done, once for each call.
+  // Returns the state; empty: there is none. take() is not a mere look: where workers have copies
+  // of the servers' parameters, this worker's become those that are saved. REQUIRES: every gate is
+  // open, the strategy is idle, and prepare() is done, once for each call.
   //
-  // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. State that only
-  // steps of this rank change is read and written here, since there is no such step now; state that others'
-  // messages change as well is touched on the loop, in pieces (pieces.h).
+  // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. State
+  // that only steps of this rank change is read and written here, since there is no such step now;
+  // state that others' messages change as well is touched on the loop, in pieces (pieces.h).
   virtual Result<std::vector<std::byte>> take() { return std::vector<std::byte>(); }
 
-  // Puts a state back; empty: as at the beginning. Training thread, and REQUIRES the same as take().
+  // Puts a state back; empty: as at the beginning. Training thread, and REQUIRES the same as
+  // take().
   virtual Status restore(std::span<const std::byte> state) {
     return state.empty()
                ? base::ok()
@@ -51,26 +53,27 @@ class DelayedResults {
   // Returns how many means of earlier steps have not been handed out.
   virtual size_t count() const { return 0; }
 
-  // For a step in which no rank has gradients: its result is the oldest delayed mean. The gate of `tensor` is
-  // closed for `step`. Called for all tensors.
+  // For a step in which no rank has gradients: its result is the oldest delayed mean. The gate of
+  // `tensor` is closed for `step`. Called for all tensors.
   virtual Status handOut(TensorId /*tensor*/, Step /*step*/) {
     return {Code::kInvalidArgument, "this algorithm delays no results; only pipe does"};
   }
 };
 
-// How training goes on without a rank that is lost or has left. By default it does not: every wait ends with
-// that rank's name. Fabric's loop.
+// The rules for going on without a rank that is lost or has left. By default it does not: every
+// wait ends with that rank's name. Fabric's loop.
 class LossPolicy {
  public:
   virtual ~LossPolicy() = default;
 
-  // Another worker takes part in no step from `stepsOfOther` on. Returns the first step that can have no
-  // result without it; empty: this rank can go on alone.
+  // Another worker takes part in no step from `stepsOfOther` on. Returns the first step that can
+  // have no result without it; empty: this rank can go on alone.
   virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const {
     return stepsOfOther;
   }
 
-  // True iff this rank goes on without the other one; asked about this rank itself, iff the others do.
+  // True iff this rank goes on without the other one; asked about this rank itself, iff the others
+  // do.
   virtual bool goesOnWithout(Rank /*lost*/) const { return false; }
 
   // The rank is gone. REQUIRES: goesOnWithout() it.

@@ -15,7 +15,7 @@
 namespace sluice::strategy {
 
 inline constexpr uint64_t kPublishedSlice =
-    plan::Slicing{}.sliceElements;  // what P3's authors found best
+    plan::Slicing{}.sliceElements;  // the best that P3's authors found
 // Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
 inline constexpr uint64_t kShardedSlice = 12'500;
 
@@ -43,7 +43,7 @@ void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf
   }
 }
 
-// Whether the message is about a slice that there is.
+// Rejects a message about a slice that does not exist.
 Status checkSlice(const plan::Plan& plan, const wire::Header& header);
 
 // The same, and of the tensor's own type.

@@ -8,7 +8,7 @@
 
 namespace sluice::strategy {
 
-// One slice at a worker, at the end of a step. What the server has answered, if anything, is in
+// One slice at a worker, at the end of a step. The server's answer, if there was one, is in
 // `parameters`.
 struct WorkerSlice {
   const plan::Slice& slice;

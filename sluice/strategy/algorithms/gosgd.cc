@@ -68,7 +68,7 @@ class GoSgd final : public Talk {
     return fabric::Landing{
         {here.landing.data(), here.landing.size()}, [this, from, &here](const Status& status) {
           here.isLanding = false;
-          // What a lost rank had begun to say is lost with it.
+          // A share that a lost rank had begun to send is lost with it.
           const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
           if (!taken.isOk()) context_.refuse(from, taken);
           if (status.code() == Code::kCancelled) return;  // the fabric is closing

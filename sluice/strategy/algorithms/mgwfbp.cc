@@ -1,6 +1,6 @@
 // MG-WFBP: neighbouring tensors are merged where a message of their own would cost more than
-// waiting for the next one. Which, follows from the layers' times and from what a reduction of M
-// bytes costs, a + bM; while training these are measured, and tensors merged anew where that pays
+// waiting for the next one. The choice follows from the layers' times and from what a reduction of
+// M bytes costs, a + bM; while training these are measured, and tensors merged anew where that pays
 // (replanner.h).
 #include <array>
 
@@ -21,7 +21,7 @@ Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs,
                           reductionCosts(config, spec.model, spec.roles));
   SLUICE_RETURN_IF_ERROR(chooseReduction(config, mergeTensors(config, costs), spec));
-  // Where several are under way at once, how long one takes does not say what it costs.
+  // The time of a reduction says what it costs only if no other is under way.
   const bool areInTurn = config.integer(option::kReductions) == 1;
   if (replanSteps > 0 && areInTurn) setReplanSteps(spec, static_cast<uint64_t>(replanSteps));
   return base::ok();

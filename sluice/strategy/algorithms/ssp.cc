@@ -24,7 +24,7 @@ constexpr const char* kSetting = "staleness";
 
 Status chooseSsp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t staleness = config.integer(kStaleness);
-  // What an answer can say of how old it is.
+  // An answer cannot say of itself that it is older.
   if (staleness < 0 || staleness > static_cast<int64_t>(answering::kMostLag)) {
     return {Code::kInvalidArgument,
             fmt::format("--staleness is {}; give 0 to {}", staleness, answering::kMostLag)};

@@ -34,7 +34,7 @@ class SparseAllgather final : public Strategy, private Checkpoint {
 
   void contribute(const Contribution& contribution) override { contributions_.add(contribution); }
 
-  // What has been sent cannot be dropped, so nothing is sent before the word.
+  // A part that has been sent cannot be dropped, so nothing is sent before the word.
   Status decide(Decision decision) override {
     for (const Contribution& contribution : contributions_.take()) {
       if (decision == Decision::kUpdate) {
@@ -130,7 +130,7 @@ Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lan
   if (header.stage != Stage::kPush || index(header.tensor) >= tensors_.size())
     return fabric::refusedStatus(header, "no such tensor");
   OneTensor& tensor = tensors_[index(header.tensor)];
-  // Who is faster cannot be more than one step ahead: it needs this rank's part to go on.
+  // A faster rank is at most one step ahead: it needs this rank's part to go on.
   if (header.step != tensor.step && header.step != next(tensor.step))
     return fabric::refusedStatus(header, "not awaited");
   if (header.length > 1 + context_.plan.model()[header.tensor].bytes())

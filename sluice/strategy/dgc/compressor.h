@@ -26,13 +26,13 @@ class Compressor final : public OwnState {
   // `parts` cover every tensor once. REQUIRES: settings of settingsOfDgc(context)
   Compressor(const Context& context, const DgcSettings& settings, std::span<const Part> parts);
 
-  // What to send of this part in this step (codec/sparse.h), with SGD's `values` of the step:
-  // weight decay is added to the gradient, which counts as zeros if there is none. Clipping is by
-  // the whole tensor's norm, as it is when the first of its parts is compressed.
+  // Returns the message for this part in this step (codec/sparse.h), with SGD's `values` of the
+  // step: weight decay is added to the gradient, which counts as zeros if there is none. Clipping
+  // is by the whole tensor's norm, as it is when the first of its parts is compressed.
   std::vector<std::byte> compress(size_t part, Step step, bool hasGradient,
                                   std::span<const double> values);
 
-  // How far it has got, and what is kept back.
+  // The state: the number of steps, and the elements that are kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;
   uint64_t steps() const override {

@@ -23,11 +23,11 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec);
 // True iff the plan was made with chooseDgc().
 bool isSparse(const plan::PlanSpec& spec);
 
-// What the plan says. The update is SGD, whose momentum is made before compression: refuses others,
-// and what of SGD it does not know. REQUIRES: isSparse(context.plan.spec())
+// Returns the plan's settings. The update is SGD, whose momentum is made before compression:
+// refuses others, and what of SGD it does not know. REQUIRES: isSparse(context.plan.spec())
 Result<DgcSettings> settingsOfDgc(const Context& context);
 
-// Later, also another momentum than at the start.
+// As settingsOfDgc(), for values set later: also rejects a changed momentum.
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart);
 
 // One of SGD's hyperparameters.

@@ -1,6 +1,6 @@
-// What deep gradient compression sends to servers and back: of a gradient the largest elements, as
-// each worker's Compressor chooses them, and as an answer whatever the server's method has packed
-// (codec/sparse.h). Belongs to the fabric's loop.
+// The messages of deep gradient compression to servers and back: the largest elements of a
+// gradient, as each worker's Compressor chooses them, and as an answer the elements that the
+// server's policy has packed (codec/sparse.h). Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>

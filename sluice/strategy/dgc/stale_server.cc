@@ -38,7 +38,8 @@ class SparseStale final : public StaleForm {
     return base::ok();
   }
 
-  // What the server does with this part too, so that its next answer has the same elements.
+  // Does what the server does with this part, so that the server's next answer has the same
+  // elements.
   Result<bool> ownStep(const WorkerSlice& worker) override {
     SLUICE_ASSIGN_OR_RETURN(const auto part,
                             codec::decodeSparse(format_.sent(worker.slice.id), worker.slice.count));

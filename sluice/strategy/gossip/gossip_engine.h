@@ -1,6 +1,6 @@
 // Training without servers: every worker has a model of its own, makes its own steps and never
 // waits; what they say to each other in between draws the models together. The engine behind gosgd
-// and adpsgd. What tells these apart is a Talk; the engine calls it at the end of every step, and
+// and adpsgd. A Talk tells these apart; the engine calls it at the end of every step, and
 // with every message.
 //
 // All of it belongs to the fabric's loop.
@@ -20,11 +20,11 @@ class Talk {
  public:
   virtual ~Talk() = default;
 
-  // The end of a step. What is in worker.parameters when it returns is what the next forward pass
-  // reads, and does not change before the end of the next step.
+  // The end of a step. The next forward pass reads worker.parameters as they are when it returns;
+  // they do not change before the end of the next step.
   virtual void finish(const WorkerSlice& worker) = 0;
 
-  // This worker is gone.
+  // The worker is gone.
   virtual void forget(Rank lost) = 0;
 
   // About a slice that there is, from a worker.
@@ -39,7 +39,7 @@ Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
 using MakeTalk = std::function<std::unique_ptr<Talk>(Outbox&)>;
 std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& makeTalk);
 
-// Something like chance, the same whenever it is asked for again.
+// Returns a reproducible pseudo-random number for (seed, rank, step).
 uint64_t drawAt(uint64_t seed, Rank rank, Step step);
 
 }  // namespace sluice::strategy

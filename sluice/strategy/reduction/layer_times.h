@@ -1,5 +1,5 @@
-// What merging goes by: how long layers compute, and what an all-reduce costs. From the
-// configuration. Pure functions, any thread.
+// The costs that merging goes by: the time that layers compute, and the price of an all-reduce.
+// From the configuration. Pure functions, any thread.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ namespace sluice::strategy {
 Result<timing::Costs> reductionCosts(const base::Config& config, const Model& model,
                                      const plan::Roles& roles);
 
-// How long an iteration takes by these, if the plan's algorithm reduces in groups, one at a time or
-// by priority; none for others.
+// Returns the time of an iteration by these costs, if the plan's algorithm reduces in groups, one
+// at a time or by priority; empty for others.
 Result<std::optional<double>> plannedSeconds(const base::Config& config,
                                              const plan::PlanSpec& spec);
 

@@ -56,7 +56,7 @@ class Packing final {
   DType wire_;                  // on its way
   std::vector<size_t> begins_;  // in bytes
   std::vector<size_t> sizes_;
-  size_t flags_ = 0;  // where they begin, in bytes
+  size_t flags_ = 0;  // their beginnings, in bytes
   std::vector<std::byte> data_;
 };
 

@@ -10,7 +10,7 @@
 // that.
 //
 // With a *delay* the gates open as soon as the mean of so many steps before is here; until there is
-// one, empty. What is on its way stays so, also between steps: takeState() holds it.
+// one, empty. A mean that is on its way stays so, also between steps: the checkpoint holds it.
 #pragma once
 
 #include <memory>

@@ -31,7 +31,7 @@ Result<std::vector<std::byte>> Reduction::take() {
   return state.toBytes();
 }
 
-// What the groups hold, by TensorId. REQUIRES: all are at rest
+// Returns the state of the groups, by TensorId. REQUIRES: all are at rest
 ReductionState Reduction::remember() const {
   ReductionState state{.rank = index(context_.fabric.rank()),
                        .steps = groups_.front().steps(),

@@ -1,4 +1,5 @@
-// The engine of reduction.h, for reduction.cc and reduction_checkpoint.cc. Belongs to the fabric's loop.
+// The engine of reduction.h, for reduction.cc and reduction_checkpoint.cc. Belongs to the fabric's
+// loop.
 #pragma once
 
 #include <cstddef>
@@ -94,7 +95,7 @@ class Reduction final : public Strategy, private Checkpoint, private DelayedResu
   std::vector<Done> whenIdle_;
   Status error_;
   uint64_t stepsToCome_ = std::numeric_limits<uint64_t>::max();
-  Status end_;                                                    // why there are no more
+  Status end_;  // the reason that there are no more
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
 

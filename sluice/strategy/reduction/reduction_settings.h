@@ -1,4 +1,4 @@
-// What the algorithms that reduce agree on besides the plan's slices, as a value and as the plan's
+// The agreement of ranks that all-reduce, besides the plan's slices: as a value and as the plan's
 // settings. Pure functions, any thread.
 #pragma once
 
@@ -22,7 +22,7 @@ struct ReductionSettings {
   size_t delay = 0;          // in steps, from a gradient to its use
   uint64_t warmUp = 0;       // steps at the beginning without it
   uint64_t replanSteps = 0;  // from one boundary to the next (replanner.h); 0: there are none
-  bool byPriority = false;   // what the next forward pass needs first overtakes the rest
+  bool byPriority = false;   // gradients that the next forward pass needs first overtake the rest
 };
 
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec);
@@ -32,8 +32,8 @@ void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once
 
-// In the place of any others. Each is of one type. How each is reduced follows: by --collective,
-// and for `auto` by what a message of its size costs.
+// In the place of any others. Each is of one type. The method of each follows from --collective,
+// and for `auto` from what a message of its size costs.
 Status setGroups(const base::Config& config, std::span<const timing::Group> groups,
                  plan::PlanSpec& spec);
 

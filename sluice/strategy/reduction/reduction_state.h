@@ -1,4 +1,4 @@
-// What a rank of an algorithm that reduces remembers between steps, for a checkpoint: gradients
+// The state that a rank which all-reduces keeps between steps, for a checkpoint: gradients
 // that are not applied yet, what a codec owes, and the optimizer's state where there is one here. A
 // plain value, by the names of tensors, so that it fits whatever the groups are. Any thread.
 #pragma once
@@ -25,7 +25,7 @@ struct TensorState {
 };
 
 struct ReductionState {
-  uint32_t rank = 0;  // what a codec owes is each rank's own; all else is the same on all of them
+  uint32_t rank = 0;  // the debt of a codec is each rank's own; all else is the same on all of them
   uint64_t steps = 0;
   uint32_t rounds = 0;  // of delayed means, the same for each tensor
   std::vector<TensorState> tensors{};

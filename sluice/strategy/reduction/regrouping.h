@@ -1,5 +1,5 @@
-// Which neighbouring tensors mgwfbp merges, and when it should merge others. Pure functions, any
-// thread.
+// Chooses the neighbouring tensors that mgwfbp merges, and says when it should merge others. Pure
+// functions, any thread.
 #pragma once
 
 #include <optional>

@@ -14,7 +14,7 @@
 namespace sluice::strategy {
 namespace {
 
-// What is told first, and then.
+// The two messages in which ranks tell their times.
 constexpr uint32_t kTimes = 0;
 constexpr uint32_t kHash = 1;
 

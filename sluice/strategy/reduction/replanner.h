@@ -1,5 +1,5 @@
-// Keeps mgwfbp's groups up with the times. At a *boundary*, the end of every so many steps, the
-// ranks tell each other what they have measured; each makes a plan of it, and they compare the
+// Re-merges mgwfbp's groups from measured times. At a *boundary*, the end of every so many steps,
+// the ranks tell each other what they have measured; each makes a plan of it, and they compare the
 // plans' hashes. So all ranks change to the same groups after the same step, or none does. Belongs
 // to its strategy's loop.
 #pragma once
@@ -57,11 +57,11 @@ class Replanner final {
   collective::Collective& collective_;
   plan::Plan plan_;  // agreed on last
   ReductionSettings settings_;
-  timing::Costs planned_;  // what its groups were merged by
+  timing::Costs planned_;  // its groups were merged by these
   timing::Costs costs_;    // as far as is known by now
   StepTimer timer_;
   Step boundary_;
-  Numbers board_;  // what all ranks tell, on its way
+  Numbers board_;  // the message of all ranks, on its way
 };
 
 }  // namespace sluice::strategy

@@ -1,5 +1,5 @@
-// How long steps take, as an algorithm that reduces sees it: when each gradient comes, and how long
-// each reduction is under way. Belongs to its strategy's loop, which brings the time.
+// Measures steps as an algorithm that reduces sees them: the time at which each gradient comes, and
+// the time that each reduction is under way. Belongs to its strategy's loop, which brings the time.
 #pragma once
 
 #include <optional>

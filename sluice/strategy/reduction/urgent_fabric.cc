@@ -44,7 +44,7 @@ void UrgentFabric::handOver() {
   }
 }
 
-// What still waits for a rank that is gone will not be sent either.
+// Messages that still wait for a rank that is gone will not be sent either.
 void UrgentFabric::drop(Rank to, const Status& why) {
   for (const queue::Send& send : egress_.drop(to)) {
     auto node = waiting_.extract(send.tag);

@@ -2,8 +2,8 @@
 // fabric directly and knows nothing of queues. The number of a message's tensor is its priority,
 // lower first; earlier steps go before later ones.
 //
-// Belongs to the loop of the fabric under it, also where the contract lets others call. Who owns
-// that one closes it, when nothing waits here.
+// Loop thread only, stricter than the Fabric contract. Does not own the inner fabric; drain this
+// before closing it.
 #pragma once
 
 #include <unordered_map>

@@ -1,6 +1,6 @@
-// The rules of an algorithm whose servers answer each worker by itself (answering.h): when a worker sends its
-// part of a slice and whether it waits, what a server does with a part, and whom it answers. asp, ssp, easgd
-// and DGC over servers are such policies. Belongs to the fabric's loop.
+// The rules of an algorithm whose servers answer each worker by itself (answering.h): when a worker
+// sends its part of a slice and whether it waits, what a server does with a part, and whom it
+// answers. asp, ssp, easgd and DGC over servers are such policies. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace sluice::strategy {
 
-// What a slice does in one step.
+// The way of a slice in one step.
 enum class Travel : uint8_t {
   kNothing,  // the worker is left to itself
   kPush,     // its part goes to the server; the worker does not wait
@@ -62,12 +62,13 @@ class AnswerPolicy {
   virtual PayloadFormat& format() = 0;
   virtual Travel travel(SliceId slice, Step step) const = 0;
 
-  // At a worker, at the end of a step and before the gate opens. `lag` is the answer's, if there was one.
-  // Returns true iff parameters may have changed, or an error if the answer cannot be decoded.
+  // At a worker, at the end of a step and before the gate opens. `lag` is the answer's, if there
+  // was one. Returns true iff parameters may have changed, or an error if the answer cannot be
+  // decoded.
   virtual Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) = 0;
 
-  // At a server: takes in the part that has landed, and returns the workers that are to be answered. Returns
-  // an error if the part cannot be decoded.
+  // At a server: takes in the part that has landed, and returns the workers that are to be
+  // answered. Returns an error if the part cannot be decoded.
   virtual Result<std::vector<Rank>> take(const ServerSlice& part) = 0;
 
   virtual Traits traits() const { return {}; }
@@ -78,11 +79,13 @@ class AnswerPolicy {
   // At a server: true iff a worker may send such a part.
   virtual bool mayCome(bool hasPart, bool asks) const { return hasPart && asks; }
 
-  // At a server: makes format().answer() the answer to this worker, as late as possible, since others' parts
-  // that have come meanwhile are in it. Returns how many steps the copy in it lags behind the worker.
+  // At a server: makes format().answer() the answer to this worker, as late as possible, since
+  // others' parts that have come meanwhile are in it. Returns how many steps the copy in it lags
+  // behind the worker.
   virtual uint64_t prepareAnswer(SliceId /*slice*/, Rank /*to*/) { return 0; }
 
-  // At a server, of a worker that is gone: returns the workers to answer now that nobody waits for it.
+  // At a server, of a worker that is gone: returns the workers to answer now that nobody waits for
+  // it.
   virtual std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) { return {}; }
 
   // As LossPolicy's.

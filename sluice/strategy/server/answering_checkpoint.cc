@@ -92,7 +92,7 @@ void AnsweringCheckpoint::keepHeld(const Slice& slice, const HeldCentre::Held& h
   if (held.optimizer != nullptr) tensor.served.insert_or_assign(slice.offset, *held.optimizer);
 }
 
-// Where workers have copies of the centre's parameters, this one's are those that are saved from now on: a
+// If workers have copies of the centre's parameters, this worker's become those that are saved: a
 // checkpoint is the servers' model.
 Result<std::vector<std::byte>> AnsweringCheckpoint::take() {
   if (!parts_.roles().isWorker(parts_.self)) return std::vector<std::byte>();

@@ -1,5 +1,5 @@
-// The server's side of an answering engine (answering.h): takes in each worker's parts of the slices that this
-// rank serves, and sends the answers. Belongs to the fabric's loop.
+// The server's side of an answering engine (answering.h): takes in each worker's parts of the
+// slices that this rank serves, and sends the answers. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ class AnsweringServer final {
 
   bool serves(const plan::Slice& slice) const { return !desks_[index(slice.id)].empty(); }
 
-  // As fabric::Receiver::onMessage, for a worker's part of a slice, for its hyperparameters, and for a
-  // question what this server holds of a slice.
+  // As fabric::Receiver::onMessage, for a worker's part of a slice, for its hyperparameters, and
+  // for a question what this server holds of a slice.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                    const wire::Header& header);
   Result<fabric::Landing> landHyperparameters(Rank from, const wire::Header& header);
@@ -43,10 +43,10 @@ class AnsweringServer final {
     bool isLanding = false;
     bool isOwedAnswer = false;
     bool isAnswering = false;  // the answer lies here until it has left
-    bool isTelling = false;    // what the slice holds is on its way to the worker
+    bool isTelling = false;    // the slice's content is on its way to the worker
     bool isBusy() const { return isLanding || isAnswering || isTelling; }
   };
-  // What one worker has said, besides its parts.
+  // The words of one worker, besides its parts.
   struct WorkerNews {
     ValuesByStep values;
     uint32_t valuesLanding = 0;         // hyperparameters whose payload is not here yet

@@ -31,7 +31,7 @@ Status AnsweringWorker::decide(Decision decision) {
     ++dropped_;
     return base::ok();
   }
-  std::ranges::reverse(held);  // what backward made last is what forward needs first
+  std::ranges::reverse(held);  // forward needs first what backward made last
   for (const Contribution& each : held) begin(each);
   return base::ok();
 }

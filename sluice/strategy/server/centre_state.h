@@ -1,5 +1,5 @@
-// What a checkpoint of training over servers that do not wait for all holds, and one of DGC: a
-// plain value, by the names of tensors. Any thread.
+// The checkpoint of a worker under asp, ssp, easgd or DGC: a plain value, keyed by tensor name. Any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -47,16 +47,16 @@ struct CentreState {
   static Result<CentreState> readFor(const plan::Plan& plan, const optimizer::Optimizer& optimizer,
                                      std::span<const std::byte> bytes);
 
-  // What it says of a tensor; null: nothing.
+  // Returns the saved state of a tensor; null: there is none.
   const SavedTensor* find(std::string_view name) const;
 
-  // Whether it is of this model, cut the same way, with this optimizer.
+  // Rejects a state of another model, cut in another way, or of another optimizer.
   Status check(const plan::Plan& plan, const optimizer::Optimizer& optimizer) const;
 
   friend bool operator==(const CentreState&, const CentreState&) = default;
 };
 
-// What of a checkpoint is a worker's own.
+// The part of a checkpoint that is a worker's own.
 class OwnState {
  public:
   virtual ~OwnState() = default;

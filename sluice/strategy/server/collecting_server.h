@@ -1,5 +1,6 @@
-// The server's side of a collecting engine (collecting.h): collects all workers' parts of each slice
-// that this rank serves, lets the shard reduce and update, and answers. Belongs to the fabric's loop.
+// The server's side of a collecting engine (collecting.h): collects all workers' parts of each
+// slice that this rank serves, lets the shard reduce and update, and answers. Belongs to the
+// fabric's loop.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace sluice::strategy {
 
-// What this rank's worker has for a slice that this rank serves.
+// The part of this rank's own worker in a slice that this rank serves.
 enum class OwnPart : uint8_t { kGradient, kNothing, kVeto };
 
 class CollectingServer final {
@@ -57,7 +58,7 @@ class CollectingServer final {
   const std::unique_ptr<shard::Shard> shard_;
   const OnOwnResult onOwnResult_;
   std::map<std::pair<SliceId, Rank>, Step> notices_;  // results that these workers may pull, once
-  uint32_t valuesSaid_ = 0;                           // how often hyperparameters were set
+  uint32_t valuesSaid_ = 0;          // the number of times that hyperparameters were set
   uint32_t valuesLanding_ = 0;       // messages with hyperparameters whose payload is not here yet
   std::set<fabric::Lane> deferred_;  // lanes with pushes of the first worker that wait for them
 };

@@ -1,4 +1,4 @@
-// What a server holds of a slice, as it travels to whoever makes a checkpoint.
+// A slice as its server holds it, on its way to a worker that makes a checkpoint.
 #pragma once
 
 #include <cstddef>

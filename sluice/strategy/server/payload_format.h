@@ -1,6 +1,6 @@
-// How the parts and answers of one slice look on the wire, and where they lie before and after. A worker that
-// has asked for an answer sends nothing more of that slice before the answer is there. Belongs to the fabric's
-// loop.
+// The form of parts and answers of a slice on the wire, and the buffers that they come from and go
+// to. A worker that has asked for an answer sends nothing more of that slice before the answer is
+// there. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class PayloadFormat {
   // The buffer for a message of a given length; empty if no valid message has that length.
   using Buffer = std::optional<std::span<std::byte>>;
 
-  // At a worker. Returns its part of this step; empty if it has nothing to say. The bytes stay as they are
-  // until the slice's next part.
+  // At a worker. Returns its part of this step; empty if it has nothing to say. The bytes stay as
+  // they are until the slice's next part.
   virtual std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) = 0;
   virtual Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) = 0;
 

@@ -60,7 +60,7 @@ class PlainStale final : public StaleForm {
  private:
   const plan::Plan& plan_;
   PlainFormat format_;
-  size_t rate_ = 0;              // where the learning rate is among the hyperparameters
+  size_t rate_ = 0;              // the learning rate's place among the hyperparameters
   std::vector<std::byte> wide_;  // a gradient, in its accumulator's type
 };
 

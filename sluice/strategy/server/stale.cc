@@ -62,7 +62,7 @@ class Stale final : public AnswerPolicy {
     form_->prepareAnswer(slice, to);
     const shard::Staleness& clocks = served_.at(slice);
     const uint64_t clock = clocks.clock(plan_.roles().workerPosition(to));
-    return clock - std::min(clock, clocks.slowest());  // who is lost by now may be behind them all
+    return clock - std::min(clock, clocks.slowest());  // a lost worker may be behind them all
   }
 
   // The result of step c is what lets a worker go on at clock c + 1.
@@ -95,7 +95,7 @@ class Stale final : public AnswerPolicy {
   OwnState* own() override { return form_->own(); }
 
  private:
-  // Who waited for the slice and may go on now.
+  // Returns the workers that waited for the slice and may go on now.
   std::vector<Rank> release(SliceId slice) {
     std::vector<Rank> workers;
     for (const size_t released : served_.at(slice).release())

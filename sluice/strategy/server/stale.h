@@ -17,7 +17,7 @@ enum class Pulls : uint8_t {
   kWhenTooStale,
 };
 
-// What goes to servers and back, and becomes of it there: plain gradients and parameters
+// The payloads to servers and back, and their use there: plain gradients and parameters
 // (plain_stale.cc), or compressed ones (dgc/stale_server.h).
 class StaleForm : public HeldCentre {
  public:

@@ -91,7 +91,7 @@ TEST(SparseAllgather, RanksStayEqualAndSendLittle) {
 }
 
 TEST(SparseAllgather, WithSparsityZeroItIsPlainSgd) {
-  SparseJob job(4, "sgd:lr=0.5,momentum=0.9", "0");  // what is sent forgets its momentum
+  SparseJob job(4, "sgd:lr=0.5,momentum=0.9", "0");  // an element that is sent forgets its momentum
   for (int step = 0; step < 8; ++step) job.step();
   EXPECT_EQ(job.parameter(7), -0.5F * job.total() / 4);
 }

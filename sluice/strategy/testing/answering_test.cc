@@ -1,4 +1,5 @@
-// What asp, ssp and easgd promise: the numbers of a scripted reference, and the bound of staleness.
+// The promises of asp, ssp and easgd: the numbers of a scripted reference, and the bound of
+// staleness.
 #include <sluice/strategy/server/answering.h>
 
 #include <cstring>
@@ -112,7 +113,7 @@ TEST(Asp, HasTheBitsOfAScriptedReference) {
     SCOPED_TRACE(fmt::format("{} {} {} {}", c.servers, c.world, c.update, name(c.dtype)));
     Script script("asp", c.servers, c.world, c.update, c.dtype);
     LocalModel server(script.plan().model(), script.update());
-    std::map<std::pair<Rank, uint32_t>, Bytes> seen;  // what each worker has read last
+    std::map<std::pair<Rank, uint32_t>, Bytes> seen;  // the values that each worker has read last
     for (int event = 0; event < 100; ++event) {
       const auto [worker, tensor, step, gradient] = script.next();
       server.step(tensor, gradient);

@@ -1,5 +1,5 @@
-// What checkpoints of training over servers hold: read as written, refused if they do not fit, and
-// training that goes on from one as if it had not stopped.
+// Checkpoints of training over servers are read as written, refused if they do not fit, and
+// training goes on from one as if it had not stopped.
 #include <sluice/strategy/server/centre_state.h>
 
 #include <cstring>

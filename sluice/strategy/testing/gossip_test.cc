@@ -1,4 +1,4 @@
-// What gosgd and adpsgd promise in a job: nobody ever waits, whatever the order; models draw
+// The promises of gosgd and adpsgd in a job: nobody ever waits, whatever the order; models draw
 // together; with adpsgd the sum over all changes by gradients only.
 #include <sluice/strategy/gossip/gossip_engine.h>
 
@@ -107,8 +107,8 @@ TEST(GossipTraining, AdPsgdKeepsTheSum) {
       for (int turn = 0; turn < 10; ++turn) job.turn();
     }
     job.drain();
-    // What a worker reads is its own at the end of its step; with all at rest, each ends one alone.
-    // The passive ones first, before the active ones have said anything new.
+    // A worker reads its own parameters at the end of its step; with all at rest, each ends one
+    // alone. The passive ones first, before the active ones have said anything new.
     for (const uint32_t first : {1U, 0U}) {
       for (uint32_t worker = first; worker < world; worker += 2) {
         job.step(worker, 0);

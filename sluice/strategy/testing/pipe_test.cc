@@ -258,7 +258,7 @@ TEST(Pipe, TrainingCanGoOnAfterADrain) {
   }
 }
 
-// What codecs owe is part of the checkpoint, also where nothing is delayed.
+// The debt of codecs is part of the checkpoint, also where nothing is delayed.
 TEST(Pipe, WithCodecsACheckpointChangesNothing) {
   for (const char* algorithm : {"pipe", "allreduce", "wfbp"}) {
     for (const char* codec : {"fp16", "int8"}) {

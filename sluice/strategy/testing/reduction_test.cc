@@ -1,4 +1,4 @@
-// What exactness_test.cc does not ask of the algorithms that reduce: codecs, other methods,
+// Tests of the algorithms that reduce, besides those of exactness_test.cc: codecs, other methods,
 // merging, absent gradients.
 #include <sluice/strategy/reduction/reduction.h>
 
@@ -116,7 +116,7 @@ TEST(Reduction, EveryCodecAndMethodKeepsRanksAlikeAndConservesTheSum) {
           got[i] += at(job[0].result(TensorId{2}), i);
         }
       }
-      // What is owed at the end is at most one error; sums on the way add theirs, of either sign,
+      // The debt at the end is at most one error; sums on the way add theirs, of either sign,
       // in every step.
       const auto* found = codec::findCodec(codec).value();
       const double one = found == nullptr ? 1e-5 : found->errorLimit(2.0);

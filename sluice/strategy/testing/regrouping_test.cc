@@ -48,7 +48,7 @@ base::Config withRule(const char* rule) {
   return config;
 }
 
-// What errs by two per cent each way moves no tensor: with costs that differ so little, the best
+// Noise of two per cent each way moves no tensor: with costs that differ so little, the best
 // groups for one are within 1.02/0.98 of the best for the other.
 TEST(Regrouping, SmallNoiseMovesNoTensor) {
   std::mt19937 random(1);

@@ -25,7 +25,7 @@ constexpr uint32_t kRanks = 3;
 constexpr uint32_t kTensors = 4;
 constexpr uint64_t kElements = 300;
 
-// What a job is planned with.
+// The costs that a job is planned with.
 struct Planned {
   const char* start = "1ms";      // of a reduction
   const char* rate = "100gbit";   // of a link
@@ -95,7 +95,7 @@ class DriftingJob final {
   void steps(int count, const std::vector<Duration>& backward) {
     for (int n = 0; n < count; ++n) step(backward);
   }
-  // A step in which every message takes so long to come. How long backward takes is not seen.
+  // A step in which every message takes so long to come. The time of backward is not seen.
   void stepWithMessagesOf(Duration each) {
     messageTakes_ = each;
     for (uint32_t r = 0; r < kRanks; ++r) handOverAll(r);

@@ -142,7 +142,7 @@ class SteppedWorld final {
   std::vector<std::unique_ptr<SteppedRank>> ranks_;
 };
 
-// Why the algorithm is not made, in a job of one rank; empty: it is.
+// Returns the reason that the algorithm is not made, in a job of one rank; empty: it is made.
 inline std::string refusalOf(const Algorithm& algorithm, plan::PlanSpec spec,
                              std::string_view update, const base::Config& config) {
   struct Nobody final : fabric::Receiver {

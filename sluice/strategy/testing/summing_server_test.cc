@@ -1,5 +1,5 @@
-// What deep gradient compression over servers promises: bsp has the bits of the sparse all-gather,
-// asp those of a scripted reference; nothing is lost on the way; and little is sent.
+// The promises of deep gradient compression over servers: bsp has the bits of the sparse
+// all-gather, asp those of a scripted reference; nothing is lost on the way; and little is sent.
 #include <sluice/strategy/dgc/summing_server.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What docs/add-an-algorithm.md promises: an algorithm is one file. This is one, of the other kind:
+// A promise of docs/add-an-algorithm.md: an algorithm is one file. This is one, of the other kind:
 // not a variation of the synchronous server but a Strategy of its own. Every worker sends its
 // gradient to every other, and each sums for itself.
 #include <map>
