@@ -1,0 +1,83 @@
+// A job as Python holds it.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include <sluice/base/config.h>
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/pytorch/module/conversions.h>
+#include <sluice/session/job_parts.h>
+
+namespace sluice::pytorch {
+
+// The size of slices where nobody has chosen one. The core that handles them is one that
+// computes: a few large ones leave it alone longer than many small ones, which a network of its own
+// would prefer.
+inline constexpr std::string_view kSliceElements = "50000";
+
+// This process's place in the job, until close(): its thread must have ended before the process's
+// static objects go, and Python alone does not see to that.
+class Membership final {
+ public:
+  explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}
+
+  // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits
+  // for it with the GIL held.
+  ~Membership() { close(); }
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  session::JobParts& job() const {
+    if (job_ == nullptr) throw std::runtime_error("the job has ended");
+    throwIfError(job_->checkProcess());
+    return *job_;
+  }
+
+  // REQUIRES: every session has left or been abandoned.
+  void close() {
+    if (job_ == nullptr) return;
+    const py::gil_scoped_release release;
+    job_.reset();
+  }
+
+ private:
+  std::unique_ptr<session::JobParts> job_;
+};
+
+// Calls Python. An exception there stays set, for throwIfError().
+inline session::JobParts::Publish publishBy(const py::object& published) {
+  if (published.is_none()) return {};
+  return [&published](uint16_t port) -> Status {
+    const py::gil_scoped_acquire gil;
+    try {
+      published(port);
+      return base::ok();
+    } catch (py::error_already_set& error) {
+      error.restore();
+      return {Code::kUnavailable, "the port of rank 0 could not be published"};
+    }
+  };
+}
+
+// `options` as Config's flags; `environment` as the launcher has set it; `published` as with
+// Job::join().
+inline std::unique_ptr<Membership> join(const base::Config::Values& options,
+                                 const base::Config::Values& environment,
+                                 const py::object& published) {
+  base::Config config = valueOrThrow(base::Config::read(options, environment));
+  throwIfError(base::setLogLevels(config.text(option::kLog)));
+  if (config.integer(option::kSliceElements) == 0) {
+    throwIfError(config.set(option::kSliceElements, kSliceElements));
+  }
+  for (const auto& warning : config.warnings()) log("session").warn("{}", warning);
+  const auto publish = publishBy(published);
+  const py::gil_scoped_release release;
+  auto job = session::JobParts::join(std::move(config), environment, checkSignals, publish);
+  const py::gil_scoped_acquire acquire;
+  return std::make_unique<Membership>(valueOrThrow(std::move(job)));
+}
+
+}  // namespace sluice::pytorch

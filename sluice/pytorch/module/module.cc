@@ -1,0 +1,217 @@
+// The Python module sluice._core: jobs and sessions for python/sluice, which holds all that knows
+// of Torch. Tensors come as addresses and sizes; whoever calls keeps them alive until the wait for
+// them has ended. Waits release the GIL, and end on Ctrl-C.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include <sluice/base/config.h>
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/kernel/reduce.h>
+#include <sluice/pytorch/module/conversions.h>
+#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/training.h>
+#include <sluice/pytorch/wait_times.h>
+#include <sluice/rendezvous/rank_list.h>
+#include <sluice/secret/key_file.h>
+#include <sluice/session/inside.h>
+#include <sluice/session/rank_comparison.h>
+#include <sluice/shard/served_state.h>
+#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/timing/bounds.h>
+
+namespace sluice::pytorch {
+namespace {
+
+// Takes a variable out of this process's environment, and overwrites its value there: programs that
+// this one starts do not inherit it, and /proc does not show it. None if it is not set.
+std::optional<std::string> takeVariable(const std::string& name) {
+  char* value = ::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  std::string taken(value);
+  ::explicit_bzero(value, taken.size());
+  ::unsetenv(name.c_str());
+  return taken;
+}
+
+py::bytes noteKey(const base::Config::Values& options, const base::Config::Values& environment) {
+  const base::Config config = valueOrThrow(base::Config::read(options, environment));
+  const secret::Key key =
+      valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
+  return toPython(key.bytes());
+}
+
+// A slice of a tensor at a server: name, first element, number of elements, steps made, buffers
+// (none: not there), in the order of the optimizer.
+using SliceRead =
+    std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
+
+std::vector<SliceRead> readServerState(const py::bytes& state) {
+  std::vector<SliceRead> slices;
+  for (const auto& [tensor, offset, content] :
+       valueOrThrow(shard::servedStatesFromBytes(bytesOf(state)))) {
+    std::vector<std::optional<py::bytes>> buffers;
+    for (size_t b = 0; b < content.bufferCount(); ++b) {
+      buffers.emplace_back();
+      if (content.hasBuffer(b)) buffers.back() = toPython(content.buffer(b));
+    }
+    slices.emplace_back(tensor, offset, content.elements(), content.steps(), std::move(buffers));
+  }
+  return slices;
+}
+
+// The same, with the parameters' dtype for the number of elements.
+using SliceToWrite =
+    std::tuple<std::string, uint64_t, std::string, uint64_t, std::vector<std::optional<py::bytes>>>;
+
+py::bytes writeServerState(const std::string& optimizer, const std::vector<SliceToWrite>& slices) {
+  std::vector<shard::ServedState> states;
+  for (const auto& [tensor, offset, dtype, steps, buffers] : slices) {
+    const DType parameters = dtypeNamed(dtype);
+    const size_t bytesEach = sizeOf(kernel::accumulatorOf(parameters));
+    size_t elements = 0;
+    for (const auto& buffer : buffers) {
+      if (buffer) elements = bytesOf(*buffer).size() / bytesEach;
+    }
+    optimizer::OptimizerState state(optimizer, parameters, elements);
+    state.setSteps(steps);
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      if (!buffers[b]) continue;
+      if (bytesOf(*buffers[b]).size() != elements * bytesEach)
+        throw py::value_error("buffers of different sizes");
+      std::ranges::copy(bytesOf(*buffers[b]), state.buffer(b).begin());
+    }
+    states.push_back({tensor, offset, std::move(state)});
+  }
+  return toPython(shard::toBytes(states));
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "sluice's sessions; use the package sluice instead";
+  peerLost = PyErr_NewExceptionWithDoc("sluice.PeerLostError",
+                                       "Another rank has ended or failed; the text names it.",
+                                       PyExc_RuntimeError, nullptr);
+  module.attr("PeerLostError") = py::handle(peerLost);
+
+  module.def(
+      "say", [](const std::string& text) { log("pytorch").info("{}", text); }, py::arg("text"));
+  module.def("take_variable", &takeVariable, py::arg("name"));
+  module.def(
+      "is_secret",
+      [](const std::string& name) {
+        const base::Option* option = base::findOption(name);
+        return option != nullptr && option->secret;
+      },
+      py::arg("option"));
+  module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
+
+  module.def(
+      "algorithm_name",
+      [](const std::string& nameOrAlias) {
+        return std::string(valueOrThrow(strategy::findAlgorithm(nameOrAlias))->name);
+      },
+      py::arg("name_or_alias"));
+  module.def(
+      "keeps_ranks_equal",
+      [](const std::string& algorithm) {
+        return valueOrThrow(strategy::findAlgorithm(algorithm))->keepsRanksEqual;
+      },
+      py::arg("algorithm"));
+  module.def("read_server_state", &readServerState, py::arg("state"));
+  module.def("write_server_state", &writeServerState, py::arg("optimizer"), py::arg("slices"));
+
+  module.def(
+      "p3_bound",
+      [](const std::vector<std::tuple<double, double, double>>& layers, double secondsPerByte) {
+        std::vector<timing::Layer> described;
+        for (const auto& [forward, backward, bytes] : layers)
+          described.push_back({forward, backward, bytes});
+        return timing::p3Bound(described, {.start = 0, .perByte = secondsPerByte});
+      },
+      py::arg("layers"), py::arg("seconds_per_byte"));
+
+  py::class_<Membership>(module, "Job")
+      .def(py::init(&join), py::arg("options"), py::arg("environment"),
+           py::arg("published") = py::none())
+      .def("close", &Membership::close)
+      .def_property_readonly("rank",
+                             [](const Membership& member) { return index(member.job().rank()); })
+      .def_property_readonly("world_size",
+                             [](const Membership& member) { return member.job().worldSize(); })
+      .def_property_readonly("is_asked_to_leave",
+                             [](const Membership& member) { return member.job().isAskedToLeave(); })
+      .def_property_readonly("address",
+                             [](const Membership& member) { return member.job().address().host(); })
+      .def_property_readonly(
+          "loop",
+          [](const Membership& member) {
+            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
+          })
+      .def_property_readonly("interface",
+                             [](const Membership& member) { return member.job().interfaceName(); })
+      .def(
+          "option",
+          [](const Membership& member, const std::string& name) {
+            const base::Option* option = base::findOption(name);
+            if (option == nullptr) throw py::key_error(name);
+            if (option->secret)
+              throw py::value_error(fmt::format("the option {} is a secret and is not told", name));
+            return member.job().config().value(*option).text;
+          })
+      .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
+        return gather(member.job(), key, value);
+      });
+
+  py::class_<Compared>(module, "Comparison")
+      .def(py::init<const Membership&, const std::string&,
+                    const std::vector<std::pair<uintptr_t, size_t>>&>(),
+           py::arg("job"), py::arg("key"), py::arg("tensors"))
+      .def_property_readonly("has_ended", &Compared::hasEnded)
+      .def("difference", &Compared::difference);
+
+  py::class_<Training>(module, "Session")
+      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
+                    const std::string&, const std::vector<uintptr_t>&, uintptr_t,
+                    const std::string&>(),
+           py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
+           py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
+           py::arg("algorithm") = "", py::keep_alive<1, 2>())
+      .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
+           py::arg("result"), py::arg("bytes"))
+      .def("update", &Training::update, py::arg("values"))
+      .def("drop", &Training::drop)
+      .def("gradient_absent", &Training::gradientAbsent, py::arg("tensor"), py::arg("address"),
+           py::arg("bytes"))
+      .def("wait", &Training::wait, py::arg("tensor"))
+      .def("is_ready", &Training::isReady, py::arg("tensor"))
+      .def("hand_out_delayed", &Training::handOutDelayed, py::arg("tensor"), py::arg("address"),
+           py::arg("bytes"))
+      .def("state", &Training::state)
+      .def("restore", &Training::restore, py::arg("state"))
+      .def("gather", &Training::gather, py::arg("key"), py::arg("value"))
+      .def("broadcast", &Training::broadcast, py::arg("root"), py::arg("address"), py::arg("bytes"))
+      .def("broadcast_numbered", &Training::broadcastNumbered, py::arg("root"), py::arg("address"),
+           py::arg("bytes"), py::arg("number"))
+      .def("announce_end", &Training::announceEnd)
+      .def("leave", &Training::leave)
+      .def("abandon", &Training::abandon, py::arg("why"))
+      .def_property_readonly("delayed", &Training::delayed)
+      .def_property_readonly("plan", &Training::plan)
+      .def_property_readonly("slices", &Training::slices)
+      .def_property_readonly("served", &Training::served)
+      .def_property_readonly("waited", &Training::waited)
+      .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
+      .def_property_readonly("bytes_moved", &Training::bytesMoved);
+}
+
+}  // namespace sluice::pytorch

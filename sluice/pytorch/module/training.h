@@ -1,0 +1,215 @@
+// A session as Python holds it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <sluice/pytorch/module/conversions.h>
+#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/wait_times.h>
+#include <sluice/session/inside.h>
+#include <sluice/session/rank_comparison.h>
+
+namespace sluice::pytorch {
+
+// Runs `call` on the session without the GIL: the loop that it waits for may need it.
+template <typename Call>
+auto waitFor(Session& training, Call&& call) {
+  return withoutGil([&] { return call(training); });
+}
+
+using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
+
+// A session, and what is counted about it.
+class Training final {
+ public:
+  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is
+  // the address of an engine that outlives this, or 0. `algorithm` may be empty: the job's.
+  Training(const Membership& member, const std::string& name,
+           const std::vector<TensorDescription>& tensors, const std::string& update,
+           const std::vector<uintptr_t>& parameters, uintptr_t collective,
+           const std::string& algorithm)
+      : member_(member), waits_(tensors.size()) {
+    session::JobParts& job = member.job();
+    SessionOptions options;
+    options.name = name;
+    options.observer = &waits_;
+    options.interruption = checkSignals;
+    options.update = update;
+    options.algorithm = algorithm;
+    options.updatesWaitForWord = !parameters.empty();
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
+    auto* engine = reinterpret_cast<collective::Collective*>(collective);
+    for (const auto& [tensor, elements, dtype] : tensors)
+      options.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+    for (size_t t = 0; t < parameters.size(); ++t) {
+      const auto memory = memoryAt(parameters[t], options.model.tensors.at(t).bytes());
+      options.memory.push_back({memory, memory});  // every gradient brings its own
+    }
+    session_ = valueOrThrow(
+        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+  }
+  ~Training() {
+    if (session_ == nullptr) return;
+    const py::gil_scoped_release release;
+    session_.reset();
+  }
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
+
+  void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
+    throwIfError(session().gradientReady(TensorId{tensor},
+                                         {memoryAt(address, bytes), memoryAt(result, bytes)}));
+  }
+  void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
+    throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
+  }
+
+  // True iff the mean is there; false: no rank had a gradient.
+  bool wait(uint32_t tensor) {
+    const TensorId id{tensor};
+    if (!session().isReady(id))
+      throwIfError(waitFor(session(), [&](auto& training) { return training.wait(id); }));
+    return !session().isEmpty(id);
+  }
+  void update(const std::vector<double>& values) { throwIfError(session().update(values)); }
+  void drop() { session().drop(); }
+  bool isReady(uint32_t tensor) const { return session().isReady(TensorId{tensor}); }
+
+  size_t delayed() {
+    return valueOrThrow(waitFor(session(), [](auto& training) { return training.delayed(); }));
+  }
+  void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
+    throwIfError(session().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
+  }
+  py::bytes state() {
+    return toPython(
+        valueOrThrow(waitFor(session(), [](auto& training) { return training.takeState(); })));
+  }
+  void restore(const py::bytes& state) {
+    const auto bytes = bytesOf(state);
+    throwIfError(waitFor(session(), [&](auto& training) { return training.restore(bytes); }));
+  }
+  std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
+    return pytorch::gather(session(), key, value);
+  }
+  // The slices that this rank serves: tensor, first element, number of elements.
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
+    std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
+    for (const SliceId id : inside().plan().slicesOn(session().rank())) {
+      const plan::Slice& slice = inside().plan().slice(id);
+      slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
+    }
+    return slices;
+  }
+
+  void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
+    throwIfError(waitFor(session(), [&](auto& training) {
+      return training.broadcast(Rank{root}, memoryAt(address, bytes));
+    }));
+  }
+
+  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast, which is waited for again and never sent twice.
+  void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
+    const auto memory = memoryAt(address, bytes);
+    if (!numbered_ || numbered_->number != number)
+      numbered_ = {number, withoutGil([&] {
+                     return inside().trainer().beginBroadcast(Rank{root}, memory);
+                   })};
+    const auto& underway = numbered_->underway;
+    const bool isRoot = session().rank() == Rank{root};
+    if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
+        (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
+      throw std::runtime_error("a call was interrupted, and another one was made in its place");
+    }
+    throwIfError(withoutGil([&] { return inside().trainer().endBroadcast(underway, memory); }));
+  }
+
+  void announceEnd() {
+    throwIfError(waitFor(session(), [](auto& training) { return training.announceEnd(); }));
+  }
+
+  void leave() {
+    throwIfError(waitFor(session(), [&](auto& training) {
+      const Status status = training.leave();
+      session_.reset();
+      return status;
+    }));
+  }
+
+  // Without an exception of its own: there is one already.
+  void abandon(const std::string& why) {
+    waitFor(session(), [&](auto& training) {
+      training.abandon(why);
+      session_.reset();
+    });
+  }
+
+  std::string plan() const { return inside().plan().toString(); }
+  size_t slices() const { return inside().plan().slices().size(); }
+  std::vector<double> waited() const { return waits_.seconds(); }
+  double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
+  std::pair<uint64_t, uint64_t> bytesMoved() const {
+    const auto counters = inside().trainer().counters();
+    return {counters.bytesSent, counters.bytesReceived};
+  }
+
+ private:
+  struct Numbered {
+    uint64_t number;
+    session::Trainer::BroadcastUnderway underway;
+  };
+
+  // An error once it has left, and in a forked child.
+  Session& session() const {
+    (void)member_.job();
+    if (session_ == nullptr) throw std::runtime_error("the session has ended");
+    return *session_;
+  }
+  session::SessionParts& inside() const { return session::Inside::of(session()); }
+
+  const Membership& member_;
+  WaitTimes waits_;
+  std::optional<Numbered> numbered_;  // the last
+  std::unique_ptr<Session> session_;
+};
+
+// A comparison between ranks, as Python asks for it.
+class Compared final {
+ public:
+  Compared(const Membership& member, const std::string& key,
+           const std::vector<std::pair<uintptr_t, size_t>>& tensors)
+      : comparison_(withoutGil([&] {
+          std::vector<uint64_t> hashes;
+          for (const auto& [address, bytes] : tensors)
+            hashes.push_back(session::hashOf(memoryAt(address, bytes)));
+          return session::compareRanks(member.job(), key, std::move(hashes));
+        })) {}
+
+  bool hasEnded() const {
+    return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+  // The first tensor that differs, how many it may be from there on, and in words where; none if
+  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
+  std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
+    const auto& result = comparison_.get();
+    if (!result.isOk())
+      log("pytorch").debug("ranks were not compared: {}", result.status().toString());
+    if (!result.isOk() || !result->has_value()) return std::nullopt;
+    const session::RankDifference& found = **result;
+    return std::tuple(found.first, found.count,
+                      fmt::format("{} from {}", rendezvous::describeRanks(found.ranks),
+                                  rendezvous::describeRanks(found.others)));
+  }
+
+ private:
+  const session::Comparison comparison_;
+};
+
+}  // namespace sluice::pytorch

@@ -1,0 +1,82 @@
+// The end of a Trainer in good order: it stays as long as others need it.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <sluice/base/check.h>
+#include <sluice/base/log.h>
+#include <sluice/fabric/common.h>
+#include <sluice/session/await.h>
+#include <sluice/session/trainer.h>
+
+namespace sluice::session {
+namespace {
+
+// By then a rank that is lost has been missed by all who talked with it.
+constexpr auto kToNoticeALoss = std::chrono::seconds(4);
+
+}  // namespace
+
+Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
+  SLUICE_RETURN_IF_ERROR(settle());
+  const Status done = everybodyIsDone();
+  if (done.isOk()) return fabric::closeAndWait(*fabric_);
+  if (done.code() != Code::kPeerLost) return done;
+
+  bool othersGoOn = false;
+  bool theyNeedThisRank = false;
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] {
+    othersGoOn = std::ranges::any_of(training_.plan.roles().workers, [&](Rank worker) {
+      return worker != fabric_->rank() && strategy_->losses().goesOnWithout(worker);
+    });
+    theyNeedThisRank = !strategy_->losses().goesOnWithout(fabric_->rank());
+  }));
+  const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
+  if (!othersGoOn && isWorker) return done;
+  // If they do not go on, a rank that only serves stays until it has missed the lost one itself,
+  // and has told them of it: if it just went, they would take it for the lost one.
+  if (theyNeedThisRank)
+    stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+  (void)fabric::closeAndWait(*fabric_);
+  // By the end others have gone too, in good order; it is the lost one that is to be named.
+  Status loss;
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; }));
+  if (loss.isOk()) loss = done;
+  if (!othersGoOn) return loss;
+  log("session").warn("rank {} has trained to the end without a rank that was lost: {}",
+                      fabric_->rank(), loss.message());
+  return base::ok();
+}
+
+void Trainer::stayWhileNeeded(Duration atMost) {
+  const Status ended = awaitStatus(
+      fabric_->loop(),
+      [&](auto done) {
+        whenNotNeeded_ = std::move(done);
+        timers_.push_back(fabric_->loop().after(atMost, [this] { stayNoLonger(); }));
+        leaveIfNotNeeded();
+      },
+      training_.interruption);
+  if (!ended.isOk())
+    log("session").debug("rank {} stays no longer: {}", fabric_->rank(), ended.toString());
+}
+
+void Trainer::leaveIfNotNeeded() {
+  if (!whenNotNeeded_) return;
+  const bool isNeeded = std::ranges::any_of(training_.plan.roles().workers, [this](Rank worker) {
+    return worker != fabric_->rank() && !gone_.contains(worker) && !done_.contains(worker);
+  });
+  if (!isNeeded || !gates_.error().isOk()) stayNoLonger();
+}
+
+void Trainer::stayNoLonger() {
+  if (whenNotNeeded_) std::exchange(whenNotNeeded_, nullptr)(base::ok());
+}
+
+void Trainer::noteDone(Rank worker) {
+  SLUICE_DCHECK(fabric_->loop().inLoop());
+  done_.insert(worker);
+  leaveIfNotNeeded();
+}
+
+}  // namespace sluice::session
