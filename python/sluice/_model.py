@@ -26,8 +26,8 @@ class GatedModule(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)
-        if self._sluice.is_closed and isinstance(value, nn.Parameter):
-            self._sluice.open_for(value)
+        if self._sluice.gates.is_closed and isinstance(value, nn.Parameter):
+            self._sluice.gates.open_for(value)
         return value
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
@@ -65,7 +65,7 @@ class GatedModule(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Returns a plain module, which takes no part in distributed training."""
         self._sluice.open_all()
-        if self._sluice.server is None:
+        if self._sluice.training.server is None:
             self._sluice.synchronize()
         with _undressed(self):
             return copy.deepcopy(self, memo)

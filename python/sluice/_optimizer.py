@@ -81,8 +81,8 @@ class LateStep:
             self.frozen, self.twin, self.late = frozen, twin, late
             for _, parameter, gradient, slot in itertools.chain(*late.values()):
                 if not isinstance(parameter.grad, PendingGradient):
-                    parameter.grad = self.engine.guard(slot, gradient)
-                self.engine.close(slot)
+                    parameter.grad = self.engine.gates.guard(slot, gradient)
+                self.engine.gates.close(slot)
                 if self.engine.debug_gates:
                     self.hidden[parameter] = parameter.detach().clone()
                     parameter.data.fill_(float("nan"))
@@ -173,7 +173,7 @@ class GatedOptimizer(torch.optim.Optimizer):
                 "with server_optimizer=True step() takes no closure and has no hooks; leave it "
                 "away for them"
             )
-        if closure is not None and late.engine.delays:
+        if closure is not None and late.engine.training.delays:
             raise RuntimeError(
                 "with algorithm=pipe step() takes no closure: it would not see the gradients of "
                 "its own loss"
@@ -250,7 +250,7 @@ class GatedOptimizer(torch.optim.Optimizer):
         if isinstance(late, ServerStep):
             late.load(self, plain["param_groups"], whole)
         if self is engine.optimizers[0]:
-            engine.load_state(b"" if saved is None else saved.numpy().tobytes())
+            engine.checkpoint.load(b"" if saved is None else saved.numpy().tobytes())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         self._late.engine.open_all()
@@ -275,7 +275,7 @@ def dress(
     optimizer.__dict__.pop("step", None)
     names = {"_late": late, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     optimizer.__class__ = type(kind.__name__, (GatedOptimizer, kind), names)
-    engine.updaters.append(late)
+    engine.gates.updaters.append(late)
     engine.optimizers.append(optimizer)
     if not late.is_by_gate and engine.job.world_size > 1 and engine.job.rank == 0:
         _core.say(

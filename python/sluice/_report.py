@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sluice import _core
-from sluice._layer_times import LayerTimes
-
-if TYPE_CHECKING:
-    from sluice._engine import Engine
+from sluice._training import Training
 
 
-def report(
-    engine: Engine,
-    session: _core.Session,
-    times: LayerTimes,
-    seconds: float,
-    rounds: int,
-    first_round_seconds: float,
-) -> str:
-    """Describes how `rounds` rounds spent `seconds`. The first round had the network to itself;
-    `first_round_seconds` is 0 if it was not seen."""
+def report(training: Training, session: _core.Session) -> str:
+    """Says where the time has gone since the plan was made."""
+    job, spent = training.job, training.spent
+    seconds, rounds = spent.elapsed, spent.planned_rounds
     sent, received = session.bytes_moved
-    waited, travelled = engine.seconds_waited, session.seconds_on_the_way
+    waited, travelled = spent.waited, session.seconds_on_the_way
     lines = [
-        f"'{engine.name}' on rank {engine.job.rank} of {engine.job.world_size}: {engine.rounds} "
-        f"rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms each",
+        f"'{training.name}' on rank {job.rank} of {job.world_size}: "
+        f"{spent.rounds} rounds of gradients in {seconds:.1f} s, {1e3 * seconds / rounds:.0f} ms "
+        "each",
         f"  waited for parameters  {waited:8.2f} s  {100 * waited / seconds:5.1f} %",
         f"  computed               {seconds - waited:8.2f} s",
         f"  gradients on their way {travelled:8.2f} s  "
-        f"{100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden behind computing",
+        f"{100 * max(0.0, 1 - waited / max(travelled, 1e-9)):5.1f} % hidden "
+        "behind computing",
         f"  sent {sent / 1e6:.1f} MB, received {received / 1e6:.1f} MB, "
-        f"{8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s while on their way",
-        _describe_bound(engine, session, times, seconds, rounds, first_round_seconds),
+        f"{8 * sent / max(travelled, 1e-9) / 1e6:.0f} Mbit/s "
+        "while on their way",
+        _describe_bound(training, session, seconds, rounds),
     ]
-    waits_by_layer = zip(session.waited, engine.slots, strict=True)
+    waits_by_layer = zip(session.waited, training.slots, strict=True)
     for one, slot in sorted(waits_by_layer, key=lambda wait: -wait[0])[:5]:
         lines.append(f"  {slot.name:40} {one:8.2f} s")
     return "\n".join(lines)
 
 
-def _describe_bound(
-    engine: Engine,
-    session: _core.Session,
-    times: LayerTimes,
-    seconds: float,
-    rounds: int,
-    first_round_seconds: float,
-) -> str:
-    """Describes P3's bound, computed from the layers' times in training and the highest speed seen
-    of the network."""
+def _describe_bound(training: Training, session: _core.Session, seconds: float, rounds: int) -> str:
+    """Compares with P3's bound, with the layers' times as they were in training and the network as
+    fast as it has been seen."""
+    spent = training.spent
     # The gates are in the order of the forward pass.
-    gates = list(dict.fromkeys(slot.gate for slot in engine.slots))
+    gates = list(dict.fromkeys(slot.gate for slot in training.slots))
     layers = [
         (
-            times.forward.get(gate, 0.0) / rounds,
-            times.backward.get(gate, 0.0) / rounds,
+            spent.times.forward.get(gate, 0.0) / rounds,
+            spent.times.backward.get(gate, 0.0) / rounds,
             float(
                 sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)
             ),
@@ -63,16 +49,17 @@ def _describe_bound(
         for gate in gates
     ]
     passes = sum(forward + backward for forward, backward, _ in layers)
-    besides = max(0.0, (seconds - engine.seconds_waited) / rounds - passes)
+    besides = max(0.0, (seconds - spent.waited) / rounds - passes)
     # In all rounds but the first, the time on the way includes waits for gradients.
     travelled = session.seconds_on_the_way / (rounds + 1)
-    wire = min(first_round_seconds or travelled, travelled)
+    wire = min(spent.first_round or travelled, travelled)
     bound = _core.p3_bound(layers, wire / sum(size for _, _, size in layers)) + besides
     sent = session.bytes_moved[0] / (rounds + 1)
-    without = " without late gradients" if engine.delays else ""
+    without = " without late gradients" if training.delays else ""
     return (
         f"  no schedule{without} takes less than {1e3 * bound:.0f} ms, P3's bound: "
-        f"{1e3 * passes:.0f} ms forward and backward, {1e3 * besides:.0f} ms besides, "
-        f"{1e3 * wire:.0f} ms on the wire at {8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this "
-        f"took {seconds / rounds / max(bound, 1e-9):.2f} of it"
+        f"{1e3 * passes:.0f} ms forward and "
+        f"backward, {1e3 * besides:.0f} ms besides, {1e3 * wire:.0f} ms on the wire at "
+        f"{8e-6 * sent / max(wire, 1e-9):.0f} Mbit/s; this took "
+        f"{seconds / rounds / max(bound, 1e-9):.2f} of it"
     )

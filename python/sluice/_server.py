@@ -152,7 +152,7 @@ class ServerStep:
             parameter: dict(content) for parameter, content in optimizer.state.items()
         }
         optimizer.state.clear()
-        engine.server = self
+        engine.training.server = self
 
     @property
     def spec(self) -> str:
@@ -245,7 +245,7 @@ class ServerStep:
         return {parameter: whole[parameter] for parameter in group["params"] if parameter in whole}
 
     def _refuse_undecided(self) -> None:
-        if self.engine.undecided():
+        if self.engine.decision.slots:
             raise RuntimeError(
                 "with server_optimizer=True save and load between step() and the next backward(): the servers wait for step()"
             )
@@ -331,11 +331,13 @@ class ServerStep:
                         buffers,
                     )
                 )
-        self.engine.put_back_at_servers(_core.write_server_state(_SETTINGS[self.kind][0], parts))
+        self.engine.checkpoint.put_back_at_servers(
+            _core.write_server_state(_SETTINGS[self.kind][0], parts)
+        )
 
     def freeze(self, optimizer: torch.optim.Optimizer) -> None:
         engine = self.engine
-        slots = engine.undecided()
+        slots = engine.decision.slots
         if not slots:
             if any(parameter.grad is not None for parameter in optimizer.param_groups[0]["params"]):
                 raise RuntimeError(
@@ -356,8 +358,8 @@ class ServerStep:
                     self._hidden[slot.parameter] = slot.parameter.detach().clone()
                     slot.parameter.data.fill_(float("nan"))
             for slot in slots:
-                engine.close(slot)
-            engine.decide(values)
+                engine.gates.close(slot)
+            engine.decision.use(values)
             self.is_taken = True
             engine.took_step(self)
 

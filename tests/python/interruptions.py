@@ -175,9 +175,9 @@ class Trial:
         return self.how == "waits" or (self.how == "signals" and self.engine.rounds > 0)
 
     def arm(self) -> None:
-        session = self.engine._session
+        session = self.engine.training.session
         if self.how == "waits" and session is not None and not isinstance(session, Waits):
-            self.engine._session = Waits(session, self.chance, self.counts)
+            self.engine.training.session = Waits(session, self.chance, self.counts)
 
     def attempt(self, call: Callable[[], Any]) -> tuple[bool, Any]:
         """Makes the call once, with interruptions. The first value is true iff it has ended
@@ -213,9 +213,9 @@ class Trial:
         is_named = any(text in str(error) for text in ("no longer good", "was interrupted by"))
         assert is_named or isinstance(error, sluice.PeerLostError), error
         self.counts["named"] += is_named
-        session = self.engine._session
+        session = self.engine.training.session
         if isinstance(session, Waits):
-            self.engine._session = session._session
+            self.engine.training.session = session._session
         # Tell the other ranks at once, not at the end of this process.
         self.engine.abandon(str(error))
         raise EndedError from error

@@ -602,7 +602,7 @@ def after_step() -> tuple[Any, torch.optim.Optimizer, dict[str, Tensor]]:
     plain_loop(4)(ddp(reference), optimizer)
     model, optimizer = sluice.distribute(make_net(), sgd)
     plain_loop(4)(model, optimizer)
-    assert model._sluice.is_closed
+    assert model._sluice.gates.is_closed
     return model, optimizer, reference.state_dict()
 
 
@@ -679,7 +679,7 @@ def run_optimizer_state() -> None:
     )
     model, optimizer, _ = after_step()
     optimizer.synchronize()
-    assert not model._sluice.is_closed
+    assert not model._sluice.gates.is_closed
 
 
 def test_optimizer_state_is_not_stale(two_ranks: Ranks) -> None:
@@ -785,9 +785,9 @@ def run_first_rounds() -> list[bool]:
         loss_of(model, x, y).backward()
         in_place.append(not any(slot.is_travelling for slot in model._sluice.slot_of.values()))
         if number == 3:
-            assert not model._sluice._was_touched
+            assert not model._sluice.gates.was_touched
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            assert model._sluice._was_touched or in_place[-1]
+            assert model._sluice.gates.was_touched or in_place[-1]
         optimizer.step()
     return in_place[:2]
 

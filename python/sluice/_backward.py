@@ -1,0 +1,217 @@
+"""Backward: gradients enter. A round is one backward pass that sends gradients, from the first of
+them until every rank has taken part with every parameter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sluice._decision import Decision
+from sluice._gates import Gates
+from sluice._pending import PendingGradient
+from sluice._slots import Slot, is_untouched, sendable
+from sluice._training import Training
+
+# So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever
+# a loop does only at its beginning meets nothing new.
+_AS_DDP = 2
+
+
+class Backward:
+    """The rounds of one model. `make_plan` opens the session, at the end of the first."""
+
+    def __init__(
+        self, training: Training, gates: Gates, decision: Decision, make_plan: Callable[[], None]
+    ) -> None:
+        self.synchronises = True  # false inside no_sync()
+        self.round = 0  # the number of the last one
+        self.forwards = 0  # passes in training since the last round
+        self.was_lost = False  # it ended with an exception, and nothing had been sent
+        self._is_open = False
+        self._is_due = False  # it has ended, but not all of its gradients have been handed over
+        self._handed_over = 0  # in this round
+        self._has_gradients = False
+        self._training, self._gates, self._decision = training, gates, decision
+        self._make_plan = make_plan
+
+    def notice_exception(self) -> None:
+        """Closes a round that backward() has left with an exception. Fails if other ranks have used
+        its gradients."""
+        if self._is_open and torch._C._current_graph_task_id() < 0:
+            if self._handed_over > 0:
+                self._is_open = False
+                self._training.health.fail(
+                    "backward() ended with an exception after it had sent gradients, and the other "
+                    "ranks have used them; start "
+                    "again from the last checkpoint"
+                )
+            self._is_open, self.was_lost = False, True
+
+    def begin(self, gradient: Tensor | None = None) -> None:
+        """Opens a round with the first gradient of a backward pass, as a hook on the model's output
+        or from a parameter's."""
+        if not self.synchronises or self._is_open:
+            return
+        self._handed_over = 0
+        self.forwards = 0
+        self.was_lost = False
+        self._is_open = True
+        self._has_gradients = False
+        self.round += 1
+        torch.autograd.Variable._execution_engine.queue_callback(self._end)
+
+    def before_accumulation(self, slot: Slot, gradient: Tensor) -> None:
+        """Makes `parameter.grad` a tensor that a gradient can be added to; a hook."""
+        if slot.gate.is_closed:
+            raise RuntimeError(
+                f"'{slot.name}' got a gradient, but its gate was still closed: the forward pass "
+                "read its old value from "
+                "a reference that sluice does not see. Read it as an attribute of its module, or "
+                "call "
+                "optimizer.synchronize() after step()"
+            )
+        if self._is_open and slot.round == self.round:
+            self._training.health.fail(
+                f"'{slot.name}' got a second gradient in one backward() after its first had been "
+                "sent, as reentrant "
+                "checkpointing makes them; use checkpoint(..., use_reentrant=False)"
+            )
+        if self._training.server is not None:
+            if not self._is_open or self._decision.round != self.round:
+                # A second backward before step(): the servers get the sum of both.
+                self._decision.drop()
+            if isinstance(slot.parameter.grad, PendingGradient):
+                slot.parameter.grad = slot.gradient
+            return
+        if self._training.delays and is_untouched(slot):
+            raise RuntimeError(
+                f"with algorithm=pipe the gradient of '{slot.name}' is that of an earlier step, "
+                "and a new one cannot be added: "
+                "call zero_grad() after every step(), and accumulate in no_sync()"
+            )
+        # A second backward before step(): it adds to the mean of the first.
+        self._gates.settle(slot)
+
+    def after_accumulation(self, slot: Slot, parameter: Tensor) -> None:
+        """Hands a gradient over as soon as all of it is there; a hook."""
+        self._training.spent.times.gradient(slot.gate)
+        if not self.synchronises:
+            return
+        self.begin()
+        self._has_gradients = True
+        if slot.gradient_round == self.round:
+            slot.comes_in_parts = True
+        slot.gradient_round = self.round
+        if self._training.session is not None and not slot.comes_in_parts:
+            self._hand_over(slot)
+
+    def finish(self) -> None:
+        """Hands over all that the round still lacks: every rank takes part with every parameter in
+        every round, so that nobody waits for what never comes. Goes on where an exception has
+        stopped it."""
+        training = self._training
+        if not self._is_due:
+            training.health.paid(self)
+            return
+        with training.health.owed(
+            self,
+            "backward()",
+            "its gradients are on their way already, so call step() or optimizer.synchronize() "
+            "next",
+        ):
+            is_first = training.session is None
+            if is_first:
+                self._make_plan()
+            begun = time.perf_counter()
+            for slot in reversed(training.slots):
+                if slot.round != self.round:
+                    self._hand_over_late(slot)
+            if training.spent.rounds <= _AS_DDP and training.server is None:
+                self._gates.settle_all()
+                if is_first:
+                    training.spent.first_round = time.perf_counter() - begun
+            if is_first:
+                training.spent.began = time.perf_counter()
+        self._is_due = False
+        training.health.paid(self)
+
+    def hand_out_delayed(self) -> None:
+        """Runs a round in which nobody has a gradient: the oldest that is delayed is the result.
+        REQUIRES: inside whole()"""
+        session = self._training.session
+        assert session is not None
+        for slot in reversed(self._training.slots):
+            empty = self._send_off(slot, torch.empty_like(slot.parameter, requires_grad=False))
+            session.hand_out_delayed(slot.index, empty.data_ptr(), _size(empty))
+
+    def _end(self) -> None:
+        """Ends the backward pass, as autograd's callback."""
+        self._is_due = self._has_gradients  # torch.autograd.grad() leaves none
+        self._is_open = False
+        if not self._is_due:
+            return
+        self._training.spent.rounds += 1
+        self._training.spent.times.backward_ends()
+        self.finish()
+
+    def _hand_over_late(self, slot: Slot) -> None:
+        """Hands over a gradient that came in parts or that does not exist."""
+        if slot.gate.is_closed:  # not read in this step
+            self._gates.open(slot.gate)
+        if self._training.server is None:
+            self._gates.settle(slot)
+        elif isinstance(slot.parameter.grad, PendingGradient):
+            slot.parameter.grad = slot.gradient
+        if slot.parameter.grad is not None:
+            self._hand_over(slot)
+        else:
+            self._hand_over_nothing(slot)
+
+    def _hand_over(self, slot: Slot) -> None:
+        session = self._training.session
+        assert session is not None
+        gradient = sendable(slot)
+        if self._training.server is not None:
+            slot.refuse_changed()
+        with self._training.health.whole("backward()"):
+            result = gradient if self._training.server is None else self._result_at_servers(slot)
+            slot.round = self.round
+            self._send_off(slot, gradient)
+            self._handed_over += 1
+            session.gradient_ready(
+                slot.index, gradient.data_ptr(), result.data_ptr(), _size(gradient)
+            )
+
+    def _hand_over_nothing(self, slot: Slot) -> None:
+        session = self._training.session
+        assert session is not None
+        with self._training.health.whole("backward()"):
+            slot.round = self.round
+            if self._training.server is not None:
+                slot.is_travelling = True
+                result = self._result_at_servers(slot)
+                slot.gradient = None
+            else:
+                result = self._send_off(slot, torch.empty_like(slot.parameter, requires_grad=False))
+            session.gradient_absent(slot.index, result.data_ptr(), _size(result))
+
+    def _send_off(self, slot: Slot, gradient: Tensor) -> Tensor:
+        """Marks the gradient as on its way, and guards it until its mean is in it."""
+        slot.gradient = gradient
+        slot.version = gradient._version
+        slot.is_travelling = True
+        slot.parameter.grad = self._gates.guard(slot, gradient)
+        return gradient
+
+    def _result_at_servers(self, slot: Slot) -> Tensor:
+        """Returns the memory that the servers' new values land in; they wait for a decision now."""
+        slot.result = slot.parameter.detach()
+        self._decision.is_open, self._decision.round = True, self.round
+        return slot.result
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()

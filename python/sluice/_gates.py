@@ -1,0 +1,145 @@
+"""The gates of one model: step() closes them, and whoever reads a parameter opens its own. A gate
+opens in two parts, the wait for the means of its gradients and the optimizer's step for it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Protocol
+
+from torch import Tensor
+from torch._compile import _disable_dynamo
+
+from sluice import _core
+from sluice._pending import PendingGradient
+from sluice._slots import Gate, Slot
+from sluice._training import Training
+
+NO_MEAN_HERE = (
+    "with server_optimizer=True the mean gradient is on the servers only, and cannot be looked at, "
+    "clipped or unscaled; leave "
+    "server_optimizer=True away"
+)
+
+
+class Updater(Protocol):
+    """An optimizer that has frozen a step, and applies it gate by gate."""
+
+    def apply(self, gate: Gate) -> None: ...
+
+
+class Gates:
+    """Everything between a gradient that is on its way and a parameter that may be read."""
+
+    def __init__(self, training: Training) -> None:
+        self.updaters: list[Updater] = []
+        self.is_closed = False  # true iff any gate is
+        self.was_touched = False  # true iff somebody looked at a gradient on its way
+        self._training = training
+
+    def close(self, slot: Slot) -> None:
+        """Closes a parameter's gate at step(): its gradient is not to be touched before the
+        update."""
+        if self._training.server is None:
+            slot.know()
+        slot.gate.is_closed = True
+        self.is_closed = True
+
+    @_disable_dynamo
+    def open(self, gate: Gate) -> None:
+        """Gives the gate's parameters their new values."""
+        training = self._training
+        training.health.check()
+        for slot in gate.slots:
+            self.settle(slot)
+        begun = time.perf_counter()
+        for slot in gate.slots:
+            if slot.is_changed:
+                training.health.fail(
+                    f"'{slot.name}' was changed or given other memory between step() and its "
+                    "update, which came with the next "
+                    "forward pass; call optimizer.synchronize() after step() and before you change "
+                    "it"
+                )
+        with training.health.whole(f"the optimizer's step for '{gate.slots[0].name}'"):
+            gate.is_closed = False  # first, since the optimizer reads the parameters
+            for updater in self.updaters:
+                updater.apply(gate)
+            for slot in gate.slots:
+                if training.server is None:
+                    slot.known = None
+                    self._show(slot)
+        training.spent.times.pause(time.perf_counter() - begun)
+
+    def open_all(self) -> None:
+        """Opens those that are closed."""
+        if self.is_closed:
+            for slot in self._training.slots:
+                if slot.gate.is_closed:
+                    self.open(slot.gate)
+            self.is_closed = False
+
+    def open_for(self, parameter: Tensor) -> None:
+        """Opens the gate of a parameter that is about to be read."""
+        slot = self._training.slot_of.get(parameter)
+        if slot is not None and slot.gate.is_closed:
+            self.open(slot.gate)
+
+    def guard(self, slot: Slot, gradient: Tensor) -> PendingGradient:
+        """Returns a stand-in for a gradient that is still needed as it is."""
+        return PendingGradient.of(gradient, functools.partial(self._arrived, slot, gradient))
+
+    def settle(self, slot: Slot) -> None:
+        """Waits until the mean of the slot's gradient is in it, and shows it in `parameter.grad` if
+        nobody has changed that."""
+        if not slot.is_travelling:
+            return
+        training = self._training
+        assert training.session is not None
+        begun = time.perf_counter()
+        slot.is_empty = not training.session.wait(slot.index)
+        training.spent.wait(time.perf_counter() - begun)
+        if slot.gradient is not None and slot.gradient._version != slot.version:
+            training.health.fail(
+                f"the gradient of '{slot.name}' was changed while its mean was on the way; call "
+                "optimizer.synchronize() before you touch it"
+            )
+        with training.health.whole(f"the wait for '{slot.name}'"):
+            if slot.is_empty and slot.gradient is not None and training.server is None:
+                slot.gradient.zero_()  # for whoever still holds it
+            slot.is_travelling = False
+            if not slot.gate.is_closed:
+                self._show(slot)
+
+    def settle_all(self) -> None:
+        """Waits for the means of all gradients, in the order of the plan."""
+        for slot in self._training.slots:
+            self.settle(slot)
+
+    def _show(self, slot: Slot) -> None:
+        """Puts the mean into `parameter.grad`, unless somebody has put anything else there."""
+        is_here = (
+            self._training.server is None and not slot.is_travelling and slot.gradient is not None
+        )
+        if is_here and isinstance(slot.parameter.grad, PendingGradient):
+            slot.parameter.grad = None if slot.is_empty else slot.gradient
+
+    def _arrived(self, slot: Slot, gradient: Tensor) -> Tensor:
+        """Waits for all that comes before somebody may touch a gradient that is guarded."""
+        training = self._training
+        if training.server is not None:
+            raise RuntimeError(NO_MEAN_HERE)
+        training.health.check()
+        if slot.is_travelling and not slot.gate.is_closed and not self.was_touched:
+            self.was_touched = True
+            if training.job.rank == 0:
+                _core.say(
+                    f"the gradients of '{training.name}' are looked at between backward() and "
+                    "step(), as in clipping: every step "
+                    "waits for their means there, and only the optimizer is left for the next "
+                    "forward pass"
+                )
+        if slot.gate.is_closed:
+            self.open(slot.gate)
+        self.settle(slot)
+        return gradient

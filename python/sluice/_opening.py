@@ -1,0 +1,72 @@
+"""The opening of a session: with the plan that all ranks have agreed on, the first gradients can be
+sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sluice import _core
+from sluice._backend import over
+from sluice._checkpoint import Checkpoint
+from sluice._slots import DTYPES
+from sluice._training import Training
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+
+def open_session(
+    training: Training, number: int, checkpoint: Checkpoint, process_group: ProcessGroup | None
+) -> None:
+    """Opens the session of the plan with this number. Every rank calls it; `process_group` reduces,
+    or sluice itself where there is none."""
+    job, server = training.job, training.server
+    name = f"{training.name}.{number}"
+    tensors = [
+        (slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in training.slots
+    ]
+    if server is None:
+        training.collective = None if process_group is None else over(process_group, job.core)
+        address = 0 if training.collective is None else training.collective.address
+        training.session = _core.Session(job.core, name, tensors, collective=address)
+    else:
+        for slot in training.slots:
+            slot.result = slot.parameter.detach()
+        places = [slot.parameter.data_ptr() for slot in training.slots]
+        training.session = _core.Session(job.core, name, tensors, server.spec, places)
+        for slot in training.slots:
+            slot.know()
+    training.spent.plan_is_made()
+    checkpoint.session_is_open()
+    if server is not None and server.saves_with_session:
+        job.gather(f"restored/{name}", "")  # nobody's first gradient meets what is put back later
+    if server is not None:
+        server.hand_out()
+    if job.rank == 0:
+        _say_hello(training, training.session)
+
+
+def _say_hello(training: Training, session: _core.Session) -> None:
+    job, parameters = training.job, [slot.parameter for slot in training.slots]
+    size = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    elements = sum(parameter.numel() for parameter in parameters)
+    where = f"{job.core.address} ({_describe_interface(job.core.interface)})"
+    text = (
+        f"'{training.name}' trains with {job.option('algorithm')} on {job.world_size} ranks over "
+        f"{where}: "
+        f"{elements} parameters, {size / 1e6:.1f} MB in {session.slices} slices; "
+        f"about {size / 1e6:.1f} MB more for sums on each rank"
+    )
+    if training.server is not None:
+        text += "; " + training.server.memory(elements, job.world_size)
+    _core.say(text)
+
+
+def _describe_interface(name: str) -> str:
+    """Adds the rate that its driver says; virtual ones say none, or one that means nothing."""
+    try:
+        rate = int(Path(f"/sys/class/net/{name}/speed").read_text())
+    except (OSError, ValueError):
+        rate = -1
+    return f"{name}, {rate} Mbit/s" if rate > 0 else f"{name}, rate unknown"

@@ -1,0 +1,38 @@
+"""The seconds of one model's training that sluice.report() speaks of."""
+
+from __future__ import annotations
+
+import time
+
+from sluice._layer_times import LayerTimes
+
+
+class Spent:
+    """Rounds and seconds of one model; seconds count from its last plan on."""
+
+    def __init__(self) -> None:
+        self.rounds = 0  # backward passes that made gradients
+        self.waited = 0.0  # for parameters and mean gradients
+        self.times = LayerTimes()
+        self.began = 0.0  # when the first round after the plan had ended
+        self.first_round = 0.0  # of the network, with nothing else to do; 0: not seen
+        self._planned_in_round = 0
+
+    def plan_is_made(self) -> None:
+        """Starts to count anew."""
+        self._planned_in_round, self.waited, self.times = self.rounds, 0.0, LayerTimes()
+
+    def wait(self, seconds: float) -> None:
+        """Counts a wait, which is no layer's computing."""
+        self.waited += seconds
+        self.times.pause(seconds)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first round had ended."""
+        return time.perf_counter() - self.began
+
+    @property
+    def planned_rounds(self) -> int:
+        """Rounds since the plan was made, and at least one."""
+        return max(1, self.rounds - self._planned_in_round)
