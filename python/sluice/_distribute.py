@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sluice import _model, _optimizer, _server
+from sluice import _core, _model, _optimizer, _server
 from sluice._engine import Engine
 from sluice._job import Job, current
 from sluice._optimizer import GatedOptimizer
@@ -65,18 +65,20 @@ def distribute(
     model.
 
     optimizer: one, several, or a function that makes one from the parameters. The model and the
-    optimizer come back as the
-        objects they were, so that schedulers, checkpoints and everything that holds them goes on working. Rank 0's
-        parameters, buffers and optimizer state are everybody's from here on.
+        optimizer come back as the objects they were, so that schedulers, checkpoints and everything
+        that holds them goes on working. Rank 0's parameters, buffers and optimizer state are
+        everybody's from here on.
     broadcast_buffers: every forward pass in training starts with rank 0's buffers, as with
-    DistributedDataParallel. per_tensor: the optimizer is one of your own, and treats every tensor
-    for itself: its step may be taken in parts. server_optimizer: SGD, Adam or AdamW runs on the
-    servers, and its state is spread over the ranks instead of being on each. process_group: with an
-    algorithm that all-reduces ("allreduce", "wfbp", "mgwfbp", "pipe"): torch.distributed reduces
-    (Gloo,
-        NCCL), when and in which pieces sluice says. It has all ranks of the job, in the same order.
+        DistributedDataParallel.
+    per_tensor: the optimizer is one of your own, and treats every tensor for itself: its step may
+        be taken in parts.
+    server_optimizer: SGD, Adam or AdamW runs on the servers, and its state is spread over the ranks
+        instead of being on each.
+    process_group: with an algorithm that all-reduces ("allreduce", "wfbp", "mgwfbp", "pipe"):
+        torch.distributed reduces (Gloo, NCCL), at the times and in the pieces that sluice says. It
+        has all ranks of the job, in the same order.
     options: every option of docs/configuration.md, with underscores: algorithm="sluice",
-    slice_elements=50_000.
+        slice_elements=50_000.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
     if isinstance(optimizer, Optimizer):
@@ -97,7 +99,7 @@ def distribute(
     settings = [f"server_optimizer={server_optimizer}", f"broadcast_buffers={broadcast_buffers}"]
     settings.append(f"check_ranks_every={every}")
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
-    with job.health.whole("sluice.distribute()", but=(ValueError,)):  # which every rank raises
+    with job.health.whole("sluice.distribute()", but=(ValueError,)):  # raised on every rank
         _agree(job, name, [*_describe(model, optimizers), *settings])
         _start_alike(job, model, optimizers)
         engine = Engine(
@@ -119,19 +121,21 @@ def distribute(
 
 
 def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
-    """What cannot work is said now, before anything has been changed, and not in the first step."""
+    """Reports what cannot work now, before anything has been changed, and not in the first step."""
     _model.refuse(model)
     for optimizer in optimizers:
         if isinstance(optimizer, GatedOptimizer):
             raise ValueError(f"{type(optimizer).__name__} is distributed already")
     if job.option("servers").startswith("dedicated"):
         raise ValueError(
-            "servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all or servers=K"
+            "servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all "
+            "or servers=K"
         )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ValueError(
-                f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so far"
+                f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so "
+                "far"
             )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
@@ -140,7 +144,8 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
             )
         if parameter.dtype not in DTYPES:
             raise ValueError(
-                f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and float16"
+                f"'{name}' is {parameter.dtype}; sluice averages float32, float64, bfloat16 and "
+                "float16"
             )
     for name, module in model.named_modules():
         if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
@@ -150,32 +155,33 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
 
 
 def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
-    if job.algorithm not in ("allreduce", "wfbp", "mgwfbp", "pipe"):
-        raise ValueError(
-            'a process group reduces; use algorithm="allreduce", "wfbp", "mgwfbp" or "pipe" with it'
-        )
+    if not job.algorithm.takes_process_group:
+        names = [each.name for each in _core.algorithms() if each.takes_process_group]
+        raise ValueError(f"a process group reduces; use it with algorithm={' or '.join(names)}")
     if job.option("codec") != "none":
         raise ValueError(
-            "a process group cannot use a codec inside its reduction; leave out codec, or process_group"
+            "a process group cannot use a codec inside its reduction; leave out codec, or "
+            "process_group"
         )
     if (process_group.rank(), process_group.size()) != (job.rank, job.world_size):
         raise ValueError("the process group must have all ranks of the job, in the same order")
 
 
 def _refuse_hiding(debug: bool, job: Job) -> None:
-    """Where steps begin from the parameters of the step before, NaNs in their place would be
-    trained on."""
-    if debug and (job.algorithm in ("ssp", "easgd", "gosgd") or job.is_on("dgc")):
-        what = "dgc" if job.is_on("dgc") else job.algorithm
+    """Refuses NaNs in the place of parameters that the next step begins from."""
+    if debug and (job.algorithm.reads_parameters or job.is_on("dgc")):
+        what = "dgc" if job.is_on("dgc") else job.algorithm.name
         raise ValueError(
-            f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them out"
+            f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them "
+            "out"
         )
 
 
 def _describe(model: nn.Module, optimizers: list[Optimizer]) -> list[str]:
-    """What must be the same on every rank, a line each."""
+    """Lists the settings that must be the same on every rank, a line each."""
     lines = [
-        f"parameter '{name}' is {tuple(p.shape)} {p.dtype}, strides {p.stride()}, {'trained' if p.requires_grad else 'frozen'}"
+        f"parameter '{name}' is {tuple(p.shape)} {p.dtype}, strides {p.stride()}, "
+        f"{'trained' if p.requires_grad else 'frozen'}"
         for name, p in model.named_parameters()
     ]
     lines += [f"buffer '{name}' is {tuple(b.shape)} {b.dtype}" for name, b in model.named_buffers()]

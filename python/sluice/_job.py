@@ -59,9 +59,9 @@ class Job:
         return self.core.option(name)
 
     @property
-    def algorithm(self) -> str:
-        """The algorithm's name without the option after a colon, also if the user gave an alias."""
-        return _core.algorithm_name(self.option("algorithm").split(":")[0])
+    def algorithm(self) -> _core.Algorithm:
+        """The algorithm that the user has named, without the option after a colon."""
+        return _core.algorithm(self.option("algorithm").split(":")[0])
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")

@@ -29,7 +29,7 @@ def check_every(job: Job) -> int:
         every = _BY_DEBUG
     if every < 0:
         raise ValueError(f"check-ranks-every is a number of steps, not {every}")
-    if every > 0 and not _core.keeps_ranks_equal(job.algorithm):
+    if every > 0 and not job.algorithm.keeps_ranks_equal:
         raise ValueError(
             f"algorithm={job.option('algorithm')} lets ranks differ, so they cannot be compared: "
             "leave check-ranks-every out"

@@ -16,8 +16,8 @@ from sluice._engine import Engine
 from sluice._pending import PendingGradient
 from sluice._slots import DTYPES, Gate, is_dense
 
-# What the servers take of a group's settings, in their order, and what those they do not know must
-# be.
+# The settings of a group that the servers take, in their order, and the values that others must
+# have.
 _SETTINGS: dict[type, tuple[str, tuple[str, ...], dict[str, Any]]] = {
     torch.optim.SGD: (
         "sgd",
@@ -47,7 +47,7 @@ State = dict[Tensor, dict[str, Any]]  # of each parameter, as torch.optim keeps 
 
 
 def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
-    """What the servers cannot do is said before training."""
+    """Reports what the servers cannot do before training."""
     if len(optimizers) != 1:
         raise ValueError("server_optimizer=True takes one optimizer for the whole model")
     (optimizer,) = optimizers
@@ -55,7 +55,8 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
     if known is None:
         names = ", ".join(kind.__name__ for kind in _SETTINGS)
         raise ValueError(
-            f"the servers have no {type(optimizer).__name__}; use {names}, or leave server_optimizer=True away"
+            f"the servers have no {type(optimizer).__name__}; use {names}, or leave "
+            "server_optimizer=True away"
         )
     if len(optimizer.param_groups) != 1:
         raise ValueError(
@@ -66,11 +67,13 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
         parameter for parameter in optimizer.param_groups[0]["params"] if parameter.requires_grad
     } != trained:
         raise ValueError(
-            "server_optimizer=True takes an optimizer of all trained parameters of the model, and of no other"
+            "server_optimizer=True takes an optimizer of all trained parameters of the model, and "
+            "of no other"
         )
     if not all(is_dense(parameter) for parameter in trained):
         raise ValueError(
-            "server_optimizer=True takes parameters that each fill one piece of memory; call .contiguous() on them"
+            "server_optimizer=True takes parameters that each fill one piece of memory; call "
+            ".contiguous() on them"
         )
     _settings(optimizer)
     _check(dict(optimizer.state), _BUFFERS[known[0]])
@@ -82,7 +85,8 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
     for name, value in fixed.items():
         if group.get(name, value) != value:
             raise ValueError(
-                f"the servers know only {name}={value}; leave server_optimizer=True away for {name}={group[name]}"
+                f"the servers know only {name}={value}; leave server_optimizer=True away for "
+                f"{name}={group[name]}"
             )
     values: list[float] = []
     for name in names:
@@ -92,18 +96,20 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
 
 
 def _check(state: State, known: tuple[str, ...]) -> None:
-    """Whether the servers can go on with it."""
+    """Rejects settings that the servers cannot go on with."""
     for parameter, content in state.items():
         for key, value in content.items():
             if value is None or (key == "step" and known[0] == "exp_avg"):
                 continue
             if key not in known:
                 raise ValueError(
-                    f"the servers know no '{key}' in the optimizer's state; leave server_optimizer=True away"
+                    f"the servers know no '{key}' in the optimizer's state; leave "
+                    "server_optimizer=True away"
                 )
             if value.shape != parameter.shape:
                 raise ValueError(
-                    f"the optimizer's state has '{key}' of {tuple(value.shape)} for a parameter of {tuple(parameter.shape)}"
+                    f"the optimizer's state has '{key}' of {tuple(value.shape)} for a parameter of "
+                    f"{tuple(parameter.shape)}"
                 )
 
 
@@ -114,7 +120,7 @@ def _describe(state: State) -> str:
 
 
 def _accumulator(parameter: Tensor) -> torch.dtype:
-    """What the servers calculate in, and keep."""
+    """The types that the servers calculate in, and keep."""
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
@@ -142,12 +148,11 @@ class ServerStep:
         self._buffers = _BUFFERS[_SETTINGS[self.kind][0]]
         self._hidden: dict[Tensor, Tensor] = {}  # with SLUICE_DEBUG=gates: what is behind the NaNs
         # Else each rank's state is of parameters of its own, and no checkpoint of one optimizer.
-        self.is_gathered = not self.saves_with_session and _core.keeps_ranks_equal(
-            engine.job.algorithm
-        )
+        keeps_ranks_equal = engine.job.algorithm.keeps_ranks_equal
+        self.is_gathered = not self.saves_with_session and keeps_ranks_equal
         self._refuse_state(dict(optimizer.state))
-        # What the optimizer brought or load() gave, and no server has taken: there is none yet, or
-        # it is of what is frozen.
+        # State that the optimizer brought or load() gave, and no server has taken: there is no
+        # server yet, or the parameter is frozen.
         self._loaded: State = {
             parameter: dict(content) for parameter, content in optimizer.state.items()
         }
@@ -167,29 +172,34 @@ class ServerStep:
         )
 
     def memory(self, elements: int, world_size: int) -> str:
-        """What the shared state saves, in a line for people; float32 counts."""
+        """Says in a line for people how much the shared state saves; float32 counts."""
         (group,) = self._optimizer.param_groups
         buffers = 2 if "betas" in group else int(group["momentum"] != 0)
         whole = 4 * buffers * elements / 1e6
         name = self.kind.__name__
-        return f"{name} runs on the servers: {whole / world_size:.1f} MB of its state on each rank instead of {whole:.1f} MB"
+        return (
+            f"{name} runs on the servers: {whole / world_size:.1f} MB of its state on each rank "
+            f"instead of {whole:.1f} MB"
+        )
 
     @property
     def saves_with_session(self) -> bool:
         """True iff the session's state has all that a checkpoint needs of the servers, and of this
         rank."""
         job = self.engine.job
-        return job.algorithm in ("asp", "ssp", "easgd") or job.is_on("dgc")
+        return job.algorithm.checkpoint_holds_model or job.is_on("dgc")
 
     def refuse_checkpoint(self) -> None:
-        """Where it would lose state silently."""
+        """Refuses to lose state silently."""
         (group,) = self._optimizer.param_groups
         if self.saves_with_session:
             self._refuse_undecided()
         elif not self.is_gathered and ("betas" in group or group["momentum"] != 0):
             raise RuntimeError(
-                f"with algorithm={self.engine.job.option('algorithm')} {self.kind.__name__}'s state is each rank's own and "
-                "cannot be saved or loaded yet; save the model's state_dict() alone, or use an algorithm that keeps step"
+                f"with algorithm={self.engine.job.option('algorithm')} {self.kind.__name__}'s "
+                "state is each rank's own and "
+                "cannot be saved or loaded yet; save the model's state_dict() alone, or use an "
+                "algorithm that keeps step"
             )
 
     @contextlib.contextmanager
@@ -217,7 +227,8 @@ class ServerStep:
             sizes = session.gather(f"state_dict/{self.engine.name}", str(len(own)).encode())
         except (RuntimeError, TimeoutError) as error:
             raise type(error)(
-                "with server_optimizer=True every rank must call optimizer.state_dict(), which gathers the state from all "
+                "with server_optimizer=True every rank must call optimizer.state_dict(), which "
+                "gathers the state from all "
                 f"servers: {error}"
             ) from None
         slots = {slot.name: slot for slot in self.engine.slots}
@@ -247,23 +258,26 @@ class ServerStep:
     def _refuse_undecided(self) -> None:
         if self.engine.decision.slots:
             raise RuntimeError(
-                "with server_optimizer=True save and load between step() and the next backward(): the servers wait for step()"
+                "with server_optimizer=True save and load between step() and the next backward(): "
+                "the servers wait for step()"
             )
 
     def _refuse_state(self, state: dict[Any, Any]) -> None:
         if state and not self.is_gathered:
             raise ValueError(
-                f"the optimizer has state, which no server takes over with algorithm={self.engine.job.option('algorithm')}: "
+                "the optimizer has state, which no server takes over with "
+                f"algorithm={self.engine.job.option('algorithm')}: "
                 "leave it out, or use an algorithm that keeps step"
             )
 
     def refuse_to_load(self, state: dict[Any, Any], has_more: bool) -> None:
-        """What a checkpoint has that the servers cannot go on from."""
+        """Finds the part of a checkpoint that the servers cannot go on from."""
         self._refuse_undecided()
         self._refuse_state(state)
         if has_more and self.is_gathered:
             raise ValueError(
-                "this checkpoint has delayed or compressed gradients, which server_optimizer=True does not know"
+                "this checkpoint has delayed or compressed gradients, which server_optimizer=True "
+                "does not know"
             )
 
     def load(
@@ -272,8 +286,8 @@ class ServerStep:
         groups: list[dict[str, Any]],
         whole: dict[Any, dict[str, Any]],
     ) -> None:
-        """What a checkpoint has, by its own numbers; the settings are the optimizer's already.
-        Every rank calls it."""
+        """Reads the state of a checkpoint, by its own numbers; the settings are the optimizer's
+        already. Every rank calls it."""
         _settings(optimizer)
         numbers = [number for group in groups for number in group["params"]]
         parameters = [
@@ -303,7 +317,8 @@ class ServerStep:
         brought = job.gather(f"load_state_dict/{self.engine.name}", _describe(loaded))
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
             raise ValueError(
-                f"the optimizer has a state of {brought[0]} on rank 0, but of {brought[other]} on rank {other}: with "
+                f"the optimizer has a state of {brought[0]} on rank 0, but of {brought[other]} on "
+                f"rank {other}: with "
                 "server_optimizer=True every rank must load the same checkpoint"
             )
         parts = []
@@ -341,7 +356,8 @@ class ServerStep:
         if not slots:
             if any(parameter.grad is not None for parameter in optimizer.param_groups[0]["params"]):
                 raise RuntimeError(
-                    "with server_optimizer=True every step() needs a backward() of its own outside no_sync(): there are no new "
+                    "with server_optimizer=True every step() needs a backward() of its own outside "
+                    "no_sync(): there are no new "
                     "gradients at the servers"
                 )
             return

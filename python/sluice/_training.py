@@ -38,7 +38,7 @@ class Training:
         self.model = model
         self.name = name
         self.health = Health(f"'{name}'", is_alone=job.world_size == 1)
-        self.delays = job.world_size > 1 and job.algorithm == "pipe"
+        self.delays = job.world_size > 1 and job.algorithm.delays_results
         self.server: ServerUpdate | None = None
         self.spent = Spent()
         self.slots: list[Slot] = []  # as the plan numbers them

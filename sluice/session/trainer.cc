@@ -19,7 +19,6 @@ namespace {
 // then never will.
 constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
-
 // A loop that has been busy for less is not why others wait.
 constexpr Duration kWorthSaying = std::chrono::seconds(1);
 

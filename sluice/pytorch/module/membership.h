@@ -65,8 +65,8 @@ inline session::JobParts::Publish publishBy(const py::object& published) {
 // `options` as Config's flags; `environment` as the launcher has set it; `published` as with
 // Job::join().
 inline std::unique_ptr<Membership> join(const base::Config::Values& options,
-                                 const base::Config::Values& environment,
-                                 const py::object& published) {
+                                        const base::Config::Values& environment,
+                                        const py::object& published) {
   base::Config config = valueOrThrow(base::Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   if (config.integer(option::kSliceElements) == 0) {

@@ -115,18 +115,27 @@ PYBIND11_MODULE(_core, module) {
       py::arg("option"));
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
+  using strategy::Algorithm;
+  py::class_<Algorithm>(module, "Algorithm")
+      .def_property_readonly("name", [](const Algorithm& a) { return std::string(a.name); })
+      .def_readonly("keeps_ranks_equal", &Algorithm::keepsRanksEqual)
+      .def_readonly("takes_process_group", &Algorithm::takesProcessGroup)
+      .def_readonly("delays_results", &Algorithm::delaysResults)
+      .def_readonly("reads_parameters", &Algorithm::readsParameters)
+      .def_readonly("checkpoint_holds_model", &Algorithm::checkpointHoldsModel);
   module.def(
-      "algorithm_name",
+      "algorithm",
       [](const std::string& nameOrAlias) {
-        return std::string(valueOrThrow(strategy::findAlgorithm(nameOrAlias))->name);
+        return valueOrThrow(strategy::findAlgorithm(nameOrAlias));
       },
-      py::arg("name_or_alias"));
+      py::arg("name_or_alias"), py::return_value_policy::reference);
   module.def(
-      "keeps_ranks_equal",
-      [](const std::string& algorithm) {
-        return valueOrThrow(strategy::findAlgorithm(algorithm))->keepsRanksEqual;
+      "algorithms",
+      [] {
+        const auto all = strategy::algorithms();
+        return std::vector<const Algorithm*>(all.begin(), all.end());
       },
-      py::arg("algorithm"));
+      py::return_value_policy::reference);
   module.def("read_server_state", &readServerState, py::arg("state"));
   module.def("write_server_state", &writeServerState, py::arg("optimizer"), py::arg("slices"));
 
