@@ -1,6 +1,7 @@
 # One target per folder: sluice_folder(queue USES base plan LINKS OpenSSL::SSL)
 #   USES        folders of ours it stands on
 #   LINKS       foreign libraries its .cc files need; LINKS_PUBLIC those that its headers need too
+#   THREADS     its tests have several threads, so the thread sanitizer runs them
 #   TEST_LINKS  libraries that only the tests need
 #   SOURCES     the .cc files of the library sluice_<name>, without tests; default: all of them
 #   WITHOUT     .cc files that belong to another target
@@ -10,7 +11,7 @@
 # hold fixtures for tests. scripts/headers.py compiles each header alone; so does, slower and with
 # gcc, the target all_verify_interface_header_sets.
 function(sluice_folder name)
-  cmake_parse_arguments(arg "" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
+  cmake_parse_arguments(arg "THREADS" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
     ${ARGN})
   set(target sluice_${name})
   list(TRANSFORM arg_USES PREPEND sluice_)
@@ -52,7 +53,8 @@ function(sluice_folder name)
   # Runs at the end of the folder's CMakeLists.txt, when the options of single files are known.
   cmake_language(EVAL CODE
     "cmake_language(DEFER CALL sluice_leave_out_of_precompiling ${sources} ${tests})")
-  if(SLUICE_TESTS AND tests)
+  # Where there is one thread the thread sanitizer finds nothing, and takes minutes to build.
+  if(SLUICE_TESTS AND tests AND (arg_THREADS OR NOT SLUICE_SANITIZE STREQUAL "thread"))
     add_executable(${target}_test ${tests})
     target_link_libraries(${target}_test
       PRIVATE ${target} sluice_test_options GTest::gmock GTest::gtest_main ${arg_TEST_LINKS})

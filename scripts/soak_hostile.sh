@@ -4,4 +4,5 @@
 # the summary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec python3 tests/soak_hostile.py --build build/release --seconds "${1:-3600}"
+# A shell lets programs in the background ignore Ctrl-C, which ranks must hear.
+exec env --default-signal=INT,QUIT python3 tests/soak_hostile.py --build build/release --seconds "${1:-3600}"
