@@ -9,7 +9,7 @@
     cpu     two ranks on loopback, each on a core of its own, as fast as they can: CPU seconds of
             both per GB of payload
     pair    `bench fabric pair --lab 2 --rate 1gbit`: Gbit/s
-    replay  `bench replay --profile resnet50 --strategies sluice --credit 100000 --lab --encrypt
+    replay  `bench replay --profile resnet50 --algorithms sluice --credit 100000 --lab --encrypt
             off`: seconds and CPU seconds of an iteration; computing is replayed, all else is real
 
 Every pair runs one build right after the other, and the order changes from pair to pair. The figure
@@ -105,7 +105,7 @@ def replay(sluice: Path, variables: dict[str, str], args: argparse.Namespace) ->
         "replay",
         "--profile",
         "resnet50",
-        "--strategies",
+        "--algorithms",
         "sluice",
         "--credit",
         "100000",

@@ -100,7 +100,7 @@ class Collective(unittest.TestCase):
             "1",
             "--iterations",
             "2",
-            "--strategies",
+            "--algorithms",
             ",".join(STRATEGIES),
             "--exact",
             "--lab",
@@ -109,7 +109,7 @@ class Collective(unittest.TestCase):
             SLUICE_CONFIG=str(network),
         )
         rows = json.loads((self.folder / "replay.json").read_text())
-        self.assertEqual([row["strategy"] for row in rows], STRATEGIES)
+        self.assertEqual([row["algorithm"] for row in rows], STRATEGIES)
 
     def testChoosesByMeasuredCosts(self):
         network = self.folder / "network.json"
@@ -148,7 +148,7 @@ class Collective(unittest.TestCase):
             "1",
             "--iterations",
             "2",
-            "--strategies",
+            "--algorithms",
             "wfbp",
             "--lab",
             SLUICE_CONFIG=str(network),

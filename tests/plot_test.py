@@ -15,10 +15,10 @@ from pathlib import Path
 PROGRAM = sys.argv[1]
 
 
-def row(strategy="p3", **changed):
+def row(algorithm="p3", **changed):
     return {
         "profile": "resnet50",
-        "strategy": strategy,
+        "algorithm": algorithm,
         "workers": 4,
         "ratio": 1,
         "iteration_s": 1.1,
@@ -117,7 +117,14 @@ class Plot(unittest.TestCase):
                 self.assertGreater(width, 500)
                 self.assertGreater(height, 250)
 
-    def testStrategiesWithSliceSizesOfTheirOwnAreNoSeries(self):
+    def testTheOlderWordForAnAlgorithmIsRead(self):
+        rows = [row(name) for name in ("kvstore", "p3")]
+        for each in rows:
+            each["strategy"] = each.pop("algorithm")
+        ran = self.plot(json.dumps(rows))
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+
+    def testAlgorithmsWithSliceSizesOfTheirOwnAreNoSeries(self):
         rows = [row("kvstore"), row("sluice", slice_elements=12500)]
         look = (
             "import json, sys; from importlib.machinery import SourceFileLoader as Loader; "

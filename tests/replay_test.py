@@ -70,10 +70,10 @@ class Replay(unittest.TestCase):
         self.assertIn("computing is precise sleeping", ran.stdout)
         self.assertRegex(ran.stdout, r"iperf3 reaches 0\.1\d+ Gbit/s")
         rows = json.loads((self.folder / "out.json").read_text())
-        self.assertEqual([row["strategy"] for row in rows], STRATEGIES)
+        self.assertEqual([row["algorithm"] for row in rows], STRATEGIES)
         model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
         for row in rows:
-            with self.subTest(strategy=row["strategy"]):
+            with self.subTest(algorithm=row["algorithm"]):
                 self.assertEqual(row["workers"], 2)
                 # Each of N hosts sends 2(N-1)/N of the model with every schedule. A few slices
                 # dealt in turn are not equal shares, and heartbeats are counted too.
@@ -81,7 +81,7 @@ class Replay(unittest.TestCase):
                 # The two counters are read one after the other, while slices are on their way.
                 self.assertAlmostEqual(row["bytes_on_wire"] / row["payload_bytes"], 1, delta=0.1)
                 self.assertAlmostEqual(row["compute_s"], model * 8 / 200e6, places=6)
-                # No strategy beats the bound, except by the bytes that a token bucket lets pass at
+                # No algorithm beats the bound, except by the bytes that a token bucket lets pass at
                 # once.
                 self.assertGreater(row["over_bound"], 0.9)
                 self.assertGreater(row["cpu_s_per_iteration"], 0)
@@ -91,7 +91,7 @@ class Replay(unittest.TestCase):
     def testWithoutOverlap(self):
         ran = subprocess.run(
             self.command(
-                "--strategies",
+                "--algorithms",
                 "kvstore",
                 "--no-overlap",
                 "--servers",
@@ -122,7 +122,7 @@ class Replay(unittest.TestCase):
             self.command(
                 "--iterations",
                 "30",
-                "--strategies",
+                "--algorithms",
                 ",".join(strategies),
                 "--straggler",
                 "1:4x",
@@ -138,7 +138,7 @@ class Replay(unittest.TestCase):
             "ranks do not end with equal parameters, so these were not compared",
             ran.stderr + ran.stdout,
         )
-        rows = {row["strategy"]: row for row in json.loads((self.folder / "out.json").read_text())}
+        rows = {row["algorithm"]: row for row in json.loads((self.folder / "out.json").read_text())}
         self.assertEqual(list(rows), strategies)
         for row in rows.values():
             self.assertEqual(
@@ -147,9 +147,9 @@ class Replay(unittest.TestCase):
             )
         # One of two workers makes four steps while the other makes one: 5/2 of the steps that
         # keeping step allows.
-        for strategy in ["asp", "easgd:4", "gosgd:1", "adpsgd"]:
-            with self.subTest(strategy=strategy):
-                self.assertGreater(rows["bsp"]["iteration_s"] / rows[strategy]["iteration_s"], 1.7)
+        for algorithm in ["asp", "easgd:4", "gosgd:1", "adpsgd"]:
+            with self.subTest(algorithm=algorithm):
+                self.assertGreater(rows["bsp"]["iteration_s"] / rows[algorithm]["iteration_s"], 1.7)
         # The fast worker runs ahead as far as allowed, then waits for the slow one.
         self.assertAlmostEqual(
             rows["bsp"]["iteration_s"] / rows["ssp:3"]["iteration_s"], 1, delta=0.35

@@ -101,7 +101,7 @@ def inside(build):
     assert option["value"] == "on" and "SLUICE_LAYERS_FIFO" in option["from"], option
     assert "--layers-fifo" in run(sluice, "bench", "replay", "--help")
     flags = ["--lab", "--workers", "2", "--iterations", "1", "--runs", "1", "--exact"]
-    run(sluice, "bench", "replay", "--profile", "resnet50", "--strategies", "layers", "--layers-fifo",
+    run(sluice, "bench", "replay", "--profile", "resnet50", "--algorithms", "layers", "--layers-fifo",
         *flags)  # fmt: skip
     assert train(build, "layers") == train(build, "sluice")
     print(f"2 files, built in {built:.0f} s, all in {time.monotonic() - begun:.0f} s")

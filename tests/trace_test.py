@@ -105,7 +105,7 @@ class Trace(unittest.TestCase):
             "resnet50",
             "--workers",
             str(RANKS),
-            "--strategies",
+            "--algorithms",
             "sluice",
             "--runs",
             "1",

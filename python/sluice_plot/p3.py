@@ -1,4 +1,4 @@
-"""The figures 7 to 10 and 12 of the P3 paper, and strategies side by side: replays of a profile."""
+"""The figures 7 to 10 and 12 of the P3 paper, and algorithms side by side: replays of a profile."""
 
 from sluice_plot.style import (
     PAPER,
@@ -43,7 +43,7 @@ def drawSweep(rows):
         percentAxis(above, "throughput, of linear")
         drawLines(
             below,
-            [r for r in mine if r["strategy"] != "kvstore"],
+            [r for r in mine if r["algorithm"] != "kvstore"],
             bandwidth,
             lambda row: row["speedup_over_kvstore"],
         )
@@ -87,7 +87,7 @@ def drawScale(rows):
         above.set_ylim(0)
         drawLines(
             below,
-            [r for r in mine if r["strategy"] != "kvstore"],
+            [r for r in mine if r["algorithm"] != "kvstore"],
             workers,
             lambda row: row["speedup_over_kvstore"],
         )
@@ -147,14 +147,14 @@ def drawSlices(rows):
 
 
 def drawUtilisation(rows):
-    """Draws figures 8 and 9: the bits that leave and enter the first host over time, a strategy
+    """Draws figures 8 and 9: the bits that leave and enter the first host over time, an algorithm
     below the other."""
-    strategies = inOrder(row["strategy"] for row in rows)
+    algorithms = inOrder(row["algorithm"] for row in rows)
     profiles = byKey(rows, "profile")
-    figure, axes = panels(len(strategies), len(profiles), 1.7, 5.5)
+    figure, axes = panels(len(algorithms), len(profiles), 1.7, 5.5)
     for column, (profile, mine) in enumerate(profiles.items()):
-        for axis, strategy in zip(axes[:, column], strategies):
-            for row in (r for r in mine if r["strategy"] == strategy):
+        for axis, algorithm in zip(axes[:, column], algorithms):
+            for row in (r for r in mine if r["algorithm"] == algorithm):
                 samples = row["utilisation"]
                 for key, name, colour in (
                     ("sent_bits_per_s", "out", "#0072B2"),
@@ -176,7 +176,7 @@ def drawUtilisation(rows):
                 axis.set_xlim(0, min(shown, samples["step_s"] * len(samples["sent_bits_per_s"])))
                 idle = sum(b < 0.1 * row["rate_bits_per_s"] for b in samples["sent_bits_per_s"])
                 axis.set_title(
-                    f"{titleOf(profile)}, {strategy}: {row['iteration_s']:.2f} s an iteration, "
+                    f"{titleOf(profile)}, {algorithm}: {row['iteration_s']:.2f} s an iteration, "
                     f"idle {100 * idle / len(samples['sent_bits_per_s']):.0f} % of the time",
                     fontsize=9,
                 )
@@ -189,20 +189,20 @@ def drawUtilisation(rows):
 
 
 def drawComparison(rows):
-    """Draws strategies side by side: time over bound, and speedups next to the paper's."""
+    """Draws algorithms side by side: time over bound, and speedups next to the paper's."""
     profiles = byKey(rows, "profile")
-    strategies = inOrder(row["strategy"] for row in rows)
+    algorithms = inOrder(row["algorithm"] for row in rows)
     figure, axes = panels(1, 2, 3.4, max(4.6, 1.3 * len(profiles)))
-    width = 0.8 / len(strategies)
+    width = 0.8 / len(algorithms)
     for position, (profile, mine) in enumerate(profiles.items()):
         for row in mine:
-            offset = (strategies.index(row["strategy"]) - (len(strategies) - 1) / 2) * width
-            colour, _ = styleOf(row["strategy"])
+            offset = (algorithms.index(row["algorithm"]) - (len(algorithms) - 1) / 2) * width
+            colour, _ = styleOf(row["algorithm"])
             style = {
                 "width": 0.9 * width,
                 "zorder": 2,
                 "color": colour,
-                "label": row["strategy"] if position == 0 else None,
+                "label": row["algorithm"] if position == 0 else None,
                 "error_kw": {"linewidth": 1, "capsize": 2, "ecolor": "0.4"},
             }
             share = row["spread_s"] / row["iteration_s"] / 2
@@ -210,7 +210,7 @@ def drawComparison(rows):
                 position + offset, row["over_bound"], yerr=row["over_bound"] * share, **style
             )
             speedup = row["speedup_over_kvstore"]
-            if speedup is not None and row["strategy"] != "kvstore":
+            if speedup is not None and row["algorithm"] != "kvstore":
                 axes[0][1].bar(position + offset, speedup - 1, yerr=speedup * share, **style)
         if profile in BEST_SPEEDUP:
             axes[0][1].plot(

@@ -9,15 +9,15 @@ PIPE_SPEEDUP = {"D-Sync": (2.0, 3.2), "PS-Sync": (4.0, 5.4)}  # figure 4
 
 
 def pipeName(row):
-    """Names a strategy in the words of the Pipe-SGD paper."""
+    """Names an algorithm in the words of the Pipe-SGD paper."""
     names = {
         "allreduce": "D-Sync",
         "pipe": "Pipe-SGD",
         "kvstore": "PS-Sync" if row.get("overlap") is False else "PS with overlap",
     }
     codec = {"fp16": " + T", "bf16": " + T", "int8": " + Q"}.get(row.get("codec"), "")
-    return names.get(row["strategy"], row["strategy"]) + (
-        "" if row["strategy"] == "kvstore" else codec
+    return names.get(row["algorithm"], row["algorithm"]) + (
+        "" if row["algorithm"] == "kvstore" else codec
     )
 
 

@@ -34,14 +34,14 @@ TITLES = {
 PAPER = "0.45"  # grey
 
 
-def styleOf(strategy, known={}):
-    if strategy in STYLE:
-        return STYLE[strategy]
-    return known.setdefault(strategy, OTHERS[len(known) % len(OTHERS)])
+def styleOf(algorithm, known={}):
+    if algorithm in STYLE:
+        return STYLE[algorithm]
+    return known.setdefault(algorithm, OTHERS[len(known) % len(OTHERS)])
 
 
 def inOrder(values):
-    """Returns each value once, the strategies we know first and in their order."""
+    """Returns each value once, the algorithms we know first and in their order."""
     known = list(STYLE)
     return sorted(dict.fromkeys(values), key=lambda v: known.index(v) if v in known else len(known))
 
@@ -86,12 +86,14 @@ def panels(rows, columns, height, width=4.2):
 
 
 def drawLines(axis, rows, x, y, errors=None):
-    """Draws one line per strategy."""
-    for strategy in inOrder(row["strategy"] for row in rows):
-        points = sorted((r for r in rows if r["strategy"] == strategy and y(r) is not None), key=x)
+    """Draws one line per algorithm."""
+    for algorithm in inOrder(row["algorithm"] for row in rows):
+        points = sorted(
+            (r for r in rows if r["algorithm"] == algorithm and y(r) is not None), key=x
+        )
         if not points:
             continue
-        colour, marker = styleOf(strategy)
+        colour, marker = styleOf(algorithm)
         axis.errorbar(
             [x(p) for p in points],
             [y(p) for p in points],
@@ -101,7 +103,7 @@ def drawLines(axis, rows, x, y, errors=None):
             markersize=5,
             linewidth=1.6,
             capsize=2,
-            label=strategy,
+            label=algorithm,
         )
 
 

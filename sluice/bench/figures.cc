@@ -97,8 +97,8 @@ double modelsOverBusiestLink(const plan::Roles& roles) {
   return most;
 }
 
-Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs) {
-  Figures figures{.setting = setting, .strategy = std::move(strategy)};
+Figures summarise(const Setting& setting, std::string algorithm, std::span<const RunFigures> runs) {
+  Figures figures{.setting = setting, .algorithm = std::move(algorithm)};
   for (const auto& run : runs) figures.runs.push_back(run.iterationSeconds);
   figures.iterationSeconds = base::median(figures.runs);
   figures.spreadSeconds = spread(figures.runs);
@@ -112,7 +112,7 @@ Figures summarise(const Setting& setting, std::string strategy, std::span<const 
 }
 
 void compareWithKvstore(std::span<Figures> rows) {
-  const auto baseline = std::ranges::find(rows, "kvstore", &Figures::strategy);
+  const auto baseline = std::ranges::find(rows, "kvstore", &Figures::algorithm);
   if (baseline == rows.end()) return;
   const double seconds = baseline->iterationSeconds;
   for (Figures& row : rows) row.speedupOverKvstore = seconds / row.iterationSeconds;
@@ -122,7 +122,7 @@ nlohmann::ordered_json toJson(const Figures& figures) {
   const Setting& setting = figures.setting;
   nlohmann::ordered_json json{
       {"profile", setting.profile},
-      {"strategy", figures.strategy},
+      {"algorithm", figures.algorithm},
       {"workers", setting.workers},
       {"ratio", setting.ratio},
       {"iteration_s", figures.iterationSeconds},

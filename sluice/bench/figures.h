@@ -1,4 +1,4 @@
-// Turns the measurements of ranks into the figures of a strategy. Pure functions.
+// Turns the measurements of ranks into the figures of an algorithm. Pure functions.
 #pragma once
 
 #include <optional>
@@ -60,19 +60,19 @@ struct Setting {
   std::string servers{};
   std::string codec{};         // of all-reduces
   bool overlaps = true;        // false: kvstore --no-overlap
-  uint64_t sliceElements = 0;  // of one message, at most, with this strategy
+  uint64_t sliceElements = 0;  // of one message, at most, with this algorithm
   // The time of an iteration, by the costs that tensors are merged by.
   std::optional<double> plannedSeconds{};
   int iterations = 0;       // counted per run
   std::string straggler{};  // as given: unevenness.h
   std::string jitter{};
-  Measure measure = Measure::kSlowestWorker;  // of an iteration, with this strategy
+  Measure measure = Measure::kSlowestWorker;  // of an iteration, with this algorithm
 };
 
-// One strategy in one setting, over all its runs.
+// One algorithm in one setting, over all its runs.
 struct Figures {
   Setting setting{};
-  std::string strategy{};
+  std::string algorithm{};
   std::vector<double> runs{};  // seconds per iteration, by run
   double iterationSeconds = 0;
   double spreadSeconds = 0;
@@ -85,7 +85,7 @@ struct Figures {
   std::optional<Utilisation> utilisation{};  // of the last run
 };
 // Returns medians over the runs. REQUIRES: at least one run.
-Figures summarise(const Setting& setting, std::string strategy, std::span<const RunFigures> runs);
+Figures summarise(const Setting& setting, std::string algorithm, std::span<const RunFigures> runs);
 
 // Fills in speedupOverKvstore from the row of that name, if there is one.
 void compareWithKvstore(std::span<Figures> rows);

@@ -62,12 +62,12 @@ TEST(Figures, AStrategyIsTheMedianOfItsRunsAndSaysHowFarTheyLieApart) {
 }
 
 TEST(Figures, SpeedupsNeedTheBaseline) {
-  std::vector<Figures> rows{{.strategy = "p3", .iterationSeconds = 2},
-                            {.strategy = "kvstore", .iterationSeconds = 3}};
+  std::vector<Figures> rows{{.algorithm = "p3", .iterationSeconds = 2},
+                            {.algorithm = "kvstore", .iterationSeconds = 3}};
   compareWithKvstore(rows);
   EXPECT_EQ(rows[0].speedupOverKvstore, 1.5);
   EXPECT_EQ(rows[1].speedupOverKvstore, 1.0);
-  std::vector<Figures> alone{{.strategy = "p3", .iterationSeconds = 2}};
+  std::vector<Figures> alone{{.algorithm = "p3", .iterationSeconds = 2}};
   compareWithKvstore(alone);
   EXPECT_FALSE(alone[0].speedupOverKvstore.has_value());
   EXPECT_TRUE(toJson(alone[0])["speedup_over_kvstore"].is_null());
@@ -102,10 +102,10 @@ TEST(Figures, TheBusiestLinkAgreesWithTheBoundsOfPlan) {
 
 TEST(Figures, JsonBeginsWithTheAgreedFields) {
   std::vector<std::string> names;
-  const auto json = toJson({.strategy = "p3"});
+  const auto json = toJson({.algorithm = "p3"});
   for (const auto& [name, value] : json.items()) names.push_back(name);
   names.resize(12);
-  EXPECT_THAT(names, ElementsAre("profile", "strategy", "workers", "ratio", "iteration_s",
+  EXPECT_THAT(names, ElementsAre("profile", "algorithm", "workers", "ratio", "iteration_s",
                                  "spread_s", "bound_s", "over_bound", "speedup_over_kvstore",
                                  "cpu_s_per_iteration", "bytes_on_wire", "inversion_ms_p99"));
 }

@@ -27,13 +27,13 @@ class Run final {
       : arena_(arena), hooks_(hooks), measure_(measure), reports_(arena.hosts()) {}
 
   Result<RunFigures> toTheEnd(const RankTask& task, const base::Config& config,
-                              const std::string& strategy, const std::string& traceDirectory,
+                              const std::string& algorithm, const std::string& traceDirectory,
                               Duration limit) {
     lab::RunOptions options;
     options.command = hooks_.rankCommand;
     options.command.push_back(task.toText());
     options.environment = variablesFor(config);
-    options.environment[base::environmentName(option::kAlgorithm)] = strategy;
+    options.environment[base::environmentName(option::kAlgorithm)] = algorithm;
     options.environment[base::environmentName(option::kTrustedNetwork)] =
         "on";  // only the ranks are in the lab
     if (!traceDirectory.empty())
@@ -48,12 +48,12 @@ class Run final {
       return Status(Code::kCancelled, "interrupted");
     if (exitCode == lab::kTimeoutExitCode) {
       return Status(Code::kTimeout,
-                    fmt::format("{}: not done after {}", strategy, base::formatDuration(limit)));
+                    fmt::format("{}: not done after {}", algorithm, base::formatDuration(limit)));
     }
     if (exitCode != 0) {
       return Status(
           Code::kInternal,
-          fmt::format("{}: {}", strategy,
+          fmt::format("{}: {}", algorithm,
                       firstError_.empty() ? fmt::format("a rank ended with exit code {}", exitCode)
                                           : firstError_));
     }
@@ -61,7 +61,7 @@ class Run final {
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
       if (!reports_[rank]) {
         return Status(Code::kInternal,
-                      fmt::format("{}: rank {} has reported nothing", strategy, rank));
+                      fmt::format("{}: rank {} has reported nothing", algorithm, rank));
       }
       ranks.push_back(*std::move(reports_[rank]));
     }
@@ -92,17 +92,17 @@ class Run final {
 
 // Returns a directory of its own for every run: "traces/p3-2" for the second. Empty if no trace is
 // wanted.
-std::string traceDirectoryFor(const base::Config& config, const std::string& strategy, int run) {
+std::string traceDirectoryFor(const base::Config& config, const std::string& algorithm, int run) {
   const std::string& directory = config.text(option::kTrace);
   if (directory.empty()) return {};
-  return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, strategy, run + 1)).string();
+  return std::filesystem::absolute(fmt::format("{}/{}-{}", directory, algorithm, run + 1)).string();
 }
 
-// Fills in the parts of the setting that the strategy chooses before it runs.
-Status fillInPlan(std::string_view strategy, base::Config config, const Model& model,
+// Fills in the parts of the setting that the algorithm chooses before it runs.
+Status fillInPlan(std::string_view written, base::Config config, const Model& model,
                   const plan::Roles& roles, Setting& setting) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
-                          strategy::readAlgorithm(strategy, config));
+                          strategy::readAlgorithm(written, config));
   plan::PlanSpec spec;
   spec.model = model;
   spec.roles = roles;
@@ -115,9 +115,9 @@ Status fillInPlan(std::string_view strategy, base::Config config, const Model& m
 
 }  // namespace
 
-bool comparesRanks(std::string_view strategy) {
-  base::Config config;  // takes the option of the strategy, if any
-  return strategy::readAlgorithm(strategy, config).value()->keepsRanksEqual;
+bool comparesRanks(std::string_view algorithm) {
+  base::Config config;  // takes the option of the algorithm, if any
+  return strategy::readAlgorithm(algorithm, config).value()->keepsRanksEqual;
 }
 
 Result<uint32_t> worldFor(uint32_t workers, const base::Config& config) {
@@ -134,13 +134,13 @@ Result<uint32_t> worldFor(uint32_t workers, const base::Config& config) {
 
 Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
                                     const ReplayHooks& hooks) {
-  if (!(options.ratio > 0) || options.runs < 1 || options.strategies.empty()) {
+  if (!(options.ratio > 0) || options.runs < 1 || options.algorithms.empty()) {
     return Status(Code::kInvalidArgument,
-                  "a replay needs a ratio above 0, at least one run and a strategy");
+                  "a replay needs a ratio above 0, at least one run and an algorithm");
   }
-  for (const auto& strategy : options.strategies) {
+  for (const auto& algorithm : options.algorithms) {
     base::Config config = options.config;
-    SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(strategy, config).status());
+    SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(algorithm, config).status());
   }
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(options.profile));
   SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness,
@@ -180,9 +180,9 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
                   .iterations = options.iterations,
                   .straggler = options.straggler,
                   .jitter = options.jitter};
-  const auto measureFor = [&](const std::string& strategy) {
-    return unevenness.isNone() && comparesRanks(strategy) ? Measure::kSlowestWorker
-                                                          : Measure::kThroughput;
+  const auto measureFor = [&](const std::string& algorithm) {
+    return unevenness.isNone() && comparesRanks(algorithm) ? Measure::kSlowestWorker
+                                                           : Measure::kThroughput;
   };
   // Set the times and the rate that merging goes by, since they are known exactly here.
   base::Config config = options.config;
@@ -200,25 +200,25 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       std::chrono::minutes(1) +
       base::fromSeconds(10 * setting.boundSeconds * (options.warmUp + options.iterations));
 
-  std::vector<std::vector<RunFigures>> runs(options.strategies.size());
+  std::vector<std::vector<RunFigures>> runs(options.algorithms.size());
   for (int run = 0; run < options.runs; ++run) {
-    for (size_t s = 0; s < options.strategies.size(); ++s) {
+    for (size_t s = 0; s < options.algorithms.size(); ++s) {
       if (hooks.isInterrupted()) return Status(Code::kCancelled, "interrupted");
-      if (hooks.onRun) hooks.onRun(options.strategies[s]);
-      const auto& strategy = options.strategies[s];
+      if (hooks.onRun) hooks.onRun(options.algorithms[s]);
+      const auto& algorithm = options.algorithms[s];
       SLUICE_ASSIGN_OR_RETURN(
-          auto figures, Run(arena, hooks, measureFor(strategy))
-                            .toTheEnd(task, config, strategy,
-                                      traceDirectoryFor(options.config, strategy, run), limit));
+          auto figures, Run(arena, hooks, measureFor(algorithm))
+                            .toTheEnd(task, config, algorithm,
+                                      traceDirectoryFor(options.config, algorithm, run), limit));
       runs[s].push_back(std::move(figures));
     }
   }
   std::vector<Figures> rows;
-  for (size_t s = 0; s < options.strategies.size(); ++s) {
+  for (size_t s = 0; s < options.algorithms.size(); ++s) {
     SLUICE_RETURN_IF_ERROR(
-        fillInPlan(options.strategies[s], config, profile.toModel(), roles, setting));
-    setting.measure = measureFor(options.strategies[s]);
-    rows.push_back(summarise(setting, options.strategies[s], runs[s]));
+        fillInPlan(options.algorithms[s], config, profile.toModel(), roles, setting));
+    setting.measure = measureFor(options.algorithms[s]);
+    rows.push_back(summarise(setting, options.algorithms[s], runs[s]));
   }
   compareWithKvstore(rows);
   return rows;

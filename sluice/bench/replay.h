@@ -1,4 +1,4 @@
-// Replays a model's profile in an arena, strategy by strategy, run by run, and returns the figures.
+// Replays a model's profile in an arena, algorithm by algorithm, run by run, and returns the figures.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace sluice::bench {
 
 struct ReplayOptions {
   std::string profile{};  // a built-in one, or a file
-  std::vector<std::string> strategies{};
+  std::vector<std::string> algorithms{};
   double ratio = 1;  // wire time / compute time; sets how long replayed computing takes
   int runs = 3;
   int warmUp = 2;
@@ -33,19 +33,19 @@ struct ReplayHooks {
   // Starts one rank, which prints a RankReport; the rank's task follows as the last word.
   std::vector<std::string> rankCommand{};
   std::function<void(std::string_view line)> onRankLine{};  // other output of ranks
-  std::function<void(std::string_view what)> onRun{};       // before each run: its strategy
+  std::function<void(std::string_view what)> onRun{};       // before each run: its algorithm
   std::function<bool()> isInterrupted{};
 };
 
 // True iff ranks end with the same parameters, which are then compared. REQUIRES: there is such a
-// strategy.
-bool comparesRanks(std::string_view strategy);
+// algorithm.
+bool comparesRanks(std::string_view algorithm);
 
 // Returns the number of ranks: the workers, and dedicated servers besides.
 Result<uint32_t> worldFor(uint32_t workers, const base::Config& config);
 
-// Runs every strategy once in each round, round by round, so that a machine that becomes slower
-// does not do so for one strategy only. REQUIRES: the arena has as many hosts as there are ranks.
+// Runs every algorithm once in each round, round by round, so that a machine that becomes slower
+// does not do so for one algorithm only. REQUIRES: the arena has as many hosts as there are ranks.
 Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& options,
                                     const ReplayHooks& hooks);
 

@@ -1,5 +1,5 @@
 // Workers of unequal speed, for replays: some are always slower, and some steps take longer now and
-// then. A plain value, the same on every rank and in every run, so that all strategies meet the
+// then. A plain value, the same on every rank and in every run, so that all algorithms meet the
 // same delays.
 #pragma once
 

@@ -200,7 +200,7 @@ void addTraceCommand(Program& program, CLI::App& root) {
       {"SLUICE_TRACE=traces torchrun ... train.py", "sluice trace merge traces -o all.json"});
   CLI::App* command = program.addCommand(
       *group, "merge", "Put the traces of all ranks on one clock, and print the critical path",
-      {"sluice bench replay --profile resnet50 --strategies sluice --runs 1 --lab --trace traces",
+      {"sluice bench replay --profile resnet50 --algorithms sluice --runs 1 --lab --trace traces",
        "sluice trace merge traces/sluice-1 -o all.json      # open all.json in "
        "https://ui.perfetto.dev",
        "sluice trace merge traces/sluice-1 --step 4 --json"});

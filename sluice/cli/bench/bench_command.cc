@@ -28,12 +28,12 @@ void addRatio(CLI::App* command, BenchFlags& flags) {
 
 void addReplay(Program& program, CLI::App& group) {
   CLI::App* command = program.addCommand(
-      group, "replay", "Train a model's profile with several strategies and compare",
+      group, "replay", "Train a model's profile with several algorithms and compare",
       {"sluice bench replay --profile resnet50 --lab",
-       "sluice bench replay --profile vgg19 --strategies kvstore,p3 --ratio 0.75 --runs 5 "
+       "sluice bench replay --profile vgg19 --algorithms kvstore,p3 --ratio 0.75 --runs 5 "
        "--lab --json vgg19.json",
-       "sluice bench replay --strategies bsp,asp,ssp:3 --iterations 20 --straggler 1:3x --lab",
-       "sluice bench replay --strategies sluice --runs 1 --lab --trace traces  # then: sluice "
+       "sluice bench replay --algorithms bsp,asp,ssp:3 --iterations 20 --straggler 1:3x --lab",
+       "sluice bench replay --algorithms sluice --runs 1 --lab --trace traces  # then: sluice "
        "trace merge traces/sluice-1"});
   auto flags = addBenchFlags(program, command, kAllStrategies);
   addWorkers(command, *flags);

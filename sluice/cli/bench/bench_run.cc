@@ -60,12 +60,12 @@ std::string fixed(double value, int digits) {
 }
 
 Table tableOf(const std::vector<bench::Figures>& rows) {
-  Table table({"profile", "workers", "ratio", "slice", "strategy", "iteration s", "spread",
+  Table table({"profile", "workers", "ratio", "slice", "algorithm", "iteration s", "spread",
                "bound s", "over bound", "over kvstore", "cpu s", "wire MB", "inversion p99 ms"});
   for (const auto& row : rows) {
     table.addRow({row.setting.profile, std::to_string(row.setting.workers),
                   fmt::format("{:g}", row.setting.ratio), std::to_string(row.setting.sliceElements),
-                  row.strategy, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
+                  row.algorithm, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
                   fixed(row.setting.boundSeconds, 3), fixed(row.overBound, 3),
                   row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-",
                   fixed(row.cpuSeconds, 3), fixed(row.wireBytes / 1e6, 1),
@@ -79,8 +79,8 @@ void printNotes(const std::vector<bench::Figures>& rows) {
   std::set<std::string> throughputs;
   std::set<std::string> uncompared;
   for (const auto& row : rows) {
-    if (row.setting.measure == bench::Measure::kThroughput) throughputs.insert(row.strategy);
-    if (!bench::comparesRanks(row.strategy)) uncompared.insert(row.strategy);
+    if (row.setting.measure == bench::Measure::kThroughput) throughputs.insert(row.algorithm);
+    if (!bench::comparesRanks(row.algorithm)) uncompared.insert(row.algorithm);
   }
   if (!throughputs.empty()) {
     fmt::print(
@@ -125,15 +125,15 @@ class Bench final {
                                  .straggler = flags_.straggler,
                                  .jitter = flags_.jitter,
                                  .config = config_};
-    for (const auto name : base::split(flags_.strategies, ','))
-      options.strategies.emplace_back(base::trim(name));
+    for (const auto name : base::split(flags_.algorithms, ','))
+      options.algorithms.emplace_back(base::trim(name));
     if (which.sliceElements != 0) {
       SLUICE_RETURN_IF_ERROR(
           options.config.set(option::kSliceElements, std::to_string(which.sliceElements)));
     }
-    hooks_.onRun = [this, &which](std::string_view strategy) {
+    hooks_.onRun = [this, &which](std::string_view algorithm) {
       progress_.next(
-          fmt::format("{} with {} workers, ratio {:g}", strategy, which.workers, which.ratio));
+          fmt::format("{} with {} workers, ratio {:g}", algorithm, which.workers, which.ratio));
     };
     SLUICE_ASSIGN_OR_RETURN(auto rows, bench::replay(*arena_, options, hooks_));
     std::ranges::move(rows, std::back_inserter(rows_));
@@ -170,18 +170,18 @@ class Bench final {
 }  // namespace
 
 std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
-                                          const std::string& strategies) {
+                                          const std::string& algorithms) {
   auto flags = std::make_shared<BenchFlags>();
-  flags->strategies = strategies;
+  flags->algorithms = algorithms;
   command
       ->add_option("--profile", flags->profile,
                    "Which model: inceptionv3, resnet50, sockeye, vgg19, or a file")
       ->capture_default_str();
   command
-      ->add_option("--strategies", flags->strategies,
+      ->add_option("--algorithms,--strategies", flags->algorithms,
                    "Which algorithms, one after the other in each run")
       ->capture_default_str();
-  command->add_option("--runs", flags->runs, "Runs of each strategy; the median counts")
+  command->add_option("--runs", flags->runs, "Runs of each algorithm; the median counts")
       ->capture_default_str();
   command
       ->add_option("--iterations", flags->iterations,
@@ -220,8 +220,8 @@ Result<int> runBench(const BenchFlags& flags, const base::Config& config,
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   const Interruption interruption;
-  const size_t strategies = base::split(flags.strategies, ',').size();
-  Bench bench(flags, config, cases.size() * strategies * static_cast<size_t>(flags.runs));
+  const size_t algorithms = base::split(flags.algorithms, ',').size();
+  Bench bench(flags, config, cases.size() * algorithms * static_cast<size_t>(flags.runs));
   fmt::print(
       "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and "
       "network "

@@ -15,7 +15,7 @@ class Program;
 
 struct BenchFlags {
   std::string profile = "resnet50";
-  std::string strategies;
+  std::string algorithms;
   uint32_t workers = 4;
   double ratio = 1;
   int runs = 3;
@@ -33,7 +33,7 @@ struct BenchFlags {
 
 // Adds the flags that all of them have. The values are filled in when the command line is read.
 std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
-                                          const std::string& strategies);
+                                          const std::string& algorithms);
 
 // One point of a series.
 struct BenchCase {

@@ -193,7 +193,7 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
        "sluice bench collective --lab 4 --rate 1gbit --json collective.json",
        "sluice plot collective.json -o collective.png",
        "sluice bench collective --lab 4 --rate 1gbit --network network.json",
-       "sluice --config network.json bench replay --strategies wfbp,mgwfbp --lab"});
+       "sluice --config network.json bench replay --algorithms wfbp,mgwfbp --lab"});
   auto flags = std::make_shared<CollectiveFlags>();
   command->add_option("--lab", flags->hosts,
                       "Make a lab of this many hosts, and remove it at the end");
