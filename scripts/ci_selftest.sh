@@ -45,6 +45,9 @@ foreignHeaderOutsideItsRoom() { sed -i '1i #include <ucp/api/ucp.h>' sluice/base
 fault checkWithoutAReason graph 'text.cc.*planted > 0'
 checkWithoutAReason() { printf '#include <sluice/base/check.h>\nvoid plantedCheck(int planted);\nvoid plantedCheck(int planted) { SLUICE_CHECK(planted > 0); }\n' >>sluice/base/text.cc; }
 
+fault twoTypesOfOneName graph 'Planted is a type in'
+twoTypesOfOneName() { for which in one two; do printf '#pragma once\nnamespace sluice::base {\n\nclass Planted final {};\n\n}  // namespace sluice::base\n' >sluice/base/planted_$which.h; done; }
+
 fault headerThatDoesNotStandAlone headers 'planted.h.*error'
 headerThatDoesNotStandAlone() { printf '#pragma once\ninline std::string planted() { return {}; }\n' >sluice/base/planted.h; }
 
