@@ -73,6 +73,10 @@ class Strategy {
   DelayedResults& delayedResults() const { return facetOr<DelayedResults>(facets_.delayedResults); }
   LossPolicy& losses() const { return facetOr<LossPolicy>(facets_.losses); }
 
+ protected:
+  // For a facet that is a member: it has no bases yet while Strategy is made.
+  void setCheckpoint(Checkpoint& checkpoint) { facets_.checkpoint = &checkpoint; }
+
  private:
   template <typename Facet>
   static Facet& facetOr(Facet* facet) {
@@ -80,7 +84,7 @@ class Strategy {
     return facet != nullptr ? *facet : none;
   }
 
-  const Facets facets_;
+  Facets facets_;
 };
 
 }  // namespace sluice::strategy

@@ -22,12 +22,13 @@ constexpr const char* kSurvivalSetting = "survive-loss";
 class Answering final : public Strategy, private LossPolicy {
  public:
   Answering(const Context& context, std::unique_ptr<AnswerPolicy> policy)
-      : Strategy({.checkpoint = &checkpoint_, .losses = this}),
+      : Strategy({.losses = this}),
         parts_(context, std::move(policy)),
         server_(parts_,
                 [this](const plan::Slice& slice, uint64_t lag) { worker_.takeAnswer(slice, lag); }),
         worker_(parts_, server_),
         checkpoint_(parts_, server_) {
+    setCheckpoint(checkpoint_);
     parts_.onFailure = [this](const Status& why) { fail(why); };
   }
 
