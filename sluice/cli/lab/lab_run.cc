@@ -81,16 +81,14 @@ void addRun(Program& program, CLI::App& group) {
       group, "run", "Run a command on the hosts, one rank per process, and wait for it",
       {"sluice lab run -- python3 train.py",
        "sluice lab run --hosts 0-3 --per-host 2 --timeout 60s -- ./bench", "",
-       "Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, "
-       "MASTER_PORT,",
-       "GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and SLUICE_JOB_KEY_FILE if you have set "
-       "no key.",
-       "Exit code: 0 if all ranks end well; else that of the first that does not, 128+N for signal "
-       "N,",
-       "and 124 after --timeout; the others are then told to end (SIGTERM) and killed 5 s later.",
-       "Signals INT, TERM, HUP, QUIT, USR1, USR2 are passed on; a second INT or TERM kills all "
-       "ranks.",
-       "Whatever the ranks leave in the background ends with the run."});
+       "Each process gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,",
+       "MASTER_PORT, GLOO_SOCKET_IFNAME, UCX_NET_DEVICES, SLUICE_IFACE, and",
+       "SLUICE_JOB_KEY_FILE if you have set no key.",
+       "Exit code: 0 if all ranks end well; else that of the first that does not,",
+       "128+N for signal N, and 124 after --timeout; the others are then told to end",
+       "(SIGTERM) and killed 5 s later.",
+       "Signals INT, TERM, HUP, QUIT, USR1, USR2 are passed on; a second INT or TERM",
+       "kills all ranks.", "Whatever the ranks leave in the background ends with the run."});
   auto flags = std::make_shared<RunFlags>();
   flags->name = addLabName(command);
   command->add_option("--hosts", flags->hosts,
