@@ -18,12 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/dev"
-CLANG = [
-    "-DCMAKE_UNITY_BUILD=ON",
-    "-DCMAKE_UNITY_BUILD_BATCH_SIZE=12",
-    "-DCMAKE_CXX_COMPILER=clang++-19",
-    "-DCMAKE_CXX_FLAGS_DEBUG=-g0",
-]
 
 
 class Clock:
@@ -52,6 +46,8 @@ class Clock:
 
 
 def changed_files(base):
+    """Returns the names of changed files, also of those that are gone."""
+
     def ask(*command):
         ran = subprocess.run(
             ["git", *command], cwd=ROOT, check=True, capture_output=True, text=True
@@ -59,9 +55,13 @@ def changed_files(base):
         return ran.stdout.split()
 
     files = ask("diff", "--name-only", base) + ask("ls-files", "-o", "--exclude-standard")
-    return [
-        name for name in files or ask("diff", "--name-only", "HEAD~1") if (ROOT / name).is_file()
-    ]
+    return files or ask("diff", "--name-only", "HEAD~1")
+
+
+def room_of(folder):
+    """Returns the folder whose target a file belongs to: fixtures may have none of their own."""
+    has_target = (ROOT / "sluice" / folder / "CMakeLists.txt").exists()
+    return folder if has_target else folder.removesuffix("/testing")
 
 
 def arrows():
@@ -71,8 +71,7 @@ def arrows():
     graph = {}
     for line in printed.splitlines():
         folder, _, targets = line.partition(" -> ")
-        folder = re.sub(r"(?<!strategy)/testing$", "", folder)
-        graph.setdefault(folder, set()).update(targets.split(", "))
+        graph.setdefault(room_of(folder), set()).update(targets.split(", "))
     return graph
 
 
@@ -92,29 +91,28 @@ def main():
     parser.add_argument("--base", default="HEAD")
     parser.add_argument("--seconds", type=float, default=180)
     args = parser.parse_args()
-    clock, files = Clock(args.seconds), changed_files(args.base)
+    clock, changed = Clock(args.seconds), changed_files(args.base)
+    files = [name for name in changed if (ROOT / name).is_file()]
     cpp = [name for name in files if name.endswith((".h", ".cc"))]
     python = [name for name in files if name.endswith(".py")]
     steps = [("spelling", ["codespell", *files])] if files else []
     if cpp:
         steps.append(("format", ["clang-format-19", "--dry-run", "-Werror", *cpp]))
     if python:
-        steps.append(("python", ["python3", "-m", "ruff", "check", *python]))
+        steps.append(("python", [sys.executable, "-m", "ruff", "check", *python]))
     for script in ("folder_graph", "checks", "type_names"):
         steps.append((script, [sys.executable, f"scripts/{script}.py"]))
-    if not (BUILD / "build.ninja").exists():
-        steps.append(("configure", ["cmake", "--preset", "dev", "-B", str(BUILD), *CLANG]))
-    if not all(clock.run(what, command) for what, command in steps):
-        return 1
-    pattern = re.compile(r"sluice/((?:\w+/)*)\w+\.\w+$")
-    places = [match[1].rstrip("/") for name in files if (match := pattern.match(name))]
-    folders = [re.sub(r"(?<!strategy)/testing$", "", place) for place in places]
-    left_out, known = (
-        [],
-        subprocess.run(
-            ["ninja", "-C", str(BUILD), "-t", "targets", "all"], capture_output=True, text=True
-        ).stdout,
-    )
+    steps.append(("configure", ["bash", ".ci/run", "--inner", "configureDev"]))
+    for what, command in steps:
+        good = clock.run(what, command)
+        if not good:
+            print(f"no time for {what}" if good is None else f"{what} failed")
+            return 1
+    places = [re.match(r"sluice/(.+)/[^/]+$", name) for name in changed]
+    folders = [room_of(place[1]) for place in places if place]
+    listed = ["ninja", "-C", str(BUILD), "-t", "targets", "all"]
+    known = subprocess.run(listed, capture_output=True, text=True).stdout
+    left_out = []
     for folder in nearest_first(folders):
         name = folder.replace("/", "_")
         if f"sluice_{name}_test:" not in known:

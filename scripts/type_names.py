@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fails if two types of one folder of sluice/, or two in the namespace sluice itself, have one name.
+"""Fails if two types of one folder of sluice/, or two in the namespace sluice itself, have one
+name.
 
   scripts/type_names.py
 
@@ -16,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TYPE = re.compile(
-    r"^(?:class|struct|union|enum(?: class| struct)?) (?:\[\[\w+\]\] )?(?:SLUICE_\w+(?:\([^)]*\))? )*(\w+)(?!\w|::)"
+    r"^(?:class|struct|union|enum(?: class| struct)?) (?:\[\[\w+\]\] )?"
+    r"(?:SLUICE_\w+(?:\([^)]*\))? )*(\w+)(?!\w|::)"
     r"(?: final)?(?: ?:[^;]*)?(?: \{.*)?$"
 )
 NAMESPACE = re.compile(r"^namespace (sluice[\w:]*) \{$")

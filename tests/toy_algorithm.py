@@ -5,8 +5,8 @@
 
 Takes the file out of docs/add-an-algorithm.md, adds its line to the list, and builds the program
 and the Python module in a copy of the tree: an overlay over this one at the same place, which only
-this process sees. Then finds the algorithm in `sluice algorithms`, sets its option by flag, variable
-and Python, and trains. Needs root for the overlay. Exit code 77: it could not run here.
+this process sees. Then finds the algorithm in `sluice algorithms`, sets its option by flag,
+variable and Python, and trains. Needs root for the overlay. Exit code 77: it could not run here.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -72,21 +73,30 @@ def train(build, algorithm):
         )
         for rank in range(2)
     ]
-    sums = {rank.communicate(timeout=60)[0].strip() for rank in ranks}
+    try:
+        sums = {rank.communicate(timeout=60)[0].strip() for rank in ranks}
+    finally:
+        for rank in ranks:
+            rank.kill()
     if any(rank.returncode != 0 for rank in ranks) or len(sums) != 1:
         sys.exit(f"{algorithm} has trained to {sums}")
     return sums
 
 
-def inside(build):
-    """Runs in a mount namespace of its own."""
-    os.makedirs("/tmp/toy_algorithm", exist_ok=True)
-    run("mount", "-t", "tmpfs", "tmpfs", "/tmp/toy_algorithm")
-    for name in ("upper", "work"):
-        os.makedirs(f"/tmp/toy_algorithm/{name}")
-    layers = f"lowerdir={ROOT},upperdir=/tmp/toy_algorithm/upper,workdir=/tmp/toy_algorithm/work"
-    mounted = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(ROOT)])
-    if mounted.returncode != 0:
+def mount(*arguments):
+    """Returns true iff the kernel lets us mount this."""
+    return subprocess.run(["mount", *map(str, arguments)]).returncode == 0
+
+
+def inside(build, folder):
+    """Runs in a mount namespace of its own. What is written lands in `folder`, in memory."""
+    if not mount("-t", "tmpfs", "tmpfs", folder):
+        return 77
+    upper, work = folder / "upper", folder / "work"
+    for each in (upper, work):
+        each.mkdir()
+    layers = f"lowerdir={ROOT},upperdir={upper},workdir={work}"
+    if not mount("-t", "overlay", "overlay", "-o", layers, ROOT):
         return 77
     os.chdir(ROOT)
     begun = time.monotonic()
@@ -101,8 +111,8 @@ def inside(build):
     assert option["value"] == "on" and "SLUICE_LAYERS_FIFO" in option["from"], option
     assert "--layers-fifo" in run(sluice, "bench", "replay", "--help")
     flags = ["--lab", "--workers", "2", "--iterations", "1", "--runs", "1", "--exact"]
-    run(sluice, "bench", "replay", "--profile", "resnet50", "--algorithms", "layers", "--layers-fifo",
-        *flags)  # fmt: skip
+    chosen = ["--algorithms", "layers", "--layers-fifo"]
+    run(sluice, "bench", "replay", "--profile", "resnet50", *chosen, *flags)
     assert train(build, "layers") == train(build, "sluice")
     print(f"2 files, built in {built:.0f} s, all in {time.monotonic() - begun:.0f} s")
     return 0
@@ -113,16 +123,17 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("build", type=Path)
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     build = args.build.resolve()
     if os.geteuid() != 0 or ROOT not in build.parents:
         print("skipped: needs root, and a build inside the tree")
         return 77
     if args.inside:
-        return inside(build)
-    command = ["unshare", "--mount", sys.executable, __file__, str(build), "--inside"]
-    return subprocess.run(command).returncode
+        return inside(build, args.inside)
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["unshare", "--mount", sys.executable, __file__, str(build), "--inside", folder]
+        return subprocess.run(command).returncode
 
 
 if __name__ == "__main__":

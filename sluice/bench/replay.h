@@ -1,4 +1,5 @@
-// Replays a model's profile in an arena, algorithm by algorithm, run by run, and returns the figures.
+// Replays a model's profile in an arena, algorithm by algorithm, run by run, and returns the
+// figures.
 #pragma once
 
 #include <functional>

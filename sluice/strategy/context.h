@@ -21,25 +21,26 @@ class Collective;
 
 namespace sluice::strategy {
 
-// All of it is used on the fabric's loop, and outlives the strategy; only the fabric goes first, so that its
-// last completions find the strategy alive.
+// All of it is used on the fabric's loop, and outlives the strategy; only the fabric goes first, so
+// that its last completions find the strategy alive.
 struct Context {
   const plan::Plan& plan;
   fabric::Fabric& fabric;
   gate::Gates& gates;
   std::span<const TensorMemory> memory;  // by TensorId; empty at a rank that only serves
   optimizer::OptimizerSpec update;
-  // By TensorId: the parameters that servers start from. Read only while the strategy is made, and only if the
-  // update publishes parameters.
+  // By TensorId: the parameters that servers start from. Read only while the strategy is made, and
+  // only if the update publishes parameters.
   std::span<const std::span<const std::byte>> parameters;
   const base::Config& config;  // for options that may differ between ranks: credit
   StageObserver* observer;     // may be null
   // True iff no update is made before the training thread has said so, by Strategy::decide().
   bool updatesWaitForWord = false;
-  // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the fabric.
+  // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the
+  // fabric.
   collective::Collective* collective = nullptr;
-  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send. Without it
-  // the gates fail.
+  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send.
+  // Without it the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
 
   void refuse(Rank peer, const Status& why) const {

@@ -80,7 +80,8 @@ class LossPolicy {
   virtual void forget(Rank /*lost*/) {}
 };
 
-// The abilities that one strategy has; null: the default. They outlive it.
+// The abilities that one strategy has; null: the default. They live as long as
+// it.
 struct Facets {
   Checkpoint* checkpoint = nullptr;
   DelayedResults* delayedResults = nullptr;

@@ -1,5 +1,6 @@
-// A training algorithm at one rank: how gradients become parameters across ranks. A strategy composes gates,
-// queue, shard and fabric, and owns no arithmetic. docs/add-an-algorithm.md shows how to write one.
+// A training algorithm at one rank: how gradients become parameters across ranks. A strategy
+// composes gates, queue, shard and fabric, and owns no arithmetic. docs/add-an-algorithm.md shows
+// how to write one.
 #pragma once
 
 #include <cstdint>
@@ -32,36 +33,38 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  // Takes this worker's part in a step of a tensor, whose gate is closed for that step. The gradient must not
-  // change until the strategy opens the gate. If no worker has a gradient the gate opens empty, and nothing is
-  // updated.
+  // Takes this worker's part in a step of a tensor, whose gate is closed for that step. The
+  // gradient must not change until the strategy opens the gate. If no worker has a gradient the
+  // gate opens empty, and nothing is updated.
   virtual void contribute(const Contribution& contribution) = 0;
 
   // As fabric::Receiver::onMessage.
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 
-  // Sets the update's hyperparameters from step `from` on, of which no gradient has been handed over yet.
-  // Every worker says the same; at a rank that only serves this does nothing.
+  // Sets the update's hyperparameters from step `from` on, of which no gradient has been handed
+  // over yet. Every worker says the same; at a rank that only serves this does nothing.
   virtual Status setHyperparameters(const std::vector<double>& values, Step from) = 0;
 
-  // Says what `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server rank 3".
+  // Says what `tensor` waits for, in words that name ranks: "2 of 5 slices missing: 2 from server
+  // rank 3".
   virtual std::string describeWait(TensorId tensor) const = 0;
 
   virtual Statistics statistics() const { return {}; }
 
-  // With Context::updatesWaitForWord: all gradients of the last step have been handed over, and every worker
-  // decides the same. Dropped, every gate opens empty.
+  // With Context::updatesWaitForWord: all gradients of the last step have been handed over, and
+  // every worker decides the same. Dropped, every gate opens empty.
   virtual Status decide(Decision /*decision*/) {
     return {Code::kInvalidArgument,
             "this algorithm has no servers that could update; use algorithm=sluice"};
   }
 
-  // `done` runs when nothing of this rank is on its way any more, or with why it never will arrive. Open
-  // gates do not say so: a delayed result is not waited for.
+  // `done` runs when nothing of this rank is on its way any more, or with why it never will arrive.
+  // Open gates do not say so: a delayed result is not waited for.
   virtual void whenIdle(const Done& done) { done(base::ok()); }
 
-  // Between two steps of this rank: returns the workers that are seen to be in the next one already.
+  // Between two steps of this rank: returns the workers that are seen to be in the next one
+  // already.
   virtual std::set<Rank> ahead() const { return {}; }
 
   // A rank is lost, or somebody has to stop: nothing under way will end well.

@@ -1,5 +1,5 @@
-// The sender's own bits of the headers that strategies send about slices (wire/header.h), in one place: the
-// slice protocol. docs/fabric.md has the same table.
+// The sender's own bits of the headers that strategies send about slices (wire/header.h), in one
+// place: the slice protocol. docs/fabric.md has the same table.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace collecting {
 inline constexpr auto kNotify =
     wire::Flags{0x0100};  // server to worker: the result is ready, ask for it
 inline constexpr auto kPull = wire::Flags{0x0200};  // worker to server: send it
-// Of a kPush message: this worker has no gradient. Of a result: no worker had one. Neither has a payload.
+// Of a kPush message: this worker has no gradient. Of a result: no worker had one. Neither has a
+// payload.
 inline constexpr auto kNoGradient = wire::Flags{0x0400};
 }  // namespace collecting
 

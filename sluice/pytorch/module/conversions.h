@@ -1,4 +1,5 @@
-// Errors, bytes and memory between C++ and Python. Only with the GIL held, unless it says otherwise.
+// Errors, bytes and memory between C++ and Python. Only with the GIL held, unless it says
+// otherwise.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -2,6 +2,9 @@
 // it takes, and what others have to know of it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -34,5 +37,14 @@ struct Algorithm {
 
   bool takes(const base::Option& option) const;
 };
+
+// Returns the options of several lists as one list.
+template <size_t... kCounts>
+constexpr auto joined(const std::array<const base::Option*, kCounts>&... lists) {
+  std::array<const base::Option*, (kCounts + ...)> all{};
+  auto end = all.begin();
+  ((end = std::ranges::copy(lists, end).out), ...);
+  return all;
+}
 
 }  // namespace sluice::strategy

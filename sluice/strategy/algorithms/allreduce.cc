@@ -22,9 +22,7 @@ Result<std::unique_ptr<Strategy>> makeAllreduce(const Context& context) {
   return isSparse(context.plan.spec()) ? makeSparseAllgather(context) : makeReduction(context);
 }
 
-constexpr std::array kAllreduceOptions{
-    &option::kCodec, &option::kCollective, &option::kCollectiveCosts, &option::kReductions,
-    &option::kDgc,   &option::kDgcClip,    &option::kDgcSparsity,     &option::kDgcWarmUp};
+constexpr auto kAllreduceOptions = joined(kReductionOptions, kDgcOptions);
 
 }  // namespace
 

@@ -19,6 +19,8 @@ Status chooseMgp3(const base::Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
+constexpr auto kMgp3Options = joined(kReductionOptions, kMergingOptions);
+
 }  // namespace
 
 extern const Algorithm kMgp3{
@@ -26,6 +28,6 @@ extern const Algorithm kMgp3{
     .help = "all-reduces of merged tensors, by priority into the next forward (MG-P3)",
     .choose = chooseMgp3,
     .make = makeReduction,
-    .options = kMergingOptions};
+    .options = kMgp3Options};
 
 }  // namespace sluice::strategy

@@ -27,11 +27,8 @@ Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
-constexpr std::array kMgwfbpOptions{&option::kCodec,           &option::kCollective,
-                                    &option::kCollectiveCosts, &option::kReductions,
-                                    &option::kComputeTime,     &option::kLayerTimes,
-                                    &option::kReductionRate,   &option::kReductionStart,
-                                    &option::kMerge,           &option::kReplanSteps};
+constexpr auto kMgwfbpOptions =
+    joined(kReductionOptions, kMergingOptions, std::array{&option::kMerge, &option::kReplanSteps});
 
 }  // namespace
 

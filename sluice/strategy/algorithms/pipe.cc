@@ -35,12 +35,7 @@ Status choosePipe(const base::Config& config, plan::PlanSpec& spec) {
   return base::ok();
 }
 
-constexpr std::array kPipeOptions{&kPipeDepth,
-                                  &kPipeWarmUp,
-                                  &option::kCodec,
-                                  &option::kCollective,
-                                  &option::kCollectiveCosts,
-                                  &option::kReductions};
+constexpr auto kPipeOptions = joined(std::array{&kPipeDepth, &kPipeWarmUp}, kReductionOptions);
 
 }  // namespace
 

@@ -50,7 +50,7 @@ constexpr std::array kAlgorithms{SLUICE_ALGORITHMS(SLUICE_ADDRESS)};
   return true;
 }();
 
-// "allreduce, sluice, asp, ssp"
+// "sluice, allreduce, asp, ssp"
 std::string namesOfThoseWith(const base::Option& option) {
   std::vector<std::string_view> names;
   for (const Algorithm* algorithm : kAlgorithms) {

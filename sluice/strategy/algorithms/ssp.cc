@@ -40,8 +40,7 @@ Result<std::unique_ptr<Strategy>> makeSsp(const Context& context) {
   return makeStale(context, static_cast<uint64_t>(staleness), Pulls::kWhenTooStale);
 }
 
-constexpr std::array kSspOptions{&kStaleness,       &option::kSurviveLoss, &option::kDgc,
-                                 &option::kDgcClip, &option::kDgcSparsity, &option::kDgcWarmUp};
+constexpr auto kSspOptions = joined(std::array{&kStaleness, &option::kSurviveLoss}, kDgcOptions);
 
 }  // namespace
 

@@ -47,7 +47,8 @@ Reduction::Reduction(const Context& context, ReductionSettings settings,
 }
 
 Reduction::~Reduction() {
-  // A reduction that is under way ends by itself with the fabric, but not with somebody else's engine.
+  // A reduction that is under way ends by itself with the fabric, but not with somebody else's
+  // engine.
   if (onFabric_ == nullptr) collective_.fail({Code::kCancelled, "the training has ended"});
 }
 

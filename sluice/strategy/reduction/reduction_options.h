@@ -55,10 +55,8 @@ namespace sluice::strategy {
 inline constexpr std::array kReductionOptions{&option::kCodec, &option::kCollective,
                                               &option::kCollectiveCosts, &option::kReductions};
 
-// Of those that merge tensors by what an all-reduce costs, besides.
-inline constexpr std::array kMergingOptions{&option::kCodec,           &option::kCollective,
-                                            &option::kCollectiveCosts, &option::kReductions,
-                                            &option::kComputeTime,     &option::kLayerTimes,
-                                            &option::kReductionRate,   &option::kReductionStart};
+// The further options of algorithms that merge tensors by what an all-reduce costs.
+inline constexpr std::array kMergingOptions{&option::kComputeTime, &option::kLayerTimes,
+                                            &option::kReductionRate, &option::kReductionStart};
 
 }  // namespace sluice::strategy

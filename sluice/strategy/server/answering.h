@@ -1,10 +1,12 @@
-// Training over sharded parameter servers that answer each worker by itself, and need not wait for all: the
-// engine behind asp, ssp and easgd, and behind all that is compressed on its way to servers and back. An
-// AnswerPolicy tells these apart; the engine moves what it says.
+// Training over sharded parameter servers that answer each worker by itself, and need not wait for
+// all: the engine behind asp, ssp and easgd, and behind all that is compressed on its way to
+// servers and back. An AnswerPolicy tells these apart; the engine moves what it says.
 //
-//   worker   contribute -> a part of each slice to its server, as the policy says     answering_worker.h
-//   server   a part is here -> the policy takes it in -> answers to those who may go on   answering_server.h
+//   worker   contribute -> a part of each slice to its server, as the policy says
+//   server   a part is here -> the policy takes it in -> answers to those who may go on
 //   worker   the last slice of a tensor is through with its step -> open its gate
+//
+// The sides are answering_worker.h and answering_server.h.
 //
 // All of it belongs to the fabric's loop.
 #pragma once
@@ -28,7 +30,8 @@ namespace sluice::strategy {
 // Slices by priority, sharded and rotated: as `sluice` cuts.
 Status chooseAnswering(const base::Config& config, plan::PlanSpec& spec);
 
-// Takes the option survive-loss, of policies that can do either. Refuses it where every worker serves.
+// Takes the option survive-loss, of policies that can do either. Refuses it where every worker
+// serves.
 Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec);
 bool survivesLoss(const plan::PlanSpec& spec);
 

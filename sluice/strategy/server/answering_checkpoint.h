@@ -1,6 +1,6 @@
-// The checkpoint of an answering engine (answering.h): a worker asks every server what it holds, and saves it
-// with its own state. Other workers go on meanwhile: the state is as consistent as what a worker reads in a
-// step, each slice by itself.
+// The checkpoint of an answering engine (answering.h): a worker asks every server what it holds,
+// and saves it with its own state. Other workers go on meanwhile: the state is as consistent as
+// what a worker reads in a step, each slice by itself.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Shared by the worker's side, the server's side and the checkpoint of one answering engine (answering.h).
+// Shared by the worker's side, the server's side and the checkpoint of one answering engine
+// (answering.h).
 #pragma once
 
 #include <functional>
@@ -27,8 +28,8 @@ struct AnsweringParts {
     return !roles().isServer(lost) && policy->traits().survivesLoss;
   }
 
-  // Runs `then` if all is well with what `peer` and this rank send each other; else the step is lost, unless
-  // the others go on without that peer.
+  // Runs `then` if all is well with what `peer` and this rank send each other; else the step is
+  // lost, unless the others go on without that peer.
   fabric::Done whenHere(Rank peer, std::function<void()> then) {
     return [this, peer, then = std::move(then)](const Status& status) {
       if (status.isOk()) return then();

@@ -1,5 +1,5 @@
-// The worker's side of an answering engine (answering.h): sends a part of each slice to its server as the
-// policy says, takes the answers, and opens the gates. Belongs to the fabric's loop.
+// The worker's side of an answering engine (answering.h): sends a part of each slice to its server
+// as the policy says, takes the answers, and opens the gates. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ class AnsweringWorker final {
   void contribute(const Contribution& contribution) { contributions_.add(contribution); }
   Status decide(Decision decision);
 
-  // Every worker tells every server its own, in a message that goes ahead of the pushes they are for.
+  // Every worker tells every server its own, in a message that goes ahead of the pushes they are
+  // for.
   Status setHyperparameters(const std::vector<double>& values, Step from);
 
   // As fabric::Receiver::onMessage, for an answer.
@@ -66,8 +67,8 @@ class AnsweringWorker final {
 
   AnsweringParts& parts_;
   AnsweringServer& server_;
-  // A server takes a part in as it arrives, so an update that has to wait for the training thread's word waits
-  // here, before anything has left.
+  // A server takes a part in as it arrives, so an update that has to wait for the training thread's
+  // word waits here, before anything has left.
   HeldContributions contributions_;
   ValuesByStep values_;
   std::vector<OwnSlice> slices_;    // by SliceId

@@ -18,9 +18,6 @@ struct CollectingParts {
   const plan::Plan& plan() const { return context.plan; }
   const plan::Roles& roles() const { return context.plan.roles(); }
   DType dtypeOf(const plan::Slice& slice) const { return context.plan.model()[slice.tensor].dtype; }
-  bool publishesMean() const {
-    return context.update.optimizer->publishes() == optimizer::Publishes::kMeanGradient;
-  }
 
   // Runs `then` once the payload is there; a payload that never comes fails the step.
   fabric::Done whenHere(std::function<void()> then) const {

@@ -23,6 +23,12 @@ TEST(Algorithms, HaveNamesAndAliasesOfTheirOwn) {
   EXPECT_EQ(findAlgorithm("arsgd").value(), &algorithmNamed("allreduce"));
 }
 
+// Two options of one name would be one for users, and the other one would have no value.
+TEST(Algorithms, HaveOptionsOfNamesThatNobodyElseUses) {
+  for (const base::Option* option : algorithmOptions())
+    EXPECT_EQ(base::findOption(option->name), option) << option->name;
+}
+
 TEST(Algorithms, AreReadWithTheirOption) {
   base::Config config;
   EXPECT_EQ(readAlgorithm("ssp:10", config).value(), &algorithmNamed("ssp"));
