@@ -68,8 +68,7 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
     self->collective_ =
         std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
-    for (const auto& [from, lane] : std::exchange(self->heldBack_, {}))
-      self->fabric_->resume(from, lane);
+    self->deferred_.resume(*self->fabric_);
   }));
   return communicator;
 }
@@ -242,7 +241,7 @@ void Communicator::openFor(const Ticket& ticket) {
   open_.insert(ticket);
   handOver(ticket);
   // A message that has waited for room may be for this call.
-  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
+  deferred_.resume(*fabric_);
 }
 
 Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& header) {
@@ -290,8 +289,7 @@ void Communicator::forgetEarly(const Early& early) {
   const auto found = earlyBytes_.find(early.from);
   if (early.cost == 0 || found == earlyBytes_.end()) return;
   found->second -= early.cost;
-  if (heldBack_.erase({early.from, fabric::Lane::kBulk}) > 0)
-    fabric_->resume(early.from, fabric::Lane::kBulk);
+  deferred_.resume(*fabric_, early.from);
 }
 
 uint64_t Communicator::keptFrom(Rank peer) const {
@@ -301,10 +299,7 @@ uint64_t Communicator::keptFrom(Rank peer) const {
 
 Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
                                                 const wire::Header& header) {
-  if (loop_ == nullptr) {
-    heldBack_.emplace(from, lane);
-    return fabric::Landing::later();
-  }
+  if (loop_ == nullptr) return deferred_.defer(from, lane);
   if (!error_.isOk()) return error_;
   if (lane == kMailLane) return mailbox_->onMessage(from, header);
   if (lane == fabric::Lane::kControl) return landOnControl(from, header);
@@ -381,10 +376,8 @@ Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
   } else {
     cost = earlyCost(header.length);
     uint64_t& kept = earlyBytes_[from];
-    if (kept + cost > earlyBudget_) {  // no rank of this version sends that much
-      heldBack_.emplace(from, lane);
-      return fabric::Landing::later();
-    }
+    // No rank of this version sends that much.
+    if (kept + cost > earlyBudget_) return deferred_.defer(from, lane);
     kept += cost;
   }
   paced_->hasMade(from, number + 1);

@@ -18,13 +18,13 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <sluice/collective/exchange.h>
 #include <sluice/collective/fabric_collective.h>
 #include <sluice/collective/mailbox.h>
 #include <sluice/collective/paced_fabric.h>
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::collective {
@@ -159,7 +159,7 @@ class Communicator final : public fabric::Receiver {
   std::vector<Rank> left_;  // in the order of leaving: the first may be why the others left
   std::optional<TimerId> leaverTimer_;
   // Lanes that wait: a message came before it could be taken, or before there was room.
-  std::set<std::pair<Rank, fabric::Lane>> heldBack_;
+  fabric::DeferredLanes deferred_;
   Status error_;
   bool isEnding_ = false;
   Loop* loop_ = nullptr;  // the fabric's; null before the first call can be made

@@ -89,7 +89,7 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   const bool isNew = underway_.emplace(call.ticket, operation).second;
   SLUICE_CHECK(isNew, call.ticket.step, call.ticket.number);
   operation->start();
-  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_.resume(from, lane);
+  deferred_.resume(fabric_);
 }
 
 void FabricCollective::ended(const Ticket& ticket, const Status& status, const Done& done) {
@@ -111,8 +111,7 @@ Result<fabric::Landing> FabricCollective::onMessage(Rank from, fabric::Lane lane
   if (recent_.contains(ticket)) return fabric::refusedStatus(header, "it has ended");
   if (willCall_ && !willCall_(ticket))
     return fabric::refusedStatus(header, "no such call is made here");
-  heldBack_.emplace(from, lane);
-  return fabric::Landing::later();
+  return deferred_.defer(from, lane);
 }
 
 void FabricCollective::fail(const Status& why) {
@@ -122,7 +121,7 @@ void FabricCollective::fail(const Status& why) {
     const auto operation = underway_.begin()->second;
     operation->end(why);
   }
-  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_.resume(from, lane);
+  deferred_.resume(fabric_);
 }
 
 std::string FabricCollective::describeWait(const Ticket& ticket) const {

@@ -11,6 +11,7 @@
 
 #include <sluice/collective/collective.h>
 #include <sluice/collective/operation.h>
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::collective {
@@ -49,7 +50,7 @@ class FabricCollective final : public Collective {
   std::map<Ticket, std::shared_ptr<Operation>> underway_;
   std::set<Ticket>
       recent_;  // ended calls of the last steps: a message for one of them is a mistake
-  std::set<std::pair<Rank, fabric::Lane>> heldBack_;
+  fabric::DeferredLanes deferred_;
   Status error_;
 };
 

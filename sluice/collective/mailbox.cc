@@ -63,7 +63,7 @@ void Mailbox::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byt
     letter->place = *place;
     if (letter->isHere) take(*letter);
   }
-  for (const Rank rank : std::exchange(heldBack_, {})) fabric_.resume(rank, kMailLane);
+  deferred_.resume(fabric_);
 }
 
 Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header) {
@@ -81,10 +81,7 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
                            }};
   }
   uint64_t& kept = keptBytes_[from];
-  if (kept + earlyCost(header.length) > kMailBudget) {
-    heldBack_.insert(from);
-    return fabric::Landing::later();
-  }
+  if (kept + earlyCost(header.length) > kMailBudget) return deferred_.defer(from, kMailLane);
   kept += earlyCost(header.length);
   const auto letter = std::make_shared<Letter>(
       Letter{from, tag, std::vector<std::byte>(header.length), false, nullptr, {}});

@@ -12,10 +12,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::collective {
@@ -79,7 +79,7 @@ class Mailbox final {
       wanted_;  // calls whose pieces have not all been seen, in their order
   std::list<std::shared_ptr<Letter>> kept_;  // not asked for yet, in the order of arrival
   std::map<Rank, uint64_t> keptBytes_;       // by sender, with the bookkeeping
-  std::set<Rank> heldBack_;
+  fabric::DeferredLanes deferred_;
 };
 
 }  // namespace sluice::collective

@@ -38,7 +38,7 @@ void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
     auto node = underway_.extract(sequence);
     node.mapped().done(base::ok());
   }
-  for (const Rank from : std::exchange(heldBack_, {})) fabric_.resume(from, kBroadcastLane);
+  deferred_.resume(fabric_);
 }
 
 Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& header) {
@@ -46,10 +46,7 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
   const auto refuse = [&](std::string_view why) {
     return Status(Code::kRefused, fmt::format("a piece of broadcast {}: {}", sequence, why));
   };
-  if (sequence >= nextSequence_) {
-    heldBack_.insert(from);
-    return fabric::Landing::later();
-  }
+  if (sequence >= nextSequence_) return deferred_.defer(from, kBroadcastLane);
   const auto found = underway_.find(sequence);
   if (found == underway_.end()) {
     if (end_.has_value() && sequence >= end_->count)

@@ -11,10 +11,10 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/fabric.h>
 
 namespace sluice::session {
@@ -69,7 +69,7 @@ class Broadcast final {
   fabric::Fabric& fabric_;
   uint64_t nextSequence_ = 0;
   std::map<uint64_t, Underway> underway_;  // by sequence
-  std::set<Rank> heldBack_;                // ranks that sent before we called
+  fabric::DeferredLanes deferred_;         // ranks whose broadcast began before this one
   std::optional<End> end_;                 // the earliest one known
 };
 

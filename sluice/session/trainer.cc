@@ -75,7 +75,7 @@ Trainer::~Trainer() {
 Status Trainer::begin() {
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [this] {
     broadcast_ = std::make_unique<Broadcast>(*fabric_);
-    resumeHeldBack();
+    resumeDeferred();
   }));
 
   // A rank that only serves keeps its own copy of the first parameters until the strategy has taken
@@ -96,7 +96,7 @@ Status Trainer::begin() {
   SLUICE_ASSIGN_OR_RETURN(auto made, makeStrategy(firstParameters));
   return fabric::runAndWait(fabric_->loop(), [&] {
     strategy_ = std::move(made);
-    resumeHeldBack();
+    resumeDeferred();
   });
 }
 
@@ -118,8 +118,8 @@ Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
        .onRefused = [this](Rank from, const Status& why) { refused(from, why); }});
 }
 
-void Trainer::resumeHeldBack() {
-  for (const auto& [from, lane] : std::exchange(heldBack_, {})) fabric_->resume(from, lane);
+void Trainer::resumeDeferred() {
+  deferred_.resume(*fabric_);
 }
 
 Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
@@ -309,10 +309,8 @@ Result<strategy::Statistics> Trainer::statistics(Duration atMost) {
 Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
   const bool isBroadcast = lane == kBroadcastLane;
-  if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr) {
-    heldBack_.emplace(from, lane);
-    return fabric::Landing::later();
-  }
+  if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr)
+    return deferred_.defer(from, lane);
   auto landing =
       isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());

@@ -11,10 +11,10 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <sluice/base/config.h>
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/fabric/watch/pulse.h>
 #include <sluice/gate/gates.h>
@@ -156,7 +156,7 @@ class Trainer final : public fabric::Receiver {
   Status begin();
   Result<std::unique_ptr<strategy::Strategy>> makeStrategy(
       std::span<const std::span<const std::byte>> firstParameters);
-  void resumeHeldBack();
+  void resumeDeferred();
   Status settle();
   Status awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
                        std::string_view failure);
@@ -180,8 +180,8 @@ class Trainer final : public fabric::Receiver {
   std::unique_ptr<fabric::Fabric> fabric_;
 
   // Loop only.
-  std::set<std::pair<Rank, fabric::Lane>> heldBack_;  // came before there was anybody to take it
-  std::vector<TimerId> timers_;                       // that would outlive this
+  fabric::DeferredLanes deferred_;  // lanes whose message came before anybody could take it
+  std::vector<TimerId> timers_;     // that would outlive this
   std::set<Rank> gone_;
   std::set<Rank> refused_;  // ranks that are given up for a message
   std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/gossip/meeting.h>
 #include <sluice/gossip/topology.h>
 #include <sluice/strategy/algorithms/algorithm.h>
@@ -72,10 +72,7 @@ class AdPsgd final : public Talk {
     if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
     if (header.stage != Stage::kPush || gossip::isActive(self_))
       return fabric::refusedStatus(header, "only active workers begin, and with passive ones");
-    if (here.isBusy) {
-      putOff_.emplace(from, lane);
-      return fabric::Landing::later();
-    }
+    if (here.isBusy) return deferred_.defer(from, lane);
     here.isBusy = true;
     return landing(slice, [this, &slice, from, step = header.step](const Status& status) {
       if (!status.isOk()) return free(slice, status);  // it will never be there
@@ -140,7 +137,7 @@ class AdPsgd final : public Talk {
   void free(const plan::Slice& slice, const Status& status) {
     own_[index(slice.id)].isBusy = false;
     if (status.code() == Code::kCancelled) return;  // the fabric is closing, or closed
-    for (const auto& [rank, lane] : std::exchange(putOff_, {})) context_.fabric.resume(rank, lane);
+    deferred_.resume(context_.fabric);
   }
 
   bool isNeighbour(Rank rank) const {
@@ -154,8 +151,8 @@ class AdPsgd final : public Talk {
   const uint32_t self_;               // position among the workers
   std::vector<uint32_t> neighbours_;  // the same
   LocalOptimizer optimizer_;
-  std::vector<Own> own_;                            // by SliceId
-  std::set<std::pair<Rank, fabric::Lane>> putOff_;  // that wait for room to land
+  std::vector<Own> own_;            // by SliceId
+  fabric::DeferredLanes deferred_;  // that wait for room to land
 };
 
 Status chooseAdPsgd(const base::Config& config, plan::PlanSpec& spec) {

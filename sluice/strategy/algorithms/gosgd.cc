@@ -3,13 +3,12 @@
 // averaged in, by weight, before the next step (gossip/share.h). Weights are kept slice by slice.
 #include <array>
 
-#include <set>
-
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/gossip/share.h>
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/gossip/gossip_engine.h>
@@ -60,10 +59,7 @@ class GoSgd final : public Talk {
     Own& here = own_[index(slice.id)];
     if (header.stage != Stage::kPush || header.length != here.landing.size())
       return fabric::refusedStatus(header, "not a share");
-    if (here.isLanding) {
-      putOff_.emplace(from, lane);
-      return fabric::Landing::later();
-    }
+    if (here.isLanding) return deferred_.defer(from, lane);
     here.isLanding = true;
     return fabric::Landing{
         {here.landing.data(), here.landing.size()}, [this, from, &here](const Status& status) {
@@ -72,8 +68,7 @@ class GoSgd final : public Talk {
           const Status taken = status.isOk() ? here.share.take(here.landing) : base::ok();
           if (!taken.isOk()) context_.refuse(from, taken);
           if (status.code() == Code::kCancelled) return;  // the fabric is closing
-          for (const auto& [rank, waiting] : std::exchange(putOff_, {}))
-            context_.fabric.resume(rank, waiting);
+          deferred_.resume(context_.fabric);
         }};
   }
 
@@ -111,8 +106,8 @@ class GoSgd final : public Talk {
   LocalOptimizer optimizer_;
   const double probability_;
   std::vector<Rank> others_;
-  std::vector<Own> own_;                            // by SliceId
-  std::set<std::pair<Rank, fabric::Lane>> putOff_;  // that wait for room to land
+  std::vector<Own> own_;            // by SliceId
+  fabric::DeferredLanes deferred_;  // that wait for room to land
 };
 
 Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {

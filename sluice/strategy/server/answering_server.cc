@@ -34,11 +34,7 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
   if (!parts_.roles().isWorker(from))
     return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
-  WorkerNews& news = newsOf(from);
-  if (desk.isBusy() || news.valuesLanding > 0) {
-    news.deferred.insert(lane);
-    return Landing::later();
-  }
+  if (desk.isBusy() || newsOf(from).valuesLanding > 0) return deferred_.defer(from, lane);
   if (desk.isOwedAnswer) return fabric::refusedStatus(header, "it waits for an answer");
   if (desk.next != header.step)
     return fabric::refusedStatus(header, fmt::format("step {} comes next", desk.next));
@@ -134,10 +130,8 @@ Result<Landing> AnsweringServer::landQuestion(const Slice& slice, Rank from, fab
   const bool isGood = serves(slice) && parts_.roles().isWorker(from) && header.length == 0 &&
                       parts_.policy->centre() != nullptr;
   if (!isGood) return fabric::refusedStatus(header, "nothing to tell");
-  if (deskOf(slice, from).isBusy()) {  // the worker's last part is to be in the answer
-    newsOf(from).deferred.insert(lane);
-    return Landing::later();
-  }
+  // The worker's last part is to be in the answer.
+  if (deskOf(slice, from).isBusy()) return deferred_.defer(from, lane);
   deskOf(slice, from).isTelling = true;
   return Landing{{}, parts_.whenHere(from, [this, &slice, from] { tellHeld(slice, from); })};
 }
@@ -186,8 +180,7 @@ void AnsweringServer::setHyperparameters(Rank worker, Step from,
 }
 
 void AnsweringServer::resume(Rank from) {
-  for (const auto lane : std::exchange(newsOf(from).deferred, {}))
-    parts_.context.fabric.resume(from, lane);
+  deferred_.resume(parts_.context.fabric, from);
 }
 
 std::string AnsweringServer::describeWait(TensorId tensor) const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/strategy/server/answering_parts.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -49,8 +50,7 @@ class AnsweringServer final {
   // The words of one worker, besides its parts.
   struct WorkerNews {
     ValuesByStep values;
-    uint32_t valuesLanding = 0;         // hyperparameters whose payload is not here yet
-    std::set<fabric::Lane> deferred{};  // lanes with a push that waits for them, or for a desk
+    uint32_t valuesLanding = 0;  // hyperparameters whose payload is not here yet
   };
 
   void answer(const plan::Slice& slice, const std::vector<Rank>& workers);
@@ -67,6 +67,7 @@ class AnsweringServer final {
   std::vector<std::vector<Desk>>
       desks_;                        // by SliceId, then worker position; empty: served elsewhere
   std::vector<WorkerNews> workers_;  // by worker position
+  fabric::DeferredLanes deferred_;   // their pushes wait for hyperparameters, or for a desk
   std::set<Rank> lost_;              // that this rank has gone on without
 };
 

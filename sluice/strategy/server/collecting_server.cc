@@ -1,7 +1,6 @@
 #include <sluice/strategy/server/collecting_server.h>
 
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,10 +15,7 @@ using plan::Slice;
 
 Result<Landing> CollectingServer::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
-  if (from == firstWorker() && valuesLanding_ > 0) {
-    deferred_.insert(lane);
-    return Landing::later();
-  }
+  if (from == firstWorker() && valuesLanding_ > 0) return deferred_.defer(from, lane);
   if (has(header.flags, collecting::kNoGradient)) {
     SLUICE_RETURN_IF_ERROR(CollectingParts::expectNoPayload(header));
     SLUICE_ASSIGN_OR_RETURN(const bool isLast,
@@ -141,8 +137,7 @@ Result<Landing> CollectingServer::landHyperparameters(Rank from, const wire::Hea
           const Status taken = shard_->setHyperparameters(*values, step);
           if (!taken.isOk()) return parts_.context.refuse(firstWorker(), taken);
         }
-        for (const auto lane : std::exchange(deferred_, {}))
-          parts_.context.fabric.resume(firstWorker(), lane);
+        deferred_.resume(parts_.context.fabric);
       }};
 }
 

@@ -7,11 +7,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/shard/shard.h>
 #include <sluice/strategy/server/collecting_parts.h>
 
@@ -58,9 +58,9 @@ class CollectingServer final {
   const std::unique_ptr<shard::Shard> shard_;
   const OnOwnResult onOwnResult_;
   std::map<std::pair<SliceId, Rank>, Step> notices_;  // results that these workers may pull, once
-  uint32_t valuesSaid_ = 0;          // the number of times that hyperparameters were set
-  uint32_t valuesLanding_ = 0;       // messages with hyperparameters whose payload is not here yet
-  std::set<fabric::Lane> deferred_;  // lanes with pushes of the first worker that wait for them
+  uint32_t valuesSaid_ = 0;         // the number of times that hyperparameters were set
+  uint32_t valuesLanding_ = 0;      // messages with hyperparameters whose payload is not here yet
+  fabric::DeferredLanes deferred_;  // lanes with pushes of the first worker that wait for them
 };
 
 }  // namespace sluice::strategy

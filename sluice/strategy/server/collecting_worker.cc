@@ -71,8 +71,7 @@ Status CollectingWorker::decide(Decision decision) {
     return {Code::kInvalidArgument,
             "servers update by themselves here; open the session with updatesWaitForWord"};
   undecided_.reset();
-  for (const auto& [from, lane] : std::exchange(deferred_, {}))
-    parts_.context.fabric.resume(from, lane);
+  deferred_.resume(parts_.context.fabric);
   for (HeldPart held : std::exchange(held_, {})) {
     if (decision == Decision::kDrop) held.part = OwnPart::kVeto;
     decided_.push_back(held);
@@ -112,10 +111,7 @@ Result<Landing> CollectingWorker::landResult(const Slice& slice, Rank from, fabr
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
   const bool isEmpty = has(header.flags, collecting::kNoGradient);
   // Another rank's worker was faster. Here no parameter may change yet.
-  if (undecided_ == header.step && !isEmpty) {
-    deferred_.emplace(from, lane);
-    return Landing::later();
-  }
+  if (undecided_ == header.step && !isEmpty) return deferred_.defer(from, lane);
   if (header.length != (isEmpty ? 0 : parts_.plan().bytesOf(slice)))
     return fabric::refusedStatus(header, "not the slice's length");
   slices_[index(slice.id)].state = State::kLanding;

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sluice/fabric/deferred_lanes.h>
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/server/collecting_parts.h>
 #include <sluice/strategy/server/collecting_server.h>
@@ -68,9 +68,9 @@ class CollectingWorker final {
   std::vector<size_t> slicesLeft_;  // by TensorId: results that are not here yet
   // Without overlap, until all tensors are there.
   std::vector<Contribution> toPush_;
-  std::vector<std::pair<TensorId, bool>> toOpen_;     // and whether it is empty
-  std::optional<Step> undecided_;                     // being handed over, or to be decided on
-  std::set<std::pair<Rank, fabric::Lane>> deferred_;  // lanes with results for that step
+  std::vector<std::pair<TensorId, bool>> toOpen_;  // and whether it is empty
+  std::optional<Step> undecided_;                  // being handed over, or to be decided on
+  fabric::DeferredLanes deferred_;                 // lanes with results for that step
   std::vector<HeldPart> held_;     // in the order of backward: own parts that wait for decide()
   std::vector<HeldPart> decided_;  // the same, once decided
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
