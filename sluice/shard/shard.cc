@@ -31,8 +31,7 @@ Shard::Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
              StageObserver* observer)
     : plan_(plan),
       self_(self),
-      clock_(clock),
-      observer_(observer),
+      stages_(observer, clock),
       meanScale_(kernel::meanScale(plan.roles().workers.size())),
       update_(std::move(update)),
       values_{{Step{0}, update_.values}},
@@ -151,7 +150,7 @@ bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
   SLUICE_CHECK(here.states[position] != PartState::kHere, id, from);
   here.states[position] = PartState::kHere;
   here.parts[position] = part;
-  observe(Stage::kCollect, slice, here.step, from);
+  stages_.enter(Stage::kCollect, here.step, slice, from);
   if (++here.arrived < here.parts.size()) return false;
   finish(slice, here);
   return true;
@@ -171,9 +170,9 @@ void Shard::update(const plan::Slice& slice, Served& here) {
   const DType dtype = plan_.model()[slice.tensor].dtype;
   const auto sum =
       std::span(accumulator_).first(slice.count * sizeOf(kernel::accumulatorOf(dtype)));
-  observe(Stage::kReduce, slice, here.step, self_);
+  stages_.enter(Stage::kReduce, here.step, slice, self_);
   kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);
-  observe(Stage::kUpdate, slice, here.step, self_);
+  stages_.enter(Stage::kUpdate, here.step, slice, self_);
   const Status applied =
       optimizer::applyStep(*update_.optimizer, here.state, here.home, sum, valuesFor(here.step));
   SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
@@ -246,11 +245,6 @@ std::vector<Rank> Shard::missing(SliceId slice) const {
     if (here.states[w] != PartState::kHere) ranks.push_back(plan_.roles().workers[w]);
   }
   return ranks;
-}
-
-void Shard::observe(Stage stage, const plan::Slice& slice, Step step, Rank peer) const {
-  if (observer_ != nullptr)
-    observer_->onStage({stage, step, slice.tensor, slice.id, peer, clock_.now()});
 }
 
 }  // namespace sluice::shard

@@ -25,6 +25,7 @@
 #include <sluice/observer.h>
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
+#include <sluice/plan/stages.h>
 #include <sluice/shard/served_state.h>
 
 namespace sluice::shard {
@@ -112,15 +113,13 @@ class Shard final {
   bool add(SliceId slice, Rank from, std::span<const std::byte> part);
   void finish(const plan::Slice& slice, Served& served);
   void update(const plan::Slice& slice, Served& served);
-  void observe(Stage stage, const plan::Slice& slice, Step step, Rank peer) const;
   Served& served(SliceId slice) { return *served_[index(slice)]; }
   const Served& served(SliceId slice) const { return *served_[index(slice)]; }
 
   // Constant after construction.
   const plan::Plan& plan_;
   const Rank self_;
-  const Clock& clock_;
-  StageObserver* const observer_;
+  const plan::Stages stages_;
   const double meanScale_;
 
   const std::vector<double>& valuesFor(Step step) const;

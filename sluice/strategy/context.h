@@ -14,6 +14,7 @@
 #include <sluice/observer.h>
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
+#include <sluice/plan/stages.h>
 
 namespace sluice::collective {
 class Collective;
@@ -49,9 +50,9 @@ struct Context {
   }
 
   void observe(Stage stage, Step step, const plan::Slice& slice, Rank peer) const {
-    if (observer == nullptr) return;
-    observer->onStage({stage, step, slice.tensor, slice.id, peer, fabric.loop().now()});
+    stages().enter(stage, step, slice, peer);
   }
+  plan::Stages stages() const { return {observer, fabric.loop().clock()}; }
 };
 
 }  // namespace sluice::strategy

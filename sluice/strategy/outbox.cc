@@ -14,7 +14,7 @@ queue::EgressOptions byUrgency(const base::Config& config) {
 Outbox::Outbox(const Context& context, const queue::EgressOptions& options)
     : fabric_(context.fabric),
       gates_(context.gates),
-      observer_(context.observer),
+      stages_(context.stages()),
       egress_(context.fabric.loop().clock(), options) {}
 
 void Outbox::post(const Parcel& parcel) {
@@ -28,7 +28,7 @@ void Outbox::post(const Parcel& parcel) {
   const uint64_t tag = nextTag_++;
   waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast, parcel.owner});
   bytesWaiting_ += parcel.payload.bytes;
-  observe(Stage::kQueued, message, parcel.to);
+  stages_.enter(Stage::kQueued, parcel.step, parcel.slice, parcel.to);
   egress_.push({.to = parcel.to,
                 .bytes = parcel.payload.bytes,
                 .step = parcel.step,
@@ -45,7 +45,8 @@ void Outbox::handOver() {
     Packed& packed = node.mapped();
     bytesWaiting_ -= packed.payload.bytes;
     if (packed.atLast) packed.atLast(packed.payload, packed.message.flags);
-    observe(packed.message.stage, packed.message, handed->send.to);
+    const fabric::Message& sent = packed.message;
+    stages_.enter(sent.stage, sent.step, sent.tensor, sent.slice, handed->send.to);
     fabric_.send(handed->send.to, fabric::Lane::kBulk, packed.message, packed.payload,
                  [this, handed = *handed, done = std::move(packed.done),
                   owner = std::move(packed.owner)](const Status& status) {
@@ -63,12 +64,6 @@ void Outbox::handOver() {
                    if (status.isOk() || !isTheEnd) handOver();
                  });
   }
-}
-
-void Outbox::observe(Stage stage, const fabric::Message& message, Rank peer) {
-  if (observer_ == nullptr) return;
-  observer_->onStage(
-      {stage, message.step, message.tensor, message.slice, peer, fabric_.loop().now()});
 }
 
 }  // namespace sluice::strategy

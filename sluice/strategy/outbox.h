@@ -8,8 +8,8 @@
 #include <unordered_map>
 
 #include <sluice/fabric/fabric.h>
-#include <sluice/observer.h>
 #include <sluice/plan/plan.h>
+#include <sluice/plan/stages.h>
 #include <sluice/queue/egress.h>
 #include <sluice/strategy/context.h>
 #include <sluice/strategy/strategy.h>
@@ -57,11 +57,10 @@ class Outbox final {
     std::shared_ptr<const void> owner;
   };
   void handOver();
-  void observe(Stage stage, const fabric::Message& message, Rank peer);
 
   fabric::Fabric& fabric_;
   gate::Gates& gates_;
-  StageObserver* const observer_;
+  const plan::Stages stages_;
   queue::Egress egress_;
   std::unordered_map<uint64_t, Packed> waiting_;  // by the tag of its Send
   uint64_t nextTag_ = 0;
