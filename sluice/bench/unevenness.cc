@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/random.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 
@@ -24,21 +25,14 @@ Result<std::pair<double, double>> parsePair(std::string_view flag, std::string_v
   return std::pair(*share, *factor);
 }
 
-// Returns a pseudo-random number made from `number`; any function that looks random would do.
-uint64_t scramble(uint64_t number) {  // splitmix64
-  number += 0x9e3779b97f4a7c15U;
-  number = (number ^ (number >> 30U)) * 0xbf58476d1ce4e5b9U;
-  number = (number ^ (number >> 27U)) * 0x94d049bb133111ebU;
-  return number ^ (number >> 31U);
-}
-
 }  // namespace
 
 double Unevenness::factor(uint32_t worker, uint32_t workers, uint64_t step) const {
   double factor = 1;
   if (worker + stragglers >= workers) factor *= stragglerFactor;
   if (jitterPeriod > 0) {
-    const uint64_t slow = scramble(scramble(worker) + step / jitterPeriod) % jitterPeriod;
+    const uint64_t slow =
+        base::splitmix64(base::splitmix64(worker) + step / jitterPeriod) % jitterPeriod;
     if (step % jitterPeriod == slow) factor *= jitterFactor;
   }
   return factor;

@@ -5,19 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/random.h>
 #include <sluice/plan/cutter.h>
 
 namespace sluice::plan {
 namespace {
-
-// splitmix64: a number from (seed, i) that is the same on every machine, which
-// std::uniform_int_distribution is not.
-uint64_t draw(uint64_t seed, uint64_t i) {
-  uint64_t z = seed + (i + 1) * 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
 
 Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
   const uint32_t servers = cutter.servers();
@@ -25,7 +17,8 @@ Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
     const uint64_t elements = model.tensors[t].elements;
     if (elements < kKvstoreSplitFrom) {
       SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, 1));
-      cutter.add(elements, static_cast<uint32_t>(draw(slicing.seed, t) % servers), /*chunk=*/0);
+      cutter.add(elements, static_cast<uint32_t>(base::splitmix64(slicing.seed, t) % servers),
+                 /*chunk=*/0);
       continue;
     }
     const auto parts = static_cast<uint32_t>(std::min<uint64_t>(servers, elements));

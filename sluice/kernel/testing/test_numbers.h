@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include <sluice/base/random.h>
 #include <sluice/kernel/element.h>
 
 namespace sluice::kernel {
@@ -16,14 +17,9 @@ namespace sluice::kernel {
 // Not std::mt19937 with a distribution: the standard leaves the distributions' results open.
 class TestNumbers final {
  public:
-  explicit TestNumbers(uint64_t seed) : state_(seed) {}
+  explicit TestNumbers(uint64_t seed) : seed_(seed) {}
 
-  uint64_t bits() {  // splitmix64
-    uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-    z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31U);
-  }
+  uint64_t bits() { return base::splitmix64(seed_, drawn_++); }
 
   // Between -1 and 1.
   double uniform() { return static_cast<double>(static_cast<int64_t>(bits()) >> 11U) * 0x1p-52; }
@@ -53,7 +49,8 @@ class TestNumbers final {
   }
 
  private:
-  uint64_t state_;
+  uint64_t seed_;
+  uint64_t drawn_ = 0;
 };
 
 inline uint64_t fnv1a(std::span<const std::byte> bytes) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
+#include <sluice/base/random.h>
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
@@ -98,14 +99,7 @@ std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& mak
 }
 
 uint64_t drawAt(uint64_t seed, Rank rank, Step step) {
-  uint64_t number = seed;
-  for (const uint64_t each : {uint64_t{index(rank)}, index(step)}) {  // splitmix64
-    number += 0x9e3779b97f4a7c15U + each;
-    number = (number ^ (number >> 30U)) * 0xbf58476d1ce4e5b9U;
-    number = (number ^ (number >> 27U)) * 0x94d049bb133111ebU;
-    number ^= number >> 31U;
-  }
-  return number;
+  return base::splitmix64(base::splitmix64(seed + index(rank)) + index(step));
 }
 
 }  // namespace sluice::strategy
