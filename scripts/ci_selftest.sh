@@ -54,7 +54,7 @@ headerThatDoesNotStandAlone() { printf '#pragma once\ninline std::string planted
 fault warning dev 'text.cc.*error: unused variable'
 warning() { printf 'void planted();\nvoid planted() { int unused = 0; }\n' >>sluice/base/text.cc; }
 
-fault failingTest dev 'Planted.Fault.*Failed'
+fault failingTest release 'Planted.Fault.*Failed'
 failingTest() { inTest 'EXPECT_EQ(1, 2);'; }
 
 fault tidyFinding tidy 'bugprone-use-after-move'
