@@ -39,8 +39,8 @@ class LostWorkers(unittest.TestCase):
         cls.port = 29500
 
     def killOne(self, algorithm, victim, variables):
-        """Returns a job in which this rank was killed, the time of its begin and the time of the
-        kill."""
+        """Returns a job in which this rank was killed, the time when the job began and the time of
+        the kill."""
         type(self).port += 1
         wanted = task(
             self.profile, iterations=STEPS, computeSeconds=COMPUTE, compareWithReference=False

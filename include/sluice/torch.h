@@ -170,8 +170,8 @@ class GatedSequentialImpl final : public torch::nn::SequentialImpl, public Gated
   // Prints its name.
   void pretty_print(std::ostream& stream) const override { stream << "sluice::GatedSequential"; }
 
-  Door& door() override { return door_; }  // GatedModule's.
-  // GatedModule's.
+  Door& door() override { return door_; }  // overrides that of GatedModule
+  // Overrides that of GatedModule.
   std::vector<const Module*> gates() const override {
     std::vector<const Module*> modules;
     for (const auto& module : *this) modules.push_back(module.ptr().get());
@@ -331,8 +331,8 @@ class Distributed final : public Gatekeeper {
   // True iff backward has ended, but not all of its gradients have been handed over.
   bool roundIsDue_ = false;
   bool stepIsTaken_ = false;  // by a step() that has not returned
-  std::string owed_{};        // asks for a call that has to be made first; else empty
-  std::string broken_{};      // the error that broke the model; else empty
+  std::string owed_{};        // the error that asks for a missing call; empty if none is missing
+  std::string broken_{};      // the error that broke the model; empty if it is whole
 };
 
 }  // namespace sluice

@@ -68,8 +68,8 @@ class Communicator final : public fabric::Receiver {
   static Result<std::unique_ptr<Communicator>> start(const MakeFabric& makeFabric,
                                                      uint64_t earlyBudget = kEarlyBudget);
 
-  // Says goodbye, once everything that this rank owes the others is on its way. On the loop itself
-  // the destructor cannot wait for that, and goes without a goodbye. REQUIRES there: fail() was
+  // Waits until all messages of this rank are on their way, then says goodbye. On the loop's own
+  // thread the destructor cannot wait, and says no goodbye; REQUIRES on that thread: fail() was
   // called, and everything that was sent before has reached the fabric.
   ~Communicator() override;
 

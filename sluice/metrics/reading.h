@@ -29,7 +29,7 @@ struct Reading {
   fabric::Counters fabric{};
   std::array<uint64_t, kPath.size()> slicesByStage{};
   uint64_t creditUsed = 0;    // bytes with the network
-  uint64_t bytesWaiting = 0;  // for credit or their turn
+  uint64_t bytesWaiting = 0;  // bytes that wait for credit or for their turn
   base::Histogram inversion{};
   std::vector<std::string> tensors{};   // names, by TensorId
   std::vector<Duration> waited{};       // by TensorId

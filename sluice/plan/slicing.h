@@ -49,7 +49,7 @@ struct Slicing {
   // sharded: a chunk is spread over fewer servers rather than into messages smaller than this, and
   // a tensor of less than twice this goes whole to one server.
   uint64_t minMessageElements = 2'048;
-  uint64_t seed = 1;          // kvstore's draw
+  uint64_t seed = 1;          // of the random servers that kvstore draws
   uint32_t hostsPerRack = 1;  // sharded: how many neighbouring ranks share an uplink; see order.h
 
   friend bool operator==(const Slicing&, const Slicing&) = default;

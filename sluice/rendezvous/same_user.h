@@ -48,8 +48,8 @@ class KeyRequest final {
   KeyRequest(const KeyRequest&) = delete;
   KeyRequest& operator=(const KeyRequest&) = delete;
 
-  // Returns why rank 0 cannot be asked now. If it can, `got` runs exactly once, from the loop,
-  // unless the request is destroyed first. REQUIRES: called once.
+  // Asks rank 0, or returns the reason that it cannot be asked now. After a success `got` runs
+  // exactly once, from the loop, unless the request is destroyed first. REQUIRES: called once.
   Status start(Got got);
 
  private:

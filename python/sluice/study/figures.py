@@ -35,7 +35,7 @@ def by_time(results: Results, workers: int) -> str:
 
 
 def losses(results: Results) -> str:
-    """Table III, ours."""
+    """Shows the losses of table III as a picture."""
     lines = []
     for algorithm in results.algorithms:
         points, spreads = [], []

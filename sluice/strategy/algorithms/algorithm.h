@@ -24,7 +24,7 @@ struct Algorithm {
   // Fills in how it slices, and all else that ranks must agree on.
   Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Context& context);
-  std::string_view alias{};                        // another name for it
+  std::string_view alias{};  // another name of the algorithm; empty if it has none
   std::span<const base::Option* const> options{};  // that it takes besides the general ones
   const base::Option* argument = nullptr;          // the option that "NAME:VALUE" sets
 
