@@ -155,7 +155,8 @@ class Job:
         brought = self._brought(f"{tuple(value.shape)} {value.dtype}")
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
             raise ValueError(
-                f"sluice.mean() of {brought[0]} on rank 0, but of {brought[other]} on rank {other}"
+                f"sluice.mean() got {brought[0]} on rank 0, but {brought[other]} on rank {other}; "
+                "give it the same type and shape on every rank"
             )
         total = torch.zeros_like(value, memory_format=torch.contiguous_format)
         for root in range(self.world_size):
@@ -245,8 +246,8 @@ def _after_fork() -> None:
     _joining = threading.Lock()  # another thread may have held the old lock
     if _job is not None:
         _forked = (
-            f"this process was forked from rank {_job.rank} of a sluice job: only the parent "
-            "trains",
+            f"this process was forked from rank {_job.rank} of a sluice job and is not a "
+            "member of it; make the call in the parent",
             _job,
         )
         _job = None

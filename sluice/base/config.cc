@@ -20,7 +20,7 @@ constexpr std::string_view kPrefix = "SLUICE_";
 Status checkValue(const Option& option, std::string_view text) {
   // Options are compared between ranks line by line.
   if (text.find('\n') != std::string_view::npos)
-    return {Code::kInvalidArgument, "a line break is not allowed"};
+    return {Code::kInvalidArgument, "the value has a line break; write it on one line"};
   switch (option.kind) {
     case Kind::kText: return ok();
     case Kind::kInteger: return parseInteger(text).status();
@@ -46,7 +46,8 @@ std::string asWritten(std::string_view name) {
 // Fails unless a file with a secret belongs to this user or root and nobody else may open it.
 Status checkPrivate(const std::string& path, const Option& secret) {
   struct stat info{};
-  if (::stat(path.c_str(), &info) != 0) return fromErrno(fmt::format("cannot look at {}", path));
+  if (::stat(path.c_str(), &info) != 0)
+    return fromErrno(fmt::format("cannot check who may open {}", path));
   const bool isOurs = info.st_uid == ::geteuid() || info.st_uid == 0;
   if ((info.st_mode & 077) == 0 && isOurs) return ok();
   return {Code::kPermissionDenied,

@@ -22,18 +22,21 @@ struct SavedFrame {
     out.number(version);
   }
   Status readBegin(ByteReader& in) const {
-    if (in.number<uint32_t>() != magic) return unreadable("these bytes are something else");
+    if (in.number<uint32_t>() != magic)
+      return unreadable("it begins with the bytes of something else");
     if (const auto found = in.number<uint8_t>(); found != version)
-      return unreadable(fmt::format("version {}, this sluice reads {}", found, version));
+      return unreadable(
+          fmt::format("it has version {}, and this sluice reads version {}", found, version));
     return base::ok();
   }
   // Call it after the last field.
   Status readEnd(const ByteReader& in) const {
-    if (in.failed()) return unreadable("too short");
-    return in.atEnd() ? base::ok() : unreadable("too long");
+    if (in.failed()) return unreadable("it is too short");
+    return in.atEnd() ? base::ok() : unreadable("it is too long");
   }
   Status unreadable(std::string_view why) const {
-    return {Code::kDataLoss, fmt::format("not {}: {}", what, why)};
+    return {Code::kDataLoss,
+            fmt::format("the checkpoint does not hold {}: {}; load another one", what, why)};
   }
 };
 

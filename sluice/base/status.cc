@@ -59,8 +59,8 @@ Status detail::checkedError(Status status) {
 namespace sluice::base {
 
 Status forkedStatus(std::string_view parent) {
-  return {Code::kUnavailable,
-          "this process was forked from " + std::string(parent) + ": only the parent trains"};
+  return {Code::kUnavailable, "this process was forked from " + std::string(parent) +
+                                  " and is not a member of it; make the call in the parent"};
 }
 
 Status fromErrno(std::string_view what) {

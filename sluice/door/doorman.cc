@@ -104,7 +104,8 @@ class Doorman::Door final {
         admit(std::move(socket));
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         if (strangers_.empty()) return rest();
-        turnAway(strangers_.begin(), {Code::kUnavailable, "no descriptor is left"});
+        turnAway(strangers_.begin(),
+                 {Code::kUnavailable, "this process can open no more files; raise ulimit -n"});
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return;
       }
@@ -116,12 +117,13 @@ class Doorman::Door final {
     const Address peer = Address::peerOf(socket.get());
     if (!peer.isSet()) return;  // it has gone already
     if (strangers_.size() >= options_.maxStrangers) {
-      turnAway(strangers_.begin(), {Code::kUnavailable, "too many strangers at once"});
+      turnAway(strangers_.begin(),
+               {Code::kUnavailable, "too many connections without the job key were open at once"});
     }
     strangers_.push_back({.candidate = handlers_.greet(std::move(socket), peer), .peer = peer});
     const auto visitor = std::prev(strangers_.end());
     visitor->deadline = loop_.after(options_.deadline, [this, visitor] {
-      turnAway(visitor, {Code::kTimeout, "no proof of the job key in time"});
+      turnAway(visitor, {Code::kTimeout, "it did not prove the job key in time"});
     });
     advance(visitor);
   }
@@ -136,7 +138,7 @@ class Doorman::Door final {
     if (!visitor->isGuest && visitor->candidate->saidHello()) {
       if (guests_.size() >= options_.maxGuests) {
         turnAway(guests_.begin(),
-                 {Code::kUnavailable, "too many connections with the job key at once"});
+                 {Code::kUnavailable, "too many connections with the job key were open at once"});
       }
       visitor->isGuest = true;
       guests_.splice(guests_.end(), strangers_, visitor);

@@ -32,7 +32,9 @@ Result<std::vector<Address>> lookUp(const std::string& host, uint16_t port, int 
     if (each->ai_family == AF_INET || each->ai_family == AF_INET6)
       all.push_back(Address::fromRaw(each->ai_addr, each->ai_addrlen));
   }
-  if (all.empty()) return Status(Code::kUnavailable, fmt::format("'{}' has no IP address", host));
+  if (all.empty())
+    return Status(Code::kUnavailable,
+                  fmt::format("the host '{}' has no IP address; check its name", host));
   return all;
 }
 

@@ -46,7 +46,7 @@ EpollLoop::EpollLoop(const Clock& clock)
 
 Status EpollLoop::begin() {
   if (!epoll_.valid() || !wakeUp_.valid())
-    return base::fromErrno("a loop needs two descriptors (ulimit -n)");
+    return base::fromErrno("cannot open the two files that a loop needs; raise ulimit -n");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = packKey(wakeUp_.get(), 0);
@@ -111,7 +111,7 @@ void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
   event.data.u64 = packKey(fd, generation);
   if (::epoll_ctl(epoll_.get(), isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
   log("base").error("{}: has another part of this program closed it?",
-                    base::fromErrno(fmt::format("descriptor {} cannot be watched", fd)).message());
+                    base::fromErrno(fmt::format("cannot watch descriptor {}", fd)).message());
   post([this, fd, generation] { dispatch(packKey(fd, generation), EPOLLERR | EPOLLHUP); });
 }
 
@@ -122,7 +122,7 @@ void EpollLoop::unwatch(int fd) {
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr) == 0) return;
   log("base").error(
       "{}: has another part of this program closed it?",
-      base::fromErrno(fmt::format("descriptor {} is no longer watched", fd)).message());
+      base::fromErrno(fmt::format("descriptor {} was no longer watched", fd)).message());
 }
 
 void EpollLoop::dispatch(uint64_t key, uint32_t events) {

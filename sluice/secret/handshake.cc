@@ -93,24 +93,24 @@ Status Handshake::received(std::span<const std::byte> message) {
 Status Handshake::receivedOpening(std::span<const std::byte> message) {
   const auto magic = std::as_bytes(std::span(kMagic));
   if (!std::ranges::equal(message.first(kMagic.size()), magic)) {
-    return {Code::kDataLoss, "what came is no sluice handshake"};
+    return {Code::kDataLoss,
+            "it sent something else than a handshake of sluice; check the address"};
   }
   if (const uint16_t version = get16(message.subspan(kVersionAt)); version != kVersion) {
-    return {Code::kRefused,
-            fmt::format("it speaks handshake version {}, this side {}; run the same sluice "
-                        "everywhere",
-                        version, kVersion)};
+    return {Code::kRefused, fmt::format("it uses version {} of the handshake, and this side "
+                                        "version {}; run the same sluice everywhere",
+                                        version, kVersion)};
   }
   if (const uint16_t purpose = get16(message.subspan(kPurposeAt));
       purpose != static_cast<uint16_t>(purpose_)) {
-    return {
-        Code::kRefused,
-        fmt::format("it asks for purpose {} at a port for {} ({}); check the address it was given",
-                    purpose, static_cast<uint16_t>(purpose_), name(purpose_))};
+    return {Code::kRefused, fmt::format("it asks for purpose {}, but this port has purpose {} "
+                                        "({}); check the address that it was given",
+                                        purpose, static_cast<uint16_t>(purpose_), name(purpose_))};
   }
   if (std::ranges::any_of(message.subspan(kZeroAt, kClaimAt - kZeroAt),
                           [](std::byte b) { return b != std::byte{0}; })) {
-    return {Code::kDataLoss, "a handshake with bits set that must be zero"};
+    return {Code::kDataLoss,
+            "its handshake has bits set that must be zero; run the same sluice everywhere"};
   }
   std::ranges::copy(message, transcript_.begin());
   state_ = State::kAwaitHelloProof;

@@ -173,7 +173,8 @@ TEST(Handshake, AnotherVersionIsNamedFromItsFirstBytes) {
   ASSERT_EQ(server.expectedBytes(), hello.size());
   const Status status = server.received(hello);
   EXPECT_EQ(status.code(), Code::kRefused);
-  EXPECT_NE(status.message().find("handshake version 1, this side 2"), std::string::npos);
+  EXPECT_NE(status.message().find("version 1 of the handshake, and this side version 2"),
+            std::string::npos);
 }
 
 }  // namespace

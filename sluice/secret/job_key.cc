@@ -48,7 +48,9 @@ Result<JobKey> JobKey::parse(std::string_view hex) {
     return Status(Code::kInvalidArgument,
                   "a job key is 64 hexadecimal digits; make one with: sluice key new -o job.key");
   }
-  if (key.key_ == Key()) return Status(Code::kInvalidArgument, "a job key of zeros is no secret");
+  if (key.key_ == Key())
+    return Status(Code::kInvalidArgument,
+                  "a job key of zeros is not a secret; make one with: sluice key new -o job.key");
   key.isSecret_ = true;
   return key;
 }

@@ -21,11 +21,12 @@ Result<JobKey> readKeyFile(const std::string& path) {
   if (!file.valid()) return base::fromErrno(fmt::format("cannot read the job key file {}", path));
   struct stat info{};
   if (::fstat(file.get(), &info) != 0)
-    return base::fromErrno(fmt::format("cannot look at {}", path));
+    return base::fromErrno(fmt::format("cannot check who may open {}", path));
   if (!S_ISREG(info.st_mode)) {
     return Status(
         Code::kInvalidArgument,
-        fmt::format("{} is no regular file; make a job key with: sluice key new -o job.key", path));
+        fmt::format("{} is not a regular file; make a job key with: sluice key new -o job.key",
+                    path));
   }
   if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
     return Status(

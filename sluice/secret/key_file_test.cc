@@ -55,8 +55,9 @@ TEST(KeyFile, OfAnotherUserIsRefused) {
 TEST(KeyFile, ThatIsNoFileIsRefusedAtOnce) {
   const std::string path = freshPath("pipe.key");
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THAT(readKeyFile(path).status().message(), HasSubstr("is no regular file"));
-  EXPECT_THAT(readKeyFile(testing::TempDir()).status().message(), HasSubstr("is no regular file"));
+  EXPECT_THAT(readKeyFile(path).status().message(), HasSubstr("is not a regular file"));
+  EXPECT_THAT(readKeyFile(testing::TempDir()).status().message(),
+              HasSubstr("is not a regular file"));
   ::unlink(path.c_str());
 }
 

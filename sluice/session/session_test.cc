@@ -251,9 +251,9 @@ Status takeAStep(Session& session) {
 
 // Returns the exit code of a forked child: 0 iff every call in it ended with the right error.
 int tryInAChild(std::unique_ptr<Session>& session, std::unique_ptr<Job>& job) {
-  const std::string expected = "this process was forked from rank " +
-                               std::to_string(index(job->rank())) +
-                               " of a sluice job: only the parent trains";
+  const std::string expected =
+      "this process was forked from rank " + std::to_string(index(job->rank())) +
+      " of a sluice job and is not a member of it; make the call in the parent";
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(10);  // ends a call that waits for the parent's thread

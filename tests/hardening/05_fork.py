@@ -76,7 +76,10 @@ step()
 sluice.barrier()
 print("trained", flush=True)
 """
-FORKED = "this process was forked from rank 0 of a sluice job: only the parent trains"
+FORKED = (
+    "this process was forked from rank 0 of a sluice job and is not a member of it; make the call "
+    "in the parent"
+)
 
 
 class Rank:

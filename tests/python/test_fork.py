@@ -15,7 +15,10 @@ import pytest
 from ranks import environment, free_port, run_script, running
 from test_endings import GONE, HEARTBEAT, TELLS, TRAINING, errors_at_its_end, wait_for
 
-FORKED = "this process was forked from rank {} of a sluice job: only the parent trains"
+FORKED = (
+    "this process was forked from rank {} of a sluice job and is not a member of it; make the call "
+    "in the parent"
+)
 
 # The program has workers in both epochs: the workers of the first are forked before the first step,
 # and inherit less.
