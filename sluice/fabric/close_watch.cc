@@ -22,7 +22,7 @@ void CloseWatch::wait(TimePoint until) {
     const TimePoint silentAt = std::max(begun_, lastTaken_()) + silence_;
     if (loop_.now() < silentAt) return wait(silentAt);
     const auto onSilence = std::exchange(onSilence_, nullptr);
-    onSilence(Status(Code::kTimeout, "closed before all that was queued could be sent"));
+    onSilence(Status(Code::kTimeout, "this rank closed before all queued messages could be sent"));
   });
 }
 

@@ -28,15 +28,17 @@ Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstB
     return {Code::kInvalidArgument, "the payload has a length but no address"};
   }
   if (wire::has(message.flags, wire::Flags::kGoodbye)) {
-    return {Code::kInvalidArgument, "a goodbye is said by close(), not by send()"};
+    return {Code::kInvalidArgument, "send() cannot send a goodbye; call close()"};
   }
   if (wire::has(message.flags, wire::Flags::kTaken)) {
-    return {Code::kInvalidArgument, "acknowledgements are the fabric's own"};
+    return {Code::kInvalidArgument,
+            "send() cannot send an acknowledgement; the fabric sends them itself"};
   }
   if (!wire::has(message.flags, wire::Flags::kEncoded) &&
       payload.bytes % sizeOf(message.dtype) != 0) {
-    return {Code::kInvalidArgument, fmt::format("{} bytes are not a whole number of {}",
-                                                payload.bytes, sluice::name(message.dtype))};
+    return {Code::kInvalidArgument,
+            fmt::format("a payload of {} bytes does not hold a whole number of {} elements",
+                        payload.bytes, sluice::name(message.dtype))};
   }
   return {};
 }
@@ -69,7 +71,7 @@ Status lostStatus(Rank peer, const Status& why) {
 
 Status leftStatus(Rank peer) {
   return {Code::kUnavailable,
-          fmt::format("rank {} has closed and takes nothing more", index(peer))};
+          fmt::format("rank {} has closed and takes no more messages", index(peer))};
 }
 
 Status closedStatus() {
@@ -77,7 +79,7 @@ Status closedStatus() {
 }
 
 Status refusedStatus(const wire::Header& header, std::string_view why) {
-  return {Code::kRefused, fmt::format("{}: {}", header.toString(), why)};
+  return {Code::kRefused, fmt::format("message [{}] does not fit: {}", header.toString(), why)};
 }
 
 Status badPayloadStatus(const wire::Header& header, wire::PayloadCheckKind kind) {

@@ -218,10 +218,12 @@ Status Connection::takeFrames() {
     const size_t sealedBytes = word & ~kLastFrame;
     if (sealedBytes <= secret::kSealBytes ||
         sealedBytes > kLargestFrameBytes + secret::kSealBytes) {
-      return {Code::kDataLoss, fmt::format("a frame of {} bytes", sealedBytes)};
+      return {Code::kDataLoss,
+              fmt::format("it sent a frame of {} bytes, which no rank sends", sealedBytes)};
     }
     if (message_.size() + sealedBytes - secret::kSealBytes > largestMessage_) {
-      return {Code::kDataLoss, fmt::format("a message of more than {} bytes", largestMessage_)};
+      return {Code::kDataLoss,
+              fmt::format("it sent a message of more than {} bytes", largestMessage_)};
     }
     if (incoming_.size() - at < kHeaderBytes + sealedBytes) break;
     const auto sealed = std::as_bytes(std::span(incoming_)).subspan(at + kHeaderBytes, sealedBytes);

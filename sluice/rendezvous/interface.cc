@@ -68,7 +68,7 @@ Result<Address> routeTo(const Address& master) {
   const net::Fd socket(::socket(master.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid() || ::connect(socket.get(), master.raw(), master.rawSize()) != 0) {
     return base::fromErrno(
-        fmt::format("there is no way from here to rank 0 at {}", master.toString()));
+        fmt::format("this host has no route to rank 0 at {}", master.toString()));
   }
   return Address::localOf(socket.get()).withPort(0);
 }
@@ -112,7 +112,8 @@ Result<Interface> chooseInterface(const std::vector<Interface>& interfaces, cons
   if (found != nullptr) return *found;
   return Status(
       Code::kInvalidArgument,
-      fmt::format("no interface is or lies in '{}'; there are: {}", pin, listed(interfaces)));
+      fmt::format("no network interface is named '{}' or lies in that network; this host has: {}",
+                  pin, listed(interfaces)));
 }
 
 }  // namespace sluice::rendezvous

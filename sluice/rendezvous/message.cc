@@ -47,12 +47,12 @@ Status malformed(std::string_view what) {
 
 Status checkSizes(const std::string& key, const std::string& value) {
   if (key.empty() || key.size() > kLargestKeyBytes) {
-    return {Code::kInvalidArgument,
-            fmt::format("a key has 1 to {} bytes, this one {}", kLargestKeyBytes, key.size())};
+    return {Code::kInvalidArgument, fmt::format("a key must have 1 to {} bytes; this one has {}",
+                                                kLargestKeyBytes, key.size())};
   }
   if (value.size() > kLargestValueBytes) {
     return {Code::kInvalidArgument,
-            fmt::format("the value of '{}' has {} bytes; at most {} are taken", key, value.size(),
+            fmt::format("the value of '{}' has {} bytes; it may have at most {}", key, value.size(),
                         kLargestValueBytes)};
   }
   return base::ok();

@@ -55,7 +55,8 @@ std::string Newcomer::encode() const {
 
 Result<Newcomer> Newcomer::decode(std::string_view bytes) {
   if (bytes.size() != kNewcomerBytes)
-    return Status(Code::kDataLoss, "a request to join has another length");
+    return Status(Code::kDataLoss,
+                  "a request to join has a wrong length; run the same sluice everywhere");
   Newcomer newcomer;
   newcomer.agreementHash = bytes.substr(0, secret::kDigestBytes);
   std::memcpy(newcomer.process.data(), bytes.data() + kProcessAt, newcomer.process.size());

@@ -240,7 +240,7 @@ void RemoteStore::onReceived(const std::string& bytes) {
   connection_->close();
   const Status refused(Code::kRefused, message.isOk() ? base::printable(message->value) : "");
   if (!isMember_ && kind == MessageKind::kRefused) return finishJoin(refused);
-  const std::string why = "it sent a message that makes no sense";
+  const std::string why = "it sent a malformed message";
   if (isMember_) {
     broke_ = kind == MessageKind::kRefused ? refused : Status(Code::kDataLoss, why);
     return loseMaster();

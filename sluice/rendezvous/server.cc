@@ -180,7 +180,7 @@ void Server::onReceived(const PeerPtr& peer, const std::string& bytes) {
   };
   if (!message.isOk() || !isWanted(message->kind)) {
     peer->connection->close();
-    return onClosed(peer, {Code::kDataLoss, "it sent a message that makes no sense"});
+    return onClosed(peer, {Code::kDataLoss, "it sent a malformed message"});
   }
   if (peer->joined) return onRequest(peer, *std::move(message));
   peer->rank = rankOf(peer->connection->handshake().claim());
@@ -231,8 +231,10 @@ std::string Server::describe(const PeerPtr& peer) const {
 void Server::join(const PeerPtr& peer) {
   const uint32_t rank = index(peer->rank);
   if (rank >= options_.worldSize) {
-    return refuse(peer,
-                  fmt::format("rank {} does not exist in a world of {}", rank, options_.worldSize));
+    return refuse(
+        peer,
+        fmt::format("rank {} does not exist in a job of {} ranks; RANK must be below WORLD_SIZE",
+                    rank, options_.worldSize));
   }
   if (rank == 0) {
     return refuse(

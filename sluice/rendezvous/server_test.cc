@@ -246,7 +246,7 @@ TEST_F(Joining, StraysThatAreRefusedEndNothing) {
 TEST_F(Joining, ARankBeyondTheWorldIsRefused) {
   TestServer server(serverOptions(3));
   TestRank other(ranks_.loop(), rankOptions(3, server.address(), 3));
-  EXPECT_THAT(other.join().get().message(), HasSubstr("rank 3 does not exist in a world of 3"));
+  EXPECT_THAT(other.join().get().message(), HasSubstr("rank 3 does not exist in a job of 3 ranks"));
 }
 
 TEST_F(Joining, AnotherJobKeyIsSaidAtOnce) {

@@ -50,13 +50,14 @@ Status Table::set(const std::string& key, std::string value) {
 Status Table::checkRoomFor(size_t bytes) const {
   if (bytes_ + bytes <= largestBytes_) return base::ok();
   return {Code::kUnavailable,
-          fmt::format("the rendezvous is full: its {} are used", base::formatBytes(largestBytes_))};
+          fmt::format("the store of the rendezvous is full: all of its {} are used",
+                      base::formatBytes(largestBytes_))};
 }
 
 Result<std::shared_ptr<const std::string>> Table::get(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) {
-    return Status(Code::kNotFound, fmt::format("nobody has set '{}'", key));
+    return Status(Code::kNotFound, fmt::format("no rank has set '{}'", key));
   }
   return found->second;
 }
@@ -115,7 +116,7 @@ void Table::timeOutWait(const std::string& key, const std::shared_ptr<Waiter>& w
   auto& waiters = waits_.at(key);
   std::erase(waiters, waiter);
   if (waiters.empty()) waits_.erase(key);
-  answer(waiter, Status(Code::kTimeout, fmt::format("nobody has set '{}' in {}", key,
+  answer(waiter, Status(Code::kTimeout, fmt::format("no rank has set '{}' in {}", key,
                                                     base::formatDuration(waiter->timeout))));
 }
 
@@ -155,7 +156,7 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
     bytes_ += bytes;
   } else if (id == 0 || own->second.id != id || own->second.value != value) {
     return respond(Status(Code::kAlreadyExists,
-                          fmt::format("rank {} has brought its '{}' already", index(who), key)));
+                          fmt::format("rank {} has given its '{}' already", index(who), key)));
   }
   gather.waiters.push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutGather));
   for (const auto& [rank, absence] : absent_) {

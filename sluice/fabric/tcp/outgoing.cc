@@ -58,10 +58,10 @@ void Outgoing::connect() {
                                         base::seconds(outgoing->options_.connectDeadline))));
       });
   const int socket = ::socket(address_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket < 0) return retryOrFail(base::fromErrno("making a socket"));
+  if (socket < 0) return retryOrFail(base::fromErrno("cannot open a socket"));
   connecting_ = net::Fd(socket);
   if (::connect(socket, address_.raw(), address_.rawSize()) != 0 && errno != EINPROGRESS) {
-    return retryOrFail(base::fromErrno(fmt::format("connecting to {}", address_.toString())));
+    return retryOrFail(base::fromErrno(fmt::format("cannot connect to {}", address_.toString())));
   }
   watchFor(EPOLLOUT);
 }
@@ -131,7 +131,7 @@ void Outgoing::finishConnect() {
   if (::getsockopt(connecting_.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
   if (error != 0)
     return retryOrFail(
-        base::fromErrno(fmt::format("connecting to {}", address_.toString()), error));
+        base::fromErrno(fmt::format("cannot connect to {}", address_.toString()), error));
   loop_.unwatch(connecting_.get());
   isWatching_ = false;
   stream_ = maker_.client(std::move(connecting_), address_, claim_.toBytes());
@@ -143,9 +143,11 @@ void Outgoing::prove() {
   const Io io = stream_->handshake();
   switch (io.outcome) {
     case Outcome::kEnd:
-      return retryOrFail(Status(
-          Code::kPeerLost, fmt::format("{} hung up during the handshake: has it the same job key?",
-                                       address_.toString())));
+      return retryOrFail(
+          Status(Code::kPeerLost,
+                 fmt::format(
+                     "{} hung up during the handshake; check that both ranks have the same job key",
+                     address_.toString())));
     case Outcome::kFailed: return retryOrFail(io.status);
     case Outcome::kWait: return watchFor(stream_->handshakeEvents());
     case Outcome::kMoved: break;
@@ -170,10 +172,11 @@ void Outgoing::readReverse() {
         return retryOrFail(
             io.outcome == Outcome::kFailed
                 ? why
-                : Status(Code::kPeerLost,
-                         fmt::format("{} did not let us in: has it the same job key, and is it of "
-                                     "the same membership epoch {}?",
-                                     address_.toString(), index(claim_.epoch))));
+                : Status(
+                      Code::kPeerLost,
+                      fmt::format("{} refused this rank's connection; check that both ranks have "
+                                  "the same job key and are of the same membership epoch {}",
+                                  address_.toString(), index(claim_.epoch))));
       }
       if (saidGoodbye_ && queue_.empty())
         return owner_.outgoingEnded(claim_.destination, claim_.lane);
@@ -193,7 +196,8 @@ void Outgoing::readReverse() {
       counters_.with([&](Counters& counters) { counters.drops.count(*drop); });
       return owner_.outgoingLost(
           claim_.destination,
-          Status(Code::kDataLoss, fmt::format("its answer is wrong: {}", wire::name(*drop))));
+          Status(Code::kDataLoss,
+                 fmt::format("it answered with a wrong header: {}", wire::name(*drop))));
     }
     if (wire::has(std::get<wire::Header>(opened).flags, wire::Flags::kGoodbye)) {
       return owner_.outgoingGoodbye(claim_.destination);

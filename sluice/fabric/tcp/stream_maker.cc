@@ -53,7 +53,8 @@ void StreamMaker::prepare(int socket) const {
   // A kernel without this algorithm goes on with its own: slower at worst.
   if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, control.data(),
                    static_cast<socklen_t>(control.size())) != 0)
-    log("fabric").debug("no congestion control '{}' here: {}", control, std::strerror(errno));
+    log("fabric").debug("this kernel has no congestion control '{}': {}", control,
+                        std::strerror(errno));
 }
 
 std::unique_ptr<Stream> StreamMaker::client(net::Fd socket, const Address& peer,

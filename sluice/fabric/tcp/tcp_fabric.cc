@@ -30,17 +30,16 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener 
                                               Receiver& receiver) {
   if (index(membership.rank) >= membership.addresses.size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("rank {} has no place among {} addresses", index(membership.rank),
-                              membership.addresses.size()));
+                  fmt::format("rank {} does not exist: there are addresses of {} ranks",
+                              index(membership.rank), membership.addresses.size()));
   }
   for (const Address& address : membership.addresses) {
     if (membership.key.isSecret() || options.insecure || address.isLoopback()) continue;
     return Status(
         Code::kPermissionDenied,
-        fmt::format(
-            "{} is on another host and there is no job key: make one with `sluice key new`, or say "
-            "--insecure where no stranger can reach the ports",
-            address.toString()));
+        fmt::format("{} is on another host, and there is no job key; make one with: sluice key new "
+                    "-o job.key, or say --insecure on where no stranger can reach the ports",
+                    address.toString()));
   }
   SLUICE_RETURN_IF_ERROR(checkOpenSsl(options.encrypt));
   if (!membership.door) membership.door = door::makeDoorThread();

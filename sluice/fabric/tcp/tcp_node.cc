@@ -160,8 +160,8 @@ void TcpNode::letIn(std::unique_ptr<Stream> stream) {
   if (!claim) return refuse("it names no lane");
   if (claim->epoch != membership_.epoch) {
     counters_.with([](Counters& counters) { counters.drops.count(wire::Drop::kWrongEpoch); });
-    return refuse(fmt::format("it is of membership epoch {}, we are of {}", index(claim->epoch),
-                              index(membership_.epoch)));
+    return refuse(fmt::format("it is of membership epoch {}, and this rank is of {}",
+                              index(claim->epoch), index(membership_.epoch)));
   }
   if (claim->destination != rank())
     return refuse(fmt::format("it is for rank {}", index(claim->destination)));

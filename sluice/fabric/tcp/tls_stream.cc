@@ -220,7 +220,7 @@ Io TlsStream::handshake() {
   // A handshake without the pre-shared key cannot succeed here; this check is for the day when
   // somebody adds certificates.
   if (SSL_session_reused(ssl_) != 1)
-    return Io::failed(Status(Code::kRefused, "handshake: no pre-shared key"));
+    return Io::failed(Status(Code::kRefused, "handshake: the other side did not use the job key"));
   return flushed;
 }
 

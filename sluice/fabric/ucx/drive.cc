@@ -39,7 +39,7 @@ void Node::drive() {
     if (status == UCS_ERR_BUSY) continue;
     // Without wake-ups the worker is asked in every round of the loop instead.
     if (!hasLostWakeUps_)
-      log("fabric").error("{}", fromUcs(status, "arming UCX's wake-up").message());
+      log("fabric").error("{}", fromUcs(status, "cannot arm UCX's wake-up").message());
     hasLostWakeUps_ = true;
     return driveSoon();
   }

@@ -23,12 +23,12 @@ using UcpConfig = std::unique_ptr<ucp_config_t, FreeWith<&Library::ucp_config_re
 Result<UcpConfig> readConfig(const UcxOptions& options) {
   ucp_config_t* raw = nullptr;
   SLUICE_RETURN_IF_ERROR(
-      fromUcs(library().ucp_config_read(nullptr, nullptr, &raw), "reading UCX's settings"));
+      fromUcs(library().ucp_config_read(nullptr, nullptr, &raw), "cannot read UCX's settings"));
   UcpConfig config(raw);
   for (const Setting& setting : settingsFor(options)) {
     SLUICE_RETURN_IF_ERROR(
         fromUcs(library().ucp_config_modify(raw, setting.name.c_str(), setting.value.c_str()),
-                fmt::format("setting {}={} in UCX", setting.name, setting.value)));
+                fmt::format("cannot set {}={} in UCX", setting.name, setting.value)));
   }
   return config;
 }
@@ -66,27 +66,27 @@ Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
   contextParams.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   contextParams.estimated_num_eps = options.worldSize;
   ucp_context_h context = nullptr;
-  SLUICE_RETURN_IF_ERROR(fromUcs(
-      library().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &contextParams, config.get(),
-                                 &context),
-      fmt::format(
-          "starting UCX on transports \"{}\" and device \"{}\" (ucx_info -d lists what there is)",
-          options.transports, options.device.empty() ? "any" : options.device)));
+  SLUICE_RETURN_IF_ERROR(
+      fromUcs(library().ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &contextParams, config.get(),
+                                         &context),
+              fmt::format("cannot start UCX on transports \"{}\" and device \"{}\" (ucx_info -d "
+                          "lists what there is)",
+                          options.transports, options.device.empty() ? "any" : options.device)));
   std::unique_ptr<ucp_context, FreeWith<&Library::ucp_cleanup>> owned(context);
   ucp_worker_params_t workerParams{};
   workerParams.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   workerParams.thread_mode = UCS_THREAD_MODE_SINGLE;
   ucp_worker_h worker = nullptr;
-  SLUICE_RETURN_IF_ERROR(
-      fromUcs(library().ucp_worker_create(context, &workerParams, &worker), "making UCX's worker"));
+  SLUICE_RETURN_IF_ERROR(fromUcs(library().ucp_worker_create(context, &workerParams, &worker),
+                                 "cannot make a UCX worker"));
   return std::make_shared<Worker>(owned.release(), worker);
 }
 
 Result<UcxAddress> Worker::address() const {
   ucp_address_t* raw = nullptr;
   size_t bytes = 0;
-  SLUICE_RETURN_IF_ERROR(
-      fromUcs(library().ucp_worker_get_address(get(), &raw, &bytes), "asking UCX for its address"));
+  SLUICE_RETURN_IF_ERROR(fromUcs(library().ucp_worker_get_address(get(), &raw, &bytes),
+                                 "cannot get the address of UCX"));
   const auto* first = reinterpret_cast<const std::byte*>(raw);
   UcxAddress address(first, first + bytes);
   library().ucp_worker_release_address(get(), raw);
@@ -96,7 +96,7 @@ Result<UcxAddress> Worker::address() const {
 Result<int> Worker::eventFd() const {
   int fd = -1;
   SLUICE_RETURN_IF_ERROR(
-      fromUcs(library().ucp_worker_get_efd(get(), &fd), "asking UCX for its event descriptor"));
+      fromUcs(library().ucp_worker_get_efd(get(), &fd), "cannot get the event descriptor of UCX"));
   return fd;
 }
 
@@ -111,7 +111,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> work
   params.err_handler.arg = worker->keep(std::move(onError));
   ucp_ep_h endpoint = nullptr;
   SLUICE_RETURN_IF_ERROR(
-      fromUcs(library().ucp_ep_create(worker->get(), &params, &endpoint), "connecting"));
+      fromUcs(library().ucp_ep_create(worker->get(), &params, &endpoint), "cannot connect"));
   return std::make_unique<Endpoint>(std::move(worker), endpoint);
 }
 

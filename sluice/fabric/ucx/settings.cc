@@ -53,10 +53,10 @@ std::vector<Setting> settingsFor(const UcxOptions& options) {
 
 Status checkTrusted(const UcxOptions& options) {
   if (options.isNetworkTrusted) return {};
-  return {Code::kPermissionDenied,
-          "UCX's port believes whoever reaches it and anybody there can crash this process: use "
-          "--fabric tcp, "
-          "or say --trusted-network if only this job's hosts can reach each other"};
+  return {
+      Code::kPermissionDenied,
+      "UCX lets in whoever reaches its port, and anybody there can crash this process; use "
+      "--fabric tcp, or say --trusted-network on if only this job's hosts can reach each other"};
 }
 
 }  // namespace ucx

@@ -159,8 +159,9 @@ TEST_F(WatchedFabricTest, SilenceIsKnownInTimeAndNamed) {
   while (rank(0).lost.empty() && rank(0).loop().now() - begin < 5s) run({0}, kStep);
   EXPECT_LE(rank(0).loop().now() - begin, 2s + kStep);
   ASSERT_THAT(rank(0).lost, ElementsAre(Rank{2}));
-  EXPECT_EQ(rank(0).reasons.front(),
-            "rank 2 is lost: nothing heard for 2.0 s, last: push of slice 17 of step 4");
+  EXPECT_EQ(
+      rank(0).reasons.front(),
+      "rank 2 is lost: nothing heard for 2.0 s (silence-limit), last: push of slice 17 of step 4");
 }
 
 TEST_F(WatchedFabricTest, ALossIsToldOnceThoughAllNoticeIt) {
@@ -200,8 +201,9 @@ TEST_F(WatchedFabricTest, ThoseWhoDoNotTalkToItLearnOfALoss) {
   run({0, 1, 2, 3}, 1s);
   run({0, 1, 2}, 3500ms);
   for (const uint32_t r : {0U, 1U, 2U}) EXPECT_THAT(rank(r).lost, ElementsAre(Rank{3})) << r;
-  EXPECT_EQ(rank(0).reasons.front(),
-            "rank 3 is lost: rank 2 reports: nothing heard for 2.0 s, last: a heartbeat");
+  EXPECT_EQ(
+      rank(0).reasons.front(),
+      "rank 3 is lost: rank 2 reports: nothing heard for 2.0 s (silence-limit), last: a heartbeat");
 }
 
 TEST_F(WatchedFabricTest, WhoIsHeardIsNotLostOnHearsay) {
@@ -315,7 +317,8 @@ TEST_F(WatchedFabricTest, ABusyRankWhosePulseEndsIsLostAfterTheSilenceLimit) {
   EXPECT_THAT(rank(0).lost, IsEmpty());
   run({0}, 200ms);
   ASSERT_THAT(rank(0).lost, ElementsAre(Rank{1}));
-  EXPECT_EQ(rank(0).reasons.front(), "rank 1 is lost: nothing heard for 2.0 s, last: a heartbeat");
+  EXPECT_EQ(rank(0).reasons.front(),
+            "rank 1 is lost: nothing heard for 2.0 s (silence-limit), last: a heartbeat");
 }
 
 TEST_F(WatchedFabricTest, BusyHasALimitAndANameOfItsOwn) {
@@ -345,7 +348,8 @@ TEST_F(WatchedFabricTest, NothingEverHeardIsSaid) {
   rank(0).send(Rank{1});
   run({0}, 3s);
   ASSERT_THAT(rank(0).lost, ElementsAre(Rank{1}));
-  EXPECT_THAT(rank(0).reasons.front(), HasSubstr("nothing heard for 2.0 s, last: nothing at all"));
+  EXPECT_THAT(rank(0).reasons.front(),
+              HasSubstr("nothing heard for 2.0 s (silence-limit), last: nothing at all"));
 }
 
 TEST_F(WatchedFabricTest, KnowsHowFarTheOthersClockIs) {

@@ -125,7 +125,7 @@ std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
   }
   if (peer.silence.length(now) >= options_.silenceLimit) {
     return Status(Code::kPeerLost,
-                  fmt::format("nothing heard for {:.1f} s, last: {}",
+                  fmt::format("nothing heard for {:.1f} s (silence-limit), last: {}",
                               base::seconds(peer.silence.sinceHeard(now)), lastHeardOf(peer)));
   }
   if (!peer.doubt) return std::nullopt;
@@ -154,9 +154,8 @@ void Watchman::excuse(Rank rank, Peer& peer, TimePoint now) {
   // path.
   if (word && word->busy >= options_.interval) peer.silence.excuse(word->heard);
   if (!peer.putOffAt) return;
-  if (word)
-    return peer.silence.excuse(
-        word->heard);  // its process lives; we do not read what its loop says
+  // The loop's messages are not being read, so only the pulse shows that its process lives.
+  if (word) return peer.silence.excuse(word->heard);
   if (now - *peer.putOffAt < options_.busyLimit) peer.silence.excuse(now);
 }
 
