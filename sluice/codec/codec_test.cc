@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, CodecContract, testing::Values("fp16", "bf16", 
 TEST(Codecs, AreFoundByName) {
   EXPECT_EQ(*findCodec("none"), nullptr);
   EXPECT_EQ(findCodec("zip").status().message(),
-            "no codec 'zip'; there are none, fp16, bf16, int8");
+            "there is no codec 'zip'; use one of none, fp16, bf16, int8");
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ Result<const Codec*> findCodec(std::string_view name) {
   for (const Codec* codec : all()) {
     if (codec->name() == name) return codec;
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("no codec '{}'; there are {}", name, fmt::join(codecNames(), ", ")));
+  return Status(Code::kInvalidArgument, fmt::format("there is no codec '{}'; use one of {}", name,
+                                                    fmt::join(codecNames(), ", ")));
 }
 
 }  // namespace sluice::codec

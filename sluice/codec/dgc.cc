@@ -120,8 +120,9 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
 Status Dgc::restore(std::span<const float> residual, std::span<const float> velocity) {
   if (residual.size() != residual_.size() || velocity.size() != velocity_.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("a checkpoint of {} elements for a tensor of {}: use the one of this model",
-                        residual.size(), residual_.size())};
+            fmt::format(
+                "the checkpoint has {} elements for a tensor of {}; use a checkpoint of this model",
+                residual.size(), residual_.size())};
   }
   std::ranges::copy(residual, residual_.begin());
   std::ranges::copy(velocity, velocity_.begin());

@@ -55,8 +55,9 @@ void ErrorFeedback::applyTo(std::span<float> owed, std::span<std::byte> gradient
 Status ErrorFeedback::restore(std::span<const float> owed) {
   if (owed.size() != owed_.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("the checkpoint owes {} elements, this model has {}", owed.size(),
-                        owed_.size())};
+            fmt::format("the checkpoint holds the codec's rest of {} elements, but this model has "
+                        "{}; use a checkpoint of this model",
+                        owed.size(), owed_.size())};
   }
   owed_.assign(owed.begin(), owed.end());
   return base::ok();

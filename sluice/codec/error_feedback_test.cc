@@ -93,7 +93,8 @@ TEST(ErrorFeedback, GoesOnFromACheckpoint) {
   });
   ErrorFeedback feedback(kInt8, 3);
   EXPECT_EQ(feedback.restore(std::vector<float>(4)).message(),
-            "the checkpoint owes 4 elements, this model has 3");
+            "the checkpoint holds the codec's rest of 4 elements, but this model has 3; use a "
+            "checkpoint of this model");
 }
 
 TEST(ErrorFeedback, CarriesNoInfinityOver) {

@@ -52,7 +52,7 @@ std::optional<uint32_t> takeVarint(std::span<const std::byte>& bytes) {
 }
 
 Status damaged(std::string_view why) {
-  return {Code::kDataLoss, fmt::format("not a sparse vector: {}", why)};
+  return {Code::kDataLoss, fmt::format("a compressed gradient is malformed: {}", why)};
 }
 
 size_t sparseBytes(std::span<const uint32_t> places) {

@@ -306,7 +306,9 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
   const Ticket ticket{header.step, header.tensor};
   if (kindOf(ticket) > Kind::kBarrier)
     return refuse(
-        {Code::kInvalidArgument, fmt::format("rank {} sends for a call of no kind", from)});
+        {Code::kInvalidArgument,
+         fmt::format("rank {} sends for an unknown kind of call; run the same sluice on all ranks",
+                     from)});
   if (open_.contains(ticket)) {
     paced_->hasMade(from, index(header.step) + 1);  // the sender has made the call
     return deliver(from, header);
@@ -318,7 +320,8 @@ Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Heade
   const bool isAsk = header.stage == kAsksForCall;
   if (header.length > 0 || (!isAsk && header.stage != kTellsCalls)) {
     return refuse(
-        {Code::kInvalidArgument, fmt::format("rank {} sends what no rank of this version does: {}",
+        {Code::kInvalidArgument, fmt::format("rank {} sends a message that this version does not "
+                                             "know: {}; run the same sluice on all ranks",
                                              from, header.toString())});
   }
   return fabric::Landing{{}, [this, from, isAsk, calls = index(header.step)](const Status& status) {

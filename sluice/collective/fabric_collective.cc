@@ -45,7 +45,8 @@ void FabricCollective::allGather(const Call& call, Done done) {
 
 void FabricCollective::broadcast(const Call& call, Rank root, Done done) {
   if (index(root) >= world()) {
-    return done({Code::kInvalidArgument, fmt::format("no rank {} among {}", root, world())});
+    return done(
+        {Code::kInvalidArgument, fmt::format("there is no rank {} among {} ranks", root, world())});
   }
   begin(call, {}, broadcastSchedule(root, fabric_.rank(), world()), Layout::Order::kStripsOfParts,
         std::move(done));

@@ -21,7 +21,8 @@ Result<Method> parseMethod(std::string_view text) {
   }
   return Status(
       Code::kInvalidArgument,
-      fmt::format("no collective method '{}'; there are direct, ring and halving-doubling", text));
+      fmt::format("there is no collective method '{}'; use direct, ring or halving-doubling",
+                  text));
 }
 
 }  // namespace sluice::collective

@@ -23,7 +23,8 @@ Result<double> parseTime(std::string_view text) {
                             base::parseNumber(text.substr(0, text.size() - unit.size())));
     if (number >= 0) return number * seconds;
   }
-  return Status(Code::kInvalidArgument, fmt::format("'{}' is no time in ns, us or ms", text));
+  return Status(Code::kInvalidArgument,
+                fmt::format("'{}' is not a time; write it in ns, us or ms", text));
 }
 
 }  // namespace
@@ -43,11 +44,10 @@ Result<std::vector<MethodCost>> parseMethodCosts(std::string_view text) {
     const size_t equals = one.find('=');
     const size_t plus = one.find('+');
     if (equals == std::string_view::npos || plus == std::string_view::npos || plus < equals) {
-      return Status(
-          Code::kInvalidArgument,
-          fmt::format("'{}' says no costs; 'sluice bench collective --lab N --collective auto "
-                      "--network FILE' writes them",
-                      text));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("'{}' holds no costs; 'sluice bench collective --lab N "
+                                "--collective auto --network FILE' writes them",
+                                text));
     }
     MethodCost cost;
     SLUICE_ASSIGN_OR_RETURN(cost.method, parseMethod(base::trim(one.substr(0, equals))));

@@ -43,17 +43,20 @@ void Share::refused() {
 
 Status Share::take(std::span<const std::byte> message) {
   if (message.size() != message_.size()) {
-    return {Code::kRefused,
-            fmt::format("a message of {} bytes, not {}", message.size(), message_.size())};
+    return {Code::kRefused, fmt::format("a share of the model has {} bytes instead of {}",
+                                        message.size(), message_.size())};
   }
   const double weight = weightOf(message);
-  if (!(weight > 0)) return {Code::kRefused, fmt::format("a weight of {}", weight)};
+  if (!(weight > 0))
+    return {Code::kRefused,
+            fmt::format("a share of the model has the weight {}, which must be above 0", weight)};
   // The weights of all workers add up to one, so no worker can have more; a little is left for
   // rounding.
   constexpr double kMostWeight = 1 + 1e-6;
   if (!(weight_ + waitingWeight_ + leaving() + weight <= kMostWeight))
-    return {Code::kRefused,
-            fmt::format("a weight of {}, with which all would have more than 1", weight)};
+    return {Code::kRefused, fmt::format("a share of the model has the weight {}, with which the "
+                                        "weights of all workers exceed 1",
+                                        weight)};
   add(message);
   return base::ok();
 }

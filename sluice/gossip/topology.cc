@@ -109,8 +109,8 @@ Result<Shape> parseShape(std::string_view text) {
     if (name(shape) == text) return shape;
     names.push_back(name(shape));
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("no topology '{}'; there are {}", text, fmt::join(names, ", ")));
+  return Status(Code::kInvalidArgument, fmt::format("there is no topology '{}'; use one of {}",
+                                                    text, fmt::join(names, ", ")));
 }
 
 std::string Topology::describeAdded() const {

@@ -73,7 +73,7 @@ TEST(Topology, RandomOnesDependOnTheSeedOnly) {
 TEST(Topology, NamesAreRead) {
   for (const Shape shape : kShapes) EXPECT_EQ(parseShape(name(shape)).value(), shape);
   EXPECT_EQ(parseShape("star").status().message(),
-            "no topology 'star'; there are ring, torus, exponential, random-regular");
+            "there is no topology 'star'; use one of ring, torus, exponential, random-regular");
 }
 
 }  // namespace

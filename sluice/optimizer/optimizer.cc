@@ -10,7 +10,7 @@ Status checkValues(const Optimizer& optimizer, std::span<const double> values) {
   const auto known = optimizer.hyperparameters();
   if (values.size() != known.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("{} takes {} hyperparameters, not {}; all ranks must run the same version",
+            fmt::format("{} takes {} hyperparameters, not {}; run the same sluice on all ranks",
                         optimizer.name(), known.size(), values.size())};
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -27,8 +27,8 @@ Status applyStep(const Optimizer& optimizer, OptimizerState& state, std::span<st
                  kernel::Level level) {
   if (state.optimizer() != optimizer.name()) {
     return {Code::kInvalidArgument,
-            fmt::format("the state is one of {}, the job's optimizer is {}; use the "
-                        "optimizer of the checkpoint, or leave its state out",
+            fmt::format("the checkpoint has the state of {}, but the job's optimizer is {}; use "
+                        "the optimizer of the checkpoint, or leave its state out",
                         state.optimizer(), optimizer.name())};
   }
   SLUICE_RETURN_IF_ERROR(checkValues(optimizer, values));

@@ -35,8 +35,8 @@ TEST(OptimizerSpec, RefusesInOneLine) {
     const char* given;
     const char* message;
   } cases[] = {
-      {"", "no optimizer ''; use one of mean-gradient, sgd, adam, adamw"},
-      {"lion", "no optimizer 'lion'; use one of mean-gradient, sgd, adam, adamw"},
+      {"", "there is no optimizer ''; use one of mean-gradient, sgd, adam, adamw"},
+      {"lion", "there is no optimizer 'lion'; use one of mean-gradient, sgd, adam, adamw"},
       {"adam:amsgrad=1",
        "adam has no 'amsgrad' on the server; it takes lr, beta1, beta2, eps, weight_decay"},
       {"mean-gradient:lr=1",

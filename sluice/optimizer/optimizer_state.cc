@@ -62,7 +62,9 @@ class Reader final {
 };
 
 Status damaged(std::string_view why) {
-  return {Code::kDataLoss, fmt::format("optimizer state: {}; use another checkpoint", why)};
+  return {
+      Code::kDataLoss,
+      fmt::format("the checkpoint's optimizer state is damaged: {}; use another checkpoint", why)};
 }
 
 }  // namespace
@@ -124,20 +126,21 @@ std::vector<std::byte> OptimizerState::toBytes() const {
 
 Result<OptimizerState> OptimizerState::fromBytes(std::span<const std::byte> bytes) {
   Reader in(bytes);
-  if (in.number<uint32_t>() != kMagic) return damaged("these bytes are something else");
+  if (in.number<uint32_t>() != kMagic) return damaged("it begins with the bytes of something else");
   if (const auto version = in.number<uint8_t>(); version != kVersion) {
-    return damaged(fmt::format("version {}, this sluice reads {}", version, kVersion));
+    return damaged(
+        fmt::format("it has version {}, and this sluice reads version {}", version, kVersion));
   }
   const auto dtype = static_cast<DType>(in.number<uint8_t>());
-  if (!kernel::checkArithmetic(dtype)) return damaged("unknown number format");
+  if (!kernel::checkArithmetic(dtype)) return damaged("its type of numbers is unknown");
   const auto elements = in.number<uint64_t>();
   const auto steps = in.number<uint64_t>();
   const auto nameBytes = in.bytes(in.number<uint8_t>());
   const auto buffers = in.number<uint8_t>();
-  if (in.failed()) return damaged("too short");
-  if (buffers > kMostBuffers) return damaged("too many buffers");
+  if (in.failed()) return damaged("it is too short");
+  if (buffers > kMostBuffers) return damaged("it has too many buffers");
   if (elements > std::numeric_limits<size_t>::max() / sizeof(double))
-    return damaged("impossibly long");
+    return damaged("it is impossibly long");
 
   OptimizerState state({reinterpret_cast<const char*>(nameBytes.data()), nameBytes.size()}, dtype,
                        elements);
@@ -146,10 +149,10 @@ Result<OptimizerState> OptimizerState::fromBytes(std::span<const std::byte> byte
     const auto used = in.number<uint8_t>();
     if (used > 1) return damaged("a buffer is neither there nor not");
     const auto content = in.bytes(used == 1 ? state.bytesPerBuffer() : 0);
-    if (in.failed()) return damaged("too short");
+    if (in.failed()) return damaged("it is too short");
     state.buffers_.push_back({used == 1, {content.begin(), content.end()}});
   }
-  if (in.left() != 0) return damaged("too long");
+  if (in.left() != 0) return damaged("it is too long");
   return state;
 }
 

@@ -23,7 +23,7 @@ Result<const Optimizer*> findOptimizer(std::string_view name) {
     known += optimizer->name();
   }
   return Status(Code::kInvalidArgument,
-                fmt::format("no optimizer '{}'; use one of {}", name, known));
+                fmt::format("there is no optimizer '{}'; use one of {}", name, known));
 }
 
 }  // namespace sluice::optimizer

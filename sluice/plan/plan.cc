@@ -71,7 +71,7 @@ std::vector<SliceId> Plan::slicesOn(Rank server) const {
 }
 
 std::string Plan::toString() const {
-  return fmt::format("plan {}: strategy {}, {}, {} slices {} over {} servers, {}, epoch {}",
+  return fmt::format("plan {}: algorithm {}, {}, {} slices {} over {} servers, {}, epoch {}",
                      toHex(hash_).substr(0, 8), spec_.strategy, model().toString(), slices_.size(),
                      name(spec_.slicing.placement), roles().servers.size(), roles().toString(),
                      index(epoch()));

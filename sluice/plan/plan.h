@@ -56,7 +56,7 @@ class Plan final {
 
   const Hash& hash() const { return hash_; }  // of the spec and of the slices
   std::string toString()
-      const;  // "plan 1a2b3c4d: strategy sluice, 161 tensors, .., 644 slices sharded over .."
+      const;  // "plan 1a2b3c4d: algorithm sluice, 161 tensors, .., 644 slices sharded over .."
 
   friend bool operator==(const Plan& a, const Plan& b) {
     return a.spec_ == b.spec_ && a.slices_ == b.slices_;

@@ -70,10 +70,9 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
 Result<PlanSpec> deserialise(std::span<const std::byte> bytes) {
   base::ByteReader reader(bytes);
   if (const auto version = reader.number<uint32_t>(); version != kVersion && !reader.failed()) {
-    return Status(
-        Code::kRefused,
-        fmt::format("the plan has version {}, we speak {}: run the same sluice on all ranks",
-                    version, kVersion));
+    return Status(Code::kRefused, fmt::format("the plan has version {}, and this rank reads "
+                                              "version {}; run the same sluice on all ranks",
+                                              version, kVersion));
   }
   PlanSpec spec;
   spec.epoch = Epoch{reader.number<uint32_t>()};

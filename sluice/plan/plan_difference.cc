@@ -1,4 +1,5 @@
-// firstDifference: what ranks print when their plans' hashes differ.
+// firstDifference() names the first difference between two plans, for the error that ranks print
+// when the hashes of their plans differ.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -74,7 +75,7 @@ std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank o
       .compare("the placement's seed is", ours.slicing.seed, theirs.slicing.seed)
       .compare("the number of hosts per rack is", ours.slicing.hostsPerRack,
                theirs.slicing.hostsPerRack)
-      .compare("the strategy is", "'" + ours.strategy + "'", "'" + theirs.strategy + "'");
+      .compare("the algorithm is", "'" + ours.strategy + "'", "'" + theirs.strategy + "'");
   compareSettings(difference, ours.settings, theirs.settings);
   return std::move(difference).take();
 }

@@ -104,8 +104,9 @@ TEST(Plan, ALyingCountReservesNothing) {
 TEST(Plan, AnotherVersionIsNamed) {
   auto bytes = serialise(smallSpec());
   bytes[0] = std::byte{9};
-  EXPECT_EQ(deserialise(bytes).status().message(),
-            "the plan has version 9, we speak 1: run the same sluice on all ranks");
+  EXPECT_EQ(
+      deserialise(bytes).status().message(),
+      "the plan has version 9, and this rank reads version 1; run the same sluice on all ranks");
 }
 
 TEST(Plan, TheFirstDifferenceIsOneLineThatNamesIt) {
@@ -135,7 +136,7 @@ TEST(Plan, TheFirstDifferenceIsOneLineThatNamesIt) {
   EXPECT_EQ(difference([](PlanSpec& s) { s.slicing.sliceElements = 7; }),
             "the slice size is 50000 here, 7 on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.strategy = "p3"; }),
-            "the strategy is 'sluice' here, 'p3' on rank 2");
+            "the algorithm is 'sluice' here, 'p3' on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.settings["rate"] = "0.2"; }),
             "setting rate is '0.1' here, '0.2' on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.settings.erase("rate"); }),

@@ -61,7 +61,7 @@ std::string Roles::toString() const {
 
 Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
   if (world == 0 || world > kMaxWorld) {
-    return impossible(fmt::format("a job of {} ranks cannot be: give 1 to {}", world, kMaxWorld));
+    return impossible(fmt::format("a job cannot have {} ranks; give 1 to {}", world, kMaxWorld));
   }
   if (servers == "all") return Roles{world, range(0, world), range(0, world)};
 
@@ -70,7 +70,8 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
   const auto count = base::parseInteger(dedicated ? servers.substr(kDedicated.size()) : servers);
   if (!count.isOk()) {
     return impossible(fmt::format(
-        "--servers takes all, a number, or dedicated: and a number, not '{}'", servers));
+        "--servers '{}' is not understood; write all, K or dedicated:K, where K is a number",
+        servers));
   }
   // Dedicated servers do not train, so at least one rank must be left that does.
   const uint32_t most = dedicated ? world - 1 : world;
@@ -86,11 +87,11 @@ Result<Roles> parseRoles(std::string_view servers, uint32_t world) {
 Status check(const Roles& roles) {
   if (roles.world == 0 || roles.world > kMaxWorld) {
     return impossible(
-        fmt::format("a job of {} ranks cannot be: give 1 to {}", roles.world, kMaxWorld));
+        fmt::format("a job cannot have {} ranks; give 1 to {}", roles.world, kMaxWorld));
   }
   for (const auto* ranks : {&roles.servers, &roles.workers}) {
     const std::string_view what = ranks == &roles.servers ? "server" : "worker";
-    if (ranks->empty()) return impossible(fmt::format("there is no {}", what));
+    if (ranks->empty()) return impossible(fmt::format("the job has no {}", what));
     if (std::ranges::adjacent_find(*ranks, std::ranges::greater_equal()) != ranks->end()) {
       return impossible(fmt::format("the {}s are not in ascending order", what));
     }

@@ -32,16 +32,18 @@ TEST(Roles, MistakesSayWhatIsAccepted) {
     uint32_t world;
     std::string_view message;
   } cases[] = {
-      {"some", 4, "--servers takes all, a number, or dedicated: and a number, not 'some'"},
-      {"", 4, "--servers takes all, a number, or dedicated: and a number, not ''"},
+      {"some", 4,
+       "--servers 'some' is not understood; write all, K or dedicated:K, where K is a number"},
+      {"", 4, "--servers '' is not understood; write all, K or dedicated:K, where K is a number"},
       {"dedicated:", 4,
-       "--servers takes all, a number, or dedicated: and a number, not 'dedicated:'"},
+       "--servers 'dedicated:' is not understood; write all, K or dedicated:K, where K is a "
+       "number"},
       {"0", 4, "--servers 0: a job of 4 ranks can have 1 to 4 servers"},
       {"5", 4, "--servers 5: a job of 4 ranks can have 1 to 4 servers"},
       {"-1", 4, "--servers -1: a job of 4 ranks can have 1 to 4 servers"},
       {"dedicated:4", 4,
        "--servers dedicated:4: a job of 4 ranks can have 1 to 3 dedicated servers"},
-      {"all", 0, "a job of 0 ranks cannot be: give 1 to 1048576"},
+      {"all", 0, "a job cannot have 0 ranks; give 1 to 1048576"},
   };
   for (const auto& c : cases)
     EXPECT_EQ(parseRoles(c.servers, c.world).status().message(), c.message);
@@ -59,8 +61,8 @@ TEST(Roles, PositionsCountWithinTheRole) {
 TEST(Roles, WhatCameFromElsewhereIsChecked) {
   const std::vector<Rank> both{Rank{0}, Rank{1}};
   EXPECT_TRUE(check(Roles{2, both, {Rank{1}}}).isOk());
-  EXPECT_EQ(check(Roles{2, {}, both}).message(), "there is no server");
-  EXPECT_EQ(check(Roles{2, both, {}}).message(), "there is no worker");
+  EXPECT_EQ(check(Roles{2, {}, both}).message(), "the job has no server");
+  EXPECT_EQ(check(Roles{2, both, {}}).message(), "the job has no worker");
   EXPECT_EQ(check(Roles{2, {Rank{1}, Rank{0}}, both}).message(),
             "the servers are not in ascending order");
   EXPECT_EQ(check(Roles{2, both, {Rank{1}, Rank{1}}}).message(),

@@ -63,7 +63,7 @@ std::string_view name(Placement placement) {
 Status Cutter::begin(TensorId tensor, uint64_t slices) {
   if (slices > kMaxSlices - slices_.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("slices this small would number more than {}: raise the slice size",
+            fmt::format("the model would be cut into more than {} slices; raise --slice-elements",
                         kMaxSlices)};
   }
   tensor_ = tensor;
@@ -76,12 +76,13 @@ Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Sli
   SLUICE_RETURN_IF_ERROR(check(roles));
   if (slicing.sliceElements == 0 || slicing.sliceElements > kMaxTensorElements) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("a slice of {} elements cannot be: give 1 to {}",
+                  fmt::format("a slice cannot have {} elements; give --slice-elements 1 to {}",
                               slicing.sliceElements, kMaxTensorElements));
   }
   if (slicing.hostsPerRack == 0) {
-    return Status(Code::kInvalidArgument,
-                  "a rack has at least one host; 1 means that racks do not matter");
+    return Status(
+        Code::kInvalidArgument,
+        "a rack cannot have 0 hosts; give at least 1, which means that racks do not matter");
   }
   Cutter cutter(roles.servers);
   switch (slicing.placement) {

@@ -152,12 +152,12 @@ TEST(Slicing, ShardedSlicesAreMessagesAndSmallTensorsGoWholeToTheServerThatHolds
 TEST(Slicing, WhatCannotBeIsRefusedInOneLine) {
   const auto roles = *parseRoles("all", 2);
   EXPECT_EQ(cut(modelOf({5}), roles, {.sliceElements = 0}).status().message(),
-            "a slice of 0 elements cannot be: give 1 to 1099511627776");
+            "a slice cannot have 0 elements; give --slice-elements 1 to 1099511627776");
   for (const auto placement : {Placement::kRoundRobin, Placement::kSharded}) {
     EXPECT_EQ(cut(modelOf({uint64_t{1} << 40}), roles, {.placement = placement, .sliceElements = 1})
                   .status()
                   .message(),
-              "slices this small would number more than 16777216: raise the slice size");
+              "the model would be cut into more than 16777216 slices; raise --slice-elements");
   }
   EXPECT_EQ(cut(Model{}, roles, {}).status().message(),
             "the model has no tensors: there is nothing to synchronise");

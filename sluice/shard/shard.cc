@@ -75,8 +75,9 @@ Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   for (const auto& each : served_) {
     if (each == nullptr) continue;
     if (from < each->step || index(from) - index(each->step) > kMostStepsAhead) {
-      return {Code::kRefused, fmt::format("hyperparameters for step {}, while step {} is collected",
-                                          from, each->step)};
+      return {Code::kRefused,
+              fmt::format("hyperparameters came for step {} while step {} is collected", from,
+                          each->step)};
     }
     earliest = std::min(earliest, each->step);
   }
@@ -88,8 +89,8 @@ Status Shard::setHyperparameters(std::vector<double> values, Step from) {
 
 Status Shard::check(SliceId slice, Rank from, Step step, uint64_t bytes) const {
   const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused,
-                  fmt::format("slice {} of step {} from rank {}: {}", slice, step, from, why));
+    return Status(Code::kRefused, fmt::format("slice {} of step {} from rank {} does not fit: {}",
+                                              slice, step, from, why));
   };
   if (index(slice) >= served_.size() || served_[index(slice)] == nullptr)
     return refuse("not served here");
@@ -209,13 +210,16 @@ Status Shard::restore(std::vector<ServedState> states) {
     if (theirs.optimizer() == mine.optimizer() && theirs.dtype() == mine.dtype() &&
         theirs.elements() == mine.elements())
       continue;
-    return {Code::kInvalidArgument, fmt::format("'{}' was trained by {}, or cut otherwise",
-                                                node.key().first, theirs.optimizer())};
+    return {Code::kInvalidArgument,
+            fmt::format("'{}' was trained with {}, or cut into other slices; use the same "
+                        "optimizer, servers and --slice-elements as then",
+                        node.key().first, theirs.optimizer())};
   }
   if (!saved.empty()) {
-    return {Code::kInvalidArgument, fmt::format("a slice of '{}' is not served here: it was saved "
-                                                "on another rank, or with other slices",
-                                                saved.begin()->first.first)};
+    return {Code::kInvalidArgument,
+            fmt::format("a slice of '{}' is not served here: it was saved on another rank or with "
+                        "other slices; use the same servers and --slice-elements as then",
+                        saved.begin()->first.first)};
   }
   for (const auto& [id, state] : found) {
     optimizer::OptimizerState& mine = served(id).state;

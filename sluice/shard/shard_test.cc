@@ -143,15 +143,18 @@ TEST(Shard, RefusesWhatDoesNotBelong) {
   const auto refusal = [&](uint32_t slice, uint32_t from, uint64_t step, uint64_t bytes) {
     return shard->landing(SliceId{slice}, Rank{from}, Step{step}, bytes).status().message();
   };
-  EXPECT_EQ(refusal(9, 0, 0, 200), "slice 9 of step 0 from rank 0: not served here");
-  EXPECT_EQ(refusal(0, 2, 0, 200), "slice 0 of step 0 from rank 2: that rank is not a worker");
-  EXPECT_EQ(refusal(0, 0, 1, 200), "slice 0 of step 1 from rank 0: step 0 is being collected");
-  EXPECT_EQ(refusal(0, 0, 0, 204), "slice 0 of step 0 from rank 0: 204 bytes, expected 200");
+  EXPECT_EQ(refusal(9, 0, 0, 200), "slice 9 of step 0 from rank 0 does not fit: not served here");
+  EXPECT_EQ(refusal(0, 2, 0, 200),
+            "slice 0 of step 0 from rank 2 does not fit: that rank is not a worker");
+  EXPECT_EQ(refusal(0, 0, 1, 200),
+            "slice 0 of step 1 from rank 0 does not fit: step 0 is being collected");
+  EXPECT_EQ(refusal(0, 0, 0, 204),
+            "slice 0 of step 0 from rank 0 does not fit: 204 bytes, expected 200");
   const std::vector<std::byte> part(200);
   ASSERT_TRUE(shard->landing(SliceId{1}, Rank{0}, Step{0}, 200).isOk());
-  EXPECT_EQ(refusal(1, 0, 0, 200), "slice 1 of step 0 from rank 0: it came already");
+  EXPECT_EQ(refusal(1, 0, 0, 200), "slice 1 of step 0 from rank 0 does not fit: it came already");
   EXPECT_FALSE(bring(*shard, Rank{2}, SliceId{0}, Rank{0}, Step{0}, part));
-  EXPECT_EQ(refusal(0, 0, 0, 200), "slice 0 of step 0 from rank 0: it came already");
+  EXPECT_EQ(refusal(0, 0, 0, 200), "slice 0 of step 0 from rank 0 does not fit: it came already");
   EXPECT_EQ(shard->missing(SliceId{0}), std::vector<Rank>{Rank{1}});
   EXPECT_TRUE(shard->missing(SliceId{1}).empty());
 }

@@ -39,9 +39,10 @@ class Checkpoint {
   // Puts a state back; empty: as at the beginning. Training thread, and REQUIRES the same as
   // take().
   virtual Status restore(std::span<const std::byte> state) {
-    return state.empty()
-               ? base::ok()
-               : Status(Code::kInvalidArgument, "this algorithm has no state to put back");
+    return state.empty() ? base::ok()
+                         : Status(Code::kInvalidArgument,
+                                  "this algorithm keeps no state, so that none can be loaded; use "
+                                  "the algorithm of the checkpoint");
   }
 };
 
@@ -56,7 +57,8 @@ class DelayedResults {
   // For a step in which no rank has gradients: its result is the oldest delayed mean. The gate of
   // `tensor` is closed for `step`. Called for all tensors.
   virtual Status handOut(TensorId /*tensor*/, Step /*step*/) {
-    return {Code::kInvalidArgument, "this algorithm delays no results; only pipe does"};
+    return {Code::kInvalidArgument,
+            "this algorithm delays no results, so that none can be handed out; only pipe does"};
   }
 };
 

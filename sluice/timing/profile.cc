@@ -35,7 +35,7 @@ Result<double> shareField(const Json& object, const char* key) {
 }
 
 Result<ProfileTensor> parseTensor(const Json& object) {
-  if (!object.is_object()) return unusable("must be an object");
+  if (!object.is_object()) return unusable("it must be a JSON object");
   ProfileTensor tensor;
   SLUICE_ASSIGN_OR_RETURN(tensor.name, textField(object, "name"));
   const auto parameters = object.find("parameters");
@@ -50,7 +50,7 @@ Result<ProfileTensor> parseTensor(const Json& object) {
 
 Result<Profile> parse(std::string_view text) {
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object()) return unusable("is not a JSON object");
+  if (!root.is_object()) return unusable("it must be a JSON object");
   Profile profile;
   SLUICE_ASSIGN_OR_RETURN(profile.model, textField(root, "model"));
   SLUICE_ASSIGN_OR_RETURN(profile.note, textField(root, "note"));
@@ -100,7 +100,7 @@ Result<Profile> parseProfile(std::string_view json, std::string_view origin) {
 
 Result<Profile> readProfile(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return base::fromErrno(fmt::format("reading the profile {}", path));
+  if (!file) return base::fromErrno(fmt::format("cannot read the profile {}", path));
   std::ostringstream text;
   text << file.rdbuf();
   return parseProfile(text.view(), path);

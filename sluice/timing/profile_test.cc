@@ -48,13 +48,13 @@ TEST(Profile, IsFoundByPathToo) {
 TEST(Profile, MistakesAreNamedInOneLine) {
   const std::string head = R"({"model": "m", "note": "n", "tensors": [)";
   const std::pair<std::string, std::string> cases[] = {
-      {"", "f: is not a JSON object"},
-      {"[1]", "f: is not a JSON object"},
+      {"", "f: it must be a JSON object"},
+      {"[1]", "f: it must be a JSON object"},
       {"{}", "f: 'model' must be a text"},
       {R"({"model": 3})", "f: 'model' must be a text"},
       {R"({"model": "m", "note": "n"})", "f: 'tensors' must be a list"},
       {head + "]}", "f: the model has no tensors: there is nothing to synchronise"},
-      {head + "1]}", "f: tensor 0: must be an object"},
+      {head + "1]}", "f: tensor 0: it must be a JSON object"},
       {head + R"({"name": "w"}]})", "f: tensor 0: 'parameters' must be a whole number"},
       {head + R"({"name": "w", "parameters": -1}]})",
        "f: tensor 0: 'parameters' must be a whole number"},

@@ -17,7 +17,7 @@ namespace {
 Status chooseMgwfbp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t replanSteps = config.integer(option::kReplanSteps);
   if (replanSteps < 0)
-    return {Code::kInvalidArgument, "--replan-steps must be at least 0, which is never"};
+    return {Code::kInvalidArgument, "--replan-steps must not be negative; 0 means never"};
   SLUICE_ASSIGN_OR_RETURN(const timing::Costs costs,
                           reductionCosts(config, spec.model, spec.roles));
   SLUICE_RETURN_IF_ERROR(chooseReduction(config, mergeTensors(config, costs), spec));

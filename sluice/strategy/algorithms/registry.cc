@@ -84,11 +84,12 @@ Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& ch
   // The others that do not keep step go on anyway.
   if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
     return {Code::kInvalidArgument,
-            fmt::format("{} keeps step, and so does not go on by --survive-loss; these do: {}",
-                        chosen.strategy, namesOfThoseWith(option::kSurviveLoss))};
+            fmt::format(
+                "{} keeps the ranks in step and cannot go on without one; --survive-loss is for {}",
+                chosen.strategy, namesOfThoseWith(option::kSurviveLoss))};
   }
   if (!config.isOn(option::kDgc) || isSparse(chosen)) return base::ok();
-  return {Code::kInvalidArgument, fmt::format("{} does not compress by --dgc; these do: {}",
+  return {Code::kInvalidArgument, fmt::format("{} cannot compress with --dgc; it is for {}",
                                               chosen.strategy, namesOfThoseWith(option::kDgc))};
 }
 
@@ -98,8 +99,8 @@ Result<const Algorithm*> findAlgorithm(std::string_view name) {
     if (algorithm->name == name || (!name.empty() && algorithm->alias == name)) return algorithm;
     names.push_back(algorithm->name);
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("no algorithm '{}'; there are {}", name, fmt::join(names, ", ")));
+  return Status(Code::kInvalidArgument, fmt::format("there is no algorithm '{}'; use one of {}",
+                                                    name, fmt::join(names, ", ")));
 }
 
 Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config) {

@@ -39,7 +39,7 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
     if (tensor.dtype != DType::kF32)
       return {
           Code::kInvalidArgument,
-          fmt::format("tensor {} is not f32, which is all that --dgc takes", tensor.toString())};
+          fmt::format("tensor {} is not f32, the only type that --dgc takes", tensor.toString())};
   }
   spec.settings[kSparsitySetting] = fmt::format("{}", sparsity);
   spec.settings[kWarmUpSetting] = std::to_string(warmUp);
@@ -56,10 +56,11 @@ double sgdValue(std::span<const double> values, std::string_view name) {
 
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart) {
   if (sgdValue(values, "nesterov") != 0 || sgdValue(values, "dampening") != 0)
-    return {Code::kInvalidArgument, "--dgc makes the momentum itself: no nesterov, no dampening"};
+    return {Code::kInvalidArgument,
+            "--dgc applies the momentum itself; leave out nesterov and dampening"};
   if (sgdValue(values, "momentum") != sgdValue(atStart.values, "momentum"))
     return {Code::kInvalidArgument,
-            "--dgc has the momentum inside: it cannot change during training"};
+            "--dgc applies the momentum itself, so that momentum cannot change during training"};
   return base::ok();
 }
 

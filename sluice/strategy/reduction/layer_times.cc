@@ -26,7 +26,8 @@ Result<std::vector<timing::Layer>> layerTimes(const base::Config& config, const 
   SLUICE_ASSIGN_OR_RETURN(const timing::Profile profile, timing::findProfile(name));
   if (profile.tensors.size() != model.tensors.size()) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("profile '{}' has {} tensors, the model {}: measure this model's",
+                  fmt::format("the profile '{}' has {} tensors, but the model has {}; measure this "
+                              "model with 'sluice profile'",
                               name, profile.tensors.size(), model.tensors.size()));
   }
   auto layers = timing::layersOf(profile, computeSeconds);

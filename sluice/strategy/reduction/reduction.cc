@@ -69,7 +69,9 @@ Status Reduction::handOut(TensorId tensor, Step step) {
 
 Result<fabric::Landing> Reduction::onMessage(Rank from, fabric::Lane lane,
                                              const wire::Header& header) {
-  if (onFabric_ == nullptr) return Status(Code::kRefused, "this rank reduces over a process group");
+  if (onFabric_ == nullptr)
+    return Status(Code::kRefused,
+                  "this rank reduces over a process group and takes no messages of sluice");
   return onFabric_->onMessage(from, lane, header);
 }
 
@@ -315,7 +317,7 @@ Status chooseReduction(const base::Config& config, std::span<const timing::Group
     if (config.text(option::kCodec) != "none" && tensor.dtype != DType::kF32)
       return {
           Code::kInvalidArgument,
-          fmt::format("tensor {} is not f32, which is all that codecs take", tensor.toString())};
+          fmt::format("tensor {} is not f32, the only type that codecs take", tensor.toString())};
   }
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};

@@ -52,13 +52,13 @@ void Reduction::putBack(size_t number, const ReductionState& state,
 Status Reduction::checkState(const ReductionState& state,
                              std::span<const TensorState* const> saved) const {
   if (state.rounds > settings_.delay || (state.rounds > 0 && state.steps < settings_.warmUp)) {
-    return {
-        Code::kInvalidArgument,
-        "it holds delayed gradients; use --algorithm pipe as when it was saved, or drain before"};
+    return {Code::kInvalidArgument,
+            "it holds delayed gradients; use --algorithm pipe as when it was saved, or call "
+            "drain() before saving"};
   }
   for (const TensorState& tensor : state.tensors) {
     if (std::ranges::find(saved, &tensor) == saved.end())
-      return {Code::kInvalidArgument, fmt::format("no tensor '{}' is trained here", tensor.name)};
+      return {Code::kInvalidArgument, fmt::format("this job trains no tensor '{}'", tensor.name)};
   }
   for (uint32_t t = 0; t < saved.size(); ++t) {
     if (saved[t] == nullptr) continue;
@@ -68,7 +68,7 @@ Status Reduction::checkState(const ReductionState& state,
                             optimizer::OptimizerState::fromBytes(saved[t]->optimizer));
     if (optimizer.optimizer() != states_[t].optimizer() ||
         optimizer.dtype() != states_[t].dtype() || optimizer.elements() != states_[t].elements()) {
-      return {Code::kInvalidArgument, fmt::format("'{}' was trained by {}, or had another size",
+      return {Code::kInvalidArgument, fmt::format("'{}' was trained with {}, or had another size",
                                                   saved[t]->name, optimizer.optimizer())};
     }
   }
@@ -96,8 +96,8 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
   if (settings_.codec != nullptr && !isOurs && !bytes.empty()) {
     log("strategy")
         .warn(
-            "rank {} goes on from rank {}'s checkpoint: what {} owed here is lost; save on every "
-            "rank",
+            "rank {} goes on from rank {}'s checkpoint: what {} had kept back of its own gradients "
+            "is lost; save on every rank",
             context_.fabric.rank(), state.rank, settings_.codec->name());
   }
   // On the loop, which tells others how many bytes the groups have under way.

@@ -96,13 +96,14 @@ Status ReductionGroup::check(size_t place, const TensorState& saved) const {
   for (const auto& mean : saved.delayed) {
     if (mean && mean->size() != anyPacking().get(place).size())
       return {Code::kInvalidArgument,
-              fmt::format("'{}' has another size or type here", saved.name)};
+              fmt::format("'{}' has another size or type in this job", saved.name)};
   }
   if (saved.owed.empty()) return base::ok();
   if (!feedback_ || saved.owed.size() != tensors_[place].elements * sizeof(float)) {
-    return {
-        Code::kInvalidArgument,
-        fmt::format("a codec owes '{}' something; use the --codec it was saved with", saved.name)};
+    return {Code::kInvalidArgument,
+            fmt::format(
+                "it holds what a codec kept back of '{}'; use the --codec that it was saved with",
+                saved.name)};
   }
   return base::ok();
 }

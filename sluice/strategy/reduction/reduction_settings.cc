@@ -47,7 +47,8 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   if (settings.methods.size() == 1)
     settings.methods.resize(settings.groups.size(), settings.methods.front());
   if (settings.methods.size() != settings.groups.size())
-    return Status(Code::kInvalidArgument, "not one collective method for each group of tensors");
+    return Status(Code::kInvalidArgument,
+                  "the plan does not name one collective method for each group of tensors");
   SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
   settings.atOnce = std::stoul(setting("reductions"));
   if (spec.settings.contains(kDelay)) {
@@ -101,7 +102,7 @@ Result<std::vector<timing::Group>> parseGroups(const std::string& text, size_t t
   }
   if (next != tensors)
     return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' does not group {} tensors", text, tensors));
+                  fmt::format("'{}' is not a grouping of {} tensors", text, tensors));
   return groups;
 }
 

@@ -70,8 +70,9 @@ void AnsweringCheckpoint::heldIsHere(const Slice& slice, const std::vector<std::
   if (!whenPrepared_ || missing_.erase(slice.id) == 0) return;  // it has failed
   const auto read = readHeldSlice(bytes);
   if (!read.isOk() || read->parameters.size() != parts_.plan().bytesOf(slice)) {
-    const Status damaged(Code::kDataLoss, fmt::format("what rank {} told of slice {} is damaged",
-                                                      slice.server, slice.id));
+    const Status damaged(
+        Code::kDataLoss,
+        fmt::format("rank {} has sent a damaged state of slice {}", slice.server, slice.id));
     parts_.context.refuse(slice.server, damaged);
     return fail(damaged);
   }

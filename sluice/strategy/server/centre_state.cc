@@ -53,7 +53,7 @@ std::vector<std::byte> readBlock(base::ByteReader& in) {
 
 Status otherModel(std::string_view tensor) {
   return {Code::kInvalidArgument,
-          fmt::format("the saved state does not fit '{}': it is of another model", tensor)};
+          fmt::format("the saved state does not fit '{}': it belongs to another model", tensor)};
 }
 
 Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId tensor,
@@ -62,8 +62,9 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
   for (const auto& [offset, state] : states) {
     if (state.optimizer() != optimizer.name()) {
       return {Code::kInvalidArgument,
-              fmt::format("the saved state of '{}' is of {}, and this trains with {}", name,
-                          state.optimizer(), optimizer.name())};
+              fmt::format("the saved state of '{}' belongs to {}, but this job trains with {}; use "
+                          "the optimizer of the checkpoint",
+                          name, state.optimizer(), optimizer.name())};
     }
     const auto slices = plan.slicesOf(tensor);
     const auto slice = std::ranges::find(slices, offset, &plan::Slice::offset);
@@ -85,8 +86,8 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
 void warnOfOthers(Rank self, Rank saver) {
   log("strategy")
       .warn(
-          "rank {} goes on from rank {}'s checkpoint: what it had of its own begins anew; save on "
-          "every rank",
+          "rank {} goes on from rank {}'s checkpoint, and its own state begins anew; save on every "
+          "rank",
           self, saver);
 }
 

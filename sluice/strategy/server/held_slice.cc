@@ -20,7 +20,8 @@ Result<HeldSlice> readHeldSlice(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   HeldSlice held{.parameters = in.block(), .optimizer = std::nullopt};
   const auto optimizer = in.block();
-  if (in.failed() || !in.atEnd()) return Status(Code::kDataLoss, "not what a server holds");
+  if (in.failed() || !in.atEnd())
+    return Status(Code::kDataLoss, "the saved state of a server is malformed");
   if (!optimizer.empty()) {
     SLUICE_ASSIGN_OR_RETURN(held.optimizer, optimizer::OptimizerState::fromBytes(optimizer));
   }

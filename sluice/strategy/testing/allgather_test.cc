@@ -140,7 +140,7 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
   spec.strategy = "p3";
   ASSERT_TRUE(algorithmNamed("p3").choose(config, spec).isOk());
   EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
-            "p3 does not compress by --dgc; these do: sluice, allreduce, asp, ssp");
+            "p3 cannot compress with --dgc; it is for sluice, allreduce, asp, ssp");
 }
 
 }  // namespace

@@ -356,7 +356,8 @@ TEST(Asynchronous, SurvivalIsRefusedWhereItMeansNothing) {
   }
   spec.strategy = "sluice";
   EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
-            "sluice keeps step, and so does not go on by --survive-loss; these do: ssp, easgd");
+            "sluice keeps the ranks in step and cannot go on without one; --survive-loss is for "
+            "ssp, easgd");
   spec.strategy = "asp";
   EXPECT_TRUE(rejectIgnoredOptions(config, spec).isOk());
 }

@@ -354,16 +354,19 @@ TEST(Pipe, RefusesAStateThatDoesNotFit) {
     std::string why;
   } cases[] = {
       {{.depth = 2},
-       "it holds delayed gradients; use --algorithm pipe as when it was saved, or drain before"},
-      {{.depth = 3, .dtype = DType::kF64}, "'conv' has another size or type here"},
-      {{.update = "adam", .depth = 3}, "'conv' was trained by sgd, or had another size"},
+       "it holds delayed gradients; use --algorithm pipe as when it was saved, or call drain() "
+       "before saving"},
+      {{.depth = 3, .dtype = DType::kF64}, "'conv' has another size or type in this job"},
+      {{.update = "adam", .depth = 3}, "'conv' was trained with sgd, or had another size"},
   };
   for (const auto& [other, why] : cases) {
     PipeWorld stranger(other, someTensors(numbers, other.dtype));
     EXPECT_EQ(stranger.restore(0, state).message(), "the saved state does not fit: " + why);
   }
   const Status damaged = world.restore(0, Bytes(10));
-  EXPECT_EQ(damaged.message(), "not a saved state of training: these bytes are something else");
+  EXPECT_EQ(damaged.message(),
+            "the checkpoint does not hold a saved state of training: it begins with the bytes of "
+            "something else; load another one");
 }
 
 TEST(Pipe, RefusesImpossibleDepths) {

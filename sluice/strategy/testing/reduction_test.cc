@@ -183,7 +183,9 @@ TEST(Reduction, RefusesAProfileOfAnotherModel) {
   spec.roles = plan::parseRoles("all", kWorld).value();
   const Status chosen =
       algorithmNamed("mgwfbp").choose(withOptions({{&option::kLayerTimes, "vgg19"}}), spec);
-  EXPECT_EQ(chosen.message(), "profile 'vgg19' has 38 tensors, the model 4: measure this model's");
+  EXPECT_EQ(chosen.message(),
+            "the profile 'vgg19' has 38 tensors, but the model has 4; measure this model with "
+            "'sluice profile'");
 }
 
 TEST(Reduction, AGradientThatNobodyHasOpensItsGateEmpty) {

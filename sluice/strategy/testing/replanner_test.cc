@@ -342,7 +342,7 @@ TEST(Replanner, AWaitAtABoundarySaysSoAndEndsWithALostRank) {
 TEST(Replanner, RefusesLessThanNoSteps) {
   plan::PlanSpec spec = specOf();
   EXPECT_EQ(algorithmNamed("mgwfbp").choose(configOf({.replanSteps = "-1"}), spec).message(),
-            "--replan-steps must be at least 0, which is never");
+            "--replan-steps must not be negative; 0 means never");
 }
 
 }  // namespace

@@ -206,7 +206,8 @@ TEST(ServerCheckpoint, RefusesWhatDoesNotFit) {
   EXPECT_EQ(*job.state(0), state);
   ServerJob sgd({.update = "sgd:lr=0.1"}, someTensorsOf(numbers, c.dtype));
   EXPECT_EQ(sgd.restore(0, state).message(),
-            "the saved state does not fit: 'a' was trained by adam, or cut otherwise");
+            "the saved state does not fit: 'a' was trained with adam, or cut into other slices; "
+            "use the same optimizer, servers and --slice-elements as then");
   EXPECT_EQ(job.restore(0, Bytes(10)).code(), Code::kDataLoss);
   ASSERT_TRUE(job.restore(0, {}).isOk());  // as if it began
   EXPECT_NE(*job.state(0), state);
