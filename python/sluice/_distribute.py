@@ -128,14 +128,14 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
             raise ValueError(f"{type(optimizer).__name__} is distributed already")
     if job.option("servers").startswith("dedicated"):
         raise ValueError(
-            "servers=dedicated:K is not there for PyTorch yet: every rank trains; use servers=all "
-            "or servers=K"
+            "servers=dedicated:K does not work with PyTorch yet: every rank trains; use "
+            "servers=all or servers=K"
         )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ValueError(
                 f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so "
-                "far"
+                "far; move the model there with .cpu()"
             )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
@@ -157,7 +157,7 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
 def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
     if not job.algorithm.takes_process_group:
         names = [each.name for each in _core.algorithms() if each.takes_process_group]
-        raise ValueError(f"a process group reduces; use it with algorithm={' or '.join(names)}")
+        raise ValueError(f"process_group works only with algorithm={' or '.join(names)}")
     if job.option("codec") != "none":
         raise ValueError(
             "a process group cannot use a codec inside its reduction; leave out codec, or "

@@ -17,8 +17,7 @@ from sluice._training import Training
 
 NO_MEAN_HERE = (
     "with server_optimizer=True the mean gradient is on the servers only, and cannot be looked at, "
-    "clipped or unscaled; leave "
-    "server_optimizer=True away"
+    "clipped or unscaled; leave out server_optimizer=True"
 )
 
 

@@ -77,8 +77,8 @@ def read_note(store: Store, place: str, key: bytes, patience: timedelta) -> str:
     check, _, note = store.get(place).decode().partition(" ")
     if not hmac.compare_digest(check, _check(key, place, note)):
         raise PermissionError(
-            "what stands in torchrun's store was not written with this job's key; give every rank "
-            "the same SLUICE_JOB_KEY_FILE"
+            "the note in torchrun's store was not written with this job's key; give every rank the "
+            "same SLUICE_JOB_KEY_FILE"
         )
     return note
 

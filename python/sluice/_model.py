@@ -41,8 +41,8 @@ class GatedModule(nn.Module):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("assign", args[2] if len(args) > 2 else False):
             raise ValueError(
-                "load_state_dict(assign=True) replaces the parameters that are trained; leave "
-                "assign=True away, or load before sluice.distribute()"
+                "load_state_dict(assign=True) replaces the parameters that are trained; leave out "
+                "assign=True, or load before sluice.distribute()"
             )
         self._sluice.open_all()
         return super().load_state_dict(*args, **kwargs)

@@ -136,7 +136,7 @@ class LateStep:
                 raise RuntimeError(
                     f"{self.kind.__name__} keeps '{changed[0]}' in its parameter group and "
                     "changes it in every step, so its step cannot be taken in parts; leave "
-                    "per_tensor=True away"
+                    "out per_tensor=True"
                 )
 
 
@@ -171,12 +171,12 @@ class GatedOptimizer(torch.optim.Optimizer):
         if isinstance(late, ServerStep) and (closure is not None or _has_hooks(self)):
             raise RuntimeError(
                 "with server_optimizer=True step() takes no closure and has no hooks; leave it "
-                "away for them"
+                "out to use them"
             )
         if closure is not None and late.engine.training.delays:
             raise RuntimeError(
                 "with algorithm=pipe step() takes no closure: it would not see the gradients of "
-                "its own loss"
+                "its own loss; call backward() before step()"
             )
         if closure is not None:
             return self._whole_step(_averaged(closure, late.engine))

@@ -56,11 +56,11 @@ def refuse(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
         names = ", ".join(kind.__name__ for kind in _SETTINGS)
         raise ValueError(
             f"the servers have no {type(optimizer).__name__}; use {names}, or leave "
-            "server_optimizer=True away"
+            "out server_optimizer=True"
         )
     if len(optimizer.param_groups) != 1:
         raise ValueError(
-            "server_optimizer=True takes one parameter group; leave it away to use several"
+            "server_optimizer=True takes one parameter group; leave it out to use several"
         )
     trained = {parameter for parameter in model.parameters() if parameter.requires_grad}
     if {
@@ -85,7 +85,7 @@ def _settings(optimizer: torch.optim.Optimizer) -> list[float]:
     for name, value in fixed.items():
         if group.get(name, value) != value:
             raise ValueError(
-                f"the servers know only {name}={value}; leave server_optimizer=True away for "
+                f"the servers know only {name}={value}; leave out server_optimizer=True for "
                 f"{name}={group[name]}"
             )
     values: list[float] = []
@@ -103,13 +103,13 @@ def _check(state: State, known: tuple[str, ...]) -> None:
                 continue
             if key not in known:
                 raise ValueError(
-                    f"the servers know no '{key}' in the optimizer's state; leave "
-                    "server_optimizer=True away"
+                    f"the servers know no '{key}' in the optimizer's state; leave out "
+                    "server_optimizer=True"
                 )
             if value.shape != parameter.shape:
                 raise ValueError(
                     f"the optimizer's state has '{key}' of {tuple(value.shape)} for a parameter of "
-                    f"{tuple(parameter.shape)}"
+                    f"{tuple(parameter.shape)}; load a checkpoint of this model"
                 )
 
 
@@ -199,7 +199,7 @@ class ServerStep:
                 f"with algorithm={self.engine.job.option('algorithm')} {self.kind.__name__}'s "
                 "state is each rank's own and "
                 "cannot be saved or loaded yet; save the model's state_dict() alone, or use an "
-                "algorithm that keeps step"
+                "algorithm that keeps the ranks in step"
             )
 
     @contextlib.contextmanager
@@ -267,7 +267,7 @@ class ServerStep:
             raise ValueError(
                 "the optimizer has state, which no server takes over with "
                 f"algorithm={self.engine.job.option('algorithm')}: "
-                "leave it out, or use an algorithm that keeps step"
+                "leave it out, or use an algorithm that keeps the ranks in step"
             )
 
     def refuse_to_load(self, state: dict[Any, Any], has_more: bool) -> None:
@@ -277,7 +277,7 @@ class ServerStep:
         if has_more and self.is_gathered:
             raise ValueError(
                 "this checkpoint has delayed or compressed gradients, which server_optimizer=True "
-                "does not know"
+                "does not know; load it without server_optimizer=True"
             )
 
     def load(
@@ -363,7 +363,7 @@ class ServerStep:
             return
         if len(optimizer.param_groups) != 1:
             raise RuntimeError(
-                "server_optimizer=True takes one parameter group; leave it away to use several"
+                "server_optimizer=True takes one parameter group; leave it out to use several"
             )
         values = _settings(optimizer)
         for slot in slots:

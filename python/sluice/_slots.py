@@ -95,7 +95,8 @@ def sendable(slot: Slot) -> Tensor:
         )
     if gradient.dtype != parameter.dtype:
         raise RuntimeError(
-            f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}"
+            f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}; both must "
+            "have the same type"
         )
     if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or is_dense(gradient)):
         return gradient

@@ -122,11 +122,9 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uin
   try {
     return std::unique_ptr<Endpoint>(new Endpoint(std::make_unique<Server>(address, port)));
   } catch (const std::exception&) {  // the exception does not say why
-    return Status(
-        Code::kUnavailable,
-        fmt::format(
-            "metrics: cannot listen on {}:{}; is the port taken? Choose another with metrics-port",
-            address, port));
+    return Status(Code::kUnavailable, fmt::format("metrics: cannot listen on {}:{}; the port may "
+                                                  "be taken, choose another with metrics-port",
+                                                  address, port));
   }
 }
 

@@ -33,7 +33,8 @@ inline bool hasEnded(Loop& loop) {
 // forked child.
 inline Status checkMayWait(const Loop& loop) {
   if (loop.inLoop())
-    return {Code::kInvalidArgument, "a call from the loop's own thread would wait for itself"};
+    return {Code::kInvalidArgument,
+            "a call from the loop's own thread would wait for itself; make it from another thread"};
   return loop.isInherited() ? base::forkedStatus() : base::ok();
 }
 
@@ -79,7 +80,7 @@ Result<T> await(Loop& loop, Start&& start, const Interruption& interruption = {}
   promise.reset();
   begun.reset();  // a loop that has ended destroys the task, and with it the promises
   auto got = awaitOutcome<Result<T>>(loop, outcome, interruption);
-  hasBegun.wait();  // `start` belongs to the caller
+  hasBegun.wait();  // `start` lives on the caller's stack, so the task must have run or gone
   return got;
 }
 

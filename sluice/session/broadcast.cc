@@ -44,7 +44,8 @@ void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
 Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& header) {
   const uint64_t sequence = index(header.step);
   const auto refuse = [&](std::string_view why) {
-    return Status(Code::kRefused, fmt::format("a piece of broadcast {}: {}", sequence, why));
+    return Status(Code::kRefused,
+                  fmt::format("a piece of broadcast {} does not fit: {}", sequence, why));
   };
   if (sequence >= nextSequence_) return deferred_.defer(from, kBroadcastLane);
   const auto found = underway_.find(sequence);

@@ -36,7 +36,7 @@ Result<std::string> Config::get(std::string_view option) const {
   SLUICE_ASSIGN_OR_RETURN(const base::Option* found, base::knownOption(option));
   if (found->secret) {
     return Status(Code::kPermissionDenied,
-                  fmt::format("the option '{}' is a secret and is not told", found->name));
+                  fmt::format("the option '{}' is a secret and cannot be read", found->name));
   }
   return inside_->value(*found).text;
 }

@@ -41,7 +41,7 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
   if (!first.isOk() || *first < 0 || port > kLastPort) {
     return Status(
         Code::kInvalidArgument,
-        fmt::format("metrics-port '{}' for local rank {} is no port; give a number or off", text,
+        fmt::format("metrics-port '{}' is not a port for local rank {}; give a number or off", text,
                     localRank));
   }
   SLUICE_ASSIGN_OR_RETURN(

@@ -49,7 +49,7 @@ Result<End> parseEnd(const std::string& note) {
   std::string broadcastsText;
   std::string why;
   if (!(words >> rankText >> steps >> broadcastsText) || !std::getline(words >> std::ws, why))
-    return Status(Code::kDataLoss, "not the note of an end");
+    return Status(Code::kDataLoss, "a rank's note about its end is malformed");
   SLUICE_ASSIGN_OR_RETURN(const int64_t rank, base::parseInteger(rankText));
   SLUICE_ASSIGN_OR_RETURN(const int64_t broadcasts, base::parseInteger(broadcastsText));
   End end{Rank{static_cast<uint32_t>(rank)}, std::nullopt, static_cast<uint64_t>(broadcasts),
@@ -88,15 +88,15 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
   if (options.memory.empty() && publishes == optimizer::Publishes::kMeanGradient) return base::ok();
   if (options.memory.size() != options.model.tensors.size()) {
     return {Code::kInvalidArgument,
-            fmt::format("{} tensors, but memory for {}", options.model.tensors.size(),
-                        options.memory.size())};
+            fmt::format("the model has {} tensors, but memory was given for {}",
+                        options.model.tensors.size(), options.memory.size())};
   }
   for (size_t t = 0; t < options.memory.size(); ++t) {
     const auto& tensor = options.model.tensors[t];
     for (const size_t bytes :
          {options.memory[t].gradient.size(), options.memory[t].result.size()}) {
       if (bytes == tensor.bytes()) continue;
-      return {Code::kInvalidArgument, fmt::format("tensor {} needs {} bytes, its memory has {}",
+      return {Code::kInvalidArgument, fmt::format("tensor {} needs {} bytes, but its memory has {}",
                                                   tensor.toString(), tensor.bytes(), bytes)};
     }
   }
@@ -199,7 +199,7 @@ Status SessionParts::leave() {
 void SessionParts::exchangeDone() {
   if (isWorker()) {
     const Status said = job_.set(doneKey(name_, job_.rank()), "done");
-    if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
+    if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
   }
   for (const Rank worker : plan().roles().workers) {
     if (worker == job_.rank()) continue;
@@ -234,7 +234,7 @@ Status SessionParts::announceEnd() {
 
 void SessionParts::abandon(const std::string& why) {
   const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
-  if (!said.isOk()) log("session").debug("nobody was told: {}", said.toString());
+  if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
 }
 
 }  // namespace sluice::session

@@ -18,7 +18,8 @@ Result<std::unique_ptr<Tracing>> Tracing::begin(const base::Config& config, cons
   if (capacity < 1) return Status(Code::kInvalidArgument, "trace-events must be at least 1");
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) return base::fromErrno("trace: make the directory " + directory, error.value());
+  if (error)
+    return base::fromErrno("cannot make the directory of the trace, " + directory, error.value());
   std::unique_ptr<Tracing> tracing(
       new Tracing(trace::traceFileName(directory, session, rank), static_cast<size_t>(capacity)));
   tracing->trace_.session = session;
@@ -40,7 +41,8 @@ void Tracing::noteClocks(const fabric::WatchedFabric& fabric) {
 void Tracing::write() {
   recorder_.addTo(trace_);
   const Status written = trace::writeTraces(path_, std::span(&trace_, 1));
-  if (!written.isOk()) return log("session").warn("the trace is lost: {}", written.message());
+  if (!written.isOk())
+    return log("session").warn("the trace could not be written: {}", written.message());
   log("session").info("trace: {} events and {} waits in {} ({} earlier ones had no room)",
                       trace_.events.size(), trace_.waits.size(), path_, trace_.lost);
 }

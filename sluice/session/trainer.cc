@@ -257,7 +257,7 @@ Status Trainer::drain() {
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   return awaitStrategy([this](const strategy::Done& done) { strategy_->whenIdle(done); },
-                       "reductions did not end");
+                       "the reductions did not end");
 }
 
 Status Trainer::awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
@@ -284,7 +284,7 @@ Result<std::vector<std::byte>> Trainer::takeState() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
       awaitStrategy([this](const strategy::Done& done) { strategy_->checkpoint().prepare(done); },
-                    "servers did not tell what they hold"));
+                    "the servers did not send their state"));
   return strategy_->checkpoint().take();
 }
 

@@ -173,14 +173,14 @@ class Reader final {
     const TensorId tensor{args.at("layer").get<uint32_t>()};
     const Step step{args.at("step").get<uint64_t>()};
     if (index(tensor) >= trace.tensors.size())
-      throw std::out_of_range("an event of a tensor that is not in the list");
+      throw std::out_of_range("an event names a tensor that is not in the list");
     if (event.at("cat").get<std::string_view>() == kWaitCategory) {
       open_[event.at("id").get<std::string>()] = {&trace, trace.waits.size()};
       trace.waits.push_back({tensor, step, time(event), time(event)});
       return;
     }
     const auto stage = stageNamed(event.at("name").get<std::string_view>());
-    if (!stage) throw std::out_of_range("an event of no stage");
+    if (!stage) throw std::out_of_range("an event has an unknown stage");
     trace.events.push_back({*stage, step, tensor, SliceId{args.at("slice").get<uint32_t>()},
                             Rank{args.at("peer").get<uint32_t>()}, time(event)});
   }
@@ -221,11 +221,11 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   net::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid() && errno == ELOOP) {
     return {Code::kPermissionDenied,
-            fmt::format("write {}: it is a link; remove it or choose another path", path)};
+            fmt::format("cannot write {}: it is a link; remove it or choose another path", path)};
   }
-  if (!fd.valid()) return base::fromErrno("write " + path);
+  if (!fd.valid()) return base::fromErrno("cannot write " + path);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(::fdopen(fd.get(), "w"), &std::fclose);
-  if (!file) return base::fromErrno("write " + path);
+  if (!file) return base::fromErrno("cannot write " + path);
   (void)fd.release();  // the FILE closes it
   TimePoint origin = TimePoint::max();
   json ranks = json::array();
@@ -248,18 +248,21 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   }
   writer.raw("\n]}\n");
   writer.flush();
-  return writer.failed() || std::fflush(file.get()) != 0 ? base::fromErrno("write " + path)
+  return writer.failed() || std::fflush(file.get()) != 0 ? base::fromErrno("cannot write " + path)
                                                          : base::ok();
 }
 
 Result<std::vector<RankTrace>> readTraces(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return base::fromErrno("read " + path);
+  if (!file) return base::fromErrno("cannot read " + path);
   try {
     const json document = json::parse(file);
     const json& other = document.at("otherData");
     if (other.at("sluice_trace") != kVersion)
-      return Status(Code::kInvalidArgument, path + ": of another version of sluice");
+      return Status(
+          Code::kInvalidArgument,
+          path +
+              ": this trace was written by another version of sluice; read it with that version");
     std::vector<RankTrace> traces;
     for (const auto& described : other.at("ranks")) traces.push_back(rankFrom(described, other));
     Reader reader(traces, TimePoint(durationAt(other, "clock_origin_ns")));
@@ -267,7 +270,7 @@ Result<std::vector<RankTrace>> readTraces(const std::string& path) {
     return traces;
   } catch (const std::exception& error) {  // nlohmann's, and those of at()
     return Status(Code::kInvalidArgument,
-                  fmt::format("{}: not a trace of sluice: {}", path, error.what()));
+                  fmt::format("{}: this is not a trace of sluice: {}", path, error.what()));
   }
 }
 
@@ -277,7 +280,7 @@ Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
   std::vector<RankTrace> traces;
   std::set<std::string> sessions;
   const auto files = std::filesystem::directory_iterator(directory, error);
-  if (error) return base::fromErrno("read " + directory, error.value());
+  if (error) return base::fromErrno("cannot read " + directory, error.value());
   for (const auto& entry : files) {
     const std::string name = entry.path().filename().string();
     if (!name.ends_with(".json") || name.find(".rank-") == std::string::npos) continue;
@@ -288,8 +291,9 @@ Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
     }
   }
   if (traces.empty()) {
-    return Status(Code::kNotFound, fmt::format("no traces in {}: run the job with SLUICE_TRACE={}",
-                                               directory, directory));
+    return Status(Code::kNotFound,
+                  fmt::format("there are no traces in {}; run the job with SLUICE_TRACE={}",
+                              directory, directory));
   }
   if (session.empty() && sessions.size() > 1) {
     return Status(Code::kInvalidArgument,
@@ -298,8 +302,9 @@ Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
   }
   std::ranges::sort(traces, {}, &RankTrace::rank);
   if (std::ranges::adjacent_find(traces, {}, &RankTrace::rank) != traces.end()) {
-    return Status(Code::kInvalidArgument,
-                  directory + ": a rank is there twice; give every run a directory of its own");
+    return Status(
+        Code::kInvalidArgument,
+        directory + ": two traces are of the same rank; give every run a directory of its own");
   }
   return traces;
 }

@@ -42,7 +42,7 @@ def run(module: str, options: str, again: str, **variables: str) -> bool:
     last = ended.stderr.strip().splitlines()[-1]
     print(last)
     occurred = "ValueError: the job has begun with other options" in last
-    refused = "refused: the option job-key is a secret and is not told" in ended.stdout
+    refused = "refused: the option 'job-key' is a secret and cannot be read" in ended.stdout
     leaked = KEY in ended.stderr + ended.stdout
     print(
         f"  exception {'raised' if occurred else 'MISSING'}, "

@@ -66,7 +66,7 @@ except ValueError as error:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ('algorithm="sluice"', "a process group reduces"),
+        ('algorithm="sluice"', "process_group works only with algorithm="),
         ('algorithm="wfbp", codec="int8"', "cannot use a codec"),
     ],
 )

@@ -807,7 +807,7 @@ def run_helpers() -> None:
     assert torch.equal(sluice.mean(torch.full((2, 3), 4.0 * rank())), torch.full((2, 3), 2.0))
     with pytest.raises(
         ValueError,
-        match=r"sluice.mean\(\) of \(2,\) torch.float32 on rank 0, but of \(3,\) .* on rank 1",
+        match=r"sluice.mean\(\) got \(2,\) torch.float32 on rank 0, but \(3,\) .* on rank 1",
     ):
         sluice.mean(torch.ones(2 + rank()))
 
@@ -887,7 +887,8 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
         assert [text for text in texts if "rank" not in text] == [
             "'' makes sparse gradients, which sluice cannot average; use sparse=False",
             "'weight' is torch.complex64; sluice averages float32, float64, bfloat16 and float16",
-            "'weight' is on meta, but sluice trains in the host's memory only so far",
+            "'weight' is on meta, but sluice trains in the host's memory only so far; move the "
+            "model there with .cpu()",
             "'weight' has no shape yet; run the model once before sluice.distribute()",
             "Linear is distributed already",
             "SGD is distributed already",
@@ -946,7 +947,7 @@ except (ValueError, RuntimeError) as error:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ("servers='dedicated:1'", "servers=dedicated:K is not there for PyTorch yet"),
+        ("servers='dedicated:1'", "servers=dedicated:K does not work with PyTorch yet"),
         (
             "broadcast_buffers=rank == 0",
             "on rank 1 broadcast_buffers=False; on rank 0 broadcast_buffers=True",

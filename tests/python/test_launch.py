@@ -89,7 +89,7 @@ for name in ("job-key",):
 sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key[::-1]}")
 """
     for ended in run_script(script, 2, anew=True):
-        assert ended.stdout == "the option job-key is a secret and is not told\n"
+        assert ended.stdout == "the option 'job-key' is a secret and cannot be read\n"
         assert (
             "ValueError: the job has begun with other options (job-key=(set)): give job-key=(set) "
             "in" in ended.stderr

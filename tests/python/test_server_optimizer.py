@@ -191,11 +191,9 @@ def run_refusals() -> list[str]:
 def test_refusals(two_ranks: Ranks) -> None:
     for texts in two_ranks.run(run_refusals):
         assert texts == [
-            "the servers have no RMSprop; use SGD, Adam, AdamW, or leave server_optimizer=True "
-            "away",
-            "server_optimizer=True takes one parameter group; leave it away to use several",
-            "the servers know only amsgrad=False; leave server_optimizer=True away for "
-            "amsgrad=True",
+            "the servers have no RMSprop; use SGD, Adam, AdamW, or leave out server_optimizer=True",
+            "server_optimizer=True takes one parameter group; leave it out to use several",
+            "the servers know only amsgrad=False; leave out server_optimizer=True for amsgrad=True",
             "server_optimizer=True takes an optimizer of all trained parameters of the model, and "
             "of no other",
         ]

@@ -190,7 +190,7 @@ def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
     if not path.is_file():
         if must_exist:
             raise FileNotFoundError(
-                f"there is no {path}, so no study to report; leave --report away to make one"
+                f"there is no {path}, so no study to report; leave out --report to make one"
             )
         return {"settings": settings.fixed(), "pace_s": {}}
     study: dict[str, Any] = json.loads(path.read_text())

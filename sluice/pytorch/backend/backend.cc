@@ -12,8 +12,7 @@ using collective::Leg;
 using collective::Terms;
 
 const at::Tensor& one(const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: one tensor per rank is taken, not ",
-                    tensors.size());
+  TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: give one tensor per rank, not ", tensors.size());
   return tensors[0];
 }
 
@@ -51,7 +50,7 @@ std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
   TORCH_CHECK_VALUE(!sizes.empty() || rows % ranks == 0, "sluice: ", rows,
                     " rows are not a multiple of ", ranks, " ranks; give split sizes");
   TORCH_CHECK_VALUE(sizes.empty() || sizes.size() == world, "sluice: ", sizes.size(),
-                    " split sizes for ", ranks, " ranks");
+                    " split sizes were given for ", ranks, " ranks");
   const int64_t rowElements = rows == 0 ? 0 : flat.numel() / rows;
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
@@ -62,7 +61,8 @@ std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
     parts.push_back(flat.narrow(0, begin * rowElements, count * rowElements));
     begin += count;
   }
-  TORCH_CHECK_VALUE(begin == rows, "sluice: split sizes add up to ", begin, " rows of ", rows);
+  TORCH_CHECK_VALUE(begin == rows, "sluice: split sizes add up to ", begin,
+                    " rows, but the tensor has ", rows);
   return parts;
 }
 
@@ -170,7 +170,7 @@ SluiceBackend::WorkPtr SluiceBackend::allreduce_sparse(std::vector<at::Tensor>& 
 
 SluiceBackend::WorkPtr SluiceBackend::allreduce_coalesced(
     std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  TORCH_CHECK_VALUE(!tensors.empty(), "sluice: there is no tensor");
+  TORCH_CHECK_VALUE(!tensors.empty(), "sluice: no tensor was given");
   const auto operands = std::make_shared<Operands>();
   return allReduce({OpType::ALLREDUCE_COALESCED, "sluice:all_reduce", options.timeout},
                    operands->writesTogether(tensors), options.reduceOp, operands, tensors);
@@ -257,7 +257,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
   Lists receive(world());
   for (size_t r = 0; r < world(); ++r) {
     TORCH_CHECK_VALUE(outputs[r].size() == inputs.size(), "sluice: ", outputs[r].size(),
-                      " outputs for ", inputs.size(), " inputs");
+                      " outputs were given for ", inputs.size(), " inputs");
     for (const auto& output : outputs[r]) receive[r].push_back(operands->writes(output));
   }
   for (size_t i = 0; i < send.size(); ++i) checkAlike(send[i], receive[self()][i]);
@@ -269,8 +269,8 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
 SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
     std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(), " outputs for ",
-                    inputs.size(), " inputs");
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(),
+                    " outputs were given for ", inputs.size(), " inputs");
   const auto operands = std::make_shared<Operands>();
   std::vector<at::Tensor> send;
   Lists receive;
@@ -338,8 +338,8 @@ SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(
 SluiceBackend::WorkPtr SluiceBackend::reduce_scatter_tensor_coalesced(
     std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::ReduceScatterOptions& options) {
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(), " outputs for ",
-                    inputs.size(), " inputs");
+  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(),
+                    " outputs were given for ", inputs.size(), " inputs");
   const auto operands = std::make_shared<Operands>();
   std::vector<at::Tensor> out;
   Lists send;

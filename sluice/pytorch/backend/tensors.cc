@@ -46,7 +46,7 @@ std::span<std::byte> bytesOf(const at::Tensor& tensor) {
 }
 
 at::Tensor Operands::reads(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), "sluice: there is no tensor");
+  TORCH_CHECK_VALUE(tensor.defined(), "sluice: no tensor was given");
   TORCH_CHECK_VALUE(
       tensor.device().is_cpu(), "sluice: a tensor is on ", tensor.device(),
       ", but only the host's memory is reached so far; use .cpu(), or another backend for it");

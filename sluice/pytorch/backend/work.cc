@@ -66,8 +66,9 @@ void PendingWork::setSource(Rank rank) {
 
 int PendingWork::sourceRank() const {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(source_.has_value(),
-              "sluice: only a receive from anybody that has ended knows its source");
+  TORCH_CHECK(
+      source_.has_value(),
+      "sluice: the source is known only of a receive from any rank, and only when it has ended");
   return static_cast<int>(index(*source_));
 }
 

@@ -315,7 +315,8 @@ void Distributed::step() {
   finishRound();
   if (optimizer_.param_groups().size() != gates_.front().groups.size()) {
     throw Error({Code::kInvalidArgument,
-                 "the optimizer got another group of parameters; give it all of them first"});
+                 "the optimizer got another parameter group after sluice had taken it over; give "
+                 "it all groups before"});
   }
   owed_ = "step() was interrupted, but the other ranks take it: call it again before anything else";
   if (!stepIsTaken_) {

@@ -55,7 +55,7 @@ inline DType dtypeNamed(const std::string& wanted) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     if (name(dtype) == wanted) return dtype;
   }
-  throw py::value_error(fmt::format("no dtype '{}'", wanted));
+  throw py::value_error(fmt::format("there is no dtype '{}'", wanted));
 }
 
 inline py::bytes toPython(std::span<const std::byte> bytes) {

@@ -86,7 +86,7 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
     for (size_t b = 0; b < buffers.size(); ++b) {
       if (!buffers[b]) continue;
       if (bytesOf(*buffers[b]).size() != elements * bytesEach)
-        throw py::value_error("buffers of different sizes");
+        throw py::value_error("the buffers have different sizes");
       std::ranges::copy(bytesOf(*buffers[b]), state.buffer(b).begin());
     }
     states.push_back({tensor, offset, std::move(state)});
@@ -168,15 +168,15 @@ PYBIND11_MODULE(_core, module) {
           })
       .def_property_readonly("interface",
                              [](const Membership& member) { return member.job().interfaceName(); })
-      .def(
-          "option",
-          [](const Membership& member, const std::string& name) {
-            const base::Option* option = base::findOption(name);
-            if (option == nullptr) throw py::key_error(name);
-            if (option->secret)
-              throw py::value_error(fmt::format("the option {} is a secret and is not told", name));
-            return member.job().config().value(*option).text;
-          })
+      .def("option",
+           [](const Membership& member, const std::string& name) {
+             const base::Option* option = base::findOption(name);
+             if (option == nullptr) throw py::key_error(name);
+             if (option->secret)
+               throw py::value_error(
+                   fmt::format("the option '{}' is a secret and cannot be read", name));
+             return member.job().config().value(*option).text;
+           })
       .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
         return gather(member.job(), key, value);
       });

@@ -126,7 +126,9 @@ class Training final {
     const bool isRoot = session().rank() == Rank{root};
     if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
         (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
-      throw std::runtime_error("a call was interrupted, and another one was made in its place");
+      throw std::runtime_error(
+          "a call was interrupted, and another one was made in its place; make the interrupted "
+          "call again first");
     }
     throwIfError(withoutGil([&] { return inside().trainer().endBroadcast(underway, memory); }));
   }
