@@ -24,7 +24,7 @@ class CollectiveMember final : public fabric::Receiver {
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {
     if (collective_ != nullptr) return collective_->onMessage(from, lane, header);
-    return Status(Code::kRefused, "not begun");
+    return Status(Code::kRefused, "this rank has not begun");
   }
   void onPeerLost(Rank, const Status& why) override {
     if (collective_ != nullptr) collective_->fail(why);
@@ -77,8 +77,9 @@ class Measurement final {
     const bool isRight =
         std::ranges::all_of(data, [](float value) { return std::abs(value - 1) < 1e-3; });
     if (!isRight)
-      return {Code::kDataLoss, fmt::format("{} of {} bytes gave a wrong sum: a defect of sluice",
-                                           methodName, bytes)};
+      return {Code::kDataLoss,
+              fmt::format("{} of {} bytes gave a wrong sum: this is a defect of sluice", methodName,
+                          bytes)};
     std::ranges::sort(times);
     figures.push_back({methodName, bytes, times[times.size() / 2],
                        times[std::min(times.size() - 1, times.size() * 99 / 100)]});

@@ -32,7 +32,7 @@ Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
                           .seconds = json.at("seconds").get<double>()};
   } catch (const nlohmann::json::exception& e) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+                  fmt::format("'{}' is not a task for a rank: {}", text, e.what()));
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr auto kLimit = std::chrono::seconds(20);
 
 Status failed(std::string_view why) {
-  return {Code::kUnavailable, fmt::format("iperf3 has not measured the lab: {}", why)};
+  return {Code::kUnavailable, fmt::format("iperf3 could not measure the lab: {}", why)};
 }
 
 // Runs the command on one host; `onLine` gets what it prints to stdout.

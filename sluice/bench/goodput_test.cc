@@ -15,11 +15,11 @@ TEST(Goodput, IsWhatTheReceiverGot) {
 
 TEST(Goodput, AFailureIsToldInOneLine) {
   EXPECT_EQ(parseIperf("iperf3: oops").status().message(),
-            "iperf3 has not measured the lab: unknown output");
+            "iperf3 could not measure the lab: unknown output");
   EXPECT_EQ(parseIperf(R"({"end": {}, "error": "unable to connect"})").status().message(),
-            "iperf3 has not measured the lab: \"unable to connect\"");
+            "iperf3 could not measure the lab: \"unable to connect\"");
   EXPECT_EQ(parseIperf(R"({"end": {"sum_received": {"bits_per_second": 0}}})").status().message(),
-            "iperf3 has not measured the lab: nothing has arrived");
+            "iperf3 could not measure the lab: nothing has arrived");
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 Result<net::Fd> openCounter(const std::string& interface, const char* name) {
   const std::string path = "/sys/class/net/" + interface + "/statistics/" + name;
   net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return base::fromErrno("open " + path);
+  if (!fd.valid()) return base::fromErrno("cannot open " + path);
   return fd;
 }
 

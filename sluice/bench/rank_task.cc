@@ -20,9 +20,10 @@ Result<RankTask> parseRankTask(std::string_view text) {
     return Status(Code::kInvalidArgument,
                   "a replay needs a compute time and at least one iteration");
   } catch (const nlohmann::json::exception& error) {
-    return Status(Code::kInvalidArgument,
-                  std::string("not a task of 'sluice bench replay', which writes it itself: ") +
-                      error.what());
+    return Status(
+        Code::kInvalidArgument,
+        std::string("this is not a task of 'sluice bench replay', which writes tasks itself: ") +
+            error.what());
   }
 }
 

@@ -47,8 +47,8 @@ class Run final {
     if (exitCode == kInterrupted || hooks_.isInterrupted())
       return Status(Code::kCancelled, "interrupted");
     if (exitCode == lab::kTimeoutExitCode) {
-      return Status(Code::kTimeout,
-                    fmt::format("{}: not done after {}", algorithm, base::formatDuration(limit)));
+      return Status(Code::kTimeout, fmt::format("{}: the run was not done after {}", algorithm,
+                                                base::formatDuration(limit)));
     }
     if (exitCode != 0) {
       return Status(

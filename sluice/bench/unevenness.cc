@@ -43,8 +43,9 @@ Result<Unevenness> parseUnevenness(std::string_view straggler, std::string_view 
   if (!straggler.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const auto pair, parsePair("--straggler", straggler));
     if (pair.first != std::floor(pair.first)) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--straggler '{}': how many workers is a whole number", straggler));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("--straggler '{}': the number of workers must be whole", straggler));
     }
     unevenness.stragglers = static_cast<uint32_t>(pair.first);
     unevenness.stragglerFactor = pair.second;
@@ -52,8 +53,9 @@ Result<Unevenness> parseUnevenness(std::string_view straggler, std::string_view 
   if (!jitter.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const auto pair, parsePair("--jitter", jitter));
     if (pair.first > 1) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--jitter '{}': the share of slow steps is at most 1", jitter));
+      return Status(
+          Code::kInvalidArgument,
+          fmt::format("--jitter '{}': the share of slow steps must be at most 1", jitter));
     }
     unevenness.jitterPeriod = static_cast<uint32_t>(std::lround(1 / pair.first));
     unevenness.jitterFactor = pair.second;

@@ -56,8 +56,9 @@ Result<std::vector<std::string>> serve(const lab::Lab& lab, const Program& serve
   });
   if (isReady.wait_for(kLimit) != std::future_status::ready) {
     const Status ended = serving.get();
-    return ended.isOk() ? Status(Code::kUnavailable, servers.command.front() + " does not listen")
-                        : ended;
+    return ended.isOk()
+               ? Status(Code::kUnavailable, servers.command.front() + " did not begin to listen")
+               : ended;
   }
   std::vector<std::string> printed(clients.hosts.size());
   const Status ran = run(lab, clients, [&](int rank, std::string_view line) {
@@ -126,7 +127,8 @@ Result<double> parseUcxPerftest(std::string_view text) {
     if (fields.size() == kFields && base::parseNumber(fields[kOverall]).isOk()) last = fields;
   }
   if (last.empty())
-    return Status(Code::kUnavailable, fmt::format("ucx_perftest printed '{}'", text));
+    return Status(Code::kUnavailable,
+                  fmt::format("ucx_perftest printed '{}' instead of its figures", text));
   SLUICE_ASSIGN_OR_RETURN(const double mebibytes, base::parseNumber(last[kOverall]));
   return mebibytes * kGbitPerMebibyte;
 }

@@ -10,7 +10,7 @@ namespace sluice::cli {
 Status checkWritable(const std::string& path) {
   if (path.empty() || path == "-") return base::ok();
   const std::ofstream file(path, std::ios::app);
-  return file ? base::ok() : base::fromErrno("write " + path);
+  return file ? base::ok() : base::fromErrno("cannot write " + path);
 }
 
 Status writeJson(const std::string& path, const nlohmann::ordered_json& document) {
@@ -21,7 +21,7 @@ Status writeJson(const std::string& path, const nlohmann::ordered_json& document
   }
   std::ofstream file(path);
   file << text << std::flush;
-  return file ? base::ok() : base::fromErrno("write " + path);
+  return file ? base::ok() : base::fromErrno("cannot write " + path);
 }
 
 }  // namespace sluice::cli

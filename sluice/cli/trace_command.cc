@@ -111,9 +111,7 @@ std::string verdict(const Iteration& iteration, const std::vector<std::string>& 
 // Returns the iteration that was asked for, or the one of median length.
 Result<const Iteration*> choose(const std::vector<Iteration>& iterations, int64_t step) {
   if (iterations.empty())
-    return Status(
-        Code::kNotFound,
-        "no iteration is in the traces from its beginning to its end: trace at least two steps");
+    return Status(Code::kNotFound, "the traces hold no whole iteration; trace at least two steps");
   if (step < 0) {
     std::vector<const Iteration*> byLength;
     for (const auto& iteration : iterations) byLength.push_back(&iteration);

@@ -174,7 +174,7 @@ Result<FabricFigures> benchFabric(const lab::Lab& lab, const FabricBenchOptions&
     case FabricCase::kAllToAll: SLUICE_RETURN_IF_ERROR(bench.allToAll(figures)); break;
     case FabricCase::kOvertake: SLUICE_RETURN_IF_ERROR(bench.overtake(figures)); break;
     case FabricCase::kIdle:
-      return Status(Code::kInvalidArgument, "nothing is measured while all is idle");
+      return Status(Code::kInvalidArgument, "the case idle measures nothing; choose another");
   }
   return figures;
 }

@@ -79,7 +79,7 @@ class Member final : public fabric::Receiver {
 
   Result<fabric::Landing> onMessage(Rank, fabric::Lane, const wire::Header& header) override {
     if (header.length > kMessageBytes)
-      return Status(Code::kRefused, "longer than what is sent here");
+      return Status(Code::kRefused, "a message is longer than any that is sent here");
     return sink_.land(header, loop_);
   }
   void onPeerLost(Rank from, const Status& why) override {

@@ -43,8 +43,7 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
     const auto* found = std::ranges::find(kCases, json.at("case").get<std::string>(),
                                           [](FabricCase known) { return name(known); });
     if (found == kCases.end()) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("'{}' names no case that is measured", text));
+      return Status(Code::kInvalidArgument, fmt::format("there is no measurement '{}'", text));
     }
     task.which = *found;
     task.seconds = json.value("seconds", task.seconds);
@@ -55,7 +54,7 @@ Result<FabricTask> parseFabricTask(std::string_view text) {
     task.busySeconds = json.value("busy", task.busySeconds);
   } catch (const Json::exception& e) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' is no task for a rank: {}", text, e.what()));
+                  fmt::format("'{}' is not a task for a rank: {}", text, e.what()));
   }
   return task;
 }

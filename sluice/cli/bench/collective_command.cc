@@ -51,7 +51,8 @@ Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const base::C
     task.sizes.push_back(bytes);
   }
   if (task.sizes.size() < 2)
-    return Status(Code::kInvalidArgument, "a line needs at least two --sizes");
+    return Status(Code::kInvalidArgument,
+                  "--network fits a line through the measured sizes; give at least two --sizes");
   return task;
 }
 
