@@ -1,0 +1,1 @@
+"""`python -m sluice.demo`: DDP and sluice train the same model over the same slow link."""

@@ -1,0 +1,5 @@
+"""python -m sluice.demo"""
+
+from sluice.demo.command import main
+
+main()
