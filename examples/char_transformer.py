@@ -1,17 +1,19 @@
-"""A character-level transformer on tinyshakespeare: 12.7 million parameters, spread evenly over its
-layers.
+"""A small GPT, which learns a text character by character: 12.7 million parameters, spread evenly
+over its layers.
 
-torchrun --nproc-per-node 2 examples/char_transformer.py --data DATA
+torchrun --nproc-per-node 2 examples/char_transformer.py
+torchrun --nproc-per-node 2 examples/char_transformer.py --data DATA  # tinyshakespeare
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
 import torch
-from common import Batches, argument_parser, rank_and_world, train
+from common import SYNTHETIC, Batches, argument_parser, prepare, rank_and_world, train
 from torch import Tensor, nn
 
 WIDTH, HEADS, LAYERS, CONTEXT = 512, 8, 4, 64
@@ -39,7 +41,20 @@ class CharTransformer(nn.Module):
         return self.head(self.body(hidden, mask=mask, is_causal=True))
 
 
-def samples(text: Tensor, args: argparse.Namespace) -> Iterator[tuple[Tensor, Tensor]]:
+def read_text(data: str) -> str:
+    if data == SYNTHETIC:
+        words = ["the", "gate", "opens", "when", "water", "comes", "and", "a", "boat", "goes", "up"]
+        return " ".join(random.Random(1).choices(words, k=50_000))
+    file = Path(data) / "tinyshakespeare" / "input.txt"
+    if not file.is_file():
+        sys.exit(
+            f"there is no {file}; give the folder that tinyshakespeare/ is in as --data, or leave "
+            "--data out"
+        )
+    return file.read_text()
+
+
+def samples(text: Tensor, args: argparse.Namespace) -> Batches:
     rank, _ = rank_and_world(args)
     generator = torch.Generator().manual_seed(1000 * args.seed + rank)
     while True:
@@ -54,20 +69,18 @@ def main() -> None:
                         metavar=f"1..{CONTEXT}", default=CONTEXT,
                         help="characters in a sample")  # fmt: skip
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    file = args.data / "tinyshakespeare" / "input.txt"
-    if not file.is_file():
-        sys.exit(f"there is no {file}; give the folder that tinyshakespeare/ is in as --data")
-    characters = file.read_text()
+    prepare(args)
+    characters = read_text(args.data)
     vocabulary = sorted(set(characters))
     number = {character: place for place, character in enumerate(vocabulary)}
     text = torch.tensor([number[character] for character in characters])
-    batches: Batches = samples(text, args)
     train(
-        args, CharTransformer(len(vocabulary)), lambda ps: torch.optim.AdamW(ps, lr=args.lr),
-        batches, lambda output, y: nn.functional.cross_entropy(output.flatten(0, 1), y.flatten()),
-    )  # fmt: skip
+        args,
+        CharTransformer(len(vocabulary)),
+        lambda ps: torch.optim.AdamW(ps, lr=args.lr),
+        samples(text, args),
+        lambda output, y: nn.functional.cross_entropy(output.flatten(0, 1), y.flatten()),
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""The code that the examples share: the flag that chooses how to train, data from files, and the
-loop with its progress bar.
+"""The code that the examples share: the flag that chooses how to train, the data, and the loop with
+its progress bar.
 
 Nothing here is sluice's own but `distribute` below: it shows all that changes between plain
 PyTorch, DDP and sluice.
@@ -12,6 +12,7 @@ import gzip
 import itertools
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,9 @@ from torch import Tensor, nn
 
 import sluice
 
+SYNTHETIC = "synthetic"
 Batches = Iterator[tuple[Tensor, Tensor]]
+MakeOptimizer = Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer]
 
 
 def argument_parser(description: str, dataset: str, **defaults: float) -> argparse.ArgumentParser:
@@ -42,7 +45,9 @@ def argument_parser(description: str, dataset: str, **defaults: float) -> argpar
         help="of torch.distributed, with --how ddp",
     )
     parser.add_argument(
-        "--data", type=Path, default=Path("data"), help=f"folder with {dataset}/ in it"
+        "--data",
+        default=SYNTHETIC,
+        help=f"folder with {dataset}/ in it, or {SYNTHETIC}: made up, without a download",
     )
     parser.add_argument("--steps", type=int, default=int(defaults["steps"]), help="iterations")
     parser.add_argument(
@@ -76,8 +81,15 @@ def argument_parser(description: str, dataset: str, **defaults: float) -> argpar
     return parser
 
 
-def arguments(description: str, dataset: str, **defaults: float) -> argparse.Namespace:
-    return argument_parser(description, dataset, **defaults).parse_args()
+def prepare(args: argparse.Namespace) -> None:
+    """Call this before the model is made: all ranks begin with the same random numbers."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    if args.how == "ddp" and "RANK" not in os.environ:
+        if "OMPI_COMM_WORLD_RANK" in os.environ or "SLURM_PROCID" in os.environ:
+            sys.exit("--how ddp needs torchrun, which sets RANK; --how sluice takes any launcher")
+        alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+        os.environ.update(alone)
 
 
 def distribute(
@@ -99,13 +111,38 @@ def rank_and_world(args: argparse.Namespace) -> tuple[int, int]:
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
-def images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Reads images and labels in MNIST's own format, as downloaded; `part` is `train` or `t10k`."""
+def is_first(args: argparse.Namespace) -> bool:
+    """Tells if this process is the one that prints. With --how plain each process trains alone, but
+    one of them is enough to be read."""
+    return rank_and_world(args)[0] == 0 and os.environ.get("RANK", "0") == "0"
+
+
+def images(args: argparse.Namespace, dataset: str, part: str) -> tuple[Tensor, Tensor]:
+    """Returns images and labels; `part` is `train` or `t10k`."""
+    if args.data == SYNTHETIC:
+        return synthetic_images(part)
+    return stored_images(Path(args.data) / dataset, part)
+
+
+def synthetic_images(part: str) -> tuple[Tensor, Tensor]:
+    """Makes up ten patterns of 7 by 7 squares, and images that show one of them in noise."""
+    squares = torch.randn(10, 1, 7, 7, generator=torch.Generator().manual_seed(1))
+    patterns = squares.repeat_interleave(4, dim=2).repeat_interleave(4, dim=3)
+    count, seed = (8000, 2) if part == "train" else (2000, 3)
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(10, (count,), generator=generator)
+    noise = torch.randn(count, 1, 28, 28, generator=generator)
+    return 0.5 * patterns[labels] + noise, labels
+
+
+def stored_images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
+    """Reads images and labels in MNIST's own format, as downloaded."""
 
     def read(name: str, header: int) -> Tensor:
         if not (folder / name).is_file():
             sys.exit(
-                f"there is no {folder / name}; give the folder that {folder.name}/ is in as --data"
+                f"there is no {folder / name}; give the folder that {folder.name}/ is in as "
+                f"--data, or leave --data out"
             )
         with gzip.open(folder / name) as file:
             return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
@@ -125,15 +162,33 @@ def shuffled(x: Tensor, y: Tensor, args: argparse.Namespace) -> Batches:
             yield x[chosen], y[chosen]
 
 
+def classify_images(
+    args: argparse.Namespace,
+    dataset: str,
+    model: nn.Module,
+    make_optimizer: MakeOptimizer,
+    test_images: int = 2000,
+) -> None:
+    """Trains the model on images, and prints its accuracy on others."""
+    batches = shuffled(*images(args, dataset, "train"), args)
+    trained = train(args, model, make_optimizer, batches, nn.functional.cross_entropy)
+    if not args.test:
+        return
+    x, y = (tensor[:test_images] for tensor in images(args, dataset, "t10k"))
+    found = accuracy(trained, x, y)
+    if is_first(args):
+        print(f"accuracy on the test images: {100 * found:.2f} %")
+
+
 def train(
     args: argparse.Namespace,
     model: nn.Module,
-    make_optimizer: Callable[[Iterator[nn.Parameter]], torch.optim.Optimizer],
+    make_optimizer: MakeOptimizer,
     batches: Batches,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> nn.Module:
     """Trains the model. The loop is the same for all three ways of training."""
-    rank, world = rank_and_world(args)
+    _, world = rank_and_world(args)
     trained, optimizer = distribute(args, model, make_optimizer(model.parameters()))
     scheduler = (
         torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, args.steps) if args.decay else None
@@ -152,7 +207,7 @@ def train(
             profile.step()
         losses.append(loss.detach())
         times.append(time.perf_counter())
-        if rank == 0:
+        if is_first(args):
             show(step + 1, args, losses, times, world)
     if args.how == "sluice":
         optimizer.drain()  # applies gradients that algorithm=pipe has delayed
@@ -162,12 +217,24 @@ def train(
         print(sluice.report(), file=sys.stderr)
     if args.save is not None:
         torch.save(model.state_dict(), args.save)
-    if rank == 0 and args.json is not None:
+    if is_first(args):
         seconds = [after - before for before, after in itertools.pairwise(times)]
-        args.json.write_text(
-            json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]})
-        )
+        summarize(args, world, seconds)
+        if args.json is not None:
+            args.json.write_text(
+                json.dumps({"seconds": seconds, "losses": [float(loss) for loss in losses]})
+            )
     return trained
+
+
+def summarize(args: argparse.Namespace, world: int, seconds: list[float]) -> None:
+    """Prints the speed of the median step: the first ones are slower."""
+    step = statistics.median(seconds)
+    print(
+        f"{args.how} on {world} {'rank' if world == 1 else 'ranks'}: "
+        f"{args.batch * world / step:.0f} samples/s, {1e3 * step:.1f} ms a step",
+        flush=True,
+    )
 
 
 def show(

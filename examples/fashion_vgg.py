@@ -1,11 +1,11 @@
 """A VGG-style network on Fashion-MNIST: few parameters in its convolutions, most of 10.6 million in
 the first of its wide fully connected layers, which backward makes first and forward needs last.
 
-    torchrun --nproc-per-node 2 examples/fashion_vgg.py --data DATA
+    torchrun --nproc-per-node 2 examples/fashion_vgg.py
 """
 
 import torch
-from common import accuracy, arguments, images, rank_and_world, shuffled, train
+from common import argument_parser, classify_images, prepare
 from torch import nn
 
 
@@ -21,24 +21,16 @@ def make_model() -> nn.Module:
 
 
 def main() -> None:
-    args = arguments(__doc__ or "", "fashion-mnist", steps=300, batch=32, lr=0.02)
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    batches = shuffled(*images(args.data / "fashion-mnist", "train"), args)
-    model = train(
+    args = argument_parser(
+        __doc__ or "", "fashion-mnist", steps=300, batch=32, lr=0.02
+    ).parse_args()
+    prepare(args)
+    classify_images(
         args,
+        "fashion-mnist",
         make_model(),
         lambda ps: torch.optim.SGD(ps, lr=args.lr, momentum=0.9),
-        batches,
-        nn.functional.cross_entropy,
     )
-    if not args.test:
-        return
-    found = accuracy(
-        model, *(tensor[:2000] for tensor in images(args.data / "fashion-mnist", "t10k"))
-    )
-    if rank_and_world(args)[0] == 0:
-        print(f"accuracy on 2000 test images: {100 * found:.2f} %")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """A small convolutional network on MNIST, or on Fashion-MNIST, which has the same format.
 
-torchrun --nproc-per-node 2 examples/mnist_cnn.py --data DATA
+python examples/mnist_cnn.py
+torchrun --nproc-per-node 2 examples/mnist_cnn.py
 torchrun --nproc-per-node 2 examples/mnist_cnn.py --data DATA --dataset fashion-mnist
 """
 
 import torch
-from common import accuracy, argument_parser, images, rank_and_world, shuffled, train
+from common import argument_parser, classify_images, prepare
 from torch import nn
 
 
@@ -26,21 +27,14 @@ def main() -> None:
         help="folder in that of --data",
     )
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(args.seed)
-    batches = shuffled(*images(args.data / args.dataset, "train"), args)
-    model = train(
+    prepare(args)
+    classify_images(
         args,
+        args.dataset,
         make_model(),
         lambda ps: torch.optim.AdamW(ps, lr=args.lr),
-        batches,
-        nn.functional.cross_entropy,
+        test_images=10_000,
     )
-    if not args.test:
-        return
-    found = accuracy(model, *images(args.data / args.dataset, "t10k"))
-    if rank_and_world(args)[0] == 0:
-        print(f"accuracy on the test images: {100 * found:.2f} %")
 
 
 if __name__ == "__main__":
