@@ -286,6 +286,8 @@ Result<std::vector<RankTrace>> readDirectory(const std::string& directory,
     if (!name.ends_with(".json") || name.find(".rank-") == std::string::npos) continue;
     SLUICE_ASSIGN_OR_RETURN(auto found, readTraces(entry.path().string()));
     for (auto& trace : found) {
+      // A session that only carries words between ranks has nothing to show.
+      if (session.empty() && trace.events.empty() && trace.waits.empty()) continue;
       sessions.insert(trace.session);
       if (session.empty() || trace.session == session) traces.push_back(std::move(trace));
     }

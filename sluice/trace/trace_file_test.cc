@@ -86,6 +86,17 @@ TEST_F(TraceFileTest, SeveralSessionsMustBeToldApart) {
   EXPECT_EQ(readDirectory(folder_.string(), "third").status().code(), Code::kNotFound);
 }
 
+TEST_F(TraceFileTest, ASessionWithoutStepsNeedNotBeToldApart) {
+  const auto traces = smallJob();
+  for (const auto& trace : traces) {
+    write(trace);
+    write({.session = "words", .rank = trace.rank, .tensors = {"words"}});
+  }
+  const auto back = readDirectory(folder_.string(), "").value();
+  ASSERT_EQ(back.size(), 2);
+  for (size_t i = 0; i < 2; ++i) expectSame(back[i], traces[i]);
+}
+
 TEST_F(TraceFileTest, WhatIsNoTraceIsRefusedInOneLine) {
   const std::string good = [&] {
     std::ifstream file(write(smallJob()[0]));
