@@ -229,6 +229,8 @@ def train(
 
 def summarize(args: argparse.Namespace, world: int, seconds: list[float]) -> None:
     """Prints the speed of the median step: the first ones are slower."""
+    if not seconds:
+        return
     step = statistics.median(seconds)
     print(
         f"{args.how} on {world} {'rank' if world == 1 else 'ranks'}: "

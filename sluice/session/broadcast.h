@@ -69,7 +69,7 @@ class Broadcast final {
   fabric::Fabric& fabric_;
   uint64_t nextSequence_ = 0;
   std::map<uint64_t, Underway> underway_;  // by sequence
-  fabric::DeferredLanes deferred_;         // ranks whose broadcast began before this one
+  fabric::DeferredLanes deferred_;         // lanes of ranks that began before this one
   std::optional<End> end_;                 // the earliest one known
 };
 

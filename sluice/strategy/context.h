@@ -49,9 +49,6 @@ struct Context {
     gates.fail(why.withContext(fmt::format("rank {} has sent", index(peer))));
   }
 
-  void observe(Stage stage, Step step, const plan::Slice& slice, Rank peer) const {
-    stages().enter(stage, step, slice, peer);
-  }
   plan::Stages stages() const { return {observer, fabric.loop().clock()}; }
 };
 

@@ -8,11 +8,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sluice.demo import command, experiment, plot, report
+from sluice.demo import command, experiment, plot, processes, report
 from sluice.demo.figures import Figures, Profile
 from sluice.demo.pacing import pace_connections
+from sluice.demo.processes import Start
 from sluice.demo.settings import Settings
 
 SMALL = Settings(width=64, layers=2, batch=2, rounds=1)
@@ -123,6 +125,33 @@ def test_errors_are_one_line(
     error = capsys.readouterr().err
     assert "has no Gloo" in error
     assert error.count("\n") == 1
+
+
+def sleeper() -> Start:
+    return Start([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
+
+
+def test_ranks_that_are_late_are_ended_and_named_late(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(OSError, match="have not ended after 1 s"):
+        processes.run([sleeper(), sleeper()], 1, tmp_path / "errors", print)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_rank_that_cannot_be_started_leaves_no_other_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def start(*words: Any, **options: Any) -> "subprocess.Popen[str]":
+        started.append(original(*words, **options))
+        return started[-1]
+
+    original = processes._start
+    monkeypatch.setattr(processes, "_start", start)
+    with pytest.raises(OSError, match="no-such-program"):
+        processes.run([sleeper(), Start(["/no-such-program"], {})], 30, tmp_path / "errors", print)
+    assert [process.returncode for process in started] == [-9]
 
 
 def test_a_bad_rate_is_refused() -> None:

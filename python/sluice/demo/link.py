@@ -20,6 +20,7 @@ KINDS = ("auto", "lab", "pacing")
 # The share of a link's rate that is left for gradients; headers are the rest (docs/lab.md). Paced
 # connections get this share, too.
 GOODPUT = 0.95
+_LIMIT = 60  # seconds of one command
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,16 @@ def _lab(rate: float) -> Iterator[Link]:
         _call([*run, "--timeout", "20s", "--", "true"])
         yield Link(rate, run)
     finally:
-        subprocess.run([program, "lab", "down", *name], capture_output=True, timeout=60)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run([program, "lab", "down", *name], capture_output=True, timeout=_LIMIT)
 
 
 def _call(words: list[str]) -> None:
-    called = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    try:
+        called = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT)
+    except subprocess.TimeoutExpired:
+        command = " ".join(words[1:3])
+        raise OSError(f"'{command}' has not ended after {_LIMIT} s; is the machine busy?") from None
     if called.returncode != 0:
         lines = called.stderr.strip().splitlines()
         raise OSError(lines[-1] if lines else f"'{' '.join(words[1:3])}' has failed")

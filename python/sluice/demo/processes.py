@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from sluice.study.ranks import free_port
 
@@ -47,31 +48,39 @@ def on_loopback(words: list[str], variables: dict[str, str]) -> list[Start]:
 def run(starts: list[Start], timeout: float, errors: Path, say: Callable[[str], None]) -> None:
     """Runs the processes to their end. Hands each line of the first one to `say`. Raises if one
     fails or the time is over; no process is left then."""
-    with errors.open("w") as log:
-        started = [
-            subprocess.Popen(
-                start.words,
-                env=start.variables,
-                stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                text=True,
-            )
-            for number, start in enumerate(starts)
-        ]
-    timer = threading.Timer(timeout, _kill, [started])
-    timer.start()
+    started: list[subprocess.Popen[str]] = []
+    late = threading.Event()
+
+    def end_late() -> None:
+        late.set()
+        _kill(started)
+
+    timer = threading.Timer(timeout, end_late)
     try:
+        with errors.open("w") as log:
+            for start in starts:
+                started.append(_start(start, log, is_heard=not started))
+        timer.start()
         assert started[0].stdout is not None
         for line in started[0].stdout:
             say(_LAB_PREFIX.sub("", line).rstrip())
         codes = [process.wait() for process in started]
     finally:
-        is_late = not timer.is_alive()
         timer.cancel()
         _kill(started)
     if any(codes):
-        raise OSError(_why(is_late, timeout, errors.read_text()))
+        raise OSError(_why(late.is_set(), timeout, errors.read_text()))
+
+
+def _start(start: Start, log: TextIO, is_heard: bool) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        start.words,
+        env=start.variables,
+        stdout=subprocess.PIPE if is_heard else subprocess.DEVNULL,
+        stderr=log,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
 
 
 def _kill(started: list[subprocess.Popen[str]]) -> None:

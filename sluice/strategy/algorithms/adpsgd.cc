@@ -152,7 +152,7 @@ class AdPsgd final : public Talk {
   std::vector<uint32_t> neighbours_;  // the same
   LocalOptimizer optimizer_;
   std::vector<Own> own_;            // by SliceId
-  fabric::DeferredLanes deferred_;  // that wait for room to land
+  fabric::DeferredLanes deferred_;  // lanes whose message waits for room to land
 };
 
 Status chooseAdPsgd(const base::Config& config, plan::PlanSpec& spec) {

@@ -107,7 +107,7 @@ class GoSgd final : public Talk {
   const double probability_;
   std::vector<Rank> others_;
   std::vector<Own> own_;            // by SliceId
-  fabric::DeferredLanes deferred_;  // that wait for room to land
+  fabric::DeferredLanes deferred_;  // lanes whose message waits for room to land
 };
 
 Status chooseGoSgd(const base::Config& config, plan::PlanSpec& spec) {

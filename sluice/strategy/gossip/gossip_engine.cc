@@ -72,7 +72,7 @@ class Gossip final : public Strategy, private LossPolicy {
                      .gradient = gradient,
                      .parameters = partOf(context_.plan, memory.result, slice),
                      .values = values_.at(contribution.step)});
-      context_.observe(Stage::kApplied, contribution.step, slice, context_.fabric.rank());
+      context_.stages().enter(Stage::kApplied, contribution.step, slice, context_.fabric.rank());
     }
     context_.gates.open(contribution.tensor, contribution.step);
   }

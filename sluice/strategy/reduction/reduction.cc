@@ -99,7 +99,7 @@ Statistics Reduction::statistics() const {
 
 void Reduction::observe(Stage stage, TensorId tensor, Step step) const {
   for (const auto& slice : context_.plan.slicesOf(tensor))
-    context_.observe(stage, step, slice, context_.fabric.rank());
+    context_.stages().enter(stage, step, slice, context_.fabric.rank());
 }
 
 void Reduction::makeGroups() {

@@ -63,8 +63,8 @@ void AnsweringServer::takePart(const Slice& slice, Rank from, wire::Flags flags)
   const Step step = desk.next;
   desk.next = Step{index(step) + parts_.policy->traits().period};
   desk.isOwedAnswer = has(flags, answering::kAsks);
-  parts_.context.observe(Stage::kCollect, step, slice, from);
-  parts_.context.observe(Stage::kUpdate, step, slice, from);
+  parts_.context.stages().enter(Stage::kCollect, step, slice, from);
+  parts_.context.stages().enter(Stage::kUpdate, step, slice, from);
   const auto toAnswer = parts_.policy->take({.slice = slice,
                                              .from = from,
                                              .hasPart = !has(flags, answering::kHasNone),

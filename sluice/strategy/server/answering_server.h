@@ -67,7 +67,7 @@ class AnsweringServer final {
   std::vector<std::vector<Desk>>
       desks_;                        // by SliceId, then worker position; empty: served elsewhere
   std::vector<WorkerNews> workers_;  // by worker position
-  fabric::DeferredLanes deferred_;   // their pushes wait for hyperparameters, or for a desk
+  fabric::DeferredLanes deferred_;   // lanes with a push that waits for hyperparameters or a desk
   std::set<Rank> lost_;              // that this rank has gone on without
 };
 

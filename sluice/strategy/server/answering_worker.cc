@@ -141,7 +141,7 @@ void AnsweringWorker::finishSlice(const Slice& slice, Travel travel, uint64_t la
   here.state = State::kIdle;
   const auto changed = parts_.policy->finish(inItsStep(slice), travel, lag);
   if (!changed.isOk()) return parts_.context.refuse(slice.server, changed.status());
-  parts_.context.observe(Stage::kApplied, here.step, slice, slice.server);
+  parts_.context.stages().enter(Stage::kApplied, here.step, slice, slice.server);
   OwnTensor& tensor = tensors_[index(slice.tensor)];
   if (*changed) tensor.isChanged = true;
   if (--tensor.slicesLeft > 0) return;

@@ -136,7 +136,7 @@ Status CollectingWorker::expectFrom(const Slice& slice, Rank from,
 void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
   OwnSlice& here = slices_[index(slice.id)];
   here.state = State::kIdle;
-  parts_.context.observe(Stage::kApplied, here.step, slice, slice.server);
+  parts_.context.stages().enter(Stage::kApplied, here.step, slice, slice.server);
   if (--slicesLeft_[index(slice.tensor)] > 0) return;
   // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
   toOpen_.emplace_back(slice.tensor, isEmpty);
