@@ -107,7 +107,7 @@ Result<std::string> runTool(const ToolCall& call) {
   if (child == 0) {  // only async-signal-safe calls: the caller may have threads
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     const bool ready =
-        ::getppid() == parent &&
+        ::getppid() == parent && (call.realm == nullptr || call.realm->enterWithMounts()) &&
         (call.networkNamespace < 0 || ::setns(call.networkNamespace, CLONE_NEWNET) == 0) &&
         (call.inheritedFd < 0 || ::fcntl(call.inheritedFd, F_SETFD, 0) == 0) &&
         ::dup2(input.get(), STDIN_FILENO) >= 0 && ::dup2(output.get(), STDOUT_FILENO) >= 0 &&

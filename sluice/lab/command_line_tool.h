@@ -7,15 +7,17 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/status.h>
+#include <sluice/lab/realm.h>
 
 namespace sluice::lab {
 
 struct ToolCall {
   // The first word is the program; it is searched for on the PATH and in the sbin directories.
   std::vector<std::string> command;
-  std::string input = {};     // its stdin
-  int networkNamespace = -1;  // the tool runs there, if not -1
-  int inheritedFd = -1;       // stays open in the tool, if not -1
+  std::string input = {};        // its stdin
+  const Realm* realm = nullptr;  // the tool runs there, with the names of its networks
+  int networkNamespace = -1;     // the tool runs there, if not -1
+  int inheritedFd = -1;          // stays open in the tool, if not -1
   Duration limit = std::chrono::seconds(30);
 };
 

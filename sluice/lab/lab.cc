@@ -1,26 +1,20 @@
 #include <sluice/lab/lab.h>
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/file.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <numeric>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/lab/command_line_tool.h>
 #include <sluice/lab/namespaces.h>
-#include <sluice/lab/removal.h>
+#include <sluice/lab/workshop.h>
 #include <sluice/net/fd.h>
 
 namespace sluice::lab {
@@ -28,147 +22,12 @@ namespace {
 
 using net::Fd;
 
-const std::filesystem::path kStateDirectory = "/run/sluice/labs";
-
-// Takes the lock: only one program changes labs at a time. Tools inherit the lock, so it is held
-// until the last of them has ended, even if this process is killed.
-Result<Fd> takeLock() {
-  if (::geteuid() != 0) {
-    return Status(Code::kPermissionDenied,
-                  "a lab needs root, to make network namespaces: run it with sudo");
-  }
-  std::error_code error;
-  std::filesystem::create_directories(kStateDirectory, error);
-  const auto path = kStateDirectory / "lock";
-  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.valid()) return base::fromErrno("open " + path.string());
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return base::fromErrno("lock " + path.string());
-  // flock(2) has no time limit; flock(1) has.
-  const auto waited =
-      runTool({.command = {"flock", "--exclusive", "--timeout", "30", std::to_string(lock.get())},
-               .inheritedFd = lock.get(),
-               .limit = std::chrono::seconds(35)});
-  if (!waited.isOk()) {
-    return Status(Code::kTimeout,
-                  "another 'sluice lab' command has been changing labs for 30 s; see to it first");
-  }
-  return lock;
-}
-
-// One lab and the lock that a change to it needs.
-class Workshop final {
- public:
-  Workshop(std::string lab, Fd lock) : lab_(std::move(lab)), lock_(std::move(lock)) {}
-
-  static Result<Workshop> open(const std::string& lab) {
-    SLUICE_RETURN_IF_ERROR(checkName(lab));
-    SLUICE_ASSIGN_OR_RETURN(Fd lock, takeLock());
-    return Workshop(lab, std::move(lock));
-  }
-
-  int lockFd() const { return lock_.get(); }
-
-  Status atSwitch(std::vector<std::string> command, std::string input) const {
-    return inside(switchNamespace(lab_), std::move(command), std::move(input));
-  }
-  Status inHost(int host, std::vector<std::string> command, std::string input) const {
-    return inside(hostNamespace(lab_, host), std::move(command), std::move(input));
-  }
-
-  Status makeNamespaces(const Layout& layout) const {
-    const auto made = runTool({.command = {"ip", "-batch", "-"},
-                               .input = namespacesScript(layout),
-                               .inheritedFd = lock_.get()});
-    return made.isOk() ? base::ok() : made.status();
-  }
-
-  Status shape(const std::map<int, Rate>& byHost, Duration delay) const {
-    for (const auto& [host, rate] : byHost) {
-      SLUICE_RETURN_IF_ERROR(inHost(host, {"tc", "-batch", "-"}, hostShapingScript(rate, delay)));
-    }
-    return atSwitch({"tc", "-batch", "-"}, switchShapingScript(byHost));
-  }
-
-  Status impose(const Faults& faults) const {
-    return atSwitch({"nft", "-f", "-"}, faultScript(faults));
-  }
-
- private:
-  Status inside(const std::string& network, std::vector<std::string> command,
-                std::string input) const {
-    SLUICE_ASSIGN_OR_RETURN(const Fd fd, openNamespace(network));
-    const auto output = runTool({.command = std::move(command),
-                                 .input = std::move(input),
-                                 .networkNamespace = fd.get(),
-                                 .inheritedFd = lock_.get()});
-    return output.isOk() ? base::ok() : output.status().withContext(network);
-  }
-
-  std::string lab_;
-  Fd lock_;
-};
-
-StateStore store() {
-  return StateStore(kStateDirectory);
-}
-
-// TCP remembers what it learnt of a path and starts the next connection with it. In a lab a run
-// must not depend on the run before.
-Status forgetPathsBetweenRuns(const std::string& network) {
-  SLUICE_ASSIGN_OR_RETURN(const Fd fd, openNamespace(network));
-  return runInside(fd.get(), [] {
-    std::ofstream file("/proc/sys/net/ipv4/tcp_no_metrics_save");
-    file << 1 << std::flush;
-    return file ? base::ok() : base::fromErrno("set net.ipv4.tcp_no_metrics_save");
-  });
-}
-
-// Tries a delay in a private network namespace, which ends with the thread.
-Status checkDelayWorks() {
-  Status status;
-  std::thread([&] {
-    if (::unshare(CLONE_NEWNET) != 0) {
-      status = base::fromErrno("unshare");
-      return;
-    }
-    const auto tried =
-        runTool({.command = {"tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"}});
-    if (!tried.isOk()) {
-      status = Status(Code::kUnavailable,
-                      "--delay needs the kernel module sch_netem, which this kernel does not have: "
-                      "load it (modprobe sch_netem) or leave --delay out");
-    }
-  }).join();
-  return status;
-}
-
-Status build(const Workshop& shop, const Layout& layout, const Progress& progress) {
-  SLUICE_RETURN_IF_ERROR(shop.makeNamespaces(layout));
-  SLUICE_RETURN_IF_ERROR(shop.atSwitch({"ip", "-batch", "-"}, switchScript(layout)));
-  SLUICE_RETURN_IF_ERROR(shop.atSwitch({"bridge", "-batch", "-"}, forwardingScript(layout)));
-  std::map<int, Rate> rates;
-  for (int host = 0; host < layout.hosts; ++host) {
-    if (progress) progress(host, layout.hosts, "making hosts");
-    SLUICE_RETURN_IF_ERROR(forgetPathsBetweenRuns(hostNamespace(layout.name, host)));
-    SLUICE_RETURN_IF_ERROR(shop.inHost(host, {"ip", "-batch", "-"}, hostScript(layout, host)));
-    rates[host] = layout.rate;
-  }
-  SLUICE_RETURN_IF_ERROR(shop.shape(rates, layout.delay));
-  return shop.impose({});
-}
-
-bool isWhole(const State& state) {
-  return state.complete &&
-         namespacesOf(state.layout.name).size() == static_cast<size_t>(state.layout.hosts) + 1;
-}
-
-// A fresh job key for one run, in a file that only root can read: every process that a rank starts
-// would inherit a key in the environment. The file is removed after the run.
+// A fresh job key for one run, in a file that only the user can read: every process that a rank
+// starts would inherit a key in the environment. The file is removed after the run.
 class RunKey final {
  public:
-  explicit RunKey(const std::string& lab)
-      : path_(kStateDirectory / fmt::format("{}.{}.key", lab, ::getpid())) {}
+  RunKey(const std::filesystem::path& directory, const std::string& lab)
+      : path_(directory / fmt::format("{}.{}.key", lab, ::getpid())) {}
   ~RunKey() { ::unlink(path_.c_str()); }
   RunKey(const RunKey&) = delete;
   RunKey& operator=(const RunKey&) = delete;
@@ -193,10 +52,11 @@ class RunKey final {
 
 }  // namespace
 
-Result<Lab> Lab::up(const Layout& layout, const Progress& progress) {
+Result<Lab> Lab::up(const Layout& layout, const Progress& progress, int lifeline) {
   SLUICE_RETURN_IF_ERROR(layout.check());
-  SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(layout.name));
-  if (const auto before = store().read(layout.name); before.isOk() && isWhole(*before)) {
+  SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(layout.name));
+  const StateStore& files = shop.files();
+  if (const auto before = files.read(layout.name); before.isOk() && shop.isWhole(*before)) {
     return Status(
         Code::kAlreadyExists,
         fmt::format(
@@ -204,40 +64,38 @@ Result<Lab> Lab::up(const Layout& layout, const Progress& progress) {
             "another --name",
             layout.name));
   }
-  if (layout.delay > Duration(0)) SLUICE_RETURN_IF_ERROR(checkDelayWorks());
-  const auto leftovers = removeNamespaces(layout.name, shop.lockFd(), progress);
+  const auto leftovers = shop.clear(progress);
   if (!leftovers.isOk()) return leftovers.status();
 
   State state{.layout = layout,
               .complete = false,
               .rates = std::vector<Rate>(layout.hosts, layout.rate),
               .faults = {}};
-  SLUICE_RETURN_IF_ERROR(store().write(state));
-  if (const Status built = build(shop, layout, progress); !built.isOk()) {
+  SLUICE_RETURN_IF_ERROR(files.write(state));
+  if (const Status built = shop.build(layout, lifeline, progress); !built.isOk()) {
     // Report the first error. If the removal fails too, `down` finds the recorded intent.
-    if (removeNamespaces(layout.name, shop.lockFd(), progress).isOk()) {
-      if (const Status removed = store().remove(layout.name); !removed.isOk()) return removed;
+    if (shop.clear(progress).isOk()) {
+      if (const Status removed = files.remove(layout.name); !removed.isOk()) return removed;
     }
     return built;
   }
   state.complete = true;
-  SLUICE_RETURN_IF_ERROR(store().write(state));
+  SLUICE_RETURN_IF_ERROR(files.write(state));
   return Lab(layout.name);
 }
 
 Result<bool> Lab::down(const std::string& name, const Progress& progress) {
-  SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(name));
-  const bool wasKnown = store().read(name).status().code() != Code::kNotFound;
-  SLUICE_ASSIGN_OR_RETURN(const bool hadNamespaces,
-                          removeNamespaces(name, shop.lockFd(), progress));
-  SLUICE_RETURN_IF_ERROR(store().remove(name));
+  SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(name));
+  const bool wasKnown = shop.files().read(name).status().code() != Code::kNotFound;
+  SLUICE_ASSIGN_OR_RETURN(const bool hadNamespaces, shop.clear(progress));
+  SLUICE_RETURN_IF_ERROR(shop.files().remove(name));
   return wasKnown || hadNamespaces;
 }
 
 Result<Lab> Lab::open(const std::string& name) {
   SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(name));
-  SLUICE_ASSIGN_OR_RETURN(const State state, store().read(name));
-  if (!isWhole(state)) {
+  SLUICE_ASSIGN_OR_RETURN(const State state, shop.files().read(name));
+  if (!shop.isWhole(state)) {
     return Status(
         Code::kUnavailable,
         fmt::format(
@@ -248,29 +106,32 @@ Result<Lab> Lab::open(const std::string& name) {
 }
 
 Result<std::vector<std::string>> Lab::names() {
-  SLUICE_ASSIGN_OR_RETURN(const Fd lock, takeLock());
-  return store().labs();
+  SLUICE_ASSIGN_OR_RETURN(const LockedStore store, lockStore());
+  return store.files.labs();
 }
 
 Result<State> Lab::state() const {
-  SLUICE_ASSIGN_OR_RETURN(const Fd lock, takeLock());
-  return store().read(name_);
+  SLUICE_ASSIGN_OR_RETURN(const LockedStore store, lockStore());
+  return store.files.read(name_);
 }
 
-Result<std::map<int, std::vector<pid_t>>> Lab::processes() const {
-  SLUICE_ASSIGN_OR_RETURN(const State state, this->state());
-  const auto byNamespace = processesIn(namespacesOf(name_));
-  std::map<int, std::vector<pid_t>> byHost;
+Result<std::vector<Host>> Lab::hosts() const {
+  SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(name_));
+  SLUICE_ASSIGN_OR_RETURN(const State state, shop.files().read(name_));
+  SLUICE_ASSIGN_OR_RETURN(const Realm realm, std::move(shop).leave());
+  auto processes = processesIn(realm, namespacesOf(realm, name_));
+  std::vector<Host> hosts;
   for (int host = 0; host < state.layout.hosts; ++host) {
-    const auto found = byNamespace.find(hostNamespace(name_, host));
-    if (found != byNamespace.end()) byHost[host] = found->second;
+    const std::string name = hostNamespace(name_, host);
+    hosts.push_back({.network = realm.isMachine() ? name : (realm.names() / name).string(),
+                     .processes = std::move(processes[name])});
   }
-  return byHost;
+  return hosts;
 }
 
 Status Lab::setRate(const std::vector<int>& hosts, Rate rate) {
   SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(name_));
-  SLUICE_ASSIGN_OR_RETURN(State state, store().read(name_));
+  SLUICE_ASSIGN_OR_RETURN(State state, shop.files().read(name_));
   Layout asked = state.layout;
   asked.rate = rate;
   SLUICE_RETURN_IF_ERROR(asked.check());
@@ -280,17 +141,17 @@ Status Lab::setRate(const std::vector<int>& hosts, Rate rate) {
     state.rates.at(static_cast<size_t>(host)) = rate;
   }
   SLUICE_RETURN_IF_ERROR(shop.shape(byHost, state.layout.delay));
-  return store().write(state);
+  return shop.files().write(state);
 }
 
 Status Lab::changeFaults(const std::function<Status(const State&, Faults&)>& change) {
   SLUICE_ASSIGN_OR_RETURN(const Workshop shop, Workshop::open(name_));
-  SLUICE_ASSIGN_OR_RETURN(State state, store().read(name_));
+  SLUICE_ASSIGN_OR_RETURN(State state, shop.files().read(name_));
   Faults faults = state.faults;
   SLUICE_RETURN_IF_ERROR(change(state, faults));
   SLUICE_RETURN_IF_ERROR(shop.impose(faults));
   state.faults = faults;
-  return store().write(state);
+  return shop.files().write(state);
 }
 
 Status Lab::cut(const std::vector<int>& hosts) {
@@ -331,7 +192,8 @@ Status Lab::heal() {
 }
 
 Result<int> Lab::run(RunOptions options) const {
-  SLUICE_ASSIGN_OR_RETURN(const State state, this->state());
+  SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(name_));
+  SLUICE_ASSIGN_OR_RETURN(const State state, shop.files().read(name_));
   if (options.hosts.empty()) {
     options.hosts.resize(static_cast<size_t>(state.layout.hosts));
     std::iota(options.hosts.begin(), options.hosts.end(), 0);
@@ -348,7 +210,7 @@ Result<int> Lab::run(RunOptions options) const {
       {"UCX_NET_DEVICES", interface},
       {base::environmentName(option::kIface), interface},
   };
-  const RunKey key(name_);
+  const RunKey key(shop.files().directory(), name_);
   const std::string keyFile = base::environmentName(option::kJobKeyFile);
   if (::getenv(base::environmentName(option::kJobKey).c_str()) == nullptr &&
       ::getenv(keyFile.c_str()) == nullptr) {
@@ -357,7 +219,7 @@ Result<int> Lab::run(RunOptions options) const {
   std::vector<Fd> networks;
   std::vector<Seat> seats;
   for (const int host : options.hosts) {
-    SLUICE_ASSIGN_OR_RETURN(Fd network, openNamespace(hostNamespace(name_, host)));
+    SLUICE_ASSIGN_OR_RETURN(Fd network, shop.openHost(host));
     for (int local = 0; local < options.perHost; ++local) {
       Seat seat{network.get(), common};
       seat.environment["RANK"] = std::to_string(seats.size());
@@ -366,19 +228,28 @@ Result<int> Lab::run(RunOptions options) const {
     }
     networks.push_back(std::move(network));
   }
-  return launch(seats, options);
+  SLUICE_ASSIGN_OR_RETURN(const Realm realm, std::move(shop).leave());
+  return launch(realm, seats, options);
 }
 
 Status Lab::enter(int host) const {
-  SLUICE_ASSIGN_OR_RETURN(const Fd network, openNamespace(hostNamespace(name_, host)));
-  return enterNamespace(network.get()) ? base::ok() : base::fromErrno("entering the host");
+  SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(name_));
+  SLUICE_ASSIGN_OR_RETURN(const Fd network, shop.openHost(host));
+  SLUICE_ASSIGN_OR_RETURN(const Realm realm, std::move(shop).leave());
+  if (!realm.enter() || !enterNamespace(network.get())) return base::fromErrno("entering the host");
+  if (!mountOwnSys()) sayRefused("/sys");
+  return base::ok();
 }
 
 Result<std::unique_ptr<TemporaryLab>> TemporaryLab::up(Layout layout) {
   static std::atomic<int> next{0};
   layout.name = fmt::format("tmp-{}-{}", ::getpid(), next++);
-  SLUICE_ASSIGN_OR_RETURN(Lab lab, Lab::up(layout));
-  return std::unique_ptr<TemporaryLab>(new TemporaryLab(std::move(lab)));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return base::fromErrno("pipe");
+  const Fd keepersEnd(ends[0]);
+  Fd lifeline(ends[1]);
+  SLUICE_ASSIGN_OR_RETURN(Lab lab, Lab::up(layout, {}, keepersEnd.get()));
+  return std::unique_ptr<TemporaryLab>(new TemporaryLab(std::move(lab), std::move(lifeline)));
 }
 
 TemporaryLab::~TemporaryLab() {

@@ -1,5 +1,6 @@
 // A cluster on one Linux machine: hosts with an address and a shaped link each, behind one switch.
-// This is the API that `sluice lab`, the tests and the benchmarks use. It needs root.
+// This is the API that `sluice lab`, the tests and the benchmarks use. It needs root, or a kernel that
+// lets users make namespaces (realm.h). Every user has labs of their own.
 //
 // A Lab is a name. Its state lies in a file (state.h), and every call takes a lock, so several
 // programs may use the same lab. Calls wait for the system's tools, for some milliseconds per host.
@@ -9,7 +10,6 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,17 +18,26 @@
 #include <sluice/lab/launcher.h>
 #include <sluice/lab/layout.h>
 #include <sluice/lab/state.h>
+#include <sluice/net/fd.h>
 
 namespace sluice::lab {
 
 // Reports how far a long operation is; may be empty.
 using Progress = std::function<void(int done, int total, std::string_view what)>;
 
+// A host as it can be seen from outside.
+struct Host {
+  // Its network namespace: a name that `ip netns` knows, or a path if it is an ordinary user's.
+  std::string network;
+  std::vector<pid_t> processes;
+};
+
 class Lab final {
  public:
   // Removes the remains of a killed `up` of this name, and makes the lab. Returns kAlreadyExists if
-  // the lab is there.
-  static Result<Lab> up(const Layout& layout, const Progress& progress = {});
+  // the lab is there. An ordinary user's lab vanishes when the other end of the pipe `lifeline` is
+  // closed, unless it is -1.
+  static Result<Lab> up(const Layout& layout, const Progress& progress = {}, int lifeline = -1);
 
   static Result<Lab> open(const std::string& name);  // kNotFound if there is no such lab
   static Result<std::vector<std::string>> names();
@@ -39,7 +48,7 @@ class Lab final {
 
   const std::string& name() const { return name_; }
   Result<State> state() const;
-  Result<std::map<int, std::vector<pid_t>>> processes() const;  // by host; ids as seen from outside
+  Result<std::vector<Host>> hosts() const;
 
   // Sets the rate of both directions, also while traffic runs.
   Status setRate(const std::vector<int>& hosts, Rate rate);
@@ -65,7 +74,8 @@ class Lab final {
   std::string name_;
 };
 
-// A lab that the destructor removes. It gets a name of its own, so any number may exist at once.
+// A lab that the destructor removes. It gets a name of its own, so any number may exist at once. That
+// of an ordinary user also vanishes with the process.
 class TemporaryLab final {
  public:
   static Result<std::unique_ptr<TemporaryLab>> up(Layout layout);
@@ -77,8 +87,9 @@ class TemporaryLab final {
   Lab* operator->() { return &lab_; }
 
  private:
-  explicit TemporaryLab(Lab lab) : lab_(std::move(lab)) {}
+  TemporaryLab(Lab lab, net::Fd lifeline) : lab_(std::move(lab)), lifeline_(std::move(lifeline)) {}
   Lab lab_;
+  net::Fd lifeline_;
 };
 
 }  // namespace sluice::lab

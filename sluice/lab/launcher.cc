@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -20,6 +19,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/units.h>
+#include <sluice/lab/fork_inside.h>
 #include <sluice/lab/line_splitter.h>
 #include <sluice/lab/namespaces.h>
 #include <sluice/lab/pidfd.h>
@@ -72,7 +72,7 @@ struct Prepared {
   ::_exit(exitCode);
 }
 
-[[noreturn]] void becomeRank(const Prepared& prepared, int network, int out, int error,
+[[noreturn]] void becomeRank(const Prepared& prepared, int number, int network, int out, int error,
                              const sigset_t& signals) {
   ::setpgid(0, 0);  // a signal to the group reaches the rank's own children too
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -80,7 +80,9 @@ struct Prepared {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(out, STDOUT_FILENO);
   ::dup2(error, STDERR_FILENO);
-  if (!enterNamespace(network) || !mountOwnProc()) giveUp("cannot enter the host", 126);
+  if (!enterNamespace(network)) giveUp("cannot enter the host", 126);
+  if (!mountOwnSys() && number == 0) sayRefused("/sys");
+  if (!mountOwnProc() && number == 0) sayRefused("/proc");
   ::pthread_sigmask(SIG_SETMASK, &signals, nullptr);
   ::execvpe(prepared.arguments[0], prepared.arguments.data(), prepared.variables.data());
   giveUp(prepared.arguments[0], errno == ENOENT ? 127 : 126);
@@ -89,8 +91,8 @@ struct Prepared {
 // Runs on the caller's thread: it runs the loop itself, to its end.
 class Run final {
  public:
-  Run(const std::vector<Seat>& seats, const RunOptions& options)
-      : seats_(seats), options_(options) {}
+  Run(const Realm& realm, const std::vector<Seat>& seats, const RunOptions& options)
+      : realm_(realm), seats_(seats), options_(options) {}
   ~Run() {
     if (signalsBlocked_) ::pthread_sigmask(SIG_SETMASK, &callersSignals_, nullptr);
   }
@@ -141,17 +143,11 @@ class Run final {
   }
 
   Status start() {
-    const Fd home(::open("/proc/self/ns/pid_for_children", O_RDONLY | O_CLOEXEC));
     int ends[2];
-    if (!home.valid() || ::pipe2(ends, O_CLOEXEC) != 0)
-      return base::fromErrno("preparing a PID namespace");
+    if (::pipe2(ends, O_CLOEXEC) != 0) return base::fromErrno("pipe");
     const Fd keepersEnd(ends[0]);
     lifeline_ = Fd(ends[1]);
-    // From here on this thread's children are born in the new namespace, the first one as its
-    // keeper.
-    if (::unshare(CLONE_NEWPID) != 0) return base::fromErrno("making a PID namespace");
     const Status started = startAll(keepersEnd.get());
-    if (::setns(home.get(), CLONE_NEWPID) != 0) return base::fromErrno("leaving the PID namespace");
     if (started.isOk() && options_.timeout > Duration(0)) {
       loop_.after(options_.timeout, [this] {
         fail(kTimeoutExitCode,
@@ -162,9 +158,9 @@ class Run final {
   }
 
   Status startAll(int keepersEnd) {
-    const pid_t keeper = ::_Fork();  // unlike fork(), it leaves descriptors open (base/fork.h)
+    const pid_t keeper = forkInside(realm_, -1);
     if (keeper == 0) keepNamespace(keepersEnd);
-    if (keeper < 0) return base::fromErrno("fork");
+    if (keeper < 0) return base::fromErrno("making a PID namespace");
     keeper_ = keeper;
     keeperFd_ = openProcess(keeper_);
     if (!keeperFd_.valid()) {
@@ -201,12 +197,12 @@ class Run final {
     if (::pipe2(error, O_CLOEXEC) != 0) return base::fromErrno("pipe");
     Fd errorRead(error[0]);
     const Fd errorWrite(error[1]);
-    const pid_t pid = ::_Fork();
+    const pid_t pid = forkInside(realm_, keeperFd_.get());
     if (pid == 0) {
-      becomeRank(prepared, seat.networkNamespace, outWrite.get(), errorWrite.get(),
+      becomeRank(prepared, number, seat.networkNamespace, outWrite.get(), errorWrite.get(),
                  callersSignals_);
     }
-    if (pid < 0) return base::fromErrno("fork");
+    if (pid < 0) return base::fromErrno("starting a rank");
     ::setpgid(pid, pid);  // parent and child both call it, since either may come first
     Fd pidFd = openProcess(pid);
     if (!pidFd.valid()) {
@@ -301,6 +297,7 @@ class Run final {
     if (running_ == 0 && openPipes_ == 0 && keeper_ < 0) loop_.stop();
   }
 
+  const Realm& realm_;
   const std::vector<Seat>& seats_;
   const RunOptions& options_;
 
@@ -322,9 +319,9 @@ class Run final {
 
 }  // namespace
 
-Result<int> launch(const std::vector<Seat>& seats, const RunOptions& options) {
+Result<int> launch(const Realm& realm, const std::vector<Seat>& seats, const RunOptions& options) {
   SLUICE_CHECK(!options.command.empty() && options.onLine);
-  return Run(seats, options).toTheEnd();
+  return Run(realm, seats, options).toTheEnd();
 }
 
 }  // namespace sluice::lab

@@ -14,6 +14,7 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/status.h>
+#include <sluice/lab/realm.h>
 
 namespace sluice::lab {
 
@@ -47,6 +48,6 @@ inline constexpr int kTimeoutExitCode = 124;
 // code of the first that does not (128 + n for one ended by signal n), and kTimeoutExitCode after
 // the time limit; the others are then told to end, and killed after the grace time. The calling
 // thread waits.
-Result<int> launch(const std::vector<Seat>& seats, const RunOptions& options);
+Result<int> launch(const Realm& realm, const std::vector<Seat>& seats, const RunOptions& options);
 
 }  // namespace sluice::lab

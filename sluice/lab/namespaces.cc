@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -18,8 +18,6 @@
 
 namespace sluice::lab {
 namespace {
-
-const std::filesystem::path kNamespaceDirectory = "/run/netns";
 
 struct Identity {
   dev_t device;
@@ -35,8 +33,8 @@ std::optional<Identity> identityOf(const std::filesystem::path& namespaceFile) {
 
 }  // namespace
 
-Result<net::Fd> openNamespace(const std::string& name) {
-  const auto path = kNamespaceDirectory / name;
+Result<net::Fd> openNamespace(const Realm& realm, const std::string& name) {
+  const auto path = realm.names() / name;
   net::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd.valid()) return fd;
   if (errno == ENOENT)
@@ -44,10 +42,10 @@ Result<net::Fd> openNamespace(const std::string& name) {
   return base::fromErrno("open " + path.string());
 }
 
-std::vector<std::string> namespacesOf(const std::string& lab) {
+std::vector<std::string> namespacesOf(const Realm& realm, const std::string& lab) {
   std::vector<std::string> names;
   std::error_code error;  // no directory: no namespaces
-  for (const auto& entry : std::filesystem::directory_iterator(kNamespaceDirectory, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(realm.names(), error)) {
     std::string name = entry.path().filename().string();
     if (isNamespaceOf(lab, name)) names.push_back(std::move(name));
   }
@@ -55,12 +53,14 @@ std::vector<std::string> namespacesOf(const std::string& lab) {
   return names;
 }
 
-std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::string>& namespaces) {
+std::map<std::string, std::vector<pid_t>> processesIn(const Realm& realm,
+                                                      const std::vector<std::string>& namespaces) {
   std::map<std::string, std::vector<pid_t>> found;
   std::map<Identity, std::string> wanted;
   for (const auto& name : namespaces) {
-    if (const auto identity = identityOf(kNamespaceDirectory / name)) wanted[*identity] = name;
+    if (const auto identity = identityOf(realm.names() / name)) wanted[*identity] = name;
   }
+  if (wanted.empty()) return found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
     const auto pid = base::parseInteger(entry.path().filename().string());
@@ -77,32 +77,37 @@ std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::str
 bool enterNamespace(int networkNamespace) {
   if (::setns(networkNamespace, CLONE_NEWNET) != 0 || ::unshare(CLONE_NEWNS) != 0) return false;
   // Mounts made here must not show outside; mounts removed outside must not stay here.
-  if (::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) != 0) return false;
+  return ::mount("", "/", nullptr, MS_SLAVE | MS_REC, nullptr) == 0;
+}
+
+bool mountOwnSys() {
   // The control groups are mounted below the old /sys; programs read their limits there, so keep
   // them.
   const int groups =
       ::open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-  if (::mount("sysfs", "/sys", "sysfs", 0, nullptr) != 0) return false;
+  const bool mounted = ::mount("sysfs", "/sys", "sysfs", 0, nullptr) == 0 ||
+                       ::mount("sysfs", "/sys", "sysfs", MS_RDONLY, nullptr) == 0;
+  const int error = errno;
   if (groups >= 0) {
     // Ignore errors: not every machine has control groups, and sluice does not need them.
-    ::move_mount(groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
+    if (mounted) ::move_mount(groups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH);
     ::close(groups);
   }
-  return true;
+  errno = error;
+  return mounted;
 }
 
 bool mountOwnProc() {
   return ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0;
 }
 
-Status runInside(int networkNamespace, const std::function<Status()>& work) {
-  Status status;
-  // Use a thread of its own: a namespace is a property of a thread, and this thread ends with the
-  // work.
-  std::thread([&] {
-    status = ::setns(networkNamespace, CLONE_NEWNET) == 0 ? work() : base::fromErrno("setns");
-  }).join();
-  return status;
+void sayRefused(const char* mount) {
+  const char* why = ::strerrordesc_np(errno);
+  for (const char* piece :
+       {"sluice: this machine refuses a ", mount, " of the host's own (",
+        why != nullptr ? why : "unknown error", "): programs see the machine's\n"}) {
+    if (::write(STDERR_FILENO, piece, std::strlen(piece)) < 0) break;
+  }
 }
 
 }  // namespace sluice::lab

@@ -3,33 +3,38 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <sluice/base/status.h>
+#include <sluice/lab/realm.h>
 #include <sluice/net/fd.h>
 
 namespace sluice::lab {
 
-Result<net::Fd> openNamespace(const std::string& name);  // kNotFound if it does not exist
+// Returns kNotFound if it does not exist.
+Result<net::Fd> openNamespace(const Realm& realm, const std::string& name);
 // Returns the namespaces of the lab that exist, whoever made them.
-std::vector<std::string> namespacesOf(const std::string& lab);
+std::vector<std::string> namespacesOf(const Realm& realm, const std::string& lab);
 
 // Returns the processes whose network is one of these namespaces, by namespace.
-std::map<std::string, std::vector<pid_t>> processesIn(const std::vector<std::string>& namespaces);
+std::map<std::string, std::vector<pid_t>> processesIn(const Realm& realm,
+                                                      const std::vector<std::string>& namespaces);
 
-// Moves the calling thread into the network and gives it a /sys that shows that network's
-// interfaces (UCX looks there), in a mount namespace of its own. Makes only async-signal-safe
-// calls, for use between fork and exec. Returns false and leaves errno on failure.
+// The rest is for use between fork and exec: it makes only async-signal-safe calls. On failure it
+// returns false and leaves errno.
+
+// Moves the calling process into the network, with a mount namespace of its own.
 bool enterNamespace(int networkNamespace);
 
-// Gives the calling process, first of its kind in a new PID namespace, a /proc that shows that
-// namespace. REQUIRES: enterNamespace() before. Async-signal-safe.
-bool mountOwnProc();
+// The mounts below need enterNamespace() before. A container may refuse them.
 
-// Runs `work` on a thread inside the network namespace, and waits for it.
-Status runInside(int networkNamespace, const std::function<Status()>& work);
+// Mounts a /sys that shows the interfaces of the network (UCX looks there).
+bool mountOwnSys();
+// Mounts a /proc that shows the PID namespace of the calling process.
+bool mountOwnProc();
+// Tells the user on stderr about a mount that was refused; reads errno.
+void sayRefused(const char* mount);
 
 }  // namespace sluice::lab

@@ -23,9 +23,10 @@ struct Inhabitant {
   Fd fd;
 };
 
-std::vector<Inhabitant> inhabitantsOf(const std::vector<std::string>& namespaces) {
+std::vector<Inhabitant> inhabitantsOf(const Realm& realm,
+                                      const std::vector<std::string>& namespaces) {
   std::vector<Inhabitant> all;
-  for (const auto& [name, pids] : processesIn(namespaces)) {
+  for (const auto& [name, pids] : processesIn(realm, namespaces)) {
     for (const pid_t pid : pids) {
       Fd fd = openProcess(pid);
       if (fd.valid()) all.push_back({pid, std::move(fd)});  // else it has just ended
@@ -48,14 +49,15 @@ void signalAndWait(const std::vector<Inhabitant>& all, int signal, Duration limi
   }
 }
 
-Status endProcesses(const std::vector<std::string>& namespaces, const Progress& progress) {
-  auto inside = inhabitantsOf(namespaces);
+Status endProcesses(const Realm& realm, const std::vector<std::string>& namespaces,
+                    const Progress& progress) {
+  auto inside = inhabitantsOf(realm, namespaces);
   if (inside.empty()) return base::ok();
   if (progress) progress(0, static_cast<int>(inside.size()), "ending processes");
   signalAndWait(inside, SIGTERM, std::chrono::seconds(1));
-  inside = inhabitantsOf(namespaces);
+  inside = inhabitantsOf(realm, namespaces);
   signalAndWait(inside, SIGKILL, std::chrono::seconds(2));
-  inside = inhabitantsOf(namespaces);
+  inside = inhabitantsOf(realm, namespaces);
   if (inside.empty()) return base::ok();
   return {Code::kInternal, fmt::format("process {} in the lab does not end; try again when it has",
                                        inside.front().pid)};
@@ -63,14 +65,19 @@ Status endProcesses(const std::vector<std::string>& namespaces, const Progress& 
 
 }  // namespace
 
-Result<bool> removeNamespaces(const std::string& lab, int lockFd, const Progress& progress) {
-  const auto namespaces = namespacesOf(lab);
+Result<bool> removeNamespaces(const Realm& realm, const std::string& lab, int lockFd,
+                              const Progress& progress) {
+  const auto namespaces = namespacesOf(realm, lab);
+  SLUICE_RETURN_IF_ERROR(endProcesses(realm, namespaces, progress));
+  if (!realm.isMachine()) {  // the namespaces vanish with the keeper
+    SLUICE_RETURN_IF_ERROR(realm.end());
+    return true;
+  }
   if (namespaces.empty()) return false;
-  SLUICE_RETURN_IF_ERROR(endProcesses(namespaces, progress));
   std::string script;
   for (const auto& name : namespaces) script += fmt::format("netns delete {}\n", name);
-  const auto removed =
-      runTool({.command = {"ip", "-batch", "-"}, .input = script, .inheritedFd = lockFd});
+  const auto removed = runTool(
+      {.command = {"ip", "-batch", "-"}, .input = script, .realm = &realm, .inheritedFd = lockFd});
   if (!removed.isOk()) return removed.status().withContext("removing the namespaces");
   return true;
 }

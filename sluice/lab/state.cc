@@ -87,7 +87,7 @@ Result<State> StateStore::read(const std::string& lab) const {
 
 Status StateStore::write(const State& state) const {
   const auto path = fileOf(state.layout.name);
-  const auto draft = directory_ / ("." + state.layout.name + ".draft");
+  const auto draft = draftOf(state.layout.name);
   {
     std::ofstream file(draft, std::ios::trunc);
     file << toJson(state);
@@ -101,8 +101,13 @@ Status StateStore::write(const State& state) const {
 
 Status StateStore::remove(const std::string& lab) const {
   std::error_code error;
-  std::filesystem::remove(fileOf(lab), error);
-  return error ? base::fromErrno("remove " + fileOf(lab).string(), error.value()) : base::ok();
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(lab + ".") && name != draftOf(lab).filename()) continue;
+    std::filesystem::remove(entry.path(), error);
+    if (error) return base::fromErrno("remove " + entry.path().string(), error.value());
+  }
+  return base::ok();
 }
 
 std::vector<std::string> StateStore::labs() const {

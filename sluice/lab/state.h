@@ -31,12 +31,17 @@ class StateStore final {
   const std::filesystem::path& directory() const { return directory_; }
   Result<State> read(const std::string& lab) const;  // kNotFound if there is no such lab
   Status write(const State& state) const;            // all or nothing
+  // Removes all files of the lab: a lab's name holds no dot, and the names of its files go on with
+  // one.
   Status remove(const std::string& lab) const;
   std::vector<std::string> labs() const;  // sorted
 
  private:
   std::filesystem::path fileOf(const std::string& lab) const {
     return directory_ / (lab + ".json");
+  }
+  std::filesystem::path draftOf(const std::string& lab) const {
+    return directory_ / ("." + lab + ".draft");
   }
 
   std::filesystem::path directory_;

@@ -51,8 +51,11 @@ TEST_F(StateStoreTest, WritesReadsListsAndRemoves) {
   ASSERT_TRUE(store_.write(sample()).isOk());
   EXPECT_EQ(store_.labs(), std::vector<std::string>{"sample"});
   EXPECT_EQ(*store_.read("sample"), sample());
+  std::ofstream(store_.directory() / "sample.12.key") << "left by a killed run";
+  std::ofstream(store_.directory() / "samples.json") << "of another lab";
   ASSERT_TRUE(store_.remove("sample").isOk());
-  EXPECT_TRUE(store_.labs().empty());
+  EXPECT_EQ(store_.labs(), std::vector<std::string>{"samples"});
+  EXPECT_FALSE(std::filesystem::exists(store_.directory() / "sample.12.key"));
 }
 
 TEST_F(StateStoreTest, ADamagedFileSaysHowToClearIt) {

@@ -1,4 +1,6 @@
 // sluice lab: a cluster on one box. Here: the group, up, status and down.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <sluice/base/units.h>
@@ -65,15 +67,14 @@ Result<int> status(const std::string& name, bool asJson) {
   for (const auto& lab : names) {
     SLUICE_ASSIGN_OR_RETURN(const lab::Lab opened, lab::Lab::open(lab));
     SLUICE_ASSIGN_OR_RETURN(const lab::State state, opened.state());
-    SLUICE_ASSIGN_OR_RETURN(const auto processes, opened.processes());
-    for (int host = 0; host < state.layout.hosts; ++host) {
-      const auto running = processes.find(host);
-      table.addRow(
-          {lab, std::to_string(host), lab::hostAddress(state.layout.subnet, host),
-           base::formatRate(state.rates[static_cast<size_t>(host)]),
-           base::formatDuration(state.layout.delay), describeFaults(state.faults, host),
-           lab::hostNamespace(lab, host),
-           running == processes.end() ? "" : fmt::format("{}", fmt::join(running->second, " "))});
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<lab::Host> hosts, opened.hosts());
+    const size_t count = std::min(hosts.size(), state.rates.size());
+    for (int host = 0; static_cast<size_t>(host) < count; ++host) {
+      const lab::Host& seen = hosts[static_cast<size_t>(host)];
+      table.addRow({lab, std::to_string(host), lab::hostAddress(state.layout.subnet, host),
+                    base::formatRate(state.rates[static_cast<size_t>(host)]),
+                    base::formatDuration(state.layout.delay), describeFaults(state.faults, host),
+                    seen.network, fmt::format("{}", fmt::join(seen.processes, " "))});
     }
   }
   if (names.empty() && !asJson) {
@@ -126,7 +127,7 @@ lab::Progress progressToTerminal() {
 
 void addLabCommand(Program& program, CLI::App& root) {
   CLI::App* group = program.addCommand(
-      root, "lab", "A cluster on this machine: hosts, shaped links, faults (needs root)",
+      root, "lab", "A cluster on this machine: hosts, shaped links, faults",
       {"sluice lab up --hosts 4 --rate 1gbit", "sluice lab run -- python3 train.py",
        "sluice lab set --host 2 --rate 100mbit", "sluice lab cut --between 0,1", "sluice lab heal",
        "sluice lab down"});
