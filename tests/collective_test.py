@@ -1,5 +1,5 @@
 """Tests `sluice bench collective` in a real lab, and a replay that merges by its measurements.
-Needs root.
+Makes a lab.
 
   collective_test.py PATH_OF_SLUICE
 """
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 BURST = 128_000  # bytes that a link of the lab lets pass at once
@@ -156,5 +156,5 @@ class Collective(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     unittest.main(argv=sys.argv[:1])

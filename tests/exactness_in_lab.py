@@ -1,5 +1,5 @@
 """Tests exactness over a bad network: links change their speed and lose 1 % of the packets while a
-job trains. Needs root.
+job trains. Makes a lab.
 
   exactness_in_lab.py PATH_OF_SLUICE tcp|ucx
 
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM, FABRIC = sys.argv[1], sys.argv[2]
 RANKS = 3
@@ -49,5 +49,5 @@ def main():
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     main()

@@ -10,12 +10,10 @@ must not disturb it.
   fabric_faults.py SLUICE strangers [--seconds 20]  every kind of stranger at every port, during an
                                                     all-to-all
 
-Needs root (it makes a lab) and prints one line of JSON; exit code 1 if a limit is missed, 77 if it
-cannot run.
+Makes a lab and prints one line of JSON; exit code 1 if a limit is missed, 77 if it cannot run.
 """
 
 import argparse
-import ctypes
 import json
 import os
 import queue
@@ -29,7 +27,8 @@ import sys
 import threading
 import time
 
-from root import skip_without_root
+import lab_job
+from root import skip_without_lab
 
 HOSTS = 4
 LIMITS = {"idle": 1.0, "kill": 1.0, "cut": 3.0}  # percent, seconds, seconds
@@ -44,33 +43,15 @@ def percentile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
-class Lab:
+class Lab(lab_job.Lab):
     def __init__(self, sluice, rate):
-        self.sluice = sluice
-        self.name = f"faults-{os.getpid()}"
-        self.call("up", "--hosts", str(HOSTS), "--rate", rate)
-
-    def call(self, command, *arguments):
-        done = subprocess.run(
-            [self.sluice, "lab", command, "--name", self.name, *arguments],
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"sluice lab {command}: {done.stderr.strip()}")
-        return done.stdout
+        super().__init__(sluice, HOSTS, rate)
 
     def pids(self, host):
         for row in json.loads(self.call("status", "--json")):
             if int(row["host"]) == host:
                 return [int(pid) for pid in row["processes"].split()]
         return []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.call("down")
 
 
 class Job:
@@ -271,12 +252,13 @@ def in_host(lab, host, task, *arguments):
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with open(f"/run/netns/sluice-{lab.name}-h{host}") as namespace:
-            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0) != 0:
-                os._exit(1)
-        with os.fdopen(write, "w") as answer:
-            json.dump(task(*arguments), answer)
-        os._exit(0)
+        try:
+            lab.enter(host)
+            with os.fdopen(write, "w") as answer:
+                json.dump(task(*arguments), answer)
+            os._exit(0)
+        finally:
+            os._exit(1)
     os.close(write)
     with os.fdopen(read) as answer:
         text = answer.read()
@@ -461,7 +443,7 @@ def main():
     options.seconds = options.seconds or {"idle": 60, "soak": 600, "strangers": 20}.get(
         options.case
     )
-    skip_without_root()
+    skip_without_lab()
     with Lab(options.sluice, options.rate) as lab:
         result = globals()[options.case](lab, options)
     print(json.dumps(result))

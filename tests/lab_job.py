@@ -3,6 +3,7 @@
 `sluice lab run` ends all ranks when one fails; here every rank goes on until it ends by itself.
 """
 
+import ctypes
 import json
 import os
 import queue
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 
 class Lab:
@@ -26,6 +28,7 @@ class Lab:
             self.call("down")
             raise
         self.addresses = {int(row["host"]): row["address"] for row in rows}
+        self.networks = {int(row["host"]): Path("/run/netns", row["namespace"]) for row in rows}
 
     def call(self, command, *arguments):
         done = subprocess.run(
@@ -37,6 +40,17 @@ class Lab:
         if done.returncode != 0:
             raise RuntimeError(f"sluice lab {command}: {done.stderr.strip()}")
         return done.stdout
+
+    def enter(self, host):
+        """Moves the calling process, which must not have threads, to the network of a host."""
+        network = self.networks[host]
+        namespaces = [network]
+        if os.geteuid() != 0:  # /proc/KEEPER/root/run/netns/NAME
+            namespaces.insert(0, Path(*network.parts[:3], "ns/user"))
+        for path in namespaces:
+            with path.open() as namespace:
+                if ctypes.CDLL(None).setns(namespace.fileno(), 0) != 0:
+                    sys.exit(f"cannot enter {path}")
 
     def __enter__(self):
         return self

@@ -1,4 +1,4 @@
-"""Kills a worker of training that does not keep step, and checks the other workers. Needs root.
+"""Kills a worker of training that does not keep step, and checks the other workers. Makes a lab.
 
   lost_workers.py PATH_OF_SLUICE
 
@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 RANKS = 4
@@ -121,5 +121,5 @@ class LostWorkers(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     unittest.main(argv=sys.argv[:1])

@@ -1,5 +1,5 @@
 """Trains a model of two million parameters with 32 ranks on links of 100 Mbit/s, exactly and with
-bounded resources. Needs root.
+bounded resources. Makes a lab.
 
   many_ranks.py PATH_OF_SLUICE [--ranks 32] [--steps 20] [--rate 100mbit]
 
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
-from root import skip_without_root
+from root import skip_without_lab
 
 MODEL = [300_000, 9_408, 64, 700_000, 2_048, 500_000, 1_000, 487_480]  # two million
 THREADS = 4
@@ -97,5 +97,5 @@ def main():
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     main()

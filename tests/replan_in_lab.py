@@ -1,5 +1,5 @@
 """Trains a job that was told to merge everything, in a network that becomes slow during training.
-Needs root.
+Makes a lab.
 
   replan_in_lab.py PATH_OF_SLUICE
 
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 RANKS = 3
@@ -65,5 +65,5 @@ def main():
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     main()

@@ -1,4 +1,4 @@
-"""Tests `sluice bench` in a real lab with two workers, a tiny model and all strategies. Needs root.
+"""Tests `sluice bench` in a real lab with two workers, a tiny model and all strategies. Makes a lab.
 
 replay_test.py PATH_OF_SLUICE
 """
@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 STRATEGIES = ["kvstore", "slicing", "p3", "sluice"]
@@ -174,5 +174,5 @@ class Replay(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     unittest.main(argv=sys.argv[:1])

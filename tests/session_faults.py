@@ -1,5 +1,5 @@
 """Kills, stops or cuts off a rank of a training job during a step, and checks the other ranks.
-Needs root.
+Makes a lab.
 
   session_faults.py PATH_OF_SLUICE [TIMES]
 
@@ -20,7 +20,7 @@ import unittest
 from pathlib import Path
 
 from lab_job import Job, Lab, task, writeProfile
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 TIMES = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -166,5 +166,5 @@ class Faults(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     unittest.main(argv=sys.argv[:1])

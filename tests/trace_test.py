@@ -1,5 +1,5 @@
 """Tests traces of a real job: four ranks train ResNet-50's profile in a lab, and the test reads
-their files. Needs root.
+their files. Makes a lab.
 
   trace_test.py PATH_OF_SLUICE
 
@@ -16,7 +16,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from root import skip_without_root
+from root import skip_without_lab
 
 PROGRAM = sys.argv[1]
 RANKS = 4
@@ -227,5 +227,5 @@ class TheCheckOfTheFormat(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    skip_without_root()
+    skip_without_lab()
     unittest.main(argv=sys.argv[:1])
