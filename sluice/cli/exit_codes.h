@@ -10,7 +10,7 @@ enum class ExitCode : int {
   kOk = 0,
   kFailed = 1,         // the command failed
   kUsage = 2,          // the command line or a configuration value is wrong
-  kPermission = 3,     // needs root, or a key
+  kPermission = 3,     // needs root or user namespaces, or a key
   kUnavailable = 4,    // something outside is missing: a tool, a kernel module, a peer
   kTimeout = 124,      // a time limit was reached, as with timeout(1)
   kNoCommand = 127,    // neither a subcommand nor a program sluice-NAME

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import signal
 import sys
 import time
@@ -24,7 +23,7 @@ _EXAMPLES = """examples:
   sluice study --data fashion-mnist --data-dir DATA --workers 4,8,16 --seeds 3 --epochs 4 -o study/
   sluice study --data-dir DATA --algorithms bsp,asp,ssp:3 --workers 4 --straggler 1:3x -o straggler/
   sluice study --data-dir DATA --algorithms bsp,asp --workers 8 --lab --rate 100mbit \
--o slow-links/   # as root
+-o slow-links/
   sluice study -o study/ --report                      # only the page, from the runs that are there
 
 DATA holds fashion-mnist/ with its four .gz files as they are downloaded. The page is \
@@ -141,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--lab",
         action="store_true",
-        help="each worker on a host of its own (docs/lab.md); needs root",
+        help="each worker on a host of its own (docs/lab.md)",
     )
     parser.add_argument("--rate", metavar="RATE", help="with --lab: the speed of each link [1gbit]")
     parser.add_argument(
@@ -213,9 +212,6 @@ def _study(settings: Settings, study: dict[str, Any]) -> int:
     if not missing:
         return 0
     ranks.prepare_to_fork()
-    if settings.rate is not None and os.geteuid() != 0:
-        print("sluice study: --lab needs root; run it with sudo", file=sys.stderr)
-        return 3
     runner = Runner(settings, data.load(settings.data, settings.data_dir, settings.samples))
     for workers in {run.workers for run in missing}:
         if runner.batches(workers) < 2 * workers * settings.epochs:

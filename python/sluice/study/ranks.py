@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import ctypes
 import importlib
+import json
 import os
 import secrets
 import selectors
@@ -26,6 +27,7 @@ import torch
 
 _GRACE = 20.0  # seconds for the others to end by themselves when one has failed
 _CLONE_NEWNET = 0x40000000
+_CLONE_NEWUSER = 0x10000000
 _PR_SET_PDEATHSIG = 1
 # A machine with more workers than cores may not run a heartbeat for a while.
 _PATIENCE = {"SLUICE_SILENCE_LIMIT": "30s", "SLUICE_LOG": "warn", "SLUICE_STALL_AFTER": "60s"}
@@ -38,6 +40,7 @@ class Place:
 
     address: str
     lab: str | None = None
+    networks: tuple[str, ...] = ()  # the network namespace of each host
 
     def variables(self, rank: int, world: int, port: int) -> dict[str, str]:
         found = {
@@ -54,10 +57,17 @@ class Place:
     def enter(self, rank: int) -> None:
         if self.lab is None:
             return
-        with open(f"/run/netns/sluice-{self.lab}-h{rank}", "rb") as namespace:
-            libc = ctypes.CDLL(None, use_errno=True)
-            if libc.setns(namespace.fileno(), _CLONE_NEWNET) != 0:
-                raise OSError(ctypes.get_errno(), "cannot enter the lab's host")
+        network = Path("/run/netns", self.networks[rank])
+        if os.geteuid() != 0:  # /proc/KEEPER/root/run/netns/NAME: the user has rights in there only
+            _enter(Path(*network.parts[:3], "ns", "user"), _CLONE_NEWUSER)
+        _enter(network, _CLONE_NEWNET)
+
+
+def _enter(namespace: Path, kind: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    with namespace.open("rb") as opened:
+        if libc.setns(opened.fileno(), kind) != 0:
+            raise OSError(ctypes.get_errno(), "cannot enter the lab's host")
 
 
 LOOPBACK = Place("127.0.0.1")
@@ -76,7 +86,10 @@ def lab(hosts: int, rate: str) -> Iterator[Place]:
     if made.returncode != 0:
         raise OSError((made.stderr.strip() or "there is no lab").splitlines()[-1])
     try:
-        yield Place("10.77.0.1", name)
+        shown = subprocess.run(
+            [program, "lab", "status", "--name", name, "--json"], capture_output=True, check=True
+        )
+        yield Place("10.77.0.1", name, tuple(row["namespace"] for row in json.loads(shown.stdout)))
     finally:
         subprocess.run([program, "lab", "down", "--name", name], capture_output=True)
 

@@ -125,7 +125,7 @@ void addReplayRank(Program& program, CLI::App& group) {
 
 void addBenchCommand(Program& program, CLI::App& root) {
   CLI::App* group = program.addCommand(
-      root, "bench", "Measure training and the network under it, in a lab made for it (needs root)",
+      root, "bench", "Measure training and the network under it, in a lab made for it",
       {"sluice bench replay --profile resnet50 --lab",
        "sluice bench sweep --profile vgg19 --lab --json sweep.json",
        "sluice plot sweep.json -o sweep.png", "sluice bench fabric pair --lab 2 --encrypt off"});

@@ -196,8 +196,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                       "Speed of each host's link, as 1gbit; default: what two cores can carry");
   command->add_option("--json", flags->json,
                       "Write the figures to this file; - for standard output");
-  command->add_flag("--lab", flags->inLab,
-                    "Run in a lab made for it, and removed at the end (needs root)");
+  command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end");
   command->add_flag(
       "--exact", flags->compareWithReference,
       "Also compare the parameters at the end with those of one process that sums in rank order");
@@ -216,7 +215,7 @@ Result<int> runBench(const BenchFlags& flags, const base::Config& config,
                      const std::vector<BenchCase>& cases) {
   if (!flags.inLab) {
     return Status(Code::kInvalidArgument,
-                  "a replay makes a cluster of its own on this machine: say --lab (needs root)");
+                  "a replay makes a cluster of its own on this machine: say --lab");
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   const Interruption interruption;

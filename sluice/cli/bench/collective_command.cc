@@ -139,9 +139,9 @@ Status saveNetwork(const CollectiveFlags& flags, const std::string& method,
 
 Result<int> run(const CollectiveFlags& flags, const base::Config& config) {
   if (flags.hosts < 2) {
-    return Status(Code::kInvalidArgument,
-                  "this makes a cluster of its own on this machine: say --lab N, with N at least 2 "
-                  "(needs root)");
+    return Status(
+        Code::kInvalidArgument,
+        "this makes a cluster of its own on this machine: say --lab N, with N at least 2");
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.network));

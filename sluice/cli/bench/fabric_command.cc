@@ -34,7 +34,7 @@ Result<int> run(bench::FabricCase which, const FabricFlags& flags, const base::C
     return Status(
         Code::kInvalidArgument,
         fmt::format("this makes a cluster of its own on this machine: say --lab N, with N at least "
-                    "{} (needs root)",
+                    "{}",
                     least));
   }
   SLUICE_RETURN_IF_ERROR(checkWritable(flags.json));
