@@ -175,6 +175,7 @@ class Flow:
         self.lastWord = None
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
+        waitFor(lambda: self.samples, 20, "the flow has begun")  # a busy machine starts it late
 
     def read(self):
         for line in self.receiver.stdout:
