@@ -28,10 +28,9 @@ PROFILE = {
 }
 
 
-def namespaces():
-    return subprocess.run(
-        ["ip", "netns", "list"], capture_output=True, text=True, check=True
-    ).stdout
+def hasLab(process):
+    command = [PROGRAM, "lab", "status", "--name", f"tmp-{process.pid}-0"]
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 class Replay(unittest.TestCase):
@@ -156,7 +155,6 @@ class Replay(unittest.TestCase):
         )
 
     def testCtrlCRemovesTheLab(self):
-        before = namespaces()
         running = subprocess.Popen(
             self.command("--iterations", "1000000"),
             stdout=subprocess.PIPE,
@@ -165,12 +163,12 @@ class Replay(unittest.TestCase):
         )
         said = running.stderr.readline()  # the first run begins
         self.assertIn("run 1 of", said)
-        self.assertNotEqual(namespaces(), before)
+        self.assertTrue(hasLab(running))
         time.sleep(1)  # until any moment inside the run
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=30)
         self.assertEqual((running.returncode, errors), (130, "sluice: interrupted\n"))
-        self.assertEqual(namespaces(), before)
+        self.assertFalse(hasLab(running))
 
 
 if __name__ == "__main__":
