@@ -94,6 +94,7 @@ class TlsChannel final : public Channel {
     if (pair_) pair_->drain();
     if (!pair_ || pair_->isBroken) pair_ = std::make_unique<Pair>();
     pair_->reads = 0;
+    records_ = 0;
     return std::make_unique<LentStream>(*pair_);
   }
   wire::PayloadCheckKind payloadCheck() const override { return pair_->receiver->payloadCheck(); }
@@ -101,10 +102,12 @@ class TlsChannel final : public Channel {
   size_t put(std::span<const std::byte> bytes, size_t split) override {
     constexpr size_t kAtOnce = size_t{32} << 10;  // the socket pair takes more
     constexpr size_t kMostRecords = 64;
+    constexpr size_t kMostSplitRecords = 128;  // of one input: most of its time goes into records
     size_t taken = 0;
     for (size_t i = 0; i < kMostRecords && taken < std::min(bytes.size(), kAtOnce); ++i) {
       auto part = bytes.subspan(taken);
-      if (split > 0) part = part.first(std::min(part.size(), split));
+      if (split > 0 && ++records_ <= kMostSplitRecords)
+        part = part.first(std::min(part.size(), split));
       const iovec piece{const_cast<std::byte*>(part.data()), std::min(part.size(), kAtOnce)};
       const Io io = pair_->note(pair_->member->write({&piece, 1}));
       if (io.outcome != Outcome::kMoved) break;
@@ -140,6 +143,7 @@ class TlsChannel final : public Channel {
 
  private:
   std::unique_ptr<Pair> pair_;
+  size_t records_ = 0;  // since open(), while bytes were split
 };
 
 }  // namespace
