@@ -8,7 +8,7 @@ for x, y in loader:
 """
 
 from sluice import _backend
-from sluice._core import PeerLostError
+from sluice._core import PeerLostError, __version__
 from sluice._distribute import distribute
 from sluice._job import Averaged, current
 from sluice._profile import Profile
@@ -18,6 +18,7 @@ _backend.register()
 __all__ = [
     "PeerLostError",
     "Profile",
+    "__version__",
     "barrier",
     "distribute",
     "mean",

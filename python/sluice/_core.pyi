@@ -1,5 +1,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
+__version__: str
+
 class PeerLostError(RuntimeError): ...
 
 def say(text: str) -> None: ...

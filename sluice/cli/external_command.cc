@@ -14,14 +14,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "sluice-";
 
-// Returns the folder of this program, which holds the programs that come with it; empty if it is
-// unknown.
-std::filesystem::path ownFolder() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? std::filesystem::path() : self.parent_path();
-}
-
 std::vector<std::filesystem::path> foldersToSearch() {
   std::vector<std::filesystem::path> folders{ownFolder()};
   if (const char* path = std::getenv("PATH")) {
@@ -48,6 +40,12 @@ std::string descriptionOf(const std::filesystem::path& program) {
 }
 
 }  // namespace
+
+std::filesystem::path ownFolder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::filesystem::path() : self.parent_path();
+}
 
 std::vector<ExternalCommand> findExternalCommands() {
   std::map<std::string, std::filesystem::path> found;

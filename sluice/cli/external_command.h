@@ -1,10 +1,15 @@
 // Programs of their own that are commands of `sluice`: `sluice NAME` runs sluice-NAME, as git does.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace sluice::cli {
+
+// Returns the folder of this program, which holds the programs that come with it; empty if it is
+// unknown.
+std::filesystem::path ownFolder();
 
 struct ExternalCommand {
   std::string name;         // without "sluice-"

@@ -8,7 +8,9 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/base/version.h>
 #include <sluice/cli/external_command.h>
+#include <sluice/cli/name_owners.h>
 
 namespace sluice::cli {
 namespace {
@@ -41,11 +43,17 @@ std::string listOfExternalCommands() {
   return list.empty() ? "" : fmt::format("Programs sluice-NAME found here:{}\n\n", list);
 }
 
+// Names the libraries inside too, so that a reader of a security notice knows if it concerns them.
+std::string versionText() {
+  const auto inside = base::librariesInside();
+  return fmt::format("sluice {}{}{}", base::version(), inside.empty() ? "" : "\nwith ", inside);
+}
+
 }  // namespace
 
 Program::Program()
     : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
-  root_.set_version_flag("--version", std::string("sluice " SLUICE_VERSION));
+  root_.set_version_flag("--version", versionText(), "Show the version and exit");
   root_.set_help_flag("-h,--help", "Show this help and exit");
   root_.footer([] {  // made only if the help is shown
     return listOfExternalCommands() +
@@ -93,6 +101,8 @@ void Program::addOption(CLI::App* command, const base::Option& option) {
 }
 
 int Program::run(int argc, char** argv) {
+  if (const auto complaint = complaintAboutOwners(ownFolder()); !complaint.empty())
+    fmt::print(stderr, "sluice: {}\n", complaint);
   // A first word that is no flag and no subcommand may be a program of its own.
   if (argc > 1 && argv[1][0] != '-') {
     const auto names = subcommandNames(root_);

@@ -7,6 +7,7 @@
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/base/version.h>
 #include <sluice/secret/digest.h>
 
 namespace sluice::rendezvous {
@@ -23,7 +24,7 @@ std::string different(std::string_view what, std::string_view their, std::string
 }  // namespace
 
 Agreement::Agreement(const base::Config& config, uint32_t worldSize) {
-  add("sluice version", SLUICE_VERSION);
+  add("sluice version", std::string(base::version()));
   add("world size", std::to_string(worldSize));
   for (const base::Option* option : base::allOptions()) {
     if (option->mustAgree) add(std::string(option->name), config.value(*option).text);

@@ -15,6 +15,7 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
+#include <sluice/base/version.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/membership.h>
@@ -98,6 +99,7 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "sluice's sessions; use the package sluice instead";
+  module.attr("__version__") = std::string(base::version());
   peerLost = PyErr_NewExceptionWithDoc("sluice.PeerLostError",
                                        "Another rank has ended or failed; the text names it.",
                                        PyExc_RuntimeError, nullptr);
