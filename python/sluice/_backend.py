@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
-from sluice import _core
+from sluice import _core, _ownership
 from sluice._launch import Publish, leave_note, own_environment, read_note
 
 if TYPE_CHECKING:
@@ -42,6 +42,10 @@ def _create(group: Any, _options: object) -> Backend:
     environment, published = _environment(group)
     if not _connections:
         atexit.register(_end)
+        if group.group_rank == 0:
+            _core.say(f"the backend is the module for Torch {_c10d.torch_release}")
+        if complaint := _ownership.complaint():
+            _core.say(complaint)
     connection = _c10d.connect(_OPTIONS, environment, timeout, published)
     _connections.append(connection)
     return _c10d.backend(connection, timeout)
@@ -60,8 +64,8 @@ def _require_module() -> None:
         from sluice import _c10d  # noqa: F401
     except ImportError as error:
         raise RuntimeError(
-            f"sluice's backend was not built for this Torch ({error}); install sluice again: pip "
-            "install --no-build-isolation ."
+            f"sluice's backend does not fit this Torch ({error}); install a Torch that it fits, "
+            "build sluice from source, or use sluice.distribute(), which works with any Torch"
         ) from error
 
 

@@ -1,4 +1,4 @@
-// The Python module sluice._c10d: the backend "sluice" of torch.distributed, for
+// The Python module sluice._c10d.torch_X_Y: the backend "sluice" of torch.distributed, for
 // python/sluice/_backend.py. Unlike sluice._core it is built against one Torch, and fits only that.
 #include <torch/csrc/utils/pybind.h>
 
@@ -93,7 +93,7 @@ struct DeleteWithoutGil {
 }  // namespace
 
 // NOLINTNEXTLINE: the macro is pybind11's
-PYBIND11_MODULE(_c10d, module) {
+PYBIND11_MODULE(SLUICE_MODULE, module) {
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
   py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection")
       .def("close", &closeWithoutGil);

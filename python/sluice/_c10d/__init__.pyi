@@ -2,6 +2,8 @@ from collections.abc import Callable, Mapping
 
 from torch._C._distributed_c10d import Backend, ProcessGroup
 
+torch_release: str  # "2.13": the Torch that the module was built for
+
 class Connection:
     def close(self) -> None: ...
 
