@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/hex.h>
 #include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::optimizer {
@@ -31,6 +32,23 @@ TEST(OptimizerState, ComesBackFromBytes) {
     EXPECT_TRUE(back->hasBuffer(0));
     EXPECT_FALSE(back->hasBuffer(1));
   }
+}
+
+// Checkpoints of every release of one major version are read by the next: a change here needs a new
+// version of the format, and a reader of the old one (docs/stability.md).
+TEST(OptimizerState, TheBytesOfVersion1AreFixed) {
+  OptimizerState state("sgd", DType::kF32, 2);
+  state.countStep();
+  std::ranges::fill(state.buffer(0), std::byte{7});
+  EXPECT_EQ(base::hexOf(state.toBytes()),
+            "534c4f50"
+            "01"
+            "01"
+            "0200000000000000"
+            "0100000000000000"
+            "03736764"
+            "01"
+            "010707070707070707");
 }
 
 TEST(OptimizerState, TakesNoMemoryUntilABufferIsAskedFor) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/hex.h>
 #include <sluice/kernel/testing/test_numbers.h>
 
 namespace sluice::shard {
@@ -29,6 +30,20 @@ TEST(ServedStates, ComeBackFromBytes) {
     ASSERT_TRUE(back.isOk()) << back.status().toString();
     EXPECT_TRUE(std::ranges::equal(*back, some));
   }
+}
+
+// Checkpoints of every release of one major version are read by the next: a change here needs a new
+// version of the format, and a reader of the old one (docs/stability.md).
+TEST(ServedStates, TheBytesOfVersion1AreFixed) {
+  optimizer::OptimizerState state("sgd", DType::kF32, 0);
+  EXPECT_EQ(base::hexOf(toBytes(std::vector<ServedState>{{"w", 9, std::move(state)}})),
+            "534c5356"
+            "01"
+            "01000000"
+            "0100000077"
+            "0900000000000000"
+            "1b00000000000000"
+            "534c4f500101000000000000000000000000000000000373676400");
 }
 
 TEST(ServedStates, RefuseEveryShorterOrLongerText) {

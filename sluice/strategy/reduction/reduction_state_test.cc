@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/hex.h>
+
 namespace sluice::strategy {
 namespace {
 
@@ -21,6 +23,28 @@ TEST(ReductionState, ReadsWhatItWrote) {
   const auto state = ReductionState::fromBytes(someState().toBytes());
   ASSERT_TRUE(state.isOk()) << state.status().toString();
   EXPECT_EQ(*state, someState());
+}
+
+// Checkpoints of every release of one major version are read by the next: a change here needs a new
+// version of the format, and a reader of the old one (docs/stability.md).
+TEST(ReductionState, TheBytesOfVersion1AreFixed) {
+  EXPECT_EQ(base::hexOf(someState().toBytes()),
+            "53545253"
+            "01"
+            "03000000"
+            "1100000000000000"
+            "02000000"
+            "02000000"
+            "04000000636f6e76"
+            "0108000000000000000101010101010101"
+            "00"
+            "0c00000000000000000000000000000000000000"
+            "0000000000000000"
+            "020000006663"
+            "010000000000000000"
+            "01040000000000000000000000"
+            "0000000000000000"
+            "05000000000000000707070707");
 }
 
 TEST(ReductionState, BelievesNothing) {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/hex.h>
 #include <sluice/kernel/element.h>
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/server/held_slice.h>
@@ -42,6 +43,31 @@ plan::Plan planOf(std::vector<Tensor> tensors, uint64_t sliceElements) {
 TEST(CentreState, IsReadAsItWasWritten) {
   const CentreState state = exampleState();
   EXPECT_EQ(CentreState::fromBytes(state.toBytes()).value(), state);
+}
+
+// Checkpoints of every release of one major version are read by the next: a change here needs a new
+// version of the format, and a reader of the old one (docs/stability.md).
+TEST(CentreState, TheBytesOfVersion1AreFixed) {
+  const std::string slice =
+      "2400000000000000"
+      "534c4f500101020000000000000001000000000000000373676401010707070707070707";
+  EXPECT_EQ(base::hexOf(exampleState().toBytes()),
+            "53545243"
+            "01"
+            "03000000"
+            "0c00000000000000"
+            "01000000"
+            "0100000077"
+            "100000000000000001010101010101010101010101010101"
+            "100000000000000002020202020202020202020202020202"
+            "100000000000000003030303030303030303030303030303"
+            "100000000000000004040404040404040404040404040404"
+            "02000000"
+            "0000000000000000" +
+                slice + "0200000000000000" + slice +
+                "01000000"
+                "0200000000000000" +
+                slice);
 }
 
 TEST(CentreState, DamagedBytesAreRefused) {
