@@ -28,10 +28,15 @@ configure_file(cmake/sluice.pc.in "${PROJECT_BINARY_DIR}/sluice.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/sluice.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 # The wheel holds the modules and the programs besides python/sluice (pyproject.toml).
 if(SKBUILD)
-  install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
+  add_custom_target(sluice_wheel DEPENDS sluice sluice_core)
   if(TARGET sluice_c10d)
-    install(TARGETS sluice_c10d LIBRARY DESTINATION sluice COMPONENT python)
+    add_dependencies(sluice_wheel sluice_c10d)
   endif()
+  if(SLUICE_STATIC)
+    install(FILES "${SLUICE_STATIC}/torch-sluice.cdx.json"
+      DESTINATION ${SKBUILD_METADATA_DIR}/sboms COMPONENT python)
+  endif()
+  install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
   install(TARGETS sluice RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   install(PROGRAMS python/sluice-plot DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
   install(DIRECTORY python/sluice_plot DESTINATION ${SKBUILD_DATA_DIR}/share/sluice COMPONENT python

@@ -6,6 +6,10 @@ option(SLUICE_WERROR "Treat warnings as errors" OFF)
 option(SLUICE_PYTHON "Build the Python module, if pybind11 and Python's headers are there"
   ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_UCX "Build the UCX fabric engine" ON)
+set(SLUICE_STATIC "" CACHE PATH
+  "Folder of static libraries to link instead of the system's shared ones, for a wheel")
+set(SLUICE_TORCH "" CACHE STRING
+  "Folders of the Torch packages to build the backend for; default: that of the interpreter")
 set(SLUICE_SANITIZE "" CACHE STRING "Sanitizers to build with, as given to -fsanitize=")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -26,8 +26,10 @@ packages=(
   # libraries
   'libcli11-dev>=2.1' 'nlohmann-json3-dev>=3.11' 'libspdlog-dev>=1:1.10' 'libfmt-dev>=9.1'
   libsodium-dev 'libssl-dev>=3.0' 'libucx-dev>=1.13' ucx-utils 'prometheus-cpp-dev>=1.0' 'pybind11-dev>=2.10'
-  # the C++ example
+  # the C++ example, and the wheel
   zlib1g-dev
+  # the sources of the wheel's static libraries
+  curl ca-certificates dpkg-dev
   # tests
   'libgtest-dev>=1.12' 'libgmock-dev>=1.12' libbenchmark-dev librapidcheck-dev
   # a launcher, for the wheel's test
@@ -38,7 +40,8 @@ packages=(
   python3-matplotlib
 )
 # These packages come from PyPI, for --with-torch only.
-wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1')
+wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1'
+  'build==1.6.1')
 
 declare -A installed=()
 readInstalled() {
@@ -99,3 +102,5 @@ if ((${#wanted[@]})); then
   "${pip[@]}" "${wanted[@]}"
 fi
 echo "install_deps: ${wheels[*]} are there"
+"$(dirname "${BASH_SOURCE[0]}")/static_libraries.sh" fetch
+echo "install_deps: the sources of the wheel's static libraries are there"

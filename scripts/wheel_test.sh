@@ -1,41 +1,90 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it in a fresh virtual environment that sees the Torch of this Python,
-# and trains with it as the README says: one process, torchrun, mpirun, and four hosts of a lab.
-# With SLUICE_DATA=DIR it trains on real images, else on noise in their format. A part that cannot
-# run here (no mpirun, not root) is skipped with a message.
+# Builds the wheel, installs it in a fresh account that has neither root nor a compiler, in a virtual
+# environment that sees the Torch of this Python, and trains with it as the README says: one
+# process, torchrun, DDP, mpirun, and four hosts of a lab. With SLUICE_DATA=DIR it trains on real
+# images, else on noise in their format. A part that cannot run here (no mpirun, not root) is
+# skipped with a message.
+#
+#   scripts/wheel_test.sh [WHEEL]    default: builds one
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 room=$(mktemp -d)
 lab=wheel-test-$$
-isUp=no
+account=sluice-wheel-$$
+isUp=no hasAccount=no
 end() {
   [[ $isUp == no ]] || "$room/venv/bin/sluice" lab down --name "$lab"
+  [[ $hasAccount == no ]] || userdel "$account"
   rm -rf "$room"
 }
 trap end EXIT
+fail() {
+  echo "wheel_test: $1" >&2
+  exit 1
+}
 
 unset PYTHONPATH # otherwise Python would find a build tree before the wheel
-if ! site=$(python3 -c 'import os, scikit_build_core, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))'); then
-  echo "wheel_test: this Python lacks Torch or scikit-build-core; run scripts/install_deps.sh --with-torch" >&2
-  exit 1
+if ! places=$(python3 -c 'import os, sys, torch; print(sys.base_prefix, os.path.dirname(os.path.dirname(torch.__file__)))'); then
+  fail "this Python lacks Torch; run scripts/install_deps.sh --with-torch"
 fi
-options=(-Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG")
-# The wheel reuses the build of the release preset.
-[[ ! -f build/release/build.ninja ]] || options+=(-Cbuild-dir=build/release -Ccmake.define.SLUICE_TESTS=ON -Ccmake.define.SLUICE_BENCH=ON)
-python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$room" "${options[@]}" .
-python3 -m venv --without-pip "$room/venv"
-echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
-python3 -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/sluice-*.whl
-# A place away from the sources, so that Python finds only the installed package.
-cp -r examples "$room/"
-cd "$room"
-PATH="$room/venv/bin:$PATH"
-sluice --version
+read -r prefix site <<<"$places"
+if [[ -n ${1:-} ]]; then # test a wheel that is there
+  mkdir "$room/dist" && cp "$1" "$room/dist/"
+else
+  scripts/build_wheels.sh "$room/dist"
+fi
 
-data=${SLUICE_DATA:-$room/data}
+# A fresh account reads only what everyone may, so the place of this Python is shown to it.
+mkdir "$room/python" "$room/home"
+chmod 755 "$room"
+as=()
+if [[ $(id -u) == 0 ]]; then
+  useradd --no-create-home --home-dir "$room/home" --shell /bin/false "$account"
+  hasAccount=yes
+  chown "$account" "$room/home"
+  as=(setpriv --reuid "$account" --regid "$account" --clear-groups --no-new-privs)
+  python=$room/python/bin/python3
+  # The folder of the account's own site, at its place in this Python.
+  site=${site/#$prefix/$room/python}
+  [[ -x $prefix/bin/python3 ]] || fail "no python3 in $prefix/bin"
+else
+  echo "skipped: a fresh account needs root; this account is used"
+  python=$(command -v python3)
+fi
+# inAccount [NAME=VALUE...] COMMAND...: runs it as the account, with no program on the PATH but those of the wheel.
+inAccount() {
+  if ((${#as[@]})); then
+    # The path of libpython in a Python that has one is where the account may not look.
+    unshare --mount --propagation private bash -c 'mount --bind "$1" "$2" && cd "$3" && exec "${@:4}"' \
+      inAccount "$prefix" "$room/python" "$room/home" "${as[@]}" env -i HOME="$room/home" PATH="$room/home/venv/bin" LD_LIBRARY_PATH="$room/python/lib" OMP_NUM_THREADS=1 "$@"
+  else
+    (cd "$room/home" && env -i HOME="$room/home" PATH="$room/home/venv/bin" OMP_NUM_THREADS=1 "$@")
+  fi
+}
+
+echo "a fresh account"
+inAccount "$python" -m venv --without-pip "$room/home/venv"
+purelib=$room/home/venv/lib/$(basename "$(dirname "$site")")/site-packages
+echo "$site" >"$purelib/torch-of-the-caller.pth"
+for compiler in cc gcc g++ clang cmake; do
+  ! inAccount "$room/home/venv/bin/python" -c "import shutil, sys; sys.exit(not shutil.which('$compiler'))" ||
+    fail "$compiler is on the PATH of the account"
+done
+start=$(date +%s%N)
+inAccount python -m pip install --quiet --no-index --find-links "$room/dist" torch-sluice
+took=$((($(date +%s%N) - start) / 1000000))
+echo "pip install took $took ms; the wheel has $(stat -c %s "$room"/dist/*.whl) bytes"
+((took <= 30000)) || fail "pip install took longer than 30 s"
+python3 scripts/wheel_check.py files "$purelib" "$room/home/venv/bin/sluice"
+cp -r examples "$room/home/"
+cp scripts/wheel_check.py "$room/home/"
+inAccount python wheel_check.py process
+inAccount sluice --version
+
+data=${SLUICE_DATA:-$room/home/data}
 if [[ -z ${SLUICE_DATA:-} ]]; then
-  python - "$data/mnist" <<'END'
+  python3 - "$data/mnist" <<'END'
 import gzip, os, struct, sys
 os.makedirs(sys.argv[1])
 for part, count in (("train", 600), ("t10k", 100)):
@@ -45,15 +94,42 @@ for part, count in (("train", 600), ("t10k", 100)):
         file.write(struct.pack(">II", 2049, count) + bytes(number % 10 for number in range(count)))
 END
 fi
-train=(examples/mnist_cnn.py --data "$data" --steps "${SLUICE_STEPS:-10}")
-export OMP_NUM_THREADS=1
+train=("$room/home/examples/mnist_cnn.py" --data "$data" --steps "${SLUICE_STEPS:-10}")
 
 echo "one process"
-python "${train[@]}"
+inAccount python "${train[@]}"
 echo "torchrun"
-python -m torch.distributed.run --nproc-per-node 2 "${train[@]}"
+inAccount python -m torch.distributed.run --nproc-per-node 2 "${train[@]}"
 echo "torchrun, DDP on the backend sluice"
-python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" --how ddp --backend sluice
+inAccount python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" --how ddp --backend sluice
+echo "no UCX in the wheel"
+! inAccount SLUICE_FABRIC=ucx SLUICE_ENCRYPT=off python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" &>"$room/ucx" ||
+  fail "--fabric ucx trains with a wheel that has no UCX"
+grep -m 1 -o 'this sluice was built without UCX.*' "$room/ucx" || { tail "$room/ucx" >&2 && fail "--fabric ucx fails without a reason"; }
+echo "another distribution with a package sluice"
+python3 - "$room/dist" <<'END'
+import sys, zipfile
+with zipfile.ZipFile(f"{sys.argv[1]}/sluice_other-1.0-py3-none-any.whl", "w") as wheel:
+    info = "sluice_other-1.0.dist-info"
+    wheel.writestr("sluice/__init__.py", "")
+    wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: sluice-other\nVersion: 1.0\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(f"{info}/RECORD", f"sluice/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+END
+inAccount python -m pip install --quiet --no-index --find-links "$room/dist" sluice-other
+inAccount sluice --version 2>&1 | grep 'pip uninstall sluice_other torch-sluice' || fail "the program does not name the other owner"
+inAccount python -c 'from sluice import _ownership; print(_ownership.complaint())' | grep 'sluice-other 1.0' || fail "the package does not name the other owner"
+inAccount python -m pip uninstall --quiet --yes sluice-other torch-sluice
+inAccount python -m pip install --quiet --no-index --find-links "$room/dist" torch-sluice
+
+# The rest is for root: a launcher of the system, and network namespaces.
+export OMP_NUM_THREADS=1
+python3 -m venv --without-pip "$room/venv"
+read -r _ site <<<"$places"
+echo "$site" >"$("$room/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch-of-the-caller.pth"
+python3 -m pip --python "$room/venv/bin/python" install --quiet --no-deps "$room"/dist/torch_sluice-*.whl
+cd "$room" # away from the sources, so that Python finds only the installed package
+PATH="$room/venv/bin:$PATH"
 if command -v mpirun >/dev/null; then
   echo "mpirun"
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 2 python "${train[@]}"

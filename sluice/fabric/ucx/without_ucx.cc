@@ -16,9 +16,9 @@ UcxOptions ucxOptions(const base::Config&) {
 }
 
 Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions&, net::EpollLoop&) {
-  return Status(
-      Code::kUnavailable,
-      "this sluice was built without UCX: use --fabric tcp, or build with -DSLUICE_UCX=ON");
+  return Status(Code::kUnavailable,
+                "this sluice was built without UCX: use --fabric tcp, or build sluice from source "
+                "(docs/compatibility.md)");
 }
 UcxPort::UcxPort(std::shared_ptr<ucx::Node> node, UcxAddress address)
     : node_(std::move(node)), address_(std::move(address)) {}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds the wheel that users install: it needs no root, no compiler and no Debian package, since
+# every foreign library is linked in statically with hidden symbols (scripts/static_libraries.sh).
+# UCX is left out. The wheel's tag is that of this machine's glibc, the oldest that it runs with.
+#
+#   scripts/build_wheels.sh [DIRECTORY]    default: dist
+#   SLUICE_TORCH='DIR;DIR' scripts/build_wheels.sh
+#       builds the backend for several releases of Torch: the folders of their packages
+#
+# The objects of build/release are taken from the compiler's cache.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=$(realpath -m "${1:-dist}")
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
+if ! python3 -c 'import scikit_build_core, torch' 2>"$room/why"; then
+  echo "build_wheels: $(tail -n 1 "$room/why"); run scripts/install_deps.sh --with-torch" >&2
+  exit 1
+fi
+
+scripts/static_libraries.sh
+python3 scripts/sbom.py build/static/libraries.txt >build/static/torch-sluice.cdx.json
+glibc=$(getconf GNU_LIBC_VERSION) # "glibc 2.36"
+glibc=${glibc#* }
+_PYTHON_HOST_PLATFORM=manylinux_${glibc/./_}_$(uname -m) \
+  python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$out" \
+  -Ccmake.define.SLUICE_STATIC="$PWD/build/static" -Ccmake.define.SLUICE_UCX=OFF \
+  -Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
+  -Ccmake.define.SLUICE_TORCH="${SLUICE_TORCH:-}" .
+ls "$out"/torch_sluice-*.whl

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Makes the static libraries that a wheel holds, in build/static, and the list of them. Debian has
+# archives of OpenSSL, libsodium and zlib. It has shared libraries only of fmt, spdlog,
+# prometheus-cpp and civetweb, so these are built here from Debian's own source packages, which
+# belong to the headers that are installed. Run it as often as you like: it makes what is missing.
+#
+#   scripts/static_libraries.sh         fetch, build
+#   scripts/static_libraries.sh fetch   only fetch the sources, into ~/.cache/sluice
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+prefix=$PWD/build/static
+sources=${SLUICE_SOURCES:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
+pool=${SLUICE_DEBIAN:-http://deb.debian.org/debian}/pool/main
+
+# source package, version, licence, SHA-256 of the .dsc, which holds those of its files
+built='
+fmtlib 9.1.0+ds1-2 MIT 1c8982464f1281f5b7d42ca24e058d80d71db7c381b278cc22cbdb40c534f0c5
+spdlog 1:1.10.0+ds-0.4 MIT 65220c192ef8e524d0687058d5d24e1bdd3e2ebc9b6e846c3ec8d43f77fe9e5c
+civetweb 1.15+dfsg-4 MIT 141ee6bf528e8f33e8a32b5607917609774e80cf842240cffd50e0399755baaf
+prometheus-cpp 1.0.1-1 MIT a6ef99880202a8e9d09041d1740662da4f6a6435922ae77f6437888641d6250f'
+# name, licence, the Debian package it is in, its archives (none: headers only)
+taken='
+openssl Apache-2.0 libssl-dev libssl.a libcrypto.a
+libsodium ISC libsodium-dev libsodium.a
+zlib Zlib zlib1g-dev libz.a
+nlohmann-json3 MIT nlohmann-json3-dev
+cli11 BSD-3-Clause libcli11-dev
+pybind11 BSD-3-Clause pybind11-dev'
+
+fail() {
+  echo "static_libraries: $1" >&2
+  exit 1
+}
+download() { # URL FILE
+  [[ -s $2 ]] || { curl --fail --silent --show-error --retry 3 --max-time 120 --output "$2.part" "$1" && mv "$2.part" "$2"; } ||
+    fail "cannot fetch $1; is the network there?"
+}
+# fetch NAME VERSION SUM: brings the files of a source package.
+fetch() {
+  local version=${2#*:} place=$pool/${1:0:1}/$1 file
+  local description=$1_$version.dsc
+  mkdir -p "$sources"
+  download "$place/$description" "$sources/$description"
+  sha256sum --check --quiet <<<"$3  $sources/$description" || fail "$sources/$description is not the file that is expected; remove it"
+  for file in $(sed -n '/^Checksums-Sha256:/,/^Files:/s/^ [0-9a-f]\{64\} [0-9]* //p' "$sources/$description"); do
+    download "$place/$file" "$sources/$file"
+  done
+}
+# build NAME VERSION: builds a source package with CMake. dpkg-source checks the sums of its files.
+build() {
+  local tree=$prefix/source/$1 options=()
+  case $1 in
+    fmtlib) options=(-DFMT_TEST=OFF -DFMT_DOC=OFF) ;;
+    spdlog) options=(-DSPDLOG_FMT_EXTERNAL=ON -DSPDLOG_BUILD_EXAMPLE=OFF) ;;
+    # Metrics are served without TLS: with it civetweb would load another OpenSSL at run time.
+    civetweb) options=(-DCIVETWEB_ENABLE_CXX=ON -DCIVETWEB_ENABLE_SSL=OFF -DCIVETWEB_ENABLE_ASAN=OFF
+      -DCIVETWEB_BUILD_TESTING=OFF -DCIVETWEB_ENABLE_SERVER_EXECUTABLE=OFF) ;;
+    prometheus-cpp) options=(-DUSE_THIRDPARTY_LIBRARIES=OFF -DENABLE_PUSH=OFF -DENABLE_TESTING=OFF) ;;
+  esac
+  rm -rf "$tree" "$tree.build" && mkdir -p "$prefix/source"
+  dpkg-source --no-copy -x "$sources/$1_${2#*:}.dsc" "$tree"
+  cmake -S "$tree" -B "$tree.build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_CXX_VISIBILITY_PRESET=hidden -Wno-dev \
+    $(launcher) "${options[@]}"
+  cmake --build "$tree.build"
+  find "$tree.build" -name 'lib*.a' -exec cp -t "$prefix/lib" {} +
+}
+launcher() { ! command -v ccache >/dev/null || echo -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache; }
+# take NAME LICENCE PACKAGE [ARCHIVE...]: takes the archives of a Debian package.
+take() {
+  local archive
+  for archive in "${@:4}"; do
+    cp -u "$(dpkg -L "$3" | grep "/$archive\$")" "$prefix/lib/"
+  done
+}
+packageVersion() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || fail "$1 is missing; run scripts/install_deps.sh"; }
+
+while read -r name version licence sum; do fetch "$name" "$version" "$sum"; done < <(tail -n +2 <<<"$built")
+[[ ${1:-} != fetch ]] || exit 0
+
+mkdir -p "$prefix/lib"
+list=$({
+  while read -r name version licence _; do echo "$name $version $licence"; done < <(tail -n +2 <<<"$built")
+  while read -r name licence package _; do echo "$name $(packageVersion "$package") $licence"; done < <(tail -n +2 <<<"$taken")
+})
+# The list is written last, so it is there only if everything in it is.
+[[ ! -f $prefix/libraries.txt || $list != "$(<"$prefix/libraries.txt")" ]] || exit 0
+while read -r name version _; do
+  log=$prefix/$name-$version.log
+  [[ ! -f $log.done ]] || continue
+  echo "static_libraries: building $name $version"
+  (build "$name" "$version") >"$log" 2>&1 || { tail -n 20 "$log" >&2 && fail "$name cannot be built (whole log: $log)"; }
+  touch "$log.done"
+done < <(tail -n +2 <<<"$built")
+while read -r line; do take $line; done < <(tail -n +2 <<<"$taken")
+echo "$list" >"$prefix/libraries.txt"

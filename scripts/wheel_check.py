@@ -1,0 +1,110 @@
+"""Checks the programs and modules of an installed wheel: which symbols they export, and which
+libraries they need and load.
+
+scripts/wheel_check.py files SITE-PACKAGES PROGRAM   reads the files; needs readelf
+python scripts/wheel_check.py process                loads the modules, with the Python of the wheel
+"""
+
+import pathlib
+import subprocess
+import sys
+
+# Libraries of glibc and gcc, which every manylinux wheel may use.
+SYSTEM = (
+    "ld-linux-x86-64",
+    "libc",
+    "libm",
+    "libdl",
+    "libpthread",
+    "librt",
+    "libgcc_s",
+    "libstdc++",
+)
+TORCH = ("libtorch", "libtorch_cpu", "libtorch_python", "libc10")
+
+
+def readelf(option: str, file: pathlib.Path) -> list[list[str]]:
+    done = subprocess.run(
+        ["readelf", "--wide", option, file], check=True, capture_output=True, text=True
+    )
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def needed(file: pathlib.Path) -> set[str]:
+    rows = readelf("--dynamic", file)
+    return {row[-1].strip("[]").split(".so")[0] for row in rows if "(NEEDED)" in row}
+
+
+def exported(file: pathlib.Path) -> set[str]:
+    """Number, value, size, type, binding, visibility, section, name."""
+    rows = [row for row in readelf("--dyn-syms", file) if len(row) >= 8 and row[0].endswith(":")]
+    return {row[7] for row in rows if row[4] in ("GLOBAL", "WEAK", "UNIQUE") and row[6] != "UND"}
+
+
+def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
+    faults = []
+    modules = sorted(site.glob("sluice/**/*.so"))
+    if len(modules) < 2:
+        faults.append(f"{site} has only {len(modules)} modules")
+    for file in [*modules, program]:
+        if foreign := needed(file) - set(SYSTEM) - set(TORCH):
+            faults.append(f"{file.name} needs {', '.join(sorted(foreign))}")
+    for file in modules:
+        entry = f"PyInit_{file.name.split('.')[0]}"
+        if exported(file) != {entry}:
+            faults.append(f"{file.name} exports {sorted(exported(file))[:5]}, not only {entry}")
+    return faults
+
+
+def loaded() -> set[str]:
+    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    return {line.split()[-1] for line in maps if ".so" in line}
+
+
+def check_process() -> list[str]:
+    """Everything that sluice loads besides Torch and Python's own modules comes with it."""
+    import ssl  # noqa: F401 - Python's own OpenSSL
+
+    import torch.distributed  # noqa: F401
+
+    before = loaded()
+    import sluice
+    from sluice import _c10d  # noqa: F401
+
+    own = str(pathlib.Path(sluice.__file__).parent)
+    new = {path for path in loaded() - before if not path.startswith(own)}
+    foreign = [
+        path
+        for path in sorted(new)
+        if pathlib.Path(path).name.split(".so")[0] not in SYSTEM
+        and not path.startswith((sys.base_prefix, str(pathlib.Path(torch_folder()))))
+    ]
+    many = sorted(path for path in loaded() if pathlib.Path(path).name.startswith("libssl"))
+    faults = [f"the process has loaded {path}" for path in foreign]
+    if len(many) > 1:
+        faults.append(f"the process has several OpenSSLs: {', '.join(many)}")
+    return faults
+
+
+def torch_folder() -> str:
+    import torch
+
+    return str(pathlib.Path(torch.__file__).parent)
+
+
+def main() -> int:
+    match sys.argv[1:]:
+        case ["files", site, program]:
+            faults = check_files(pathlib.Path(site), pathlib.Path(program))
+        case ["process"]:
+            faults = check_process()
+        case _:
+            print(__doc__)
+            return 2
+    for fault in faults:
+        print(f"wheel_check: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
