@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Makes a release: cuts the changelog, sets the version, builds the wheel, the source distribution
+# and the bill of materials, checks them, commits and tags. It uploads nothing; the last lines say
+# how.
+#
+#   scripts/release.sh VERSION [DIRECTORY]    default: dist/VERSION
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+fail() {
+  echo "release: $1" >&2
+  exit 1
+}
+version=${1:-}
+[[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "usage: scripts/release.sh VERSION [DIRECTORY], as in scripts/release.sh 0.2.0"
+out=$(realpath -m "${2:-dist/$version}")
+[[ -z $(git status --porcelain) ]] || fail "there are changes that are not committed; commit or stash them"
+[[ -z $(git tag --list "v$version") ]] || fail "the tag v$version is there already"
+former=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+[[ $(printf '%s\n' "$former" "$version" | sort -V | tail -n 1) == "$version" ]] || fail "$version is older than $former"
+sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
+
+# These tools are for releases only, so they have an environment of their own.
+tools=build/release-tools
+if [[ ! -f $tools/ready ]]; then
+  echo "release: installing auditwheel, twine and the validator of CycloneDX"
+  python3 -m venv "$tools"
+  "$tools/bin/pip" install --quiet 'auditwheel==6.8.2' 'twine==7.0.0' 'cyclonedx-python-lib[json-validation]==11.12.0'
+  touch "$tools/ready"
+fi
+
+# A release that fails leaves nothing behind.
+isDone=no
+end() { [[ $isDone == yes ]] || git checkout --quiet -- CMakeLists.txt CHANGELOG.md; }
+trap end EXIT
+sed -i "s/^project(sluice VERSION [0-9.]*/project(sluice VERSION $version/" CMakeLists.txt
+sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
+
+mkdir -p "$out"
+echo "release: building the wheel"
+scripts/build_wheels.sh "$out"
+echo "release: building the source distribution"
+python3 -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
+rm "$out/sdist.log"
+cp build/static/torch-sluice.cdx.json "$out/torch_sluice-$version.cdx.json"
+"$tools/bin/twine" check --strict "$out"/torch_sluice-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
+"$tools/bin/auditwheel" show "$out"/torch_sluice-"$version"*.whl
+"$tools/bin/python" - "$out/torch_sluice-$version.cdx.json" <<'END'
+import pathlib, sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(pathlib.Path(sys.argv[1]).read_text())
+sys.exit(f"release: {sys.argv[1]}: {fault}" if fault else 0)
+END
+git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
+git tag --annotate "v$version" --message "sluice $version"
+isDone=yes
+ls -l "$out"
+echo "release: v$version is tagged; publish it with 'git push --follow-tags' and '$tools/bin/twine upload $out/torch_sluice-$version*.whl $out/torch_sluice-$version.tar.gz'"
