@@ -10,9 +10,11 @@ _OURS = "torch-sluice"
 
 def complaint() -> str | None:
     """Returns one line that says which distribution also has a package `sluice` and what to do;
-    None if the name is ours alone. Reads the list of files of every distribution."""
-    others = sorted(set(packages_distributions().get("sluice", [])) - {_OURS})
-    if not others:
+    None if the name is ours alone, or if this package was not installed by pip, so that no other
+    can have overwritten it. Reads the list of files of every distribution."""
+    owners = set(packages_distributions().get("sluice", []))
+    others = sorted(owners - {_OURS})
+    if _OURS not in owners or not others:
         return None
     found = ", ".join(f"{name} {version(name)}" for name in others)
     return (

@@ -127,6 +127,34 @@ def test_errors_are_one_line(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("owners", "is_refused"),
+    [
+        ([], False),
+        (["torch-sluice"], False),
+        (["sluice"], False),  # this package is a build tree, which pip cannot overwrite
+        (["sluice", "torch-sluice"], True),
+    ],
+)
+def test_another_owner_of_the_name_is_told_in_one_line(
+    owners: list[str],
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sluice._ownership.packages_distributions", lambda: {"sluice": owners})
+    monkeypatch.setattr("sluice._ownership.version", lambda _: "0.3.1")
+    monkeypatch.setattr(command, "_demo", lambda _: 0)
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    with pytest.raises(SystemExit) as end:
+        command.main()
+    error = capsys.readouterr().err
+    assert end.value.code == (1 if is_refused else 0)
+    assert error.count("\n") == (1 if is_refused else 0)
+    if is_refused:
+        assert "named sluice (sluice 0.3.1): run 'pip uninstall sluice torch-sluice'" in error
+
+
 def sleeper() -> Start:
     return Start([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
 
