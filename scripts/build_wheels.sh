@@ -7,13 +7,16 @@
 #   SLUICE_TORCH='DIR;DIR' scripts/build_wheels.sh
 #       builds the backend for several releases of Torch: the folders of their packages
 #
-# The objects of build/release are taken from the compiler's cache.
+# The compiler's cache has the objects if build/release is built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=$(realpath -m "${1:-dist}")
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
+# The cache tells compilers apart by their names, and scikit-build-core would choose that which
+# Python was built with. CMake calls it c++.
+export CC=${CC:-cc} CXX=${CXX:-c++}
 if ! python3 -c 'import scikit_build_core, torch' 2>"$room/why"; then
   echo "build_wheels: $(tail -n 1 "$room/why"); run scripts/install_deps.sh --with-torch" >&2
   exit 1
@@ -23,9 +26,24 @@ scripts/static_libraries.sh
 python3 scripts/sbom.py build/static/libraries.txt >build/static/torch-sluice.cdx.json
 glibc=$(getconf GNU_LIBC_VERSION) # "glibc 2.36"
 glibc=${glibc#* }
-_PYTHON_HOST_PLATFORM=manylinux_${glibc/./_}_$(uname -m) \
-  python3 -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$out" \
+python=$(python3 -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+# Prints the progress of Ninja every ten seconds, since the build may take minutes.
+progress() {
+  local line next=0
+  while IFS= read -r line; do
+    if [[ $line =~ ^\ *\[([1-9][0-9]*/[0-9]+)\] ]] && ((SECONDS >= next)); then
+      echo "build_wheels: step ${BASH_REMATCH[1]} after $SECONDS s"
+      next=$((SECONDS + 10))
+    fi
+  done
+}
+if ! python3 -m pip wheel --verbose --no-build-isolation --no-deps --wheel-dir "$out" \
+  -Cwheel.tags="$python-$python-manylinux_${glibc/./_}_$(uname -m)" \
   -Ccmake.define.SLUICE_STATIC="$PWD/build/static" -Ccmake.define.SLUICE_UCX=OFF \
   -Ccmake.define.SLUICE_WERROR=ON -Ccmake.define.CMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
-  -Ccmake.define.SLUICE_TORCH="${SLUICE_TORCH:-}" .
+  -Ccmake.define.SLUICE_TORCH="${SLUICE_TORCH:-}" . 2>&1 | tee build/wheel.log | progress; then
+  tail -n 30 build/wheel.log >&2
+  echo "build_wheels: the build has failed (whole log: build/wheel.log)" >&2
+  exit 1
+fi
 ls "$out"/torch_sluice-*.whl

@@ -47,12 +47,14 @@ def check_files(site: pathlib.Path, program: pathlib.Path) -> list[str]:
     if len(modules) < 2:
         faults.append(f"{site} has only {len(modules)} modules")
     for file in [*modules, program]:
+        print(f"{file.name} needs {', '.join(sorted(needed(file)))}")
         if foreign := needed(file) - set(SYSTEM) - set(TORCH):
             faults.append(f"{file.name} needs {', '.join(sorted(foreign))}")
     for file in modules:
         entry = f"PyInit_{file.name.split('.')[0]}"
+        print(f"{file.name} exports {', '.join(sorted(exported(file))[:5])}")
         if exported(file) != {entry}:
-            faults.append(f"{file.name} exports {sorted(exported(file))[:5]}, not only {entry}")
+            faults.append(f"{file.name} exports {len(exported(file))} symbols, not only {entry}")
     return faults
 
 
@@ -79,6 +81,7 @@ def check_process() -> list[str]:
         if pathlib.Path(path).name.split(".so")[0] not in SYSTEM
         and not path.startswith((sys.base_prefix, str(pathlib.Path(torch_folder()))))
     ]
+    print(f"sluice has loaded {len(foreign)} libraries of the system")
     many = sorted(path for path in loaded() if pathlib.Path(path).name.startswith("libssl"))
     faults = [f"the process has loaded {path}" for path in foreign]
     if len(many) > 1:

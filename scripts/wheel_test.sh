@@ -2,8 +2,8 @@
 # Builds the wheel, installs it in a fresh account that has neither root nor a compiler, in a virtual
 # environment that sees the Torch of this Python, and trains with it as the README says: one
 # process, torchrun, DDP, mpirun, and four hosts of a lab. With SLUICE_DATA=DIR it trains on real
-# images, else on noise in their format. A part that cannot run here (no mpirun, not root) is
-# skipped with a message.
+# images, else on noise in their format. A part that cannot run here (no mpirun, no lab) is skipped
+# with a message.
 #
 #   scripts/wheel_test.sh [WHEEL]    default: builds one
 set -euo pipefail
@@ -118,11 +118,13 @@ with zipfile.ZipFile(f"{sys.argv[1]}/sluice_other-1.0-py3-none-any.whl", "w") as
 END
 inAccount python -m pip install --quiet --no-index --find-links "$room/dist" sluice-other
 inAccount sluice --version 2>&1 | grep 'pip uninstall sluice_other torch-sluice' || fail "the program does not name the other owner"
-inAccount python -c 'from sluice import _ownership; print(_ownership.complaint())' | grep 'sluice-other 1.0' || fail "the package does not name the other owner"
+! inAccount python -m sluice.demo &>"$room/demo" || fail "the demo runs although another distribution has overwritten its package"
+grep 'sluice demo: .*(sluice-other 1.0)' "$room/demo" || { tail "$room/demo" >&2 && fail "the demo does not name the other owner"; }
 inAccount python -m pip uninstall --quiet --yes sluice-other torch-sluice
 inAccount python -m pip install --quiet --no-index --find-links "$room/dist" torch-sluice
+inAccount python -c 'import sluice; sluice.distribute' || fail "the remedy does not repair the package"
 
-# The rest is for root: a launcher of the system, and network namespaces.
+# The rest needs programs of the system, so it runs in this account: a launcher, and a lab.
 export OMP_NUM_THREADS=1
 python3 -m venv --without-pip "$room/venv"
 read -r _ site <<<"$places"
@@ -136,13 +138,13 @@ if command -v mpirun >/dev/null; then
 else
   echo "skipped: there is no mpirun here; apt install openmpi-bin"
 fi
-if [[ $(id -u) == 0 ]]; then
+if [[ $(id -u) == 0 ]] || unshare -Urn true 2>/dev/null; then
   echo "four hosts of a lab"
   sluice lab up --name "$lab" --hosts 4 --rate 1gbit
   isUp=yes
   sluice lab run --name "$lab" -- python "${train[@]}"
 else
-  echo "skipped: a lab needs root"
+  echo "skipped: a lab needs root, or a kernel that allows user namespaces"
 fi
 echo "sluice profile"
 sluice profile --steps 3 --out "$room/profile.json" "${train[@]}"
