@@ -40,8 +40,7 @@ packages=(
   python3-matplotlib
 )
 # These packages come from PyPI, for --with-torch only.
-wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1'
-  'build==1.6.1')
+wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1')
 
 declare -A installed=()
 readInstalled() {

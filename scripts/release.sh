@@ -22,9 +22,10 @@ sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fai
 # These tools are for releases only, so they have an environment of their own.
 tools=build/release-tools
 if [[ ! -f $tools/ready ]]; then
-  echo "release: installing auditwheel, twine and the validator of CycloneDX"
+  echo "release: installing build, auditwheel, twine and the validator of CycloneDX"
   python3 -m venv "$tools"
-  "$tools/bin/pip" install --quiet 'auditwheel==6.8.2' 'twine==7.0.0' 'cyclonedx-python-lib[json-validation]==11.12.0'
+  "$tools/bin/pip" install --quiet 'build==1.6.1' 'scikit-build-core==1.1.1' 'auditwheel==6.8.2' 'twine==7.0.0' \
+    'cyclonedx-python-lib[json-validation]==11.12.0'
   touch "$tools/ready"
 fi
 
@@ -39,11 +40,21 @@ mkdir -p "$out"
 echo "release: building the wheel"
 scripts/build_wheels.sh "$out"
 echo "release: building the source distribution"
-python3 -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
+"$tools/bin/python" -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
 rm "$out/sdist.log"
 cp build/static/torch-sluice.cdx.json "$out/torch_sluice-$version.cdx.json"
 "$tools/bin/twine" check --strict "$out"/torch_sluice-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
-"$tools/bin/auditwheel" show "$out"/torch_sluice-"$version"*.whl
+"$tools/bin/auditwheel" show --json "$out"/torch_sluice-"$version"*.whl >build/audit.json
+python3 - build/audit.json <<'END'
+import json, pathlib, sys
+found = json.loads(pathlib.Path(sys.argv[1]).read_text())
+tag, libraries = found["sym_tag"], sorted(found["external_libs"])
+print(f"auditwheel: the symbols fit {tag}; libraries from elsewhere: {', '.join(libraries)}")
+if tag not in found["wheel"]:
+    sys.exit(f"release: {found['wheel']} has not the tag {tag}")
+if foreign := [name for name in libraries if not name.startswith(("libtorch", "libc10"))]:
+    sys.exit(f"release: the wheel lacks {', '.join(foreign)}")
+END
 "$tools/bin/python" - "$out/torch_sluice-$version.cdx.json" <<'END'
 import pathlib, sys
 from cyclonedx.schema import SchemaVersion
