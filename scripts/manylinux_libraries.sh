@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # NOT RUN so far: it needs Docker. cibuildwheel calls it in its manylinux_2_28 image (pyproject.toml)
 # before it builds wheels. Builds every foreign library of sluice, with its headers, in /opt/sluice,
-# in the versions that Debian 12 has, and writes the list of them that a wheel holds.
+# in the versions that Debian 12 has, and writes the list of them that a wheel holds. Debian's
+# pybind11 does not know Python 3.12 and later, so that is newer.
 set -euo pipefail
 prefix=/opt/sluice
 room=$(mktemp -d)
@@ -14,8 +15,8 @@ libsodium https://github.com/jedisct1/libsodium 1.0.18 ISC
 fmtlib https://github.com/fmtlib/fmt 9.1.0 MIT
 spdlog https://github.com/gabime/spdlog v1.10.0 MIT
 nlohmann-json3 https://github.com/nlohmann/json v3.11.2 MIT
-cli11 https://github.com/CLIUtils/CLI11 v2.3.2 BSD-3-Clause
-pybind11 https://github.com/pybind/pybind11 v2.10.3 BSD-3-Clause
+cli11 https://github.com/CLIUtils/CLI11 v2.1.2 BSD-3-Clause
+pybind11 https://github.com/pybind/pybind11 v2.13.6 BSD-3-Clause
 civetweb https://github.com/civetweb/civetweb v1.15 MIT
 prometheus-cpp https://github.com/jupp0r/prometheus-cpp v1.0.1 MIT'
 
