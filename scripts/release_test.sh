@@ -18,7 +18,8 @@ fail() {
   exit 1
 }
 unset PYTHONPATH
-# Paths in the copy differ, so the compiler's cache must not see them.
+# Objects of a unity build hold the paths of their sources, so the first release compiles everything
+# anew, and the second release only the file with the version.
 git clone --quiet . "$room/copy"
 export CCACHE_BASEDIR=$room/copy CCACHE_NOHASHDIR=1
 mkdir -p "$room/copy/build" "$room/index/torch-sluice"
@@ -80,7 +81,7 @@ grep -q 'steps 6' "$room/second" || fail "the second release has not gone on fro
 echo "release_test: 90.2.0 was installed over 90.1.0 and has gone on from its checkpoint"
 
 # pip would unpack the sources in a folder of its own, where the compiler's cache does not know them.
-echo "release_test: building a wheel from the source distribution"
+echo "release_test: building a wheel from the source distribution, which takes minutes"
 tar -xzf "$room/index/torch-sluice/torch_sluice-90.2.0.tar.gz"
 export CCACHE_BASEDIR=$room/torch_sluice-90.2.0
 start=$SECONDS
