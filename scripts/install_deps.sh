@@ -101,5 +101,7 @@ if ((${#wanted[@]})); then
   "${pip[@]}" "${wanted[@]}"
 fi
 echo "install_deps: ${wheels[*]} are there"
-"$(dirname "${BASH_SOURCE[0]}")/static_libraries.sh" fetch
+fetch=$(dirname "${BASH_SOURCE[0]}")/static_libraries.sh
+# The first try fails if the lists of packages are missing or older than the archive.
+"$fetch" fetch || { apt-get update -q >/dev/null && "$fetch" fetch; }
 echo "install_deps: the sources of the wheel's static libraries are there"

@@ -10,14 +10,14 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 prefix=$PWD/build/static
 sources=${SLUICE_SOURCES:-${XDG_CACHE_HOME:-$HOME/.cache}/sluice}
-pool=${SLUICE_DEBIAN:-http://deb.debian.org/debian}/pool/main
 
-# source package, version, licence, SHA-256 of the .dsc, which holds those of its files
+# source package, version, licence, a Debian package made from it, and the SHA-256 of its .dsc, which
+# holds those of its files
 built='
-fmtlib 9.1.0+ds1-2 MIT 1c8982464f1281f5b7d42ca24e058d80d71db7c381b278cc22cbdb40c534f0c5
-spdlog 1:1.10.0+ds-0.4 MIT 65220c192ef8e524d0687058d5d24e1bdd3e2ebc9b6e846c3ec8d43f77fe9e5c
-civetweb 1.15+dfsg-4 MIT 141ee6bf528e8f33e8a32b5607917609774e80cf842240cffd50e0399755baaf
-prometheus-cpp 1.0.1-1 MIT a6ef99880202a8e9d09041d1740662da4f6a6435922ae77f6437888641d6250f'
+fmtlib 9.1.0+ds1-2 MIT libfmt-dev 1c8982464f1281f5b7d42ca24e058d80d71db7c381b278cc22cbdb40c534f0c5
+spdlog 1:1.10.0+ds-0.4 MIT libspdlog-dev 65220c192ef8e524d0687058d5d24e1bdd3e2ebc9b6e846c3ec8d43f77fe9e5c
+civetweb 1.15+dfsg-4 MIT libcivetweb-dev 141ee6bf528e8f33e8a32b5607917609774e80cf842240cffd50e0399755baaf
+prometheus-cpp 1.0.1-1 MIT prometheus-cpp-dev a6ef99880202a8e9d09041d1740662da4f6a6435922ae77f6437888641d6250f'
 # name, licence, the Debian package it is in, its archives (none: headers only)
 taken='
 openssl Apache-2.0 libssl-dev libssl.a libcrypto.a
@@ -35,16 +35,25 @@ download() { # URL FILE
   [[ -s $2 ]] || { curl --fail --silent --show-error --retry 3 --max-time 120 --output "$2.part" "$1" && mv "$2.part" "$2"; } ||
     fail "cannot fetch $1; is the network there?"
 }
-# fetch NAME VERSION SUM: brings the files of a source package.
+# placeOf PACKAGE: prints the folder that apt takes a package from; the package's source is there, too.
+placeOf() {
+  local uri
+  uri=$(apt-get download --print-uris "$1" 2>/dev/null | cut -d"'" -f2)
+  [[ $uri == */pool/* ]] || fail "apt knows no place of $1; run: sudo apt-get update"
+  echo "${uri%/*}"
+}
+# fetch NAME VERSION PACKAGE SUM: brings the files of a source package.
 fetch() {
-  local version=${2#*:} place=$pool/${1:0:1}/$1 file
+  local version=${2#*:} file place=
   local description=$1_$version.dsc
   mkdir -p "$sources"
+  [[ -s $sources/$description.whole ]] || place=$(placeOf "$3")
   download "$place/$description" "$sources/$description"
-  sha256sum --check --quiet <<<"$3  $sources/$description" || fail "$sources/$description is not the file that is expected; remove it"
+  sha256sum --check --quiet <<<"$4  $sources/$description" || fail "$sources/$description is not the file that is expected; remove it"
   for file in $(sed -n '/^Checksums-Sha256:/,/^Files:/s/^ [0-9a-f]\{64\} [0-9]* //p' "$sources/$description"); do
     download "$place/$file" "$sources/$file"
   done
+  echo "$description" >"$sources/$description.whole"
 }
 # build NAME VERSION: builds a source package with CMake. dpkg-source checks the sums of its files.
 build() {
@@ -75,7 +84,7 @@ take() {
 }
 packageVersion() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || fail "$1 is missing; run scripts/install_deps.sh"; }
 
-while read -r name version licence sum; do fetch "$name" "$version" "$sum"; done < <(tail -n +2 <<<"$built")
+while read -r name version _ package sum; do fetch "$name" "$version" "$package" "$sum"; done < <(tail -n +2 <<<"$built")
 [[ ${1:-} != fetch ]] || exit 0
 
 mkdir -p "$prefix/lib"
