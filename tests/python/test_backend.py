@@ -369,6 +369,11 @@ def test_other_calls_on_other_ranks_are_an_error() -> None:
         )
 
 
+def complaints(errors: str) -> list[str]:
+    """Returns the lines besides that in which rank 0 names the module that fits this Torch."""
+    return [line for line in errors.splitlines() if "the module for Torch" not in line]
+
+
 @pytest.mark.parametrize("destroy", [True, False])
 def test_a_normal_end_is_silent(destroy: bool) -> None:
     script = (
@@ -377,7 +382,7 @@ def test_a_normal_end_is_silent(destroy: bool) -> None:
         + ("dist.destroy_process_group()" if destroy else "")
     )
     for ended in run_script(script, 2, anew=True):
-        assert (ended.returncode, ended.stderr) == (0, "")
+        assert (ended.returncode, complaints(ended.stderr)) == (0, [])
 
 
 def test_one_process_is_a_group_too() -> None:
@@ -386,7 +391,8 @@ def test_one_process_is_a_group_too() -> None:
         + "reduce(10); dist.barrier(); print(dist.get_world_size())"
     )
     (ended,) = run_script(script, 1, anew=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "reduces\n1\n", "")
+    assert (ended.returncode, ended.stdout) == (0, "reduces\n1\n")
+    assert complaints(ended.stderr) == []
 
 
 def test_beside_distribute() -> None:
