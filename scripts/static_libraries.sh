@@ -31,9 +31,13 @@ fail() {
   echo "static_libraries: $1" >&2
   exit 1
 }
-download() { # URL FILE
-  [[ -s $2 ]] || { curl --fail --silent --show-error --retry 3 --max-time 120 --output "$2.part" "$1" && mv "$2.part" "$2"; } ||
-    fail "cannot fetch $1; is the network there?"
+# download FILE: brings a file of the source of fetch's `package`, unless it is there.
+download() {
+  [[ ! -s $sources/$1 ]] || return 0
+  [[ -n $place ]] || place=$(placeOf "$package")
+  curl --fail --silent --show-error --retry 3 --max-time 120 --output "$sources/$1.part" "$place/$1" ||
+    fail "cannot fetch $place/$1; is the network there?"
+  mv "$sources/$1.part" "$sources/$1"
 }
 # placeOf PACKAGE: prints the folder that apt takes a package from; the package's source is there, too.
 placeOf() {
@@ -44,16 +48,13 @@ placeOf() {
 }
 # fetch NAME VERSION PACKAGE SUM: brings the files of a source package.
 fetch() {
-  local version=${2#*:} file place=
-  local description=$1_$version.dsc
+  local description=$1_${2#*:}.dsc package=$3 place= file
   mkdir -p "$sources"
-  [[ -s $sources/$description.whole ]] || place=$(placeOf "$3")
-  download "$place/$description" "$sources/$description"
+  download "$description"
   sha256sum --check --quiet <<<"$4  $sources/$description" || fail "$sources/$description is not the file that is expected; remove it"
   for file in $(sed -n '/^Checksums-Sha256:/,/^Files:/s/^ [0-9a-f]\{64\} [0-9]* //p' "$sources/$description"); do
-    download "$place/$file" "$sources/$file"
+    download "$file"
   done
-  echo "$description" >"$sources/$description.whole"
 }
 # build NAME VERSION: builds a source package with CMake. dpkg-source checks the sums of its files.
 build() {

@@ -1,4 +1,4 @@
-"""Tests `sluice bench` in a real lab with two workers, a tiny model and all strategies. Makes a lab.
+"""Tests `sluice bench` in a real lab with two workers, a tiny model and all strategies.
 
 replay_test.py PATH_OF_SLUICE
 """
