@@ -10,21 +10,25 @@
 
 namespace sluice {
 
-// The stages on the path of one slice, in order.
+// The stages on the path of one slice. A number keeps its meaning; kPath has the order.
 enum class Stage : uint8_t {
-  kReady,    // Backward has made the gradient.
-  kQueued,   // The slice waits for its turn and for credit.
-  kPush,     // The slice is on its way to its server.
-  kCollect,  // The slice is at the server and waits for the other ranks' parts.
-  kReduce,   // The parts are being summed.
-  kUpdate,   // The optimizer makes its step.
-  kPublish,  // The result is on its way back to the workers.
-  kApplied,  // The result is here and the gate may open.
+  kReady,         // Backward has made the gradient.
+  kQueued,        // The slice waits for its turn and for credit.
+  kPush,          // The slice is on its way to its server.
+  kCollect,       // The slice is at the server and waits for the other ranks' parts.
+  kReduce,        // The parts are being summed.
+  kUpdate,        // The optimizer makes its step.
+  kPublish,       // The result is on its way back to the workers.
+  kApplied,       // The result is here and the gate may open.
+  kStageOut = 8,  // The gradient is on its way from a device to host memory.
+  kStageIn = 9,   // The result is on its way from host memory to a device.
 };
 
-// Holds all stages in order.
-inline constexpr std::array kPath{Stage::kReady,  Stage::kQueued, Stage::kPush,    Stage::kCollect,
-                                  Stage::kReduce, Stage::kUpdate, Stage::kPublish, Stage::kApplied};
+// Holds all stages in the order in which they are walked. Gradients in host memory skip kStageOut
+// and kStageIn.
+inline constexpr std::array kPath{
+    Stage::kReady,  Stage::kStageOut, Stage::kQueued,  Stage::kPush,    Stage::kCollect,
+    Stage::kReduce, Stage::kUpdate,   Stage::kPublish, Stage::kStageIn, Stage::kApplied};
 
 // Returns the name of a stage as traces and metrics write it: "publish".
 constexpr std::string_view name(Stage stage) {
@@ -37,6 +41,8 @@ constexpr std::string_view name(Stage stage) {
     case Stage::kUpdate: return "update";
     case Stage::kPublish: return "publish";
     case Stage::kApplied: return "applied";
+    case Stage::kStageOut: return "stage-out";
+    case Stage::kStageIn: return "stage-in";
   }
   return "?";
 }
@@ -51,7 +57,9 @@ struct StageEvent {
   Step step;        // Names the step of training.
   TensorId tensor;  // Names the tensor that the slice is a part of.
   SliceId slice;    // Names the slice.
-  Rank peer;     // Names the other end (queued, push, publish), the worker (collect), or this rank.
+  // Names the other end (queued, push, publish), the worker (collect), the rank that the result came
+  // from (stage-in, applied), or this rank.
+  Rank peer;
   TimePoint at;  // Says when the stage begins.
 };
 
@@ -68,7 +76,7 @@ struct WaitEvent {
 class SLUICE_API StageObserver {
  public:
   virtual ~StageObserver() = default;
-  // Is called on the loop's thread when a slice enters a stage.
+  // Is called when a slice enters a stage: on the loop's thread, or on that of a copy to a device.
   virtual void onStage(const StageEvent& event) = 0;
   // Is called on the thread that waited, after its wait.
   virtual void onWait(const WaitEvent& event) = 0;

@@ -22,8 +22,8 @@ using trace::Activity;
 using trace::Iteration;
 using trace::PathPart;
 
-constexpr std::array kColumns{"compute", "ready",  "queued",  "push", "collect",
-                              "reduce",  "update", "publish", "gate", "unknown"};
+constexpr std::array kColumns{"compute", "ready",  "stage-out", "queued",   "push", "collect",
+                              "reduce",  "update", "publish",   "stage-in", "gate", "unknown"};
 
 struct MergeFlags {
   std::string directory;
@@ -46,14 +46,22 @@ Duration sumOf(const Iteration& iteration, std::string_view name) {
 }
 
 Table iterationsTable(const std::vector<Iteration>& iterations) {
+  // Gradients in host memory are not staged: those columns would be empty.
+  std::vector<const char*> shown(kColumns.begin(), kColumns.end());
+  std::erase_if(shown, [&](std::string_view column) {
+    return column.starts_with("stage-") &&
+           std::ranges::all_of(iterations, [&](const Iteration& iteration) {
+             return sumOf(iteration, column) == Duration{};
+           });
+  });
   std::vector<std::string> columns{"step", "rank", "ms", "parts ms"};
-  columns.insert(columns.end(), kColumns.begin(), kColumns.end());
+  columns.insert(columns.end(), shown.begin(), shown.end());
   Table table(columns);
   for (const auto& iteration : iterations) {
     std::vector<std::string> cells{
         fmt::to_string(index(iteration.step)), fmt::to_string(index(iteration.rank)),
         milliseconds(iteration.length()), milliseconds(iteration.explained())};
-    for (const auto* column : kColumns) cells.push_back(milliseconds(sumOf(iteration, column)));
+    for (const auto* column : shown) cells.push_back(milliseconds(sumOf(iteration, column)));
     table.addRow(std::move(cells));
   }
   return table;

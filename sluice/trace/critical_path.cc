@@ -118,6 +118,12 @@ class Walk final {
       return journeys_.at(slice, step, rank, stage, peer);
     };
 
+    // Gradients in host memory are not copied between a device and the host.
+    part.rank = worker;
+    part.peer = server;
+    enter(Stage::kStageIn, timeAt(worker, Stage::kStageIn, server));
+    part.rank = server;
+    part.peer = worker;
     if (server != worker) {
       if (!enter(Stage::kPublish, timeAt(server, Stage::kPublish, worker))) return std::nullopt;
       if (!enter(Stage::kQueued, timeAt(server, Stage::kQueued, worker))) return std::nullopt;
@@ -137,6 +143,7 @@ class Walk final {
       if (!enter(Stage::kQueued, timeAt(pusher, Stage::kQueued, server))) return std::nullopt;
     }
     part.peer = pusher;
+    enter(Stage::kStageOut, timeAt(pusher, Stage::kStageOut, pusher));
     if (!enter(Stage::kReady, timeAt(pusher, Stage::kReady, pusher))) return std::nullopt;
     return pusher;
   }

@@ -32,6 +32,41 @@ TEST(CriticalPath, GoesFromTheGateBackToWhoPushedLast) {
   EXPECT_EQ(iterations[0].explained(), iterations[0].length());
 }
 
+TEST(CriticalPath, HasTheCopiesBetweenDeviceAndHost) {
+  const auto traces = smallDeviceJob();
+  const auto iterations = criticalPaths(traces);
+  ASSERT_EQ(iterations.size(), 1);
+  EXPECT_THAT(
+      partsOf(iterations[0]),
+      testing::ElementsAre("ready at 0: 1", "stage-out at 0: 1", "queued at 0: 3", "push at 0: 6",
+                           "reduce at 1: 2", "update at 1: 1", "queued at 1: 1", "publish at 1: 9",
+                           "stage-in at 0: 3", "gate at 0: 1", "compute at 0: 13"));
+  EXPECT_EQ(iterations[0].explained(), iterations[0].length());
+}
+
+// The slice lives at the rank that waits: nothing is pushed or published.
+TEST(CriticalPath, HasTheCopiesOfASliceThatStaysHere) {
+  auto traces = smallDeviceJob();
+  RankTrace& server = traces[1];
+  const SliceId slice{0};
+  const TensorId tensor{0};
+  server.events = {{Stage::kReady, Step{0}, tensor, slice, Rank{1}, msAt(10)},
+                   {Stage::kStageOut, Step{0}, tensor, slice, Rank{1}, msAt(12)},
+                   {Stage::kCollect, Step{0}, tensor, slice, Rank{1}, msAt(15)},
+                   {Stage::kReduce, Step{0}, tensor, slice, Rank{1}, msAt(15)},
+                   {Stage::kUpdate, Step{0}, tensor, slice, Rank{1}, msAt(17)},
+                   {Stage::kStageIn, Step{0}, tensor, slice, Rank{1}, msAt(20)},
+                   {Stage::kApplied, Step{0}, tensor, slice, Rank{1}, msAt(24)},
+                   {Stage::kReady, Step{1}, tensor, slice, Rank{1}, msAt(40)}};
+  server.waits = {{tensor, Step{0}, msAt(13), msAt(25)}};
+  const auto iterations = criticalPaths(std::span(&server, 1));
+  ASSERT_EQ(iterations.size(), 1);
+  EXPECT_THAT(
+      partsOf(iterations[0]),
+      testing::ElementsAre("ready at 1: 2", "stage-out at 1: 3", "reduce at 1: 2", "update at 1: 3",
+                           "stage-in at 1: 4", "gate at 1: 1", "compute at 1: 15"));
+}
+
 TEST(CriticalPath, LeadsToTheRankThatWasLate) {
   auto traces = smallJob();
   // Rank 1 hands over its own gradient only at 21 ms, after rank 0's part has come.

@@ -71,18 +71,25 @@ std::optional<TimePoint> Journeys::endOf(Rank rank, const StageEvent& event) con
   const auto with = [&](Stage stage) {
     return at(event.slice, event.step, rank, stage, event.peer);
   };
+  // A part goes into the queue, or to the server beside this worker.
+  const auto leftWorker = [&] {
+    return earlier(here(Stage::kQueued), at(event.slice, event.step, rank, Stage::kCollect, rank));
+  };
   switch (event.stage) {
-    case Stage::kReady:
-      return earlier(here(Stage::kQueued),
-                     at(event.slice, event.step, rank, Stage::kCollect, rank));
+    case Stage::kReady: return earlier(here(Stage::kStageOut), leftWorker());
+    case Stage::kStageOut: return leftWorker();
     // A slice goes to its server as a push and comes from there as a publication: one rank does
     // only one of the two.
     case Stage::kQueued: return earlier(with(Stage::kPush), with(Stage::kPublish));
     case Stage::kPush: return at(event.slice, event.step, event.peer, Stage::kCollect, rank);
     case Stage::kCollect: return here(Stage::kReduce);
     case Stage::kReduce: return here(Stage::kUpdate);
-    case Stage::kUpdate: return earlier(here(Stage::kQueued), here(Stage::kApplied));
-    case Stage::kPublish: return at(event.slice, event.step, event.peer, Stage::kApplied, rank);
+    case Stage::kUpdate:
+      return earlier(here(Stage::kQueued), earlier(here(Stage::kStageIn), here(Stage::kApplied)));
+    case Stage::kPublish:
+      return earlier(at(event.slice, event.step, event.peer, Stage::kStageIn, rank),
+                     at(event.slice, event.step, event.peer, Stage::kApplied, rank));
+    case Stage::kStageIn: return with(Stage::kApplied);
     case Stage::kApplied: return std::nullopt;
   }
   return std::nullopt;

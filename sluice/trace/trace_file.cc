@@ -29,6 +29,11 @@ constexpr std::string_view kSliceCategory = "slice";
 constexpr std::string_view kWaitCategory = "wait";
 constexpr size_t kWaitTrack = kPath.size();  // after the stages
 
+// Returns the number of a stage's track, which is its place on the path.
+constexpr size_t trackOf(Stage stage) {
+  return static_cast<size_t>(std::ranges::find(kPath, stage) - kPath.begin());
+}
+
 // ---- To a file ----
 
 class Writer final {
@@ -104,10 +109,18 @@ json describe(const RankTrace& trace) {
   return {{"rank", index(trace.rank)}, {"lost", trace.lost}, {"clocks", std::move(clocks)}};
 }
 
-void writeTracks(Writer& writer, Rank rank) {
+// Gradients in host memory are not staged: their traces have no tracks for that.
+bool hasTrack(const RankTrace& trace, Stage stage) {
+  if (stage != Stage::kStageOut && stage != Stage::kStageIn) return true;
+  return std::ranges::find(trace.events, stage, &StageEvent::stage) != trace.events.end();
+}
+
+void writeTracks(Writer& writer, const RankTrace& trace) {
+  const Rank rank = trace.rank;
   writer.metadata(rank, {}, "process_name", fmt::format(R"("name":"rank {}")", rank));
   writer.metadata(rank, {}, "process_sort_index", fmt::format(R"("sort_index":{})", rank));
   for (size_t track = 0; track <= kWaitTrack; ++track) {
+    if (track < kWaitTrack && !hasTrack(trace, kPath[track])) continue;
     const auto name = track < kWaitTrack ? sluice::name(kPath[track]) : kWaitCategory;
     writer.metadata(rank, track, "thread_name", fmt::format(R"("name":"{}")", name));
     writer.metadata(rank, track, "thread_sort_index", fmt::format(R"("sort_index":{})", track));
@@ -119,8 +132,8 @@ void writeEvents(Writer& writer, const RankTrace& trace, const Journeys& journey
   for (const auto& name : trace.tensors)
     names.push_back(json(name).dump(-1, ' ', false, json::error_handler_t::replace));
   for (const auto& event : trace.events) {
-    writer.span(trace.rank, static_cast<size_t>(event.stage), kSliceCategory,
-                sluice::name(event.stage), event.at, journeys.endOf(trace.rank, event),
+    writer.span(trace.rank, trackOf(event.stage), kSliceCategory, sluice::name(event.stage),
+                event.at, journeys.endOf(trace.rank, event),
                 fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})",
                             trace.rank, names.at(index(event.tensor)), event.tensor, event.slice,
                             event.step, event.peer));
@@ -243,7 +256,7 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
   writer.raw(R"({"displayTimeUnit":"ms","otherData":)" +
              other.dump(-1, ' ', false, json::error_handler_t::replace) + R"(,"traceEvents":[)");
   for (const auto& trace : traces) {
-    writeTracks(writer, trace.rank);
+    writeTracks(writer, trace);
     writeEvents(writer, trace, journeys);
   }
   writer.raw("\n]}\n");

@@ -2,10 +2,14 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
+#include <sluice/trace/journeys.h>
 #include <sluice/trace/testing/small_job.h>
 
 namespace sluice::trace {
@@ -62,6 +66,55 @@ TEST_F(TraceFileTest, ComesBackAsItWas) {
     ASSERT_EQ(back.size(), 1);
     expectSame(back[0], trace);
   }
+}
+
+TEST_F(TraceFileTest, CopiesOfDevicesHaveTracksInTheOrderOfThePath) {
+  const auto traces = smallDeviceJob();
+  const auto back = readTraces(write(traces[0])).value();
+  ASSERT_EQ(back.size(), 1);
+  expectSame(back[0], traces[0]);
+
+  std::ifstream file(write(traces[0]));
+  const auto document = nlohmann::json::parse(file);
+  std::map<int, std::string> tracks;  // by number
+  std::map<std::string, int> trackOf;
+  for (const auto& event : document.at("traceEvents")) {
+    const int track = event.at("tid").get<int>();
+    if (event.at("name") == "thread_name") {
+      tracks[track] = event.at("args").at("name").get<std::string>();
+    } else if (event.at("ph") != "M") {
+      trackOf[event.at("name").get<std::string>()] = track;
+    }
+  }
+  std::vector<std::string> names;
+  for (const auto& [number, name] : tracks) names.push_back(name);
+  const std::vector<std::string> inOrder{"ready",    "stage-out", "queued", "push",
+                                         "collect",  "reduce",    "update", "publish",
+                                         "stage-in", "applied",   "wait"};
+  EXPECT_EQ(names, inOrder);
+  for (const auto& [name, track] : trackOf) EXPECT_EQ(tracks.at(track), name);
+}
+
+TEST_F(TraceFileTest, WithoutDevicesThereAreNoTracksOfCopies) {
+  std::ifstream file(write(smallJob()[0]));
+  const auto document = nlohmann::json::parse(file);
+  for (const auto& event : document.at("traceEvents")) {
+    if (event.at("name") != "thread_name") continue;
+    EXPECT_EQ(event.at("args").at("name").get<std::string>().find("stage-"), std::string::npos);
+  }
+}
+
+TEST_F(TraceFileTest, ACopyLastsUntilTheNextStage) {
+  const auto traces = smallDeviceJob();
+  const Journeys journeys(traces);
+  const auto endOf = [&](size_t event) {
+    return journeys.endOf(Rank{0}, traces[0].events[event]).value();
+  };
+  EXPECT_EQ(endOf(0), msAt(10));  // ready, until the copy to the host
+  EXPECT_EQ(endOf(1), msAt(11));  // stage-out, until the queue
+  EXPECT_EQ(endOf(4), msAt(36));  // stage-in, until it is applied
+  const auto& published = traces[1].events[7];
+  EXPECT_EQ(journeys.endOf(Rank{1}, published), msAt(33));
 }
 
 TEST_F(TraceFileTest, ADirectoryIsReadByRank) {

@@ -1,5 +1,7 @@
 #include <sluice/observer.h>
 
+#include <algorithm>
+#include <array>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -9,13 +11,31 @@
 namespace sluice::plan {
 namespace {
 
-TEST(Stage, ThePathNamesEveryStageOnceInItsOrder) {
+TEST(Stage, ThePathHasEveryStageOnceWithANameOfItsOwn) {
+  std::set<size_t> numbers;
   std::set<std::string_view> names;
-  for (size_t i = 0; i < kPath.size(); ++i) {
-    EXPECT_EQ(static_cast<size_t>(kPath[i]), i);
-    EXPECT_TRUE(names.insert(name(kPath[i])).second);
+  for (const Stage stage : kPath) {
+    EXPECT_LT(static_cast<size_t>(stage), kPath.size());  // arrays have one element for each
+    EXPECT_TRUE(numbers.insert(static_cast<size_t>(stage)).second);
+    EXPECT_TRUE(names.insert(name(stage)).second);
   }
   EXPECT_EQ(names.count("?"), 0U);
+}
+
+TEST(Stage, CopiesLieBetweenTheDeviceAndTheNetwork) {
+  const auto placeOf = [](Stage stage) { return std::ranges::find(kPath, stage) - kPath.begin(); };
+  EXPECT_EQ(placeOf(Stage::kStageOut), placeOf(Stage::kReady) + 1);
+  EXPECT_LT(placeOf(Stage::kStageOut), placeOf(Stage::kQueued));
+  EXPECT_EQ(placeOf(Stage::kStageIn), placeOf(Stage::kPublish) + 1);
+  EXPECT_LT(placeOf(Stage::kStageIn), placeOf(Stage::kApplied));
+}
+
+// Numbers of stages travel in headers.
+TEST(Stage, NumbersAreFixed) {
+  const std::array inOrder{Stage::kReady,    Stage::kQueued, Stage::kPush,    Stage::kCollect,
+                           Stage::kReduce,   Stage::kUpdate, Stage::kPublish, Stage::kApplied,
+                           Stage::kStageOut, Stage::kStageIn};
+  for (size_t i = 0; i < inOrder.size(); ++i) EXPECT_EQ(static_cast<size_t>(inOrder[i]), i);
 }
 
 TEST(Ids, PrintAsNumbers) {

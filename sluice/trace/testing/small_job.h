@@ -43,4 +43,19 @@ inline std::vector<RankTrace> smallJob() {
   return {first, second};
 }
 
+// The same job, but rank 0 has a device: its gradient is ready at 9 ms and is copied to the host from
+// 10 to 11 ms, the result is copied back from 33 to 36 ms, and the rank goes on at 37 ms.
+inline std::vector<RankTrace> smallDeviceJob() {
+  std::vector<RankTrace> traces = smallJob();
+  RankTrace& first = traces[0];
+  const auto [stage, step, tensor, slice, server, at] = first.events[3];
+  first.events[0].at = msAt(9);
+  first.events[3] = {Stage::kStageIn, step, tensor, slice, server, at};
+  first.events.insert(first.events.begin() + 4, {stage, step, tensor, slice, server, msAt(36)});
+  first.events.insert(first.events.begin() + 1,
+                      {Stage::kStageOut, step, tensor, slice, first.rank, msAt(10)});
+  first.waits[0].to = msAt(37);
+  return traces;
+}
+
 }  // namespace sluice::trace
