@@ -52,7 +52,8 @@ Trainer::Trainer(Training training, const base::Config& config, StageObserver* o
           [this](TensorId tensor, Step step, Duration waited) {
             reportStall(tensor, step, waited);
           },
-          observer) {
+          observer),
+      coming_(training_.plan) {
   if (memory_.empty()) memory_.resize(training_.plan.model().tensors.size());
 }
 
@@ -104,18 +105,18 @@ Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
     std::span<const std::span<const std::byte>> firstParameters) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(training_.plan.spec().strategy));
-  return algorithm->make(
-      {.plan = training_.plan,
-       .fabric = *fabric_,
-       .gates = gates_,
-       .memory = memory_,
-       .update = training_.update,
-       .parameters = firstParameters,
-       .config = config_,
-       .observer = observer_,
-       .updatesWaitForWord = training_.updatesWaitForWord,
-       .collective = training_.collective,
-       .onRefused = [this](Rank from, const Status& why) { refused(from, why); }});
+  return algorithm->make({.plan = training_.plan,
+                          .fabric = *fabric_,
+                          .gates = gates_,
+                          .memory = memory_,
+                          .update = training_.update,
+                          .parameters = firstParameters,
+                          .config = config_,
+                          .observer = observer_,
+                          .updatesWaitForWord = training_.updatesWaitForWord,
+                          .collective = training_.collective,
+                          .onRefused = [this](Rank from, const Status& why) { refused(from, why); },
+                          .results = training_.results});
 }
 
 void Trainer::resumeDeferred() {
@@ -170,6 +171,36 @@ Status Trainer::gradientReady(TensorId tensor, const TensorMemory& memory) {
   });
 }
 
+Status Trainer::gradientComes(TensorId tensor, const TensorMemory& memory) {
+  const TimePoint now = fabric_->loop().now();
+  return handOver(tensor, [this, tensor, memory, now](Step step) {
+    memory_[index(tensor)] = memory;
+    coming_.announce(tensor, step, now);
+  });
+}
+
+void Trainer::slicesReady(TensorId tensor, size_t first, size_t count,
+                          std::optional<TimePoint> begun) {
+  fabric_->loop().post(
+      [this, tensor, first, count, begun] { takeSlices(tensor, first, count, begun); });
+}
+
+void Trainer::takeSlices(TensorId tensor, size_t first, size_t count,
+                         std::optional<TimePoint> begun) {
+  // As in handOver(): the gradient may not even have been announced.
+  if (!gates_.error().isOk()) return coming_.clear();
+  for (size_t place = first; place < first + count; ++place) {
+    const strategy::SliceContribution slice = coming_.come(tensor, place);
+    const TimePoint announced = coming_.announcedAt(tensor);
+    if (observer_ != nullptr) {
+      observer_->onStage({Stage::kStageOut, slice.step, tensor, slice.slice, fabric_->rank(),
+                          std::max(announced, begun.value_or(announced))});
+    }
+    strategy_->contributeSlice(slice);
+  }
+  for (const auto& word : coming_.takeWaiting()) word();
+}
+
 Status Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result,
                                std::shared_ptr<const void> owner) {
   return handOver(tensor, [this, tensor, result, owner = std::move(owner)](Step step) {
@@ -208,17 +239,21 @@ Status Trainer::update(std::vector<double> values) {
   SLUICE_RETURN_IF_ERROR(checkValues(*training_.update.optimizer, values));
   const Step step{gates_.stepsBegun() - 1};
   fabric_->loop().post([this, values = std::move(values), step] {
-    Status status = strategy_->setHyperparameters(values, step);
-    if (status.isOk()) status = strategy_->decide(strategy::Decision::kUpdate);
-    if (!status.isOk()) gates_.fail(status);
+    coming_.whenComplete([this, values, step] {
+      Status status = strategy_->setHyperparameters(values, step);
+      if (status.isOk()) status = strategy_->decide(strategy::Decision::kUpdate);
+      if (!status.isOk()) gates_.fail(status);
+    });
   });
   return base::ok();
 }
 
 void Trainer::drop() {
   fabric_->loop().post([this] {
-    const Status status = strategy_->decide(strategy::Decision::kDrop);
-    if (!status.isOk()) gates_.fail(status);
+    coming_.whenComplete([this] {
+      const Status status = strategy_->decide(strategy::Decision::kDrop);
+      if (!status.isOk()) gates_.fail(status);
+    });
   });
 }
 
@@ -381,8 +416,14 @@ void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {
   fabric_->loop().post([this, tensor, step, waited] {
     log("session").warn("rank {} has waited {:.0f} s for '{}' of step {}: {}{}", fabric_->rank(),
                         base::seconds(waited), training_.plan.model()[tensor].name, step,
-                        strategy_->describeWait(tensor), describeBusy());
+                        describeWait(tensor), describeBusy());
   });
+}
+
+std::string Trainer::describeWait(TensorId tensor) const {
+  const std::string copies = coming_.describe(tensor);
+  const std::string others = strategy_->describeWait(tensor);
+  return copies.empty() ? others : fmt::format("{}; {}", copies, others);
 }
 
 std::string Trainer::describeBusy() const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
@@ -20,7 +21,9 @@
 #include <sluice/gate/gates.h>
 #include <sluice/plan/plan.h>
 #include <sluice/session/broadcast.h>
+#include <sluice/session/coming_gradients.h>
 #include <sluice/strategy/context.h>
+#include <sluice/strategy/result_sink.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::session {
@@ -35,6 +38,7 @@ struct Training {
   bool updatesWaitForWord = false;               // see strategy::Context
   collective::Collective* collective = nullptr;  // see strategy::Context
   const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
+  strategy::ResultSink* results = nullptr;       // see strategy::Context; outlives the trainer
 };
 
 class Trainer final : public fabric::Receiver {
@@ -63,6 +67,19 @@ class Trainer final : public fabric::Receiver {
   // If that returns an error, bytes may still come for it: its owner is kept until none can, or
   // until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
+
+  // The gradient of the tensor's next step comes slice by slice, to `memory`: a mirror in host memory
+  // of a gradient on a device. slicesReady() says which slices are there. Otherwise as
+  // gradientReady().
+  Status gradientComes(TensorId tensor, const TensorMemory& memory);
+
+  // The bytes of `count` slices of a gradient that comes, from number `first` of the tensor's slices
+  // on (plan().slicesOf()), are in their place. They must not change until wait() returns. `begun`
+  // is when their copying began, for traces; without it, when the gradient was announced. After a
+  // failure of the session nothing happens. Any thread, until this is destroyed.
+  // REQUIRES: gradientComes() has returned ok before, and every slice is there once in each step.
+  void slicesReady(TensorId tensor, size_t first, size_t count,
+                   std::optional<TimePoint> begun = std::nullopt);
 
   // This rank has no gradient for the tensor in its next step: counts as zeros. The others' result
   // lands in `result`; if they have none either, isEmpty() is true after wait(), and `result` has
@@ -95,7 +112,8 @@ class Trainer final : public fabric::Receiver {
   // handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
-  // For updates that wait for a word: every gradient of this step has been handed over. They become
+  // For updates that wait for a word: every gradient of this step has been handed over, or comes;
+  // the word then waits for the last slice. They become
   // an update with these hyperparameters, or nothing (wait() then finds every tensor empty). Every
   // worker says the same.
   Status update(std::vector<double> values);
@@ -161,6 +179,8 @@ class Trainer final : public fabric::Receiver {
   Status awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
                        std::string_view failure);
   Status handOver(TensorId tensor, std::function<void(Step)> toStrategy);
+  void takeSlices(TensorId tensor, size_t first, size_t count, std::optional<TimePoint> begun);
+  std::string describeWait(TensorId tensor) const;
   std::string describeBusy() const;
   void reportStall(TensorId tensor, Step step, Duration waited);
   void refused(Rank from, const Status& why);
@@ -180,6 +200,7 @@ class Trainer final : public fabric::Receiver {
   std::unique_ptr<fabric::Fabric> fabric_;
 
   // Loop only.
+  ComingGradients coming_;
   fabric::DeferredLanes deferred_;  // lanes whose message came before anybody could take it
   std::vector<TimerId> timers_;     // that would outlive this
   std::set<Rank> gone_;

@@ -15,6 +15,7 @@
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/plan/plan.h>
 #include <sluice/plan/stages.h>
+#include <sluice/strategy/result_sink.h>
 
 namespace sluice::collective {
 class Collective;
@@ -43,6 +44,8 @@ struct Context {
   // Told when the bytes of a message that was taken in turn out to be none that `peer` may send.
   // Without it the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
+  // Told of every result before its gate opens. Null: nobody listens.
+  ResultSink* results = nullptr;
 
   void refuse(Rank peer, const Status& why) const {
     if (onRefused) return onRefused(peer, why);
@@ -50,6 +53,39 @@ struct Context {
   }
 
   plan::Stages stages() const { return {observer, fabric.loop().clock()}; }
+
+  // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says so
+  // once for every slice, before it opens the tensor's gate.
+  void resultIsHere(const plan::Slice& slice, Step step, Rank from) const {
+    if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
+    stages().enter(Stage::kStageIn, step, slice, from);
+    const size_t elementBytes = sizeOf(plan.model()[slice.tensor].dtype);
+    results->onResult({.tensor = slice.tensor,
+                       .slice = slice.id,
+                       .step = step,
+                       .firstByte = slice.offset * elementBytes,
+                       .bytes = slice.count * elementBytes,
+                       .from = from});
+  }
+
+  // This slice has no result in `step`. Says nothing to the sink: noResultComes() does.
+  void sliceHasNoResult(const plan::Slice& slice, Step step, Rank from) const {
+    stages().enter(Stage::kApplied, step, slice, from);
+  }
+
+  // No slice of the tensor has a result in `step`. An algorithm says so before it opens the gate
+  // empty.
+  void noResultComes(TensorId tensor, Step step) const {
+    if (results != nullptr) results->onNoResult(tensor, step);
+  }
+
+  // The step of the tensor is dropped: opens its gate empty.
+  void openDropped(TensorId tensor, Step step) const {
+    for (const plan::Slice& slice : plan.slicesOf(tensor))
+      sliceHasNoResult(slice, step, fabric.rank());
+    noResultComes(tensor, step);
+    gates.openEmpty(tensor, step);
+  }
 };
 
 }  // namespace sluice::strategy

@@ -2,6 +2,7 @@
 // can take nothing back holds contributions while updates wait for the training thread's word.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,19 @@ struct Contribution {
   TensorId tensor{};
   Step step{};
   bool hasGradient = false;  // false: counts as zeros
+};
+
+// One slice of a gradient that comes slice by slice, in any order. Every slice of the tensor comes
+// once in the step.
+struct SliceContribution {
+  TensorId tensor{};
+  SliceId slice{};
+  Step step{};
+  size_t come = 0;    // slices of the tensor that have come in this step, this one among them
+  size_t slices = 0;  // of the tensor
+
+  bool isFirst() const { return come == 1; }
+  bool isLast() const { return come == slices; }
 };
 
 // Passes contributions on at once, or holds them until they are taken. Belongs to the fabric's

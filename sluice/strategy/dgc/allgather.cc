@@ -41,7 +41,7 @@ class SparseAllgather final : public Strategy, private Checkpoint {
         begin(contribution);
       } else {
         tensors_[index(contribution.tensor)].step = next(contribution.step);
-        context_.gates.openEmpty(contribution.tensor, contribution.step);
+        context_.openDropped(contribution.tensor, contribution.step);
       }
     }
     return base::ok();
@@ -83,8 +83,9 @@ class SparseAllgather final : public Strategy, private Checkpoint {
   }
   void begin(const Contribution& contribution);
   void send(TensorId id, Step step, const std::shared_ptr<Bytes>& message);
-  void arrived(TensorId id, Step step);
+  void arrived(TensorId id, Step step, Rank from);
   void finish(TensorId id, const Collected& collected);
+  void observe(Stage stage, TensorId id, Step step, Rank peer) const;
 
   const Context context_;
   const uint32_t self_;
@@ -104,11 +105,12 @@ void SparseAllgather::begin(const Contribution& contribution) {
       std::make_shared<Bytes>(compressor_.compress(index(id), step, hasGradient, values_.at(step)));
   collectedOf(tensor, step).parts[self_] = message;
   send(id, step, message);
-  arrived(id, step);
+  arrived(id, step, context_.fabric.rank());
 }
 
+// A tensor travels as one message, which its first slice stands for.
 void SparseAllgather::send(TensorId id, Step step, const std::shared_ptr<Bytes>& message) {
-  const plan::Slice& slice = context_.plan.slicesOf(id).front();  // stands for the whole tensor
+  const plan::Slice& slice = context_.plan.slicesOf(id).front();
   for (const Rank to : context_.plan.roles().workers) {
     if (to == context_.fabric.rank()) continue;
     outbox_.post({.slice = slice,
@@ -141,13 +143,19 @@ Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lan
   const auto part = collected.parts[position] = std::make_shared<Bytes>(header.length);
   return fabric::Landing{
       {part->data(), part->size()},
-      [this, part, id = header.tensor, step = header.step](const Status& status) {
+      [this, part, from, id = header.tensor, step = header.step](const Status& status) {
         if (!status.isOk()) return context_.gates.fail(status);
-        arrived(id, step);
+        arrived(id, step, from);
       }};
 }
 
-void SparseAllgather::arrived(TensorId id, Step step) {
+void SparseAllgather::observe(Stage stage, TensorId id, Step step, Rank peer) const {
+  for (const plan::Slice& slice : context_.plan.slicesOf(id))
+    context_.stages().enter(stage, step, slice, peer);
+}
+
+void SparseAllgather::arrived(TensorId id, Step step, Rank from) {
+  observe(Stage::kCollect, id, step, from);
   OneTensor& tensor = tensors_[index(id)];
   if (++collectedOf(tensor, step).arrived < workerCount()) return;
   const Collected collected = std::move(tensor.collected.extract(step).mapped());
@@ -158,6 +166,8 @@ void SparseAllgather::arrived(TensorId id, Step step) {
 void SparseAllgather::finish(TensorId id, const Collected& collected) {
   OneTensor& tensor = tensors_[index(id)];
   const Step step{index(tensor.step) - 1};
+  const Rank self = context_.fabric.rank();
+  observe(Stage::kReduce, id, step, self);
   std::vector<float> mean(context_.plan.model()[id].elements);
   for (size_t w = 0; w < collected.parts.size(); ++w) {
     places_.clear();
@@ -166,9 +176,12 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
   }
   const auto scale = static_cast<float>(kernel::meanScale(workerCount()));
   for (float& each : mean) each *= scale;
+  observe(Stage::kUpdate, id, step, self);
   // Momentum and decay are inside already.
   optimizer::plainStep(DType::kF32, context_.memory[index(id)].result,
                        std::as_bytes(std::span(mean)), sgdValue(values_.at(step), "lr"));
+  for (const plan::Slice& slice : context_.plan.slicesOf(id))
+    context_.resultIsHere(slice, step, self);
   context_.gates.open(id, step);
 }
 

@@ -51,7 +51,7 @@ void Compressor::read(const Part& part, bool hasGradient, double decay,
 }
 
 float Compressor::clipFactorOf(TensorId tensor, Step step, bool hasGradient, double decay) {
-  if (clip_ == 0) return 1;
+  if (!clips()) return 1;
   Clip& known = clips_[index(tensor)];
   if (!known.isKnown || known.step != step) {
     read({tensor, 0, plan_.model()[tensor].elements}, hasGradient, decay, whole_);

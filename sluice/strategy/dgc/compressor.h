@@ -32,6 +32,9 @@ class Compressor final : public OwnState {
   std::vector<std::byte> compress(size_t part, Step step, bool hasGradient,
                                   std::span<const double> values);
 
+  // True iff gradients are clipped: then compress() reads the whole tensor of a part.
+  bool clips() const { return clip_ != 0; }
+
   // The state: the number of steps, and the elements that are kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;

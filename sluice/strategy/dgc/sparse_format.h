@@ -22,6 +22,7 @@ class SparseFormat final : public PayloadFormat {
 
   DType dtypeOf(const plan::Slice& /*slice*/) const override { return DType::kBytes; }
   std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) override;
+  bool readsWholeTensors() const override { return compressor_.clips(); }
   Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) override;
   Buffer bufferForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) override;
   std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const override;

@@ -44,7 +44,7 @@ class Gossip final : public Strategy, private LossPolicy {
       if (decision == Decision::kUpdate) {
         finish(contribution);
       } else {
-        context_.gates.openEmpty(contribution.tensor, contribution.step);
+        context_.openDropped(contribution.tensor, contribution.step);
       }
     }
     return base::ok();
@@ -72,7 +72,7 @@ class Gossip final : public Strategy, private LossPolicy {
                      .gradient = gradient,
                      .parameters = partOf(context_.plan, memory.result, slice),
                      .values = values_.at(contribution.step)});
-      context_.stages().enter(Stage::kApplied, contribution.step, slice, context_.fabric.rank());
+      context_.resultIsHere(slice, contribution.step, context_.fabric.rank());
     }
     context_.gates.open(contribution.tensor, contribution.step);
   }

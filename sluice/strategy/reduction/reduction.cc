@@ -222,8 +222,12 @@ void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
     if (const auto mean = group.meanOf(place)) {
       useMean(tensor, *mean, group.step());
       bytes += mean->size();
+      for (const auto& slice : context_.plan.slicesOf(tensor))
+        context_.resultIsHere(slice, group.step(), context_.fabric.rank());
+    } else {
+      observe(Stage::kApplied, tensor, group.step());
+      context_.noResultComes(tensor, group.step());
     }
-    observe(Stage::kApplied, tensor, group.step());
   }
   if (place < size) {
     return context_.fabric.loop().post(

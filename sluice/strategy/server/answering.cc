@@ -33,6 +33,10 @@ class Answering final : public Strategy, private LossPolicy {
   }
 
   void contribute(const Contribution& contribution) override { worker_.contribute(contribution); }
+  void contributeSlice(const SliceContribution& slice) override {
+    if (!worker_.takesSlices()) return Strategy::contributeSlice(slice);
+    worker_.contributeSlice(slice);
+  }
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override;
   Status setHyperparameters(const std::vector<double>& values, Step from) override {

@@ -22,12 +22,12 @@ AnsweringWorker::AnsweringWorker(AnsweringParts& parts, AnsweringServer& own)
                      [this](const Contribution& contribution) { begin(contribution); }),
       values_(parts.context.update.values),
       slices_(parts.plan().slices().size()),
-      tensors_(parts.plan().model().tensors.size()) {}
+      outcomes_(parts.context) {}
 
 Status AnsweringWorker::decide(Decision decision) {
   auto held = contributions_.take();
   if (decision == Decision::kDrop) {
-    for (const Contribution& each : held) parts_.context.gates.openEmpty(each.tensor, each.step);
+    for (const Contribution& each : held) parts_.context.openDropped(each.tensor, each.step);
     ++dropped_;
     return base::ok();
   }
@@ -37,16 +37,28 @@ Status AnsweringWorker::decide(Decision decision) {
 }
 
 void AnsweringWorker::begin(const Contribution& contribution) {
-  const auto slices = parts_.plan().slicesOf(contribution.tensor);
-  tensors_[index(contribution.tensor)] = {.step = contribution.step, .slicesLeft = slices.size()};
-  for (const Slice& slice : slices) {
-    own(slice).step = withoutDropped(contribution.step);
-    own(slice).hasGradient = contribution.hasGradient;
-    beginSlice(slice);
-  }
+  outcomes_.begin(contribution.tensor, contribution.step);
+  for (const Slice& slice : parts_.plan().slicesOf(contribution.tensor))
+    beginSlice(slice, contribution.step, contribution.hasGradient);
 }
 
-void AnsweringWorker::beginSlice(const Slice& slice) {
+// Contributions that wait for the training thread's word wait as a whole.
+bool AnsweringWorker::takesSlices() const {
+  return !parts_.context.updatesWaitForWord && !parts_.format.readsWholeTensors();
+}
+
+void AnsweringWorker::contributeSlice(const SliceContribution& contribution) {
+  if (contribution.isFirst()) outcomes_.begin(contribution.tensor, contribution.step);
+  beginSlice(parts_.plan().slice(contribution.slice), contribution.step, /*hasGradient=*/true);
+}
+
+void AnsweringWorker::beginSlice(const Slice& slice, Step step, bool hasGradient) {
+  own(slice).step = withoutDropped(step);
+  own(slice).hasGradient = hasGradient;
+  sendOrFinish(slice);
+}
+
+void AnsweringWorker::sendOrFinish(const Slice& slice) {
   OwnSlice& here = own(slice);
   if (here.isLeaving) {
     here.state = State::kWaitingToSend;
@@ -103,7 +115,7 @@ void AnsweringWorker::push(const Slice& slice, Travel travel) {
 
 void AnsweringWorker::left(const Slice& slice) {
   own(slice).isLeaving = false;
-  if (own(slice).state == State::kWaitingToSend) return beginSlice(slice);
+  if (own(slice).state == State::kWaitingToSend) return sendOrFinish(slice);
   if (whenIdle_.empty() || !isIdle()) return;
   for (const Done& done : std::exchange(whenIdle_, {})) done(base::ok());
 }
@@ -137,19 +149,10 @@ Result<Landing> AnsweringWorker::landAnswer(const Slice& slice, Rank from,
 }
 
 void AnsweringWorker::finishSlice(const Slice& slice, Travel travel, uint64_t lag) {
-  OwnSlice& here = own(slice);
-  here.state = State::kIdle;
+  own(slice).state = State::kIdle;
   const auto changed = parts_.policy->finish(inItsStep(slice), travel, lag);
   if (!changed.isOk()) return parts_.context.refuse(slice.server, changed.status());
-  parts_.context.stages().enter(Stage::kApplied, here.step, slice, slice.server);
-  OwnTensor& tensor = tensors_[index(slice.tensor)];
-  if (*changed) tensor.isChanged = true;
-  if (--tensor.slicesLeft > 0) return;
-  if (tensor.isChanged) {
-    parts_.context.gates.open(slice.tensor, tensor.step);
-  } else {
-    parts_.context.gates.openEmpty(slice.tensor, tensor.step);
-  }
+  if (outcomes_.add(slice, /*hasResult=*/*changed)) outcomes_.open(slice.tensor);
 }
 
 Status AnsweringWorker::setHyperparameters(const std::vector<double>& values, Step from) {
@@ -172,7 +175,7 @@ Status AnsweringWorker::setHyperparameters(const std::vector<double>& values, St
 }
 
 std::string AnsweringWorker::describeWait(TensorId tensor) const {
-  return describeMissing(parts_.plan(), tensor, tensors_[index(tensor)].slicesLeft,
+  return describeMissing(parts_.plan(), tensor, outcomes_.slicesLeft(tensor),
                          [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
 }
 

@@ -2,7 +2,6 @@
 // as the policy says, takes the answers, and opens the gates. Belongs to the fabric's loop.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/server/answering_parts.h>
 #include <sluice/strategy/server/answering_server.h>
+#include <sluice/strategy/server/outcomes.h>
 #include <sluice/strategy/strategy.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -21,6 +21,10 @@ class AnsweringWorker final {
   AnsweringWorker(AnsweringParts& parts, AnsweringServer& own);
 
   void contribute(const Contribution& contribution) { contributions_.add(contribution); }
+  // True iff slices may come one by one.
+  bool takesSlices() const;
+  // Begins the slice's step at once. REQUIRES: takesSlices()
+  void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
   // Every worker tells every server its own, in a message that goes ahead of the pushes they are
@@ -49,14 +53,10 @@ class AnsweringWorker final {
         leaving;  // a part that nobody waits for: a copy, so that the gate can open
     bool isLeaving = false;
   };
-  struct OwnTensor {
-    Step step{};  // as its gate counts
-    size_t slicesLeft = 0;
-    bool isChanged = false;  // by this step
-  };
 
   void begin(const Contribution& contribution);
-  void beginSlice(const plan::Slice& slice);
+  void beginSlice(const plan::Slice& slice, Step step, bool hasGradient);
+  void sendOrFinish(const plan::Slice& slice);
   void push(const plan::Slice& slice, Travel travel);
   void left(const plan::Slice& slice);
   void finishSlice(const plan::Slice& slice, Travel travel, uint64_t lag);
@@ -71,8 +71,8 @@ class AnsweringWorker final {
   // word waits here, before anything has left.
   HeldContributions contributions_;
   ValuesByStep values_;
-  std::vector<OwnSlice> slices_;    // by SliceId
-  std::vector<OwnTensor> tensors_;  // by TensorId
+  std::vector<OwnSlice> slices_;  // by SliceId
+  Outcomes outcomes_;
   std::vector<Done> whenIdle_;
   uint64_t dropped_ = 0;  // steps
 };

@@ -23,6 +23,11 @@ class Collecting final : public Strategy, private Checkpoint {
         worker_(parts_, server_) {}
 
   void contribute(const Contribution& contribution) override { worker_.contribute(contribution); }
+  void contributeSlice(const SliceContribution& slice) override {
+    // Without overlap nothing is pushed before backward has ended.
+    if (!parts_.style.overlaps) return Strategy::contributeSlice(slice);
+    worker_.contributeSlice(slice);
+  }
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {

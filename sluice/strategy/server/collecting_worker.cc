@@ -14,9 +14,11 @@ using plan::Slice;
 
 void CollectingWorker::contribute(const Contribution& contribution) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
-  expectResult(contribution.tensor, contribution.step);
+  begin(contribution.tensor, contribution.step);
+  for (const Slice& slice : parts_.plan().slicesOf(contribution.tensor))
+    expectResult(slice, contribution.step);
   toPush_.push_back(contribution);
-  if (!parts_.style.overlaps && toPush_.size() < slicesLeft_.size()) return;
+  if (!parts_.style.overlaps && toPush_.size() < tensorCount()) return;
   for (const auto& [tensor, step, hasGradient] : std::exchange(toPush_, {})) {
     for (const Slice& slice : parts_.plan().slicesOf(tensor)) {
       if (hasGradient) {
@@ -28,12 +30,23 @@ void CollectingWorker::contribute(const Contribution& contribution) {
   }
 }
 
-void CollectingWorker::expectResult(TensorId tensor, Step step) {
-  const auto slices = parts_.plan().slicesOf(tensor);
-  slicesLeft_[index(tensor)] = slices.size();
+// A result is expected of the slices that have come only: the bytes of the others are still being
+// written, and the result may land in the same place.
+void CollectingWorker::contributeSlice(const SliceContribution& contribution) {
+  SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  if (contribution.isFirst()) begin(contribution.tensor, contribution.step);
+  const Slice& slice = parts_.plan().slice(contribution.slice);
+  expectResult(slice, contribution.step);
+  push(slice, contribution.step);
+}
+
+void CollectingWorker::begin(TensorId tensor, Step step) {
+  outcomes_.begin(tensor, step);
   if (parts_.context.updatesWaitForWord) undecided_ = step;
-  for (const Slice& slice : slices)
-    slices_[index(slice.id)] = {.state = State::kAwaited, .step = step};
+}
+
+void CollectingWorker::expectResult(const Slice& slice, Step step) {
+  slices_[index(slice.id)] = {.state = State::kAwaited, .step = step};
 }
 
 void CollectingWorker::push(const Slice& slice, Step step) {
@@ -134,27 +147,15 @@ Status CollectingWorker::expectFrom(const Slice& slice, Rank from,
 }
 
 void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
-  OwnSlice& here = slices_[index(slice.id)];
-  here.state = State::kIdle;
-  parts_.context.stages().enter(Stage::kApplied, here.step, slice, slice.server);
-  if (--slicesLeft_[index(slice.tensor)] > 0) return;
-  // All slices of a tensor have the same outcome: a worker has its whole gradient, or none of it.
-  toOpen_.emplace_back(slice.tensor, isEmpty);
-  if (!parts_.style.overlaps && toOpen_.size() < slicesLeft_.size()) return;
-  for (const auto& [tensor, itsIsEmpty] : std::exchange(toOpen_, {}))
-    open(tensor, here.step, itsIsEmpty);
-}
-
-void CollectingWorker::open(TensorId tensor, Step step, bool isEmpty) {
-  if (isEmpty) {
-    parts_.context.gates.openEmpty(tensor, step);
-  } else {
-    parts_.context.gates.open(tensor, step);
-  }
+  slices_[index(slice.id)].state = State::kIdle;
+  if (!outcomes_.add(slice, /*hasResult=*/!isEmpty)) return;
+  toOpen_.push_back(slice.tensor);
+  if (!parts_.style.overlaps && toOpen_.size() < tensorCount()) return;
+  for (const TensorId tensor : std::exchange(toOpen_, {})) outcomes_.open(tensor);
 }
 
 std::string CollectingWorker::describeWait(TensorId tensor) const {
-  return describeMissing(parts_.plan(), tensor, slicesLeft_[index(tensor)],
+  return describeMissing(parts_.plan(), tensor, outcomes_.slicesLeft(tensor),
                          [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
 }
 

@@ -7,13 +7,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <sluice/fabric/deferred_lanes.h>
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/server/collecting_parts.h>
 #include <sluice/strategy/server/collecting_server.h>
+#include <sluice/strategy/server/outcomes.h>
 #include <sluice/strategy/strategy.h>
 
 namespace sluice::strategy {
@@ -25,9 +25,11 @@ class CollectingWorker final {
       : parts_(parts),
         server_(own),
         slices_(parts.plan().slices().size()),
-        slicesLeft_(parts.plan().model().tensors.size()) {}
+        outcomes_(parts.context) {}
 
   void contribute(const Contribution& contribution);
+  // Pushes the slice at once. REQUIRES: the style overlaps.
+  void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
   // As fabric::Receiver::onMessage.
@@ -54,25 +56,26 @@ class CollectingWorker final {
     OwnPart part{};
   };
 
-  void expectResult(TensorId tensor, Step step);
+  void begin(TensorId tensor, Step step);
+  void expectResult(const plan::Slice& slice, Step step);
+  size_t tensorCount() const { return parts_.plan().model().tensors.size(); }
   void push(const plan::Slice& slice, Step step);
   void pushNothing(const plan::Slice& slice, Step step);
   void contributeOwn(const plan::Slice& slice, Step step, OwnPart part);
   void takeDecided();
   Status expectFrom(const plan::Slice& slice, Rank from, const wire::Header& header) const;
-  void open(TensorId tensor, Step step, bool isEmpty);
 
   CollectingParts& parts_;
   CollectingServer& server_;
-  std::vector<OwnSlice> slices_;    // by SliceId
-  std::vector<size_t> slicesLeft_;  // by TensorId: results that are not here yet
+  std::vector<OwnSlice> slices_;  // by SliceId
+  Outcomes outcomes_;
   // Without overlap, until all tensors are there.
   std::vector<Contribution> toPush_;
-  std::vector<std::pair<TensorId, bool>> toOpen_;  // and whether it is empty
-  std::optional<Step> undecided_;                  // being handed over, or to be decided on
-  fabric::DeferredLanes deferred_;                 // lanes with results for that step
-  std::vector<HeldPart> held_;     // in the order of backward: own parts that wait for decide()
-  std::vector<HeldPart> decided_;  // the same, once decided
+  std::vector<TensorId> toOpen_;
+  std::optional<Step> undecided_;   // being handed over, or to be decided on
+  fabric::DeferredLanes deferred_;  // lanes with results for that step
+  std::vector<HeldPart> held_;      // in the order of backward: own parts that wait for decide()
+  std::vector<HeldPart> decided_;   // the same, once decided
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what is posted
 };
 

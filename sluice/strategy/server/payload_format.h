@@ -28,6 +28,9 @@ class PayloadFormat {
   virtual std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) = 0;
   virtual Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) = 0;
 
+  // At a worker: true iff part() reads other slices of the tensor too.
+  virtual bool readsWholeTensors() const { return false; }
+
   // At a server, for one of its workers.
   virtual Buffer bufferForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) = 0;
   virtual std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const = 0;

@@ -48,6 +48,8 @@ class Everybody final : public Strategy {
     kernel::sumInRankOrder(DType::kF32, context_.memory[index(header.tensor)].result, inRankOrder,
                            kernel::meanScale(parts.size()));
     arrived_[header.tensor] = 0;
+    for (const plan::Slice& slice : context_.plan.slicesOf(header.tensor))
+      context_.resultIsHere(slice, header.step, context_.fabric.rank());
     context_.gates.open(header.tensor, header.step);
   }
 
