@@ -1,5 +1,6 @@
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/reduction/reduction_options.h>
+#include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/testing/mad_world.h>
 
 #include <array>
@@ -41,9 +42,11 @@ const std::array kSettings{
     MadSetting{.algorithm = "adpsgd"},
 };
 
-// Small whole numbers, so that any order of adding gives the same bits.
-void fillGradient(std::span<std::byte> bytes, Rank rank, uint64_t step, uint64_t tensor) {
-  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+// Small whole numbers, so that any order of adding gives the same bits. Fills `count` bytes from
+// `begin` on.
+void fillGradient(std::span<std::byte> bytes, Rank rank, uint64_t step, uint64_t tensor,
+                  size_t begin, size_t count) {
+  for (size_t i = begin; i < begin + count; i += sizeof(float)) {
     const auto value = static_cast<float>((index(rank) + 3 * step + 5 * tensor + i) % 8);
     std::memcpy(bytes.data() + i, &value, sizeof(value));
   }
@@ -53,6 +56,12 @@ void fillGradient(std::span<std::byte> bytes, Rank rank, uint64_t step, uint64_t
 
 std::span<const MadSetting> madSettings() {
   return kSettings;
+}
+
+bool isOrdered(const MadSetting& setting) {
+  const std::string_view name = setting.algorithm;
+  return !name.starts_with("easgd") && !name.starts_with("gosgd") && name != "adpsgd" &&
+         (!setting.dgc || name == "sluice" || name == "allreduce");
 }
 
 MadRank::MadRank(MadWorld& world, Rank rank, bool isMad)
@@ -73,6 +82,11 @@ MadRank::MadRank(MadWorld& world, Rank rank, bool isMad)
     if (isWorker_) memory_.push_back({gradients_[t], inPlace ? gradients_[t] : parameters_[t]});
   }
   gates_ = std::make_unique<gate::Gates>(std::move(names), gate::WaitOptions{}, [](auto...) {});
+  come_.resize(tensors.size());
+  const auto watched = isWorker_ ? world.setting().watched : MadSetting::Watched::kNot;
+  const bool isSink = watched == MadSetting::Watched::kBySink;
+  if (watched != MadSetting::Watched::kNot)
+    witness_ = std::make_unique<TestWitness>(world.plan(), *gates_, memory_, isSink);
   fabric_ = std::make_unique<MadFabric>(world.hub().join(rank, loop_, late_),
                                         isMad ? &world.choices() : nullptr, world.inputs());
   strategy_ = world.algorithm()
@@ -83,12 +97,13 @@ MadRank::MadRank(MadWorld& world, Rank rank, bool isMad)
                          .update = world.update(),
                          .parameters = first,
                          .config = world.config(),
-                         .observer = nullptr,
+                         .observer = witness_.get(),
                          .updatesWaitForWord = world.setting().waitsForWord,
                          .onRefused =
                              [this](Rank from, const Status& why) {
                                if (gates_->error().isOk()) fabric_->giveUp(from, why);
-                             }})
+                             },
+                         .results = isSink ? witness_.get() : nullptr})
                   .value();
 }
 
@@ -132,11 +147,29 @@ void MadRank::onPeerLeft(Rank from) {
   strategy_->fail(why);
 }
 
+void MadRank::expectAllReported() {
+  for (uint32_t t = 0; witness_ != nullptr && t < memory_.size(); ++t)
+    witness_->expectAll(TensorId{t});
+}
+
 bool MadRank::train(uint64_t steps) {
   if (!isWorker_ || step_ >= steps || isSaving_ || !gates_->error().isOk()) return false;
+  const bool areAllHandedOver = handedOver_ == memory_.size();
+  if (!toCome_.empty() && (areAllHandedOver || world_.choices().below(2) == 0)) {
+    sliceComes();
+  } else if (!handOverNext()) {
+    if (toCome_.empty()) return false;
+    sliceComes();
+  }
+  if (handedOver_ == memory_.size() && toCome_.empty()) endStep();
+  return true;
+}
+
+bool MadRank::handOverNext() {
   const auto tensors = static_cast<uint32_t>(memory_.size());
   const TensorId tensor{tensors - 1 - handedOver_};
   if (!gates_->isOpen(tensor)) return false;
+  if (witness_ != nullptr && step_ > 0) witness_->expectAll(tensor);
   if (handedOver_ == 0 && step_ % 2 == 1) {
     std::vector<double> values = world_.update().values;
     if (!values.empty() &&
@@ -148,15 +181,43 @@ bool MadRank::train(uint64_t steps) {
       });
     }
   }
-  const bool isAbsent = (step_ + index(tensor)) % 5 == 4;
-  fillGradient(gradients_[index(tensor)], fabric_->rank(), step_, index(tensor));
+  ++handedOver_;
+  auto& gradient = gradients_[index(tensor)];
   const Step step = gates_->close(tensor).value();
+  const bool isAbsent = (step_ + index(tensor)) % 5 == 4;
+  if (world_.setting().inParts && !isAbsent) {
+    std::ranges::fill(gradient, std::byte{0xff});  // not a number, until it comes
+    const auto slices = world_.plan().slicesOf(tensor);
+    come_[index(tensor)] = 0;
+    for (const plan::Slice& slice : slices)
+      toCome_.push_back(
+          {.tensor = tensor, .slice = slice.id, .step = step, .slices = slices.size()});
+    return true;
+  }
+  fillGradient(gradient, fabric_->rank(), step_, index(tensor), 0, gradient.size());
   loop_.post([this, tensor, step, isAbsent] {
     if (!gates_->error().isOk()) return;
     isAbsent ? strategy_->contribute({tensor, step, /*hasGradient=*/false})
              : strategy_->contribute({tensor, step, /*hasGradient=*/true});
   });
-  if (++handedOver_ < tensors) return true;
+  return true;
+}
+
+// One slice of a gradient that comes slice by slice, as a stager would copy it.
+void MadRank::sliceComes() {
+  std::swap(toCome_[world_.choices().below(toCome_.size())], toCome_.back());
+  SliceContribution slice = toCome_.back();
+  toCome_.pop_back();
+  slice.come = ++come_[index(slice.tensor)];
+  const plan::Slice& its = world_.plan().slice(slice.slice);
+  fillGradient(gradients_[index(slice.tensor)], fabric_->rank(), step_, index(slice.tensor),
+               its.offset * sizeof(float), world_.plan().bytesOf(its));
+  loop_.post([this, slice] {
+    if (gates_->error().isOk()) strategy_->contributeSlice(slice);
+  });
+}
+
+void MadRank::endStep() {
   handedOver_ = 0;
   if (world_.setting().waitsForWord) {
     const auto decision = step_ % 3 == 2 ? Decision::kDrop : Decision::kUpdate;
@@ -167,7 +228,6 @@ bool MadRank::train(uint64_t steps) {
     });
   }
   ++step_;
-  return true;
 }
 
 void MadRank::save() {
@@ -197,6 +257,8 @@ MadWorld::MadWorld(const MadSetting& setting, std::optional<Rank> mad, bool isSt
       hub_(setting.world) {
   SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
   if (setting.dgc) SLUICE_CHECK(config_.set(option::kDgc, "on").isOk());
+  SLUICE_CHECK(config_.set(option::kDgcClip, setting.clip).isOk());
+  SLUICE_CHECK(config_.set(option::kNoOverlap, setting.overlaps ? "off" : "on").isOk());
   SLUICE_CHECK(config_.set(option::kCodec, setting.codec).isOk());
   if (setting.replanSteps > 0)
     SLUICE_CHECK(config_.set(option::kReplanSteps, std::to_string(setting.replanSteps)).isOk());

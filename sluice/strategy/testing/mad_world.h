@@ -21,6 +21,7 @@
 #include <sluice/fabric/loopback/loopback_fabric.h>
 #include <sluice/fabric/testing/mad_fabric.h>
 #include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/testing/test_witness.h>
 
 namespace sluice::strategy {
 
@@ -38,7 +39,17 @@ struct MadSetting {
   std::string_view codec = "none";
   int replanSteps = 0;
   uint32_t world = 3;
+  bool overlaps = true;         // false: kvstore's no-overlap
+  std::string_view clip = "0";  // of dgc
+
+  // How it is watched, in legal runs.
+  enum class Watched : uint8_t { kNot, kByObserver, kBySink };
+  Watched watched = Watched::kNot;
+  bool inParts = false;  // gradients come slice by slice, in any order
 };
+
+// True iff the order of events does not decide on the result.
+bool isOrdered(const MadSetting& setting);
 
 class MadWorld;
 
@@ -60,6 +71,8 @@ class MadRank final : public fabric::Receiver {
 
   // Does one thing that the training thread would do next; false if there is nothing.
   bool train(uint64_t steps);
+  // Every gate is open: checks that everything was reported, if somebody watches.
+  void expectAllReported();
   LateReceiver& late() { return late_; }
   void save();  // as a checkpoint does
   bool isSaving() const { return isSaving_; }
@@ -70,6 +83,10 @@ class MadRank final : public fabric::Receiver {
   void onPeerLeft(Rank from) override;
 
  private:
+  bool handOverNext();
+  void sliceComes();
+  void endStep();
+
   MadWorld& world_;
   base::ManualLoop loop_;
   LateReceiver late_;
@@ -78,10 +95,13 @@ class MadRank final : public fabric::Receiver {
   std::vector<std::vector<std::byte>> parameters_;
   std::vector<TensorMemory> memory_;
   std::unique_ptr<gate::Gates> gates_;
+  std::unique_ptr<TestWitness> witness_;  // null: nobody watches
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<MadFabric> fabric_;
-  uint64_t step_ = 0;        // being handed over
-  uint32_t handedOver_ = 0;  // tensors of it
+  uint64_t step_ = 0;                      // being handed over
+  uint32_t handedOver_ = 0;                // tensors of it
+  std::vector<SliceContribution> toCome_;  // slices of it
+  std::vector<size_t> come_;               // by TensorId: slices of it
   bool isSaving_ = false;
 };
 
@@ -152,6 +172,7 @@ inline std::vector<std::vector<std::byte>> playLegal(const MadSetting& setting, 
   for (const auto& rank : world.ranks()) {
     SLUICE_CHECK(rank->gates().error().isOk(), rank->gates().error().toString());
     if (!rank->isWorker()) continue;
+    rank->expectAllReported();
     rank->save();
     world.settle();
     results.push_back(rank->results());
