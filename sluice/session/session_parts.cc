@@ -106,7 +106,8 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
 }  // namespace
 
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
-                                                         collective::Collective* collective) {
+                                                         collective::Collective* collective,
+                                                         strategy::ResultSink* results) {
   SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(options, update, job));
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
@@ -135,7 +136,8 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                     std::move(options.interruption),
                     options.updatesWaitForWord,
                     collective,
-                    job.pulse()};
+                    job.pulse(),
+                    results};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),

@@ -24,10 +24,12 @@ class SessionParts final {
  public:
   // Returns a session when every rank has opened its own and all agree on the plan; otherwise an
   // error that says why not. `collective` reduces on the job's loop, for algorithms that
-  // all-reduce; if it is null, sluice itself reduces. REQUIRES: `job`, the observer, `collective`
-  // and memory without an owner outlive the session.
+  // all-reduce; if it is null, sluice itself reduces. `results` hears of every slice's result; null:
+  // nobody does. REQUIRES: `job`, the observer, `collective`, `results` and memory without an owner
+  // outlive the session.
   static Result<std::unique_ptr<SessionParts>> open(JobParts& job, SessionOptions options,
-                                                    collective::Collective* collective = nullptr);
+                                                    collective::Collective* collective = nullptr,
+                                                    strategy::ResultSink* results = nullptr);
   ~SessionParts();
 
   // Does what Job::gather() does, between two steps. If a rank is seen to have gone on without it,

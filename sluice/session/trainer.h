@@ -112,10 +112,9 @@ class Trainer final : public fabric::Receiver {
   // handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
-  // For updates that wait for a word: every gradient of this step has been handed over, or comes;
-  // the word then waits for the last slice. They become
-  // an update with these hyperparameters, or nothing (wait() then finds every tensor empty). Every
-  // worker says the same.
+  // For updates that wait for a word: every gradient of this step has been handed over, or comes
+  // (then the word waits for the last slice). They become an update with these hyperparameters, or
+  // nothing (wait() then finds every tensor empty). Every worker says the same.
   Status update(std::vector<double> values);
   void drop();
 
@@ -158,6 +157,10 @@ class Trainer final : public fabric::Receiver {
 
   // True iff the rank was lost or has left. Loop thread only.
   bool isGone(Rank rank) const { return gone_.contains(rank); }
+
+  // The observer, for whoever copies results to a device and reports that they are applied; may be
+  // null. Any thread.
+  StageObserver* observer() const { return observer_; }
 
   Result<strategy::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }

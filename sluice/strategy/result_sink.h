@@ -20,7 +20,8 @@ struct SliceResult {
 
 // Is called on the fabric's loop, and must be quick. For every step of a tensor whose gate opens,
 // either onResult() was called before, once for each of its slices, in any order, or onNoResult()
-// was. After an error neither is called for the steps that have no end: the gates say why.
+// was. A step that ends with an error may have neither, or a part of its results: Trainer::wait()
+// says why.
 class ResultSink {
  public:
   virtual ~ResultSink() = default;
