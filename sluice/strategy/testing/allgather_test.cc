@@ -1,6 +1,7 @@
 #include <sluice/strategy/dgc/allgather.h>
 
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -17,9 +18,9 @@ namespace {
 class SparseJob final {
  public:
   SparseJob(uint32_t world, std::string_view update, const std::string& sparsity,
-            bool waits = false)
+            bool waits = false, StageObserver* observer = nullptr)
       : world_("allreduce", "all", world, {{"a", 2000, DType::kF32}, {"b", 3, DType::kF32}}, update,
-               waits, withDgc(sparsity)),
+               waits, withDgc(sparsity), {}, observer),
         random_(world) {}
 
   static base::Config withDgc(const std::string& sparsity) {
@@ -94,6 +95,26 @@ TEST(SparseAllgather, WithSparsityZeroItIsPlainSgd) {
   SparseJob job(4, "sgd:lr=0.5,momentum=0.9", "0");  // an element that is sent forgets its momentum
   for (int step = 0; step < 8; ++step) job.step();
   EXPECT_EQ(job.parameter(7), -0.5F * job.total() / 4);
+}
+
+TEST(SparseAllgather, ReportsEveryStage) {
+  struct Counter final : StageObserver {
+    void onStage(const StageEvent& event) override { ++count[event.stage]; }
+    void onWait(const WaitEvent& /*event*/) override {}
+    std::map<Stage, size_t> count;
+  } counter;
+  SparseJob job(3, "sgd:lr=0.5", "0", /*waits=*/false, &counter);
+  job.step();
+  ASSERT_TRUE(job.isReady());
+  constexpr size_t kTensors = 2;  // each is one slice
+  constexpr size_t kRanks = 3;
+  const std::map<Stage, size_t> expected{{Stage::kQueued, kTensors * kRanks * (kRanks - 1)},
+                                         {Stage::kPush, kTensors * kRanks * (kRanks - 1)},
+                                         {Stage::kCollect, kTensors * kRanks * kRanks},
+                                         {Stage::kReduce, kTensors * kRanks},
+                                         {Stage::kUpdate, kTensors * kRanks},
+                                         {Stage::kApplied, kTensors * kRanks}};
+  EXPECT_EQ(counter.count, expected);
 }
 
 TEST(SparseAllgather, ADroppedStepWasNever) {

@@ -28,7 +28,8 @@ class SteppedRank final : public fabric::Receiver {
  public:
   SteppedRank(const plan::Plan& plan, Rank rank, const optimizer::OptimizerSpec& update,
               std::vector<std::vector<std::byte>> parameters, const base::Config& config,
-              fabric::LoopbackHub& hub, const Algorithm& algorithm, bool updatesWaitForWord = false)
+              fabric::LoopbackHub& hub, const Algorithm& algorithm, bool updatesWaitForWord = false,
+              StageObserver* observer = nullptr)
       : parameters_(std::move(parameters)), isWorker_(plan.roles().isWorker(rank)) {
     std::vector<std::string> names;
     std::vector<std::span<const std::byte>> first;
@@ -51,7 +52,7 @@ class SteppedRank final : public fabric::Receiver {
                            .update = update,
                            .parameters = first,
                            .config = config,
-                           .observer = nullptr,
+                           .observer = observer,
                            .updatesWaitForWord = updatesWaitForWord})
                     .value();
   }
@@ -108,7 +109,8 @@ class SteppedWorld final {
   SteppedWorld(std::string_view algorithmText, std::string_view servers, uint32_t world,
                std::vector<Tensor> tensors, std::string_view update,
                bool updatesWaitForWord = false, base::Config config = {},
-               std::vector<std::vector<std::byte>> parameters = {})
+               std::vector<std::vector<std::byte>> parameters = {},
+               StageObserver* observer = nullptr)
       : config_(std::move(config)),
         update_(optimizer::parseOptimizerSpec(update).value()),
         hub_(world) {
@@ -126,7 +128,8 @@ class SteppedWorld final {
     }
     for (uint32_t r = 0; r < world; ++r) {
       ranks_.push_back(std::make_unique<SteppedRank>(*plan_, Rank{r}, update_, parameters, config_,
-                                                     hub_, algorithm, updatesWaitForWord));
+                                                     hub_, algorithm, updatesWaitForWord,
+                                                     observer));
     }
   }
 
