@@ -104,6 +104,29 @@ TEST_F(TraceFileTest, WithoutDevicesThereAreNoTracksOfCopies) {
   }
 }
 
+// As sluice wrote it before copies had stages: the track of waits had the number 8.
+TEST_F(TraceFileTest, ATraceFromBeforeStagesOfCopiesIsRead) {
+  const auto path = folder_ / "old.json";
+  std::ofstream(path) << R"({"displayTimeUnit":"ms","otherData":{"sluice_trace":1,
+    "session":"model","clock_origin_ns":1000,"tensors":["w"],
+    "ranks":[{"rank":0,"lost":0,"clocks":[]}]},"traceEvents":[
+    {"ph":"M","pid":0,"tid":7,"name":"thread_name","args":{"name":"applied"}},
+    {"ph":"M","pid":0,"tid":8,"name":"thread_name","args":{"name":"wait"}},
+    {"ph":"i","s":"t","cat":"slice","name":"applied","pid":0,"tid":7,"ts":3.000,
+     "args":{"rank":0,"tensor":"w","layer":0,"slice":0,"step":4,"peer":1}},
+    {"ph":"b","cat":"wait","id":"1","name":"wait","pid":0,"tid":8,"ts":2.000,
+     "args":{"rank":0,"tensor":"w","layer":0,"step":4}},
+    {"ph":"e","cat":"wait","id":"1","name":"wait","pid":0,"tid":8,"ts":5.000}]})";
+  const auto traces = readTraces(path.string());
+  ASSERT_TRUE(traces.isOk()) << traces.status().toString();
+  ASSERT_EQ(traces->size(), 1);
+  ASSERT_EQ(traces->front().events.size(), 1);
+  EXPECT_EQ(traces->front().events[0].stage, Stage::kApplied);
+  EXPECT_EQ(traces->front().events[0].at, TimePoint(Duration(4000)));
+  ASSERT_EQ(traces->front().waits.size(), 1);
+  EXPECT_EQ(traces->front().waits[0].to, TimePoint(Duration(6000)));
+}
+
 TEST_F(TraceFileTest, ACopyLastsUntilTheNextStage) {
   const auto traces = smallDeviceJob();
   const Journeys journeys(traces);
