@@ -13,8 +13,9 @@ namespace {
 constexpr size_t kLongestQueue = 1024;
 // Work is held back for at most this many times the patience, whatever the others do.
 constexpr int kMostPatience = 50;
-// A demanded copy waits this part of the patience for other host threads.
+// A demanded copy waits for other host threads for a part of the patience.
 constexpr int kGraceDivisor = 10;
+constexpr Duration kLongestGrace = std::chrono::milliseconds(1);
 
 constexpr Duration kLookAgain = std::chrono::seconds(1);
 
@@ -141,8 +142,8 @@ std::optional<TimePoint> Schedule::adversaryHold(StreamIndex index, TimePoint no
     return last;
   }
   if (head.kind != Kind::kCopy) return std::nullopt;
-  const TimePoint grace =
-      std::min(last, std::max(stream.wantedSince, lastCall_) + settings_.patience / kGraceDivisor);
+  const Duration moment = std::min(settings_.patience / kGraceDivisor, kLongestGrace);
+  const TimePoint grace = std::min(last, std::max(stream.wantedSince, lastCall_) + moment);
   return now < grace ? std::optional(grace) : std::nullopt;
 }
 

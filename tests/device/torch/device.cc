@@ -60,8 +60,8 @@ StreamIndex indexOf(const c10::Stream& stream) {
 
 c10::Stream streamOf(StreamIndex index) {
   const size_t device = Machine::deviceOfStream(index);
-  return {c10::Stream::UNSAFE, c10::Device(kType, static_cast<c10::DeviceIndex>(device)),
-          static_cast<c10::StreamId>(index - Machine::defaultStream(device))};
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, static_cast<c10::DeviceIndex>(device)),
+                     static_cast<c10::StreamId>(index - Machine::defaultStream(device)));
 }
 
 StreamIndex currentStream(c10::DeviceIndex device) {

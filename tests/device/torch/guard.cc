@@ -27,7 +27,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return streamOf(currentStream(device.index()));
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
-    return {c10::Stream::DEFAULT, withIndex(device)};
+    return c10::Stream(c10::Stream::DEFAULT, withIndex(device));
   }
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
     return streamOf(machine().newStream(static_cast<size_t>(withIndex(device).index())));
