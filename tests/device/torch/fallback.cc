@@ -165,8 +165,9 @@ class Call final {
       if (host.isTensor() && isHostTensor(host.toTensor())) {
         const at::Tensor given = host.toTensor();
         at::Tensor clone = given.detach().clone();
-        clone.unsafeGetTensorImpl()->set_wrapped_number(
-            given.unsafeGetTensorImpl()->is_wrapped_number());
+        if (given.unsafeGetTensorImpl()->is_wrapped_number()) {
+          clone.unsafeGetTensorImpl()->set_wrapped_number(true);
+        }
         host = clone;
       }
     }
