@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import faulthandler
 import io
 import os
 import signal
@@ -214,18 +215,18 @@ def test_copies_take_their_time() -> None:
     pinned = torch.zeros(25_000).pin_memory()
     torch.accelerator.synchronize()
     knobs.reset_statistics()
-    knobs.set_copies(bytes_per_second=1e7, latency=0.001)
+    knobs.set_copies(bytes_per_second=2e6, latency=0.001)
     processor = time.process_time()
     device.copy_(pinned, non_blocking=True)
     side = torch.Stream()
     with side:
         pinned.to("pretend", non_blocking=True)
     torch.accelerator.synchronize()
-    assert time.process_time() - processor < 0.01
+    assert time.process_time() - processor < 0.05
     first, second = knobs.copy_intervals()
     assert first[0] == second[0] == "to_device"
     assert first[3] == 100_000
-    assert second[2] - first[1] >= 0.021
+    assert second[2] - first[1] >= 0.101
     counts = knobs.statistics()
     assert counts["copies_to_device"] == 2
     assert counts["bytes_to_device"] == 200_000
@@ -366,6 +367,7 @@ def test_host_access_is_a_fault() -> None:
     numbers = torch.ones(4, device="pretend")
     child = os.fork()
     if child == 0:
+        faulthandler.disable()  # pytest's would report the fault
         ctypes.memset(numbers.data_ptr(), 0, 4)
         os._exit(0)
     status = os.waitpid(child, 0)[1]
