@@ -3,15 +3,16 @@
 Importing this module registers the device, once per process. Import it before anything uses an
 accelerator, and before the first backward."""
 
+import importlib
 import sys
 from types import TracebackType
 from typing import Any
 
 import torch
+from torch.utils.backend_registration import rename_privateuse1_backend
 
-torch.utils.rename_privateuse1_backend("pretend")
-
-from sluice_test_device import _device  # noqa: E402
+rename_privateuse1_backend("pretend")  # before the module with the device is loaded
+_device: Any = importlib.import_module("sluice_test_device._device")
 
 __all__ = [
     "copy_intervals",
@@ -113,4 +114,4 @@ class device:  # noqa: N801
         set_device(self._former)
 
 
-torch._register_device_module("pretend", sys.modules[__name__])
+torch._register_device_module("pretend", sys.modules[__name__])  # type: ignore[no-untyped-call]
