@@ -142,16 +142,19 @@ size_t Machine::deviceOf(const void* address) const {
 }
 
 size_t Machine::usedBytes(size_t device) const {
+  checkProcess();
   const base::Lock lock(mutex_);
   return memory_.usedBytes(device);
 }
 
 size_t Machine::peakBytes(size_t device) const {
+  checkProcess();
   const base::Lock lock(mutex_);
   return memory_.peakBytes(device);
 }
 
 void Machine::resetPeakBytes(size_t device) {
+  checkProcess();
   const base::Lock lock(mutex_);
   memory_.resetPeak(device);
 }

@@ -90,6 +90,9 @@ Work Schedule::take(StreamIndex index) {
   Stream& stream = streams_[index];
   Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
+  stream.running.uses = work.uses;
+  stream.running.number = work.number;
+  stream.running.order = work.order;
   stream.released.reset();
   ++changes_;
   return work;
@@ -152,7 +155,12 @@ std::optional<Place> Schedule::laterRival(StreamIndex index) const {
   if (head.uses.empty()) return std::nullopt;
   for (StreamIndex other = 0; other < streams_.size(); ++other) {
     if (other == index) continue;
-    for (const Work& work : streams_[other].queue) {
+    const Stream& stream = streams_[other];
+    if (const Work& work = stream.running;
+        work.number > stream.done && work.order > head.order && conflicts(work, head)) {
+      return Place{other, work.number};
+    }
+    for (const Work& work : stream.queue) {
       if (work.kind == Kind::kWait && !isDone(work.awaited)) {
         std::vector<uint64_t> explored(streams_.size(), 0);
         if (isAfter(work.awaited, {index, head.number}, explored)) break;

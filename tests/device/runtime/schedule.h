@@ -63,6 +63,7 @@ class Schedule final {
  private:
   struct Stream {
     std::deque<Work> queue;
+    Work running;  // without its function; valid while done < running.number
     uint64_t added = 0;
     uint64_t done = 0;
     uint64_t wanted = 0;  // work up to this number is demanded

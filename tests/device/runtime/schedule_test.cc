@@ -150,7 +150,9 @@ TEST_F(ScheduleTest, LaterWriterGoesFirst) {
   EXPECT_TRUE(mayRun(kA));
   run(kA);
   EXPECT_FALSE(mayRun(kB));
-  run(kA);
+  schedule_.take(kA);
+  EXPECT_FALSE(mayRun(kB)) << "the writer has not ended";
+  schedule_.finish(kA, now_);
   EXPECT_TRUE(mayRun(kB));
 }
 
