@@ -250,7 +250,9 @@ void Machine::copy(StreamIndex stream, Copy copy) {
                              : copy.direction == Direction::kToDevice ? copy.from
                                                                       : nullptr;
     void* const pinned = host != nullptr ? pinned_.blockOf(host) : nullptr;
-    if (host != nullptr && !copy.isBlocking && pinned == nullptr) {
+    const bool isUnpinned = host != nullptr && pinned == nullptr;
+    copy.isBlocking |= isUnpinned && settings_.unpinnedCopiesWait;
+    if (isUnpinned && !copy.isBlocking) {
       throw std::invalid_argument(
           "a copy that does not block needs pinned host memory: it would read or write memory "
           "that the host may change or free meanwhile");

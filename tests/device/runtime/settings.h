@@ -22,6 +22,9 @@ struct Settings {
   Duration patience = std::chrono::milliseconds(1);
   double bytesPerSecond = 0;  // of copies in one direction; 0: no limit
   Duration copyLatency{0};    // of every copy
+  // A copy that does not block waits if its host memory is not pinned, as CUDA's does; false: it is
+  // an error. Torch's own DDP makes such copies.
+  bool unpinnedCopiesWait = false;
 };
 
 }  // namespace sluice::pretend

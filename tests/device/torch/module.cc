@@ -36,6 +36,12 @@ void setCopies(double bytesPerSecond, double latency) {
   machine().set(settings);
 }
 
+void setUnpinnedCopiesWait(bool wait) {
+  Settings settings = machine().settings();
+  settings.unpinnedCopiesWait = wait;
+  machine().set(settings);
+}
+
 pybind11::dict statistics() {
   const Statistics counts = machine().statistics();
   pybind11::dict result;
@@ -74,6 +80,7 @@ bool isInBadFork() {
 PYBIND11_MODULE(_device, module) {
   module.def("set_mode", &setMode);
   module.def("set_copies", &setCopies);
+  module.def("set_unpinned_copies_wait", &setUnpinnedCopiesWait);
   module.def("statistics", &statistics);
   module.def("reset_statistics", [] { machine().resetStatistics(); });
   module.def("copy_intervals", &copyIntervals);

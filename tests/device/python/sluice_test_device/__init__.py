@@ -19,6 +19,7 @@ __all__ = [
     "reset_statistics",
     "set_copies",
     "set_mode",
+    "set_unpinned_copies_wait",
     "statistics",
 ]
 
@@ -33,6 +34,12 @@ def set_mode(
 def set_copies(bytes_per_second: float = 0, latency: float = 0) -> None:
     """Sets how long a copy between host and device takes. 0 bytes per second is no limit."""
     _device.set_copies(bytes_per_second, latency)
+
+
+def set_unpinned_copies_wait(wait: bool) -> None:
+    """Lets a non-blocking copy wait if its host memory is not pinned, as CUDA does. By default it
+    is an error. DDP makes such copies of its own."""
+    _device.set_unpinned_copies_wait(wait)
 
 
 def statistics() -> dict[str, int]:
