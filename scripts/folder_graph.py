@@ -28,12 +28,14 @@ ROOMS = {
 PUBLIC = {
     "status": "base",
     "model": "types",
+    "device": "types",
     "observer": "types",
     "config": "session",
     "job": "session",
     "session": "session",
     "sluice": "session",
     "torch": "pytorch",
+    "torch_device": "pytorch",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 

@@ -36,6 +36,7 @@ constexpr std::array kAll{
     &option::kServers,
     &option::kSilenceLimit,
     &option::kSliceElements,
+    &option::kStagingBytes,
     &option::kStallAfter,
     &option::kTrace,
     &option::kTraceEvents,

@@ -106,6 +106,9 @@ inline constexpr Option kSliceElements = sameOnAllRanks(
     {"slice-elements", Kind::kInteger, "0",
      "Largest number of parameters in one message; 0: what suits the algorithm (12500 for "
      "sluice, else 50000)"});
+inline constexpr Option kStagingBytes{
+    "staging-bytes", Kind::kBytes, "8388608",
+    "Pinned host memory for copies from and to an accelerator, both directions together"};
 inline constexpr Option kStallAfter{
     .name = "stall-after",
     .kind = Kind::kDuration,
