@@ -7,7 +7,7 @@ add_library(sluice::sluice ALIAS sluice_library)
 set_target_properties(sluice_library PROPERTIES OUTPUT_NAME sluice EXPORT_NAME sluice
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/exported.map")
-set(public_headers config.h job.h model.h observer.h session.h sluice.h status.h)
+set(public_headers config.h device.h job.h model.h observer.h session.h sluice.h status.h)
 list(TRANSFORM public_headers PREPEND "${PROJECT_SOURCE_DIR}/include/sluice/")
 target_sources(sluice_library
   PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${public_headers})

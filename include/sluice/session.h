@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/device.h>
 #include <sluice/job.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
@@ -50,6 +51,8 @@ struct SessionOptions {
   std::string algorithm{};     // Names the algorithm; empty: the job's option `algorithm`.
   // Observes the path of slices, if it is not null; outlives the session.
   StageObserver* observer = nullptr;
+  Device* device =
+      nullptr;  // The device of tensors that are not in host memory; outlives the session.
   bool updatesWaitForWord = false;  // Makes servers wait for update() or drop() after each step.
   Interruption interruption{};  // Called while a thread waits for this session; empty: the job's.
 };
@@ -72,13 +75,19 @@ class SLUICE_API Session final {
   Status gradientReady(TensorId tensor);
   // Does the same for a gradient that lies in `memory` in this step.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
+  // Does the same for a tensor on the session's device. `memory` is kept until it is not needed any
+  // more. REQUIRES: the gradient does not change before wait() has returned.
+  Status gradientReady(TensorId tensor, DeviceMemory memory);
   // Says that this rank has no gradient for the tensor in its next step; it counts as zeros. The
   // result of the others' gradients comes to `result`, which `owner` keeps alive.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
+  // Does the same for a tensor on the session's device.
+  Status gradientAbsent(TensorId tensor, DeviceMemory memory);
 
   // Waits until the result of the tensor's last step is in its memory. Returns an error if it never
-  // will be.
+  // will be. For a tensor on a device it waits until the copy there is queued, and makes the calling
+  // thread's stream wait for the copy.
   Status wait(TensorId tensor);
   // Waits for all tensors.
   Status waitAll();
@@ -102,6 +111,8 @@ class SLUICE_API Session final {
   // wait() afterwards.
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
+  // Does the same for a tensor on the session's device.
+  Status handOutDelayed(TensorId tensor, DeviceMemory memory);
   // Hands out all late results into the tensors' memory, after the last step.
   Status drain();
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sluice/config.h>
+#include <sluice/device.h>
 #include <sluice/job.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>

@@ -17,12 +17,10 @@ struct Inside final {
   static JobParts& of(Job& job) { return *job.inside_; }
   static SessionParts& of(const Session& session) { return *session.inside_; }
 
-  // Does what Session::open() does; `collective` and `results` are as in SessionParts::open().
+  // Does what Session::open() does; `collective` is as in SessionParts::open().
   static Result<std::unique_ptr<Session>> open(JobParts& job, SessionOptions options,
-                                               collective::Collective* collective = nullptr,
-                                               strategy::ResultSink* results = nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(auto parts,
-                            SessionParts::open(job, std::move(options), collective, results));
+                                               collective::Collective* collective = nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(auto parts, SessionParts::open(job, std::move(options), collective));
     return std::unique_ptr<Session>(new Session(std::move(parts)));
   }
 

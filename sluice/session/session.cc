@@ -12,6 +12,16 @@ auto onTrainer(session::SessionParts& parts, Call&& call) -> decltype(call(parts
   return call(parts.trainer());
 }
 
+// Calls the way of tensors on a device. Refuses if the session has none.
+template <typename Call>
+Status onDevicePath(session::SessionParts& parts, Call&& call) {
+  if (!parts.isHere()) return parts.checkProcess();
+  if (parts.devicePath() == nullptr) {
+    return {Code::kInvalidArgument, "the session has no device; name it in SessionOptions::device"};
+  }
+  return call(*parts.devicePath());
+}
+
 }  // namespace
 
 Session::Session(std::unique_ptr<session::SessionParts> inside) : inside_(std::move(inside)) {}
@@ -36,16 +46,39 @@ Status Session::gradientAbsent(TensorId tensor, std::span<std::byte> result,
   });
 }
 
+Status Session::gradientReady(TensorId tensor, DeviceMemory memory) {
+  return onDevicePath(*inside_,
+                      [&](auto& path) { return path.gradientReady(tensor, std::move(memory)); });
+}
+
+Status Session::gradientAbsent(TensorId tensor, DeviceMemory memory) {
+  return onDevicePath(*inside_,
+                      [&](auto& path) { return path.gradientAbsent(tensor, std::move(memory)); });
+}
+
+Status Session::handOutDelayed(TensorId tensor, DeviceMemory memory) {
+  return onDevicePath(*inside_,
+                      [&](auto& path) { return path.handOutDelayed(tensor, std::move(memory)); });
+}
+
 Status Session::wait(TensorId tensor) {
-  return onTrainer(*inside_, [&](auto& trainer) { return trainer.wait(tensor); });
+  return onTrainer(*inside_, [&](auto& trainer) {
+    auto* const path = inside_->devicePath();
+    return path == nullptr ? trainer.wait(tensor) : path->wait(tensor);
+  });
 }
 
 Status Session::waitAll() {
-  return onTrainer(*inside_, [](auto& trainer) { return trainer.waitAll(); });
+  return onTrainer(*inside_, [&](auto& trainer) {
+    auto* const path = inside_->devicePath();
+    return path == nullptr ? trainer.waitAll() : path->waitAll();
+  });
 }
 
 bool Session::isReady(TensorId tensor) const {
-  return inside_->isHere() && inside_->trainer().isReady(tensor);
+  if (!inside_->isHere()) return false;
+  const auto* const path = inside_->devicePath();
+  return path == nullptr ? inside_->trainer().isReady(tensor) : path->isReady(tensor);
 }
 
 bool Session::isEmpty(TensorId tensor) const {

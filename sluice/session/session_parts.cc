@@ -106,8 +106,7 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
 }  // namespace
 
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
-                                                         collective::Collective* collective,
-                                                         strategy::ResultSink* results) {
+                                                         collective::Collective* collective) {
   SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(options, update, job));
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
@@ -130,6 +129,10 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   if (options.observer != nullptr) session->observers_.add(*options.observer);
   if (session->tracing_) session->observers_.add(session->tracing_->observer());
   if (!options.interruption) options.interruption = job.interruption();
+  if (options.device != nullptr && isWorker) {
+    SLUICE_ASSIGN_OR_RETURN(session->devicePath_, DevicePath::make(*options.device, job.config(),
+                                                                   session->observers_.orNull()));
+  }
   Training training{std::move(plan),
                     std::move(update),
                     isWorker ? std::move(options.memory) : std::vector<TensorMemory>{},
@@ -137,7 +140,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                     options.updatesWaitForWord,
                     collective,
                     job.pulse(),
-                    results};
+                    session->devicePath_.get()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), job.config(), session->observers_.orNull(),
@@ -147,6 +150,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                        session->fabric_ = fabric.get();
                        return std::unique_ptr<fabric::Fabric>(std::move(fabric));
                      }));
+  if (session->devicePath_) SLUICE_RETURN_IF_ERROR(session->devicePath_->begin(*session->trainer_));
   session->listenForTheEnd();
   log("session").debug("rank {}: session '{}' has begun", job.rank(), options.name);
   if (session->metering_) session->metering_->begin(*session->trainer_, *session->fabric_);
@@ -159,6 +163,7 @@ SessionParts::~SessionParts() {
   if (trainer_ == nullptr) return;  // it never began
   if (metering_) metering_->end();
   if (tracing_) tracing_->noteClocks(*fabric_);
+  if (devicePath_) devicePath_->end();
   trainer_.reset();
   if (tracing_) tracing_->write();
 }
@@ -187,6 +192,7 @@ Status SessionParts::leave() {
   // lost rank ends it with an error that names the rank.
   const Duration atMost =
       isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
+  if (devicePath_) SLUICE_RETURN_IF_ERROR(devicePath_->waitAll());  // results reach the device
   return trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // all ranks are still there
     Status done = isWorker() ? announceEnd() : base::ok();

@@ -12,6 +12,7 @@
 #include <sluice/session.h>
 
 #include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/session/device_path.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/observers.h>
@@ -24,12 +25,10 @@ class SessionParts final {
  public:
   // Returns a session when every rank has opened its own and all agree on the plan; otherwise an
   // error that says why not. `collective` reduces on the job's loop, for algorithms that
-  // all-reduce; if it is null, sluice itself reduces. `results` hears of every slice's result; null:
-  // nobody does. REQUIRES: `job`, the observer, `collective`, `results` and memory without an owner
-  // outlive the session.
+  // all-reduce; if it is null, sluice itself reduces. REQUIRES: `job`, the observer, `collective`
+  // and memory without an owner outlive the session.
   static Result<std::unique_ptr<SessionParts>> open(JobParts& job, SessionOptions options,
-                                                    collective::Collective* collective = nullptr,
-                                                    strategy::ResultSink* results = nullptr);
+                                                    collective::Collective* collective = nullptr);
   ~SessionParts();
 
   // Does what Job::gather() does, between two steps. If a rank is seen to have gone on without it,
@@ -57,6 +56,8 @@ class SessionParts final {
   bool isHere() const { return !process_.isInherited(); }
   Status checkProcess() const { return job_.checkProcess(); }
   Trainer& trainer() { return *trainer_; }
+  // Returns the way of tensors on a device; null if the session has no device.
+  DevicePath* devicePath() { return devicePath_.get(); }
 
  private:
   SessionParts(JobParts& job, std::string name) : job_(job), name_(std::move(name)) {}
@@ -70,6 +71,7 @@ class SessionParts final {
   base::HomePtr<Tracing> tracing_;    // null: no trace is wanted
   base::HomePtr<Metering> metering_;  // null: the job serves no metrics
   Observers observers_;
+  base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
   base::HomePtr<Trainer> trainer_;
   fabric::WatchedFabric* fabric_ = nullptr;  // the trainer's
   // Used on the loop only. The inner pointer is null before this session has begun, and once it is

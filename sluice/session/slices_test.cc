@@ -23,7 +23,7 @@ namespace {
 using namespace std::chrono_literals;
 using Numbers = std::vector<float>;
 
-constexpr std::array<size_t, 3> kElements{7, 2, 11};
+constexpr std::array<size_t, 3> kStagedElements{7, 2, 11};
 
 // Counts stages, and the bytes of results by step and tensor.
 class Accounts final : public StageObserver, public strategy::ResultSink {
@@ -123,7 +123,7 @@ class StagedWorld final {
   void step(uint32_t r, int step, bool inParts) {
     StagedRank& rank = *ranks_[r];
     std::vector<std::pair<uint32_t, size_t>> toCopy;
-    for (uint32_t t = kElements.size(); t-- > 0;) {
+    for (uint32_t t = kStagedElements.size(); t-- > 0;) {
       ASSERT_TRUE(trainer(r).wait(TensorId{t}).isOk());
       for (size_t i = 0; i < rank.device[t].size(); ++i)
         rank.device[t][i] =
@@ -159,7 +159,7 @@ class StagedWorld final {
   void start(uint32_t r) {
     StagedRank& rank = *ranks_[r];
     plan::PlanSpec spec;
-    for (const size_t elements : kElements) {
+    for (const size_t elements : kStagedElements) {
       spec.model.tensors.push_back({"t" + std::to_string(elements), elements, DType::kF32});
       rank.device.emplace_back(elements);
       rank.mirror.emplace_back(elements);
@@ -173,7 +173,7 @@ class StagedWorld final {
                       .memory = {},
                       .updatesWaitForWord = options_.waitsForWord,
                       .results = options_.listens ? &rank.accounts : nullptr};
-    for (uint32_t t = 0; t < kElements.size(); ++t) training.memory.push_back(memoryOf(r, t));
+    for (uint32_t t = 0; t < kStagedElements.size(); ++t) training.memory.push_back(memoryOf(r, t));
     auto trainer = Trainer::start(
         std::move(training), config_, &rank.accounts, [&](fabric::Receiver& receiver) {
           auto fabric = hub_.join(Rank{r}, rank.thread.loop(), receiver);
@@ -203,12 +203,12 @@ std::vector<std::vector<Numbers>> trainStaged(const StagedOptions& options, bool
       results[r * kSteps + static_cast<size_t>(step)] = world.resultsOf(r);
       // A result may be empty: then it has no bytes.
       const auto bytes = world.rank(r).accounts.bytes();
-      for (uint32_t t = 0; options.listens && t < kElements.size(); ++t) {
+      for (uint32_t t = 0; options.listens && t < kStagedElements.size(); ++t) {
         const auto found = bytes.find({Step{static_cast<uint64_t>(step)}, TensorId{t}});
         const bool isEmpty = world.trainer(r).isEmpty(TensorId{t});
         EXPECT_TRUE(found != bytes.end()) << "step " << step << " tensor " << t;
         if (found == bytes.end()) continue;
-        EXPECT_EQ(found->second, isEmpty ? 0 : kElements[t] * sizeof(float));
+        EXPECT_EQ(found->second, isEmpty ? 0 : kStagedElements[t] * sizeof(float));
       }
     }
   });
@@ -250,7 +250,7 @@ TEST(StagedGradients, EveryCopyIsAStageOfItsSlice) {
     StagedWorld world({.listens = listens});
     world.onEveryRank([&](uint32_t r) { world.step(r, 0, /*inParts=*/true); });
     size_t slices = 0;
-    for (uint32_t t = 0; t < kElements.size(); ++t) slices += world.slicesOf(t);
+    for (uint32_t t = 0; t < kStagedElements.size(); ++t) slices += world.slicesOf(t);
     for (uint32_t r = 0; r < 3; ++r) {
       Accounts& accounts = world.rank(r).accounts;
       EXPECT_EQ(accounts.stages(Stage::kReady), slices);
@@ -264,7 +264,7 @@ TEST(StagedGradients, EveryCopyIsAStageOfItsSlice) {
 TEST(StagedGradients, ASliceTravelsBeforeTheOthersAreCopied) {
   StagedWorld world({.algorithm = "p3", .update = "mean-gradient"});
   for (uint32_t r = 0; r < 3; ++r) {
-    world.rank(r).device[2].assign(kElements[2], 3.F);
+    world.rank(r).device[2].assign(kStagedElements[2], 3.F);
     world.announce(r, 2);
     world.copy(r, 2, 1);
   }

@@ -34,6 +34,7 @@ struct Algorithm {
   bool delaysResults = false;         // a step has the result of an earlier one
   bool readsParameters = false;       // reads the worker's parameters while their gate is closed
   bool checkpointHoldsModel = false;  // the session's state holds the servers' model, too
+  bool sendsOldestFirst = false;      // in backward's order; false: the most urgent gradient first
 
   bool takes(const base::Option& option) const;
 };

@@ -32,6 +32,7 @@ extern const Algorithm kAllreduce{.name = "allreduce",
                                   .make = makeAllreduce,
                                   .alias = "arsgd",
                                   .options = kAllreduceOptions,
-                                  .takesProcessGroup = true};
+                                  .takesProcessGroup = true,
+                                  .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

@@ -33,6 +33,7 @@ extern const Algorithm kKvstore{
     .help = "whole layers, fifo, notify and pull (the papers' baseline)",
     .choose = chooseKvstore,
     .make = makeKvstore,
-    .options = kKvstoreOptions};
+    .options = kKvstoreOptions,
+    .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

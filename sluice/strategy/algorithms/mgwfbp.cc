@@ -37,6 +37,7 @@ extern const Algorithm kMgwfbp{.name = "mgwfbp",
                                .choose = chooseMgwfbp,
                                .make = makeReduction,
                                .options = kMgwfbpOptions,
-                               .takesProcessGroup = true};
+                               .takesProcessGroup = true,
+                               .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

@@ -47,6 +47,7 @@ extern const Algorithm kPipe{
     .options = kPipeOptions,
     .argument = &kPipeDepth,
     .takesProcessGroup = true,
-    .delaysResults = true};
+    .delaysResults = true,
+    .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

@@ -21,6 +21,7 @@ extern const Algorithm kSlicing{
     .name = "slicing",
     .help = "slices, fifo, results sent at once (p3 without priorities)",
     .choose = chooseSlicing,
-    .make = makeSlicing};
+    .make = makeSlicing,
+    .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

@@ -20,6 +20,7 @@ extern const Algorithm kWfbp{
     .choose = chooseWfbp,
     .make = makeReduction,
     .options = kReductionOptions,
-    .takesProcessGroup = true};
+    .takesProcessGroup = true,
+    .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

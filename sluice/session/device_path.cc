@@ -1,0 +1,167 @@
+#include <sluice/session/device_path.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <sluice/base/log.h>
+#include <sluice/base/options.h>
+#include <sluice/base/units.h>
+#include <sluice/strategy/algorithms/registry.h>
+
+namespace sluice::session {
+namespace {
+
+// With less, the start of a copy would cost more than the copy.
+constexpr size_t kLeastStaging = size_t{64} << 10;
+
+// Tensors in the mirrors begin at such addresses, for the kernels that sum them.
+constexpr size_t kAlignment = 64;
+
+size_t aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DevicePath>> DevicePath::make(Device& device, const base::Config& config,
+                                                     StageObserver* observer) {
+  if (config.bytes(option::kStagingBytes) < kLeastStaging) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("staging-bytes is {}; {} needs at least {}",
+                              config.bytes(option::kStagingBytes), device.name(), kLeastStaging));
+  }
+  return std::unique_ptr<DevicePath>(new DevicePath(device, config, observer));
+}
+
+Status DevicePath::begin(Trainer& trainer) {
+  trainer_ = &trainer;
+  const plan::Plan& plan = trainer.plan();
+  const auto& tensors = plan.model().tensors;
+  size_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += aligned(tensor.bytes());
+  memory_ = std::make_shared_for_overwrite<std::byte[]>(bytes);         // NOLINT(*-avoid-c-arrays)
+  isOnDevice_ = std::make_unique<std::atomic<bool>[]>(tensors.size());  // NOLINT(*-avoid-c-arrays)
+  std::vector<staging::Mirror> mirrors;
+  size_t offset = 0;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const std::span<std::byte> gradient(memory_.get() + offset, tensors[t].bytes());
+    offset += aligned(tensors[t].bytes());
+    // New parameters have a place already; a mean comes where the gradient was.
+    const auto& given = trainer.givenMemory();
+    const std::span<std::byte> result = given.empty() ? gradient : given[t].result;
+    mirrors_.push_back({.gradient = gradient, .result = result, .owner = memory_});
+    mirrors.push_back({.gradient = gradient, .result = result});
+  }
+  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
+                          strategy::findAlgorithm(plan.spec().strategy));
+  stager_ = std::make_unique<staging::Stager>(
+      staging::Terms{.device = device_,
+                     .plan = plan,
+                     .mirrors = std::move(mirrors),
+                     .pinnedBytes = config_.bytes(option::kStagingBytes),
+                     .order = algorithm->sendsOldestFirst ? staging::Order::kOldestFirst
+                                                          : staging::Order::kUrgentFirst},
+      *this);
+  return base::ok();
+}
+
+void DevicePath::end() {
+  if (stager_ != nullptr) stager_->stop();
+}
+
+Status DevicePath::check(TensorId tensor, const DeviceMemory& memory) const {
+  const Tensor& described = trainer_->plan().model()[tensor];
+  const DeviceBytes* const result = memory.result.get();
+  for (const DeviceBytes* part : {memory.gradient.get(), result}) {
+    if (part == nullptr || part->size() == described.bytes()) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("tensor {} needs {} bytes, but its memory on {} has {}",
+                        described.toString(), described.bytes(), device_.name(), part->size())};
+  }
+  return base::ok();
+}
+
+template <typename HandOver>
+Status DevicePath::handOver(TensorId tensor, DeviceMemory memory, HandOver&& toTrainer) {
+  SLUICE_RETURN_IF_ERROR(check(tensor, memory));
+  isOnDevice_[index(tensor)] = true;  // before any result can come
+  SLUICE_RETURN_IF_ERROR(toTrainer(mirrors_[index(tensor)]));
+  stager_->begin(tensor, std::move(memory));
+  return base::ok();
+}
+
+Status DevicePath::gradientReady(TensorId tensor, DeviceMemory memory) {
+  return handOver(tensor, std::move(memory), [&](const TensorMemory& mirror) {
+    return trainer_->gradientComes(tensor, mirror);
+  });
+}
+
+Status DevicePath::gradientAbsent(TensorId tensor, DeviceMemory memory) {
+  memory.gradient = nullptr;
+  return handOver(tensor, std::move(memory), [&](const TensorMemory& mirror) {
+    return trainer_->gradientAbsent(tensor, mirror.result, mirror.owner);
+  });
+}
+
+Status DevicePath::handOutDelayed(TensorId tensor, DeviceMemory memory) {
+  memory.gradient = nullptr;
+  return handOver(tensor, std::move(memory), [&](const TensorMemory& mirror) {
+    return trainer_->handOutDelayed(tensor, mirror.result, mirror.owner);
+  });
+}
+
+Status DevicePath::wait(TensorId tensor) {
+  SLUICE_RETURN_IF_ERROR(trainer_->wait(tensor));
+  if (!isOnDevice_[index(tensor)] || trainer_->isEmpty(tensor)) return base::ok();
+  return stager_->wait(tensor, config_.duration(option::kWaitTimeout), trainer_->interruption());
+}
+
+Status DevicePath::waitAll() {
+  for (uint32_t t = 0; t < mirrors_.size(); ++t) SLUICE_RETURN_IF_ERROR(wait(TensorId{t}));
+  return base::ok();
+}
+
+bool DevicePath::isReady(TensorId tensor) const {
+  if (!trainer_->isReady(tensor)) return false;
+  return !isOnDevice_[index(tensor)] || trainer_->isEmpty(tensor) || stager_->isQueued(tensor);
+}
+
+void DevicePath::onResult(const strategy::SliceResult& result) {
+  const Applied applied{result.slice, result.from};
+  if (!isOnDevice_[index(result.tensor)]) return report(result.tensor, result.step, applied);
+  if (observer_ != nullptr) {
+    landing_.with([&](auto& landing) { landing[{result.tensor, result.step}].push_back(applied); });
+  }
+  stager_->onResult(result.tensor, result.step, result.firstByte, result.bytes);
+}
+
+void DevicePath::onNoResult(TensorId tensor, Step /*step*/) {
+  if (isOnDevice_[index(tensor)]) stager_->noResult(tensor);
+}
+
+void DevicePath::onGradient(TensorId tensor, size_t first, size_t count, TimePoint begun) {
+  trainer_->slicesReady(tensor, first, count, begun);
+}
+
+void DevicePath::onLanded(TensorId tensor, Step step) {
+  if (observer_ == nullptr) return;
+  const auto slices = landing_.with([&](auto& landing) {
+    auto node = landing.extract({tensor, step});
+    return node.empty() ? std::vector<Applied>() : std::move(node.mapped());
+  });
+  for (const Applied& applied : slices) report(tensor, step, applied);
+}
+
+void DevicePath::report(TensorId tensor, Step step, const Applied& applied) const {
+  if (observer_ == nullptr) return;
+  observer_->onStage(
+      {Stage::kApplied, step, tensor, applied.slice, applied.from, base::RealClock().now()});
+}
+
+void DevicePath::onDeviceFailure(const Status& why) {
+  log("session").warn("{}", why.message());
+  trainer_->fail(why);
+}
+
+}  // namespace sluice::session
