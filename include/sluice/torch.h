@@ -23,6 +23,8 @@
 //   forward    a gate that is passed waits for its means, and has the optimizer run for its
 //              parameters alone
 //
+// Parameters lie in host memory, on one accelerator of PyTorch, or on both.
+//
 // Call everything on the training thread. Errors are thrown as Error. The program may catch one and
 // go on. If a timeout or the job's interruption has ended a forward pass, step(), synchronize() or
 // drain(), call it again: it goes on where it stopped. If one of these has ended backward(), call
@@ -31,6 +33,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <ostream>
 #include <stdexcept>
@@ -44,6 +47,7 @@
 
 #include <sluice/job.h>
 #include <sluice/session.h>
+#include <sluice/torch_device.h>
 
 namespace sluice {
 
@@ -225,8 +229,8 @@ class Distributed final : public Gatekeeper {
   // is sent first.
   //
   // The optimizer must treat each parameter for itself, as SGD, Adam, AdamW, RMSprop and Adagrad
-  // do; LBFGS does not. REQUIRES: job, model and optimizer outlive this; parameters lie in host
-  // memory.
+  // do; LBFGS does not. REQUIRES: job, model and optimizer outlive this; parameters do not
+  // change their device.
   Distributed(Job& job, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
               const std::string& name = "model");
 
@@ -290,11 +294,15 @@ class Distributed final : public Gatekeeper {
     torch::Tensor gradient{};  // travelling, or put aside
     Gradient state = Gradient::kLocal;
     uint64_t round = 0;  // the last one that it was handed over in
+    bool isOnDevice = false;
   };
   struct Gate {
     std::vector<size_t> parameters;
     std::vector<std::vector<torch::Tensor>> groups;  // the same, by the optimizer's groups
     bool isClosed = false;
+    // The last update on a device, which readers on other streams wait for.
+    std::optional<c10::Stream> updateStream{};
+    std::shared_ptr<DeviceMark> update{};
   };
   class Hook;
 
@@ -306,6 +314,9 @@ class Distributed final : public Gatekeeper {
   void finishRound();
   void await(const Parameter& parameter);
   void findGates();
+  void useDeviceOf(const std::string& name, const torch::Tensor& value);
+  void sendAbsence(const Parameter& parameter);
+  void follow(const Gate& gate);
   void sortIntoGroups();
   void openSession(Job& job, const std::string& name);
   void broadcast(torch::Tensor tensor);
@@ -323,7 +334,10 @@ class Distributed final : public Gatekeeper {
   std::vector<Gate> gates_;            // the last one is for parameters that no gated module reads
   std::unordered_map<const torch::nn::Module*, std::vector<size_t>> gatesOf_;
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> frozen_;  // by group
+  std::unique_ptr<TorchDevice> device_;  // null: all parameters are in host memory
   std::unique_ptr<Session> session_;
+  // Hooks of parameters on a device run on a thread of autograd's, beside those of others.
+  std::mutex hooks_;
   int holdingBack_ = 0;
   uint64_t round_ = 0;  // counts backward passes that send
   bool inBackward_ = false;

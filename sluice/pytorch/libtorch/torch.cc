@@ -86,14 +86,15 @@ void Distributed::findGates() {
   std::unordered_map<const void*, size_t> known;
   for (const auto& item : model_.named_parameters()) {
     if (!item.value().requires_grad()) continue;
-    if (!item.value().device().is_cpu() || !item.value().is_contiguous()) {
-      throw Error(
-          {Code::kInvalidArgument,
-           c10::str("'", item.key(),
-                    "' does not lie in one piece in host memory: use .cpu().contiguous()")});
+    if (!item.value().is_contiguous()) {
+      throw Error({Code::kInvalidArgument,
+                   c10::str("'", item.key(), "' does not lie in one piece: use .contiguous()")});
     }
     if (!known.emplace(item.value().unsafeGetTensorImpl(), parameters_.size()).second) continue;
     parameters_.push_back({item.key(), item.value()});
+    if (item.value().device().is_cpu()) continue;
+    parameters_.back().isOnDevice = true;
+    useDeviceOf(item.key(), item.value());
   }
   constexpr size_t kNone = static_cast<size_t>(-1);
   for (Parameter& parameter : parameters_) parameter.gate = kNone;
@@ -127,6 +128,16 @@ void Distributed::findGates() {
   gates_.push_back(std::move(rest));
 }
 
+void Distributed::useDeviceOf(const std::string& name, const torch::Tensor& value) {
+  if (device_ == nullptr) {
+    device_ = std::make_unique<TorchDevice>(value.device());
+  } else if (device_->name() != value.device().str()) {
+    throw Error({Code::kInvalidArgument,
+                 c10::str("'", name, "' is on ", value.device().str(), " and others are on ",
+                          device_->name(), "; one accelerator per process is trained on")});
+  }
+}
+
 // Sorts the parameters of each gate into the optimizer's groups, in its order and as often as it
 // has each: a gate's share of a whole step.
 void Distributed::sortIntoGroups() {
@@ -146,6 +157,7 @@ void Distributed::sortIntoGroups() {
 void Distributed::openSession(Job& job, const std::string& name) {
   SessionOptions options;
   options.name = name;
+  options.device = device_.get();
   for (const Parameter& parameter : parameters_) {
     options.model.tensors.push_back({parameter.name, static_cast<uint64_t>(parameter.value.numel()),
                                      dtypeOf(parameter.value, parameter.name)});
@@ -155,9 +167,9 @@ void Distributed::openSession(Job& job, const std::string& name) {
 
 void Distributed::broadcast(torch::Tensor tensor) {
   if (tensor.numel() == 0) return;
-  torch::Tensor whole = tensor.detach().contiguous();
+  torch::Tensor whole = tensor.detach().cpu().contiguous();
   throwIfError(session_->broadcast(Rank{0}, bytesOf(whole)));
-  if (whole.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(whole);
+  if (!whole.is_alias_of(tensor)) tensor.detach().copy_(whole);
 }
 
 void Distributed::broadcastBuffers() {
@@ -204,6 +216,7 @@ TensorId Distributed::idOf(const Parameter& parameter) const {
 
 void Distributed::gradientIsThere(size_t index) {
   if (holdingBack_ > 0) return;
+  const std::lock_guard lock(hooks_);
   Parameter& parameter = parameters_[index];
   if (gates_[parameter.gate].isClosed) {
     throw Error(
@@ -223,13 +236,18 @@ void Distributed::gradientIsThere(size_t index) {
     ++round_;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { backwardEnds(); });
   }
+  // A second backward adds to the mean of the first. A thread of autograd's must not wait for it:
+  // finishRound() does.
+  if (parameter.isOnDevice && parameter.state == Gradient::kTravelling) return;
   handOver(parameter);
 }
 
+// With a device this runs on a thread of autograd's, which must not wait: step(), synchronize() and
+// the next forward pass finish the round.
 void Distributed::backwardEnds() {
   roundIsDue_ = true;
   inBackward_ = false;
-  finishRound();
+  if (device_ == nullptr) finishRound();
 }
 
 // Hands over every parameter that is still missing in this round: every rank takes part with every
@@ -243,7 +261,8 @@ void Distributed::finishRound() {
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
-    settle(*parameter);  // waits for a gradient that an earlier backward has sent
+    // Without a new gradient, that of an earlier backward is sent again: its mean.
+    if (!parameter->value.grad().defined()) settle(*parameter);
     if (parameter->value.grad().defined()) {
       handOver(*parameter);
       continue;
@@ -252,11 +271,19 @@ void Distributed::finishRound() {
     parameter->gradient =
         torch::empty_like(parameter->value, torch::TensorOptions().requires_grad(false));
     parameter->state = Gradient::kTravelling;
-    throwIfError(session_->gradientAbsent(idOf(*parameter), bytesOf(parameter->gradient),
-                                          std::make_shared<torch::Tensor>(parameter->gradient)));
+    sendAbsence(*parameter);
   }
   roundIsDue_ = false;
   owed_.clear();
+}
+
+void Distributed::sendAbsence(const Parameter& parameter) {
+  throwIfError(parameter.isOnDevice
+                   ? session_->gradientAbsent(
+                         idOf(parameter),
+                         {nullptr, TorchDevice::bytesOf(parameter.gradient), device_->mark()})
+                   : session_->gradientAbsent(idOf(parameter), bytesOf(parameter.gradient),
+                                              std::make_shared<torch::Tensor>(parameter.gradient)));
 }
 
 void Distributed::handOver(Parameter& parameter) {
@@ -286,6 +313,11 @@ void Distributed::handOver(Parameter& parameter) {
     parameter.gradient = gradient.contiguous();
     parameter.state = Gradient::kTravelling;
     roundHasLeft_ = true;
+    if (parameter.isOnDevice) {
+      const auto bytes = TorchDevice::bytesOf(parameter.gradient);
+      return throwIfError(
+          session_->gradientReady(idOf(parameter), DeviceMemory{bytes, bytes, device_->mark()}));
+    }
     const auto memory = bytesOf(parameter.gradient);
     throwIfError(session_->gradientReady(
         idOf(parameter), {memory, memory, std::make_shared<torch::Tensor>(parameter.gradient)}));
@@ -359,8 +391,13 @@ void Distributed::drain() {
         parameter.gradient =
             torch::empty_like(parameter.value, torch::TensorOptions().requires_grad(false));
         parameter.state = Gradient::kTravelling;
-        throwIfError(session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
-                                              std::make_shared<torch::Tensor>(parameter.gradient)));
+        throwIfError(
+            parameter.isOnDevice
+                ? session_->handOutDelayed(
+                      idOf(parameter),
+                      {nullptr, TorchDevice::bytesOf(parameter.gradient), device_->mark()})
+                : session_->handOutDelayed(idOf(parameter), bytesOf(parameter.gradient),
+                                           std::make_shared<torch::Tensor>(parameter.gradient)));
       }
     });
     step();
@@ -383,9 +420,17 @@ void Distributed::beforeReading(const torch::nn::Module& module) {
   const auto waits = gatesOf_.find(&module);
   if (waits == gatesOf_.end()) return;
   refuseWhileOwed();
+  finishRound();
   for (const size_t gate : waits->second) {
     if (gates_[gate].isClosed) open(gates_[gate]);
+    follow(gates_[gate]);
   }
+}
+
+// Makes the current stream wait for the gate's last update, if another stream made it.
+void Distributed::follow(const Gate& gate) {
+  if (gate.update == nullptr || *gate.updateStream == device_->currentStream()) return;
+  throwIfError(device_->makeStreamWait(*gate.update));
 }
 
 void Distributed::open(Gate& gate) {
@@ -398,6 +443,9 @@ void Distributed::open(Gate& gate) {
       parameters_[p].state = Gradient::kLocal;
     }
     gate.isClosed = false;
+    if (device_ == nullptr) return;
+    gate.updateStream = device_->currentStream();
+    gate.update = device_->mark();
   });
 }
 
