@@ -12,6 +12,7 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from sluice import _core, _ownership
@@ -30,7 +31,9 @@ _connections: list[_c10d.Connection] = []
 def register() -> None:
     """Makes the backend known to torch.distributed."""
     if dist.is_available():
-        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=["cpu"])
+        accelerator = torch.accelerator.current_accelerator()
+        devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices)
 
 
 def _create(group: Any, _options: object) -> Backend:

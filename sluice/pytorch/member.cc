@@ -42,6 +42,7 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }
   SLUICE_ASSIGN_OR_RETURN(auto methods, readMethods(config));
+  const size_t stagingBytes = config.bytes(option::kStagingBytes);
   PlacePtr place = std::make_unique<Place>();
   SLUICE_ASSIGN_OR_RETURN(place->job, session::JobParts::join(std::move(config), environment,
                                                               std::move(interruption), published));
@@ -58,13 +59,14 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
   SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
   }));
-  return std::shared_ptr<Member>(new Member(std::move(place), std::move(methods)));
+  return std::shared_ptr<Member>(new Member(std::move(place), std::move(methods), stagingBytes));
 }
 
-Member::Member(PlacePtr place, std::vector<collective::MethodCost> methods)
+Member::Member(PlacePtr place, std::vector<collective::MethodCost> methods, size_t stagingBytes)
     : rank_(place->job->rank()),
       worldSize_(place->job->worldSize()),
       methods_(std::move(methods)),
+      stagingBytes_(stagingBytes),
       place_(std::move(place)) {}
 
 Member::~Member() {

@@ -44,16 +44,18 @@ class Member final {
 
   Rank rank() const { return rank_; }
   uint32_t worldSize() const { return worldSize_; }
-  collective::Method methodFor(size_t bytes) const;  // as collective and collective-costs say
+  size_t stagingBytes() const { return stagingBytes_; }  // of pinned memory for a device
+  collective::Method methodFor(size_t bytes) const;      // as collective and collective-costs say
 
  private:
   struct Place;
   using PlacePtr = base::HomePtr<Place>;
-  Member(PlacePtr place, std::vector<collective::MethodCost> methods);
+  Member(PlacePtr place, std::vector<collective::MethodCost> methods, size_t stagingBytes);
 
   const Rank rank_;
   const uint32_t worldSize_;
   const std::vector<collective::MethodCost> methods_;  // the only one, or several to choose from
+  const size_t stagingBytes_;
   const base::ProcessMark process_;
   base::Guarded<PlacePtr> place_;  // null once this has left
 };

@@ -94,6 +94,20 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 
 }  // namespace
 
+std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
+  return copies_.with([&](auto& copies) {
+    if (!copies) {
+      // A forked child has none of the threads, and must not touch the device.
+      copies = base::HomePtr<DeviceCopies>(
+          std::make_unique<DeviceCopies>(device, member_->stagingBytes()));
+    }
+    TORCH_CHECK_VALUE(copies->place() == device, "sluice: a tensor is on ", device,
+                      ", but this process group has had tensors on ", copies->place(),
+                      "; a group takes one accelerator per process");
+    return copies;
+  });
+}
+
 SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection,
                              std::chrono::milliseconds timeout,
                              std::function<void(Connection&)> close,
@@ -116,13 +130,38 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
   Terms terms;
   terms.atMost = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   terms.memory = operands;
-  terms.done = [work, operands, messenger = &connection_->messenger()](const Status& status) {
-    if (status.isOk() && operands) operands->copyBack();
+  const auto complete = [work, messenger = &connection_->messenger()](const Status& status) {
     work->complete(status, *messenger);
   };
-  const Status status = connection_->member().submit(
-      [what = std::move(what), terms](Communicator& communicator) { what(communicator, terms); });
+  terms.done = [work, operands, complete](const Status& status) {
+    if (!status.isOk() || !operands) return complete(status);
+    operands->copyBack([work, operands, complete](auto landed) {
+      if (!landed.isOk()) return complete(landed.status());
+      if (*landed != nullptr) work->setLanding(operands->copies(), *landed);
+      complete(base::ok());
+    });
+  };
+  const auto send = [connection = connection_, what = std::move(what), terms] {
+    return connection->member().submit(
+        [what, terms](Communicator& communicator) { what(communicator, terms); });
+  };
+  const auto sendLater = [send, complete](const Status& arrived) {
+    const Status status = arrived.isOk() ? send() : arrived;
+    if (!status.isOk()) complete(status);
+  };
+  const auto copies = connection_->copies();
+  if (operands && operands->copies()) return operands->fetch(sendLater);
+  // All ranks make their calls in one order, so this one waits for those before it.
+  if (copies && copies->copier().hasToHost())
+    return copies->copier().toHost(nullptr, nullptr, {}, sendLater);
+  const Status status = send();
   TORCH_CHECK_WITH(DistBackendError, status.isOk(), "sluice: ", status.message());
+}
+
+SluiceBackend::OperandsPtr SluiceBackend::newOperands() {
+  return std::make_shared<Operands>([connection = connection_](const c10::Device& device) {
+    return connection->copiesOf(device);
+  });
 }
 
 SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, Kind kind, std::vector<Leg> legs,
@@ -147,7 +186,7 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
                                                 const c10d::BroadcastOptions& options) {
   const Call call{OpType::BROADCAST, "sluice:broadcast", options.timeout};
   const Rank root = checkRank(options.rootRank);
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
   submit(call, work, operands, [=](Communicator& communicator, Terms terms) {
@@ -158,7 +197,7 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
 
 SluiceBackend::WorkPtr SluiceBackend::allreduce(std::vector<at::Tensor>& tensors,
                                                 const c10d::AllreduceOptions& options) {
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   return allReduce({OpType::ALLREDUCE, "sluice:all_reduce", options.timeout},
                    operands->writes(one(tensors)), options.reduceOp, operands, tensors);
 }
@@ -171,7 +210,7 @@ SluiceBackend::WorkPtr SluiceBackend::allreduce_sparse(std::vector<at::Tensor>& 
 SluiceBackend::WorkPtr SluiceBackend::allreduce_coalesced(
     std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) {
   TORCH_CHECK_VALUE(!tensors.empty(), "sluice: no tensor was given");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   return allReduce({OpType::ALLREDUCE_COALESCED, "sluice:all_reduce", options.timeout},
                    operands->writesTogether(tensors), options.reduceOp, operands, tensors);
 }
@@ -215,7 +254,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
 SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
                                              const c10d::ReduceOptions& options) {
   const Rank root = checkRank(options.rootRank);
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto flat = operands->writes(one(tensors));
   checkReduction(options.reduceOp, flat.scalar_type());
   Lists send(world());
@@ -229,7 +268,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
 
 SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::Tensor>& inputs,
                                                 const c10d::AllgatherOptions& options) {
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto input = operands->reads(one(inputs));
   Lists receive;
   for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
@@ -251,7 +290,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
                                                           const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == world(), "sluice: give a list of tensors for each of ",
                     world(), " ranks");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   std::vector<at::Tensor> send;
   for (const auto& input : inputs) send.push_back(operands->reads(input));
   Lists receive(world());
@@ -271,7 +310,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
     const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(),
                     " outputs were given for ", inputs.size(), " inputs");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   std::vector<at::Tensor> send;
   Lists receive;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -286,7 +325,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
 SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Tensor>& inputs,
                                              const c10d::GatherOptions& options) {
   const Rank root = checkRank(options.rootRank);
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto input = operands->reads(one(inputs));
   Lists send(world());
   send[index(root)] = {input};
@@ -302,7 +341,7 @@ SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Ten
 SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, Lists& inputs,
                                               const c10d::ScatterOptions& options) {
   const Rank root = checkRank(options.rootRank);
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   Lists receive(world());
   receive[index(root)] = {operands->writes(one(outputs))};
   Lists send;
@@ -317,7 +356,7 @@ SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, 
 SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& outputs,
                                                      Lists& inputs,
                                                      const c10d::ReduceScatterOptions& options) {
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto output = operands->writes(one(outputs));
   checkReduction(options.reduceOp, output.scalar_type());
   Lists send;
@@ -340,7 +379,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter_tensor_coalesced(
     const c10d::ReduceScatterOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "sluice: ", outputs.size(),
                     " outputs were given for ", inputs.size(), " inputs");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   std::vector<at::Tensor> out;
   Lists send;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -358,7 +397,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
                                                const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == world() && inputs.size() == world(), "sluice: give ", world(),
                     " tensors in and out, one for each rank");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   Lists send;
   Lists receive;
   for (size_t r = 0; r < world(); ++r) {
@@ -374,7 +413,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall_base(at::Tensor& output, at::Tens
                                                     std::vector<int64_t>& outputSizes,
                                                     std::vector<int64_t>& inputSizes,
                                                     const c10d::AllToAllOptions& options) {
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   Lists send;
   Lists receive;
   for (const auto& part : inRows(input, operands->reads(input), inputSizes, world()))
@@ -398,7 +437,7 @@ SluiceBackend::WorkPtr SluiceBackend::send(std::vector<at::Tensor>& tensors, int
   const Call call{OpType::SEND, "sluice:send"};
   const Rank receiver = checkRank(to);
   TORCH_CHECK_VALUE(tag >= 0, "sluice: tag ", tag, " must not be negative");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto bytes = bytesOf(operands->reads(one(tensors)));
   const auto work = makeWork(call, tensors, {});
   submit(call, work, operands, [=](Communicator& communicator, Terms terms) {
@@ -418,7 +457,7 @@ SluiceBackend::WorkPtr SluiceBackend::recvAnysource(std::vector<at::Tensor>& ten
 SluiceBackend::WorkPtr SluiceBackend::receive(const Call& call, std::vector<at::Tensor>& tensors,
                                               std::optional<Rank> from, int tag) {
   TORCH_CHECK_VALUE(tag >= 0, "sluice: tag ", tag, " must not be negative");
-  const auto operands = std::make_shared<Operands>();
+  const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
   submit(call, work, operands, [=](Communicator& communicator, Terms terms) {

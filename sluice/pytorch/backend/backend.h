@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/mutex.h>
 #include <sluice/pytorch/backend/tensors.h>
 #include <sluice/pytorch/backend/work.h>
 #include <sluice/pytorch/member.h>
@@ -31,10 +32,19 @@ class Connection final {
   Member& member() { return *member_; }
   Messenger& messenger() { return *messenger_; }
 
+  // Returns the copies between this device and the host. Makes them at the first call, and refuses
+  // a second device. Any thread.
+  std::shared_ptr<DeviceCopies> copiesOf(const c10::Device& device);
+  // Returns the copies if there are any; null: no tensor was on a device yet.
+  std::shared_ptr<DeviceCopies> copies() const {
+    return copies_.with([](const auto& copies) { return copies; });
+  }
+
   // Ends in good order. A second call, and a call in a forked child, does nothing. REQUIRES: the
   // caller holds nothing that callbacks need.
   void close() {
     if (process_.isInherited()) return;
+    if (const auto copies = this->copies()) copies->copier().stop();
     member_->leave();
     messenger_->end();
   }
@@ -44,6 +54,7 @@ class Connection final {
   // Outlives the member, whose last calls end through the messenger.
   const base::HomePtr<Messenger> messenger_;
   const std::shared_ptr<Member> member_;
+  base::Guarded<std::shared_ptr<DeviceCopies>> copies_;
 };
 
 class SluiceBackend final : public c10d::Backend {
@@ -124,6 +135,7 @@ class SluiceBackend final : public c10d::Backend {
                    std::vector<at::Tensor> outputs);
   WorkPtr allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,
                     const OperandsPtr& operands, const std::vector<at::Tensor>& tensors);
+  OperandsPtr newOperands();
   WorkPtr receive(const Call& call, std::vector<at::Tensor>& tensors, std::optional<Rank> from,
                   int tag);
   Rank checkRank(int64_t rank) const;

@@ -47,19 +47,29 @@ std::span<std::byte> bytesOf(const at::Tensor& tensor) {
 
 at::Tensor Operands::reads(const at::Tensor& tensor) {
   TORCH_CHECK_VALUE(tensor.defined(), "sluice: no tensor was given");
-  TORCH_CHECK_VALUE(
-      tensor.device().is_cpu(), "sluice: a tensor is on ", tensor.device(),
-      ", but only the host's memory is reached so far; use .cpu(), or another backend for it");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "sluice: a tensor is ", tensor.layout(),
                     ", but only dense ones are taken; use .to_dense()");
   const at::AutoDispatchBelowADInplaceOrView noGradients;
+  if (!tensor.device().is_cpu()) return readsOnDevice(tensor);
   auto flat = tensor.contiguous().view({-1});
   kept_.push_back(flat);
   return flat;
 }
 
+at::Tensor Operands::readsOnDevice(const at::Tensor& tensor) {
+  deviceCopies_ = copiesOf_(tensor.device());
+  const auto host = at::empty({tensor.numel()}, tensor.options().device(at::kCPU));
+  onDevice_.push_back({tensor.contiguous().view({-1}), host});
+  ready_ = deviceCopies_->device().mark();  // the last one comes after all
+  return kept_.emplace_back(host);
+}
+
 at::Tensor Operands::writes(const at::Tensor& tensor) {
   auto flat = reads(tensor);
+  if (!tensor.device().is_cpu()) {
+    onDevice_.back().target = tensor;
+    return flat;
+  }
   if (flat.data_ptr() != tensor.data_ptr()) copies_.emplace_back(tensor, flat.view(tensor.sizes()));
   return flat;
 }
@@ -72,11 +82,19 @@ at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
     flats.push_back(reads(tensor));
   }
   const at::AutoDispatchBelowADInplaceOrView noGradients;
+  // Those on a device are not here yet; their values come to their part of it.
   auto together = at::cat(flats);
   kept_.push_back(together);
   int64_t begin = 0;
   for (const auto& tensor : tensors) {
-    copies_.emplace_back(tensor, together.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
+    const auto part = together.narrow(0, begin, tensor.numel());
+    if (tensor.device().is_cpu()) {
+      copies_.emplace_back(tensor, part.view(tensor.sizes()));
+    } else {
+      auto& copied = onDevice_[onDevice_.size() - tensors.size() + (&tensor - tensors.data())];
+      copied.host = part;  // instead of memory of its own
+      copied.target = tensor;
+    }
     begin += tensor.numel();
   }
   return together;
@@ -86,9 +104,37 @@ at::Tensor Operands::scratch(const at::Tensor& like) {
   return kept_.emplace_back(at::empty(like.sizes(), like.options()));
 }
 
-void Operands::copyBack() const {
+void Operands::fetch(staging::Copier::Arrived arrived) {
+  for (size_t i = 0; i < onDevice_.size(); ++i) {
+    const bool isLast = i + 1 == onDevice_.size();
+    deviceCopies_->copier().toHost(
+        TorchDevice::bytesOf(onDevice_[i].flat), ready_, bytesOf(onDevice_[i].host),
+        isLast ? std::move(arrived) : [](const Status&) {});
+  }
+}
+
+void Operands::copyBack(staging::Copier::Queued done) const {
   const at::AutoDispatchBelowADInplaceOrView noGradients;
   for (const auto& [to, from] : copies_) at::Tensor(to).copy_(from);
+  std::vector<const OnDevice*> results;
+  for (const OnDevice& one : onDevice_) {
+    if (one.target.defined() && one.target.numel() > 0) results.push_back(&one);
+  }
+  if (results.empty()) return done(std::shared_ptr<const DeviceMark>());
+  for (const OnDevice* one : results) {
+    const bool isLast = one == results.back();
+    deviceCopies_->copier().toDevice(
+        bytesOf(one->host), TorchDevice::bytesOf(one->flat), ready_,
+        [one, copies = deviceCopies_, done = isLast ? done : nullptr](auto queued) {
+          if (queued.isOk() && !one->flat.is_alias_of(one->target)) {
+            const c10::StreamGuard stream(copies->device().resultStream());
+            at::Tensor(one->target).copy_(one->flat.view(one->target.sizes()), true);
+            queued = std::shared_ptr<const DeviceMark>(
+                std::make_shared<detail::TorchMark>(copies->device().resultStream()));
+          }
+          if (done) done(std::move(queued));
+        });
+  }
 }
 
 void checkReduction(Reduction reduction, at::ScalarType type) {

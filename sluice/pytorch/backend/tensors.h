@@ -5,12 +5,15 @@
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <sluice/collective/communicator.h>
+#include <sluice/pytorch/backend/device_copies.h>
 
 namespace sluice::pytorch {
 
@@ -23,9 +26,14 @@ std::span<std::byte> bytesOf(const at::Tensor& tensor);
 // memory.
 class Operands final {
  public:
-  // Return the same values in one piece, flat. copyBack() copies values written after writes() to
-  // the tensor, unless the memory is the tensor's own. Both refuse a tensor that is not dense, or
-  // not in the host's memory.
+  // Returns the copies between this device and the host; makes them at the first call.
+  using CopiesOf = std::function<std::shared_ptr<DeviceCopies>(const c10::Device&)>;
+
+  explicit Operands(CopiesOf copiesOf) : copiesOf_(std::move(copiesOf)) {}
+
+  // Return the same values in one piece, flat, in host memory. copyBack() copies values written
+  // after writes() to the tensor, unless the memory is the tensor's own. The values of a tensor on
+  // a device come with fetch(). Both refuse a tensor that is not dense.
   at::Tensor reads(const at::Tensor& tensor);
   at::Tensor writes(const at::Tensor& tensor);
 
@@ -35,9 +43,31 @@ class Operands final {
   // Returns new memory of the same size.
   at::Tensor scratch(const at::Tensor& like);
 
-  void copyBack() const;  // on the loop
+  // Returns the copies that the tensors need; null if all are in host memory.
+  const std::shared_ptr<DeviceCopies>& copies() const { return deviceCopies_; }
+
+  // Copies the values of tensors on a device to the host; `arrived` runs when all are there.
+  // REQUIRES: copies()
+  void fetch(staging::Copier::Arrived arrived);
+
+  // Copies the results to their tensors, on the loop. `done` runs when that has been done, for
+  // tensors on a device when the copies are queued, with the mark of their end; it is null if there
+  // is no such tensor.
+  void copyBack(staging::Copier::Queued done) const;
 
  private:
+  // A tensor on a device, and the memory that stands for it.
+  struct OnDevice {
+    at::Tensor flat;  // in one piece, on the device
+    at::Tensor host;
+    at::Tensor target{};  // receives the result; undefined: there is none
+  };
+  at::Tensor readsOnDevice(const at::Tensor& tensor);
+
+  CopiesOf copiesOf_;
+  std::shared_ptr<DeviceCopies> deviceCopies_;
+  std::shared_ptr<DeviceMark> ready_;  // when the tensors on the device are there
+  std::vector<OnDevice> onDevice_;
   std::vector<at::Tensor> kept_;
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // to, from
 };

@@ -16,6 +16,13 @@ std::exception_ptr exceptionOf(const Status& status) {
       c10::DistBackendError({__func__, __FILE__, __LINE__}, "sluice: " + status.message()));
 }
 
+std::vector<c10::Device> devicesOf(const std::vector<at::Tensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    if (!tensor.device().is_cpu()) return {tensor.device()};  // a group has one at most
+  }
+  return {};
+}
+
 }  // namespace
 
 PendingWork::PendingWork(int rank, c10d::OpType type, const char* title,
@@ -59,6 +66,18 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
                                        end - std::chrono::steady_clock::now())));
 }
 
+void PendingWork::setLanding(std::shared_ptr<DeviceCopies> copies,
+                             std::shared_ptr<const DeviceMark> landed) {
+  landing_.with([&](Landing& landing) { landing = {std::move(copies), std::move(landed)}; });
+}
+
+void PendingWork::synchronize() {
+  const Landing landing = landing_.with([](const Landing& here) { return here; });
+  if (landing.landed == nullptr) return;
+  const Status status = landing.copies->device().makeStreamWait(*landing.landed);
+  TORCH_CHECK_WITH(DistBackendError, status.isOk(), "sluice: ", status.message());
+}
+
 void PendingWork::setSource(Rank rank) {
   const std::lock_guard lock(mutex_);
   source_ = rank;
@@ -78,8 +97,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
   {
     const std::lock_guard lock(mutex_);
     if (!future_) {
-      future_ =
-          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+      future_ = c10::make_intrusive<c10::ivalue::Future>(
+          c10::ListType::create(c10::TensorType::get()), devicesOf(outputs_));
       isLate = hasEnded_;
     }
     future = future_;
@@ -89,11 +108,12 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
 }
 
 void PendingWork::mark(const FuturePtr& future) const {
-  if (ending_) {
-    future->setError(ending_);
-  } else {
-    future->markCompleted(c10::IValue(outputs_));
-  }
+  if (ending_) return future->setError(ending_);
+  // The future records an event on the current stream, which its readers wait for.
+  std::optional<c10::StreamGuard> stream;
+  const Landing landing = landing_.with([](const Landing& here) { return here; });
+  if (landing.landed != nullptr) stream.emplace(landing.copies->device().resultStream());
+  future->markCompleted(c10::IValue(outputs_));
 }
 
 }  // namespace sluice::pytorch

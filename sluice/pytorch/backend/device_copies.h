@@ -1,0 +1,28 @@
+// The accelerator of a process group: copies the tensors of calls to the host and their results
+// back, in strips, while the program goes on.
+#pragma once
+
+#include <memory>
+
+#include <sluice/torch_device.h>
+
+#include <sluice/staging/copier.h>
+
+namespace sluice::pytorch {
+
+class DeviceCopies final {
+ public:
+  DeviceCopies(const c10::Device& device, size_t pinnedBytes)
+      : place_(device), device_(device), copier_(device_, pinnedBytes) {}
+
+  const c10::Device& place() const { return place_; }
+  TorchDevice& device() { return device_; }
+  staging::Copier& copier() { return copier_; }
+
+ private:
+  const c10::Device place_;
+  TorchDevice device_;
+  staging::Copier copier_;
+};
+
+}  // namespace sluice::pytorch
