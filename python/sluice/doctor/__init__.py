@@ -1,0 +1,1 @@
+"""Looks at a machine before training: `sluice doctor TOPIC`."""

@@ -1,0 +1,5 @@
+"""python -m sluice.doctor"""
+
+from sluice.doctor.command import main
+
+main()
