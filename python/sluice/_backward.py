@@ -3,6 +3,7 @@ them until every rank has taken part with every parameter."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ class Backward:
         self.round = 0  # the number of the last one
         self.forwards = 0  # passes in training since the last round
         self.was_lost = False  # it ended with an exception, and nothing had been sent
+        # The hooks of parameters on a device run on a thread of autograd's, beside those of
+        # parameters in the host's memory.
+        self._opening = threading.Lock()
         self._is_open = False
         self._is_due = False  # it has ended, but not all of its gradients have been handed over
         self._handed_over = 0  # in this round
@@ -55,12 +59,15 @@ class Backward:
         or from a parameter's."""
         if not self.synchronises or self._is_open:
             return
-        self._handed_over = 0
-        self.forwards = 0
-        self.was_lost = False
-        self._is_open = True
-        self._has_gradients = False
-        self.round += 1
+        with self._opening:
+            if self._is_open:
+                return
+            self._handed_over = 0
+            self.forwards = 0
+            self.was_lost = False
+            self._has_gradients = False
+            self.round += 1
+            self._is_open = True  # last: hooks on another thread look at it first
         torch.autograd.Variable._execution_engine.queue_callback(self._end)
 
     def before_accumulation(self, slot: Slot, gradient: Tensor) -> None:
@@ -93,7 +100,11 @@ class Backward:
                 "call zero_grad() after every step(), and accumulate in no_sync()"
             )
         # A second backward before step(): it adds to the mean of the first.
-        self._gates.settle(slot)
+        if not slot.is_on_device:
+            self._gates.settle(slot)
+        elif slot.is_travelling and isinstance(slot.parameter.grad, PendingGradient):
+            # finish() adds them: a thread of autograd's must not wait for the network.
+            slot.earlier, slot.parameter.grad = slot.gradient, None
 
     def after_accumulation(self, slot: Slot, parameter: Tensor) -> None:
         """Hands a gradient over as soon as all of it is there; a hook."""
@@ -105,7 +116,8 @@ class Backward:
         if slot.gradient_round == self.round:
             slot.comes_in_parts = True
         slot.gradient_round = self.round
-        if self._training.session is not None and not slot.comes_in_parts:
+        comes_late = slot.comes_in_parts or slot.is_travelling
+        if self._training.session is not None and not comes_late:
             self._hand_over(slot)
 
     def finish(self) -> None:
@@ -141,11 +153,10 @@ class Backward:
     def hand_out_delayed(self) -> None:
         """Runs a round in which nobody has a gradient: the oldest that is delayed is the result.
         REQUIRES: inside whole()"""
-        session = self._training.session
-        assert session is not None
         for slot in reversed(self._training.slots):
             empty = self._send_off(slot, torch.empty_like(slot.parameter, requires_grad=False))
-            session.hand_out_delayed(slot.index, empty.data_ptr(), _size(empty))
+            assert slot.door is not None
+            slot.door.hand_out_delayed(slot.index, empty)
 
     def _end(self) -> None:
         """Ends the backward pass, as autograd's callback."""
@@ -155,24 +166,51 @@ class Backward:
             return
         self._training.spent.rounds += 1
         self._training.spent.times.backward_ends()
-        self.finish()
+        if threading.get_ident() == self._training.thread:
+            self.finish()
+        else:
+            self._leave_to_training_thread()
+
+    def _leave_to_training_thread(self) -> None:
+        """Puts a stand-in in the place of every gradient that has not been handed over. finish()
+        runs when somebody looks at one, or in step(): there Ctrl-C can end its waits."""
+        for slot in self._training.slots:
+            gradient = slot.parameter.grad
+            if slot.round == self.round or gradient is None:
+                continue
+            slot.unsent = gradient
+            slot.parameter.grad = self._gates.guard(slot, gradient)
 
     def _hand_over_late(self, slot: Slot) -> None:
-        """Hands over a gradient that came in parts or that does not exist."""
+        """Hands over a gradient that came in parts or late, or that does not exist."""
+        if slot.unsent is not None:
+            if isinstance(slot.parameter.grad, PendingGradient):
+                slot.parameter.grad = slot.unsent
+            slot.unsent = None
         if slot.gate.is_closed:  # not read in this step
             self._gates.open(slot.gate)
         if self._training.server is None:
             self._gates.settle(slot)
         elif isinstance(slot.parameter.grad, PendingGradient):
             slot.parameter.grad = slot.gradient
+        self._add_to_earlier(slot)
         if slot.parameter.grad is not None:
             self._hand_over(slot)
         else:
             self._hand_over_nothing(slot)
 
+    def _add_to_earlier(self, slot: Slot) -> None:
+        """Adds the gradient to the mean of an earlier backward(), as autograd does in the host's
+        memory."""
+        earlier, slot.earlier = slot.earlier, None
+        if earlier is None or slot.is_empty:
+            return
+        if slot.parameter.grad is not None:
+            earlier.add_(slot.parameter.grad)
+        slot.parameter.grad = earlier
+
     def _hand_over(self, slot: Slot) -> None:
-        session = self._training.session
-        assert session is not None
+        assert slot.door is not None
         gradient = sendable(slot)
         if self._training.server is not None:
             slot.refuse_changed()
@@ -181,13 +219,10 @@ class Backward:
             slot.round = self.round
             self._send_off(slot, gradient)
             self._handed_over += 1
-            session.gradient_ready(
-                slot.index, gradient.data_ptr(), result.data_ptr(), _size(gradient)
-            )
+            slot.door.gradient_ready(slot.index, gradient, result)
 
     def _hand_over_nothing(self, slot: Slot) -> None:
-        session = self._training.session
-        assert session is not None
+        assert slot.door is not None
         with self._training.health.whole("backward()"):
             slot.round = self.round
             if self._training.server is not None:
@@ -196,7 +231,7 @@ class Backward:
                 slot.gradient = None
             else:
                 result = self._send_off(slot, torch.empty_like(slot.parameter, requires_grad=False))
-            session.gradient_absent(slot.index, result.data_ptr(), _size(result))
+            slot.door.gradient_absent(slot.index, result)
 
     def _send_off(self, slot: Slot, gradient: Tensor) -> Tensor:
         """Marks the gradient as on its way, and guards it until its mean is in it."""
@@ -211,7 +246,3 @@ class Backward:
         slot.result = slot.parameter.detach()
         self._decision.is_open, self._decision.round = True, self.round
         return slot.result
-
-
-def _size(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

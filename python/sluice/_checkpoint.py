@@ -53,6 +53,7 @@ class Checkpoint:
         assert training.session is not None
         self._refuse_other_memory()
         with training.health.whole("load_state_dict()", but=(ValueError,)):
+            self._show_to_servers()
             training.session.restore(state)
             for slot in training.slots:
                 slot.know()
@@ -62,6 +63,7 @@ class Checkpoint:
         assert training.session is not None
         self._refuse_other_memory()
         with training.health.whole("load_state_dict()", but=(ValueError,)):
+            self._show_to_servers()
             training.session.restore(state)
             if training.server is not None:
                 self._parameters_are_new()
@@ -81,5 +83,13 @@ class Checkpoint:
         """Tells autograd. With asp and ssp a checkpoint is the servers' model, and this rank has it
         from now on."""
         for slot in self._training.slots:
+            if slot.mirror is not None:
+                slot.parameter.detach().copy_(slot.mirror)
             torch.autograd.graph.increment_version(slot.parameter)
             slot.know()
+
+    def _show_to_servers(self) -> None:
+        """Puts the values of parameters on a device where the session reads them."""
+        for slot in self._training.slots:
+            if slot.mirror is not None:
+                slot.mirror.copy_(slot.parameter.detach())

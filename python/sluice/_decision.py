@@ -28,6 +28,8 @@ class Decision:
         """Lets the servers take the step: step() was called."""
         assert self._training.session is not None
         self.is_open = False
+        if self._training.device_door is not None:
+            self._training.device_door.wait_before_results()
         self._training.session.update(settings)
 
     def drop(self) -> None:

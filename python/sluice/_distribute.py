@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sluice import _core, _model, _optimizer, _server
+from sluice._doors import accelerator_of
 from sluice._engine import Engine
 from sluice._job import Job, current
 from sluice._optimizer import GatedOptimizer
@@ -131,12 +132,7 @@ def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
             "servers=dedicated:K does not work with PyTorch yet: every rank trains; use "
             "servers=all or servers=K"
         )
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if tensor.device.type != "cpu":
-            raise ValueError(
-                f"'{name}' is on {tensor.device}, but sluice trains in the host's memory only so "
-                "far; move the model there with .cpu()"
-            )
+    accelerator_of([*model.named_parameters(), *model.named_buffers()])
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ValueError(

@@ -35,6 +35,7 @@ from sluice import _core
 from sluice._backward import Backward
 from sluice._checkpoint import Checkpoint
 from sluice._decision import Decision
+from sluice._doors import accelerator_of, open_device
 from sluice._forward import Forward
 from sluice._gates import NO_MEAN_HERE, Gates, Updater
 from sluice._job import Job
@@ -67,6 +68,9 @@ class Engine:
         self.name = name
         self.training = Training(job, model, name)
         self.health = self.training.health
+        device = accelerator_of([*model.named_parameters(), *model.named_buffers()])
+        if device is not None and job.world_size > 1:
+            self.training.device = open_device(device)
         self.gates = Gates(self.training)
         self.decision = Decision(self.training, self.gates)
         self.checkpoint = Checkpoint(self.training)
@@ -79,6 +83,7 @@ class Engine:
         self._is_draining = False  # a delayed gradient was handed out, and not used yet
         self._process_group = process_group
         self._backward = Backward(self.training, self.gates, self.decision, self._make_plan)
+        self.gates.finish_round = self._backward.finish
         self._plan = Plan(self.training, self._backward)
         self._forward = Forward(
             self.training,

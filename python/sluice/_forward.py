@@ -3,6 +3,7 @@ training begins with rank 0's buffers."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
@@ -69,7 +70,9 @@ class Forward:
         self._depth += 1
         if self._depth > 1 or self._training.job.world_size == 1:
             return
+        self._training.thread = threading.get_ident()
         self._entrance.enter()
+        self._backward.finish()
         if not model.training or not torch.is_grad_enabled():
             self._entrance.open_all()
             return
@@ -133,6 +136,7 @@ class Forward:
             if gate.is_closed:
                 self._gates.open(gate)
             if not torch.compiler.is_compiling():  # it would guard against every new time
+                self._gates.follow_update(gate)
                 self._training.spent.times.reads(gate)
                 if self._depth > 0:
                     self._note_read(gate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -34,6 +35,8 @@ class Gates:
         self.updaters: list[Updater] = []
         self.is_closed = False  # true iff any gate is
         self.was_touched = False  # true iff somebody looked at a gradient on its way
+        self.has_updates = False  # true iff parameters on a device were updated
+        self.finish_round: Callable[[], None] = _nothing  # hands over what backward() has left
         self._training = training
 
     def close(self, slot: Slot) -> None:
@@ -68,6 +71,9 @@ class Gates:
                 if training.server is None:
                     slot.known = None
                     self._show(slot)
+            if training.device is not None:
+                gate.update = training.device.updated()
+                self.has_updates = True
         training.spent.times.pause(time.perf_counter() - begun)
 
     def open_all(self) -> None:
@@ -81,8 +87,17 @@ class Gates:
     def open_for(self, parameter: Tensor) -> None:
         """Opens the gate of a parameter that is about to be read."""
         slot = self._training.slot_of.get(parameter)
-        if slot is not None and slot.gate.is_closed:
+        if slot is None:
+            return
+        if slot.gate.is_closed:
             self.open(slot.gate)
+        self.follow_update(slot.gate)
+
+    def follow_update(self, gate: Gate) -> None:
+        """Makes the current stream wait for the last update of a gate that is open, if another
+        stream made it."""
+        if gate.update is not None and self._training.device is not None:
+            self._training.device.follow(gate.update)
 
     def guard(self, slot: Slot, gradient: Tensor) -> PendingGradient:
         """Returns a stand-in for a gradient that is still needed as it is."""
@@ -129,6 +144,10 @@ class Gates:
         if training.server is not None:
             raise RuntimeError(NO_MEAN_HERE)
         training.health.check()
+        if slot.unsent is not None:
+            self.finish_round()
+            assert slot.gradient is not None
+            gradient = slot.gradient
         if slot.is_travelling and not slot.gate.is_closed and not self.was_touched:
             self.was_touched = True
             if training.job.rank == 0:
@@ -142,3 +161,7 @@ class Gates:
             self.open(slot.gate)
         self.settle(slot)
         return gradient
+
+
+def _nothing() -> None:
+    pass

@@ -101,6 +101,12 @@ class Job:
         """Copies the root's values into the tensor of every rank."""
         if self.world_size == 1 or tensor.numel() == 0:
             return
+        if tensor.device.type != "cpu":
+            host = tensor.detach().cpu()
+            self.broadcast(host, root)
+            if self.rank != root:
+                tensor.detach().copy_(host)
+            return
         flat = tensor.detach()
         whole = flat if flat.is_contiguous() else flat.contiguous()
         self.health.check_owed()
@@ -114,7 +120,9 @@ class Job:
         has to be made again with the same key; after a call has returned, call received()."""
         if not self.health.is_owed(key):
             self.health.check_owed()
-        flat = torch.cat([tensor.detach().reshape(-1).view(torch.uint8) for tensor in tensors])
+        flat = torch.cat(
+            [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
+        )
         with self.health.owed(
             key, "the exchange of buffers", "call the model again before anything else"
         ):

@@ -26,8 +26,9 @@ class GatedModule(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         value = super().__getattr__(name)
-        if self._sluice.gates.is_closed and isinstance(value, nn.Parameter):
-            self._sluice.gates.open_for(value)
+        gates = self._sluice.gates
+        if (gates.is_closed or gates.has_updates) and isinstance(value, nn.Parameter):
+            gates.open_for(value)
         return value
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice import _core
 from sluice._backend import over
 from sluice._checkpoint import Checkpoint
+from sluice._doors import DeviceDoor, HostDoor
 from sluice._slots import DTYPES
 from sluice._training import Training
 
@@ -26,17 +27,23 @@ def open_session(
     tensors = [
         (slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in training.slots
     ]
+    device = 0 if training.device is None else training.device.address
     if server is None:
         training.collective = None if process_group is None else over(process_group, job.core)
         address = 0 if training.collective is None else training.collective.address
-        training.session = _core.Session(job.core, name, tensors, collective=address)
+        training.session = _core.Session(job.core, name, tensors, collective=address, device=device)
     else:
         for slot in training.slots:
             slot.result = slot.parameter.detach()
-        places = [slot.parameter.data_ptr() for slot in training.slots]
-        training.session = _core.Session(job.core, name, tensors, server.spec, places)
+            slot.mirror = slot.parameter.detach().cpu() if slot.is_on_device else None
+        values = [slot.result if slot.mirror is None else slot.mirror for slot in training.slots]
+        places = [value.data_ptr() for value in values if value is not None]
+        training.session = _core.Session(
+            job.core, name, tensors, server.spec, places, device=device
+        )
         for slot in training.slots:
             slot.know()
+    open_doors(training, training.session)
     training.spent.plan_is_made()
     checkpoint.session_is_open()
     if server is not None and server.saves_with_session:
@@ -45,6 +52,15 @@ def open_session(
         server.hand_out()
     if job.rank == 0:
         _say_hello(training, training.session)
+
+
+def open_doors(training: Training, session: _core.Session) -> None:
+    """Gives every parameter its way into the session."""
+    host = HostDoor(session)
+    if training.device is not None:
+        training.device_door = DeviceDoor(session, training.device)
+    for slot in training.slots:
+        slot.door = training.device_door if slot.is_on_device else host
 
 
 def _say_hello(training: Training, session: _core.Session) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import copyreg
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -315,6 +316,12 @@ def _averaged(closure: Callable[[], Any], engine: Engine) -> Callable[[], Any]:
     return evaluate
 
 
+@functools.cache
+def _device_types() -> tuple[str, ...]:
+    accelerator = torch.accelerator.current_accelerator()
+    return ("cpu",) if accelerator is None else ("cpu", accelerator.type)
+
+
 @contextlib.contextmanager
 def _plain_modes() -> Iterator[None]:
     """An update in the middle of a forward pass is still an update: none of the pass's modes
@@ -322,7 +329,8 @@ def _plain_modes() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(False))
-        if torch.is_autocast_enabled("cpu"):
-            stack.enter_context(torch.autocast("cpu", enabled=False))
+        for kind in _device_types():
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         stack.enter_context(torch.no_grad())
         yield

@@ -50,7 +50,8 @@ class RankCheck:
             return
         names, places, kept = [], [], []
         for name, tensor in named():
-            flat = tensor.detach() if is_dense(tensor) else tensor.detach().contiguous()
+            host = tensor.detach().cpu()
+            flat = host if is_dense(host) else host.contiguous()
             names.append(name)
             kept.append(flat)
             places.append((flat.data_ptr(), flat.numel() * flat.element_size()))

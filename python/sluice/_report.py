@@ -36,6 +36,8 @@ def _describe_bound(training: Training, session: _core.Session, seconds: float, 
     """Compares with P3's bound, with the layers' times as they were in training and the network as
     fast as it has been seen."""
     spent = training.spent
+    if training.device is not None:
+        return "  P3's bound is not known: the layers' times on a device are not measured"
     # The gates are in the order of the forward pass.
     gates = list(dict.fromkeys(slot.gate for slot in training.slots))
     layers = [

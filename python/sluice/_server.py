@@ -334,7 +334,7 @@ class ServerStep:
             ]
             for _, first, count in slices:
                 buffers = [
-                    None if flat is None else flat[first : first + count].numpy().tobytes()
+                    None if flat is None else flat[first : first + count].cpu().numpy().tobytes()
                     for flat in flats
                 ]
                 parts.append(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
+from sluice._doors import Door
 from sluice._pending import PendingGradient
+
+if TYPE_CHECKING:
+    from sluice import _c10d
 
 DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16"}
 
@@ -19,6 +25,11 @@ class Slot:
         self.name = name
         self.index = -1  # in the plan
         self.gate: Gate = Gate()
+        self.is_on_device = parameter.device.type != "cpu"
+        self.door: Door | None = None  # into the session, once there is one
+        # With a server's optimizer: the servers' values of a parameter on a device, in the host's
+        # memory.
+        self.mirror: Tensor | None = None
         self.dtype, self.elements = parameter.dtype, parameter.numel()  # as in the plan
         self.gradient: Tensor | None = None  # handed over, kept alive until the mean is in it
         # With a server's optimizer, results land in this memory. The slot holds it for as long as
@@ -27,6 +38,11 @@ class Slot:
         self.result: Tensor | None = None
         self.version = 0  # version of the gradient when it was handed over
         self.is_travelling = False
+        # A gradient that has not been handed over, since backward() ran on a thread that must not
+        # wait; `parameter.grad` then stands for it.
+        self.unsent: Tensor | None = None
+        # The mean of an earlier backward(), to which the next gradient is added once it is here.
+        self.earlier: Tensor | None = None
         self.is_empty = False  # true iff no rank had a gradient in the last round
         self.round = -1  # the last round it took part in
         # True iff the gradient may come in several parts in one backward(), for example of a module
@@ -65,6 +81,8 @@ class Gate:
         self.reads_round = -1
         # True iff one of the reads was so, as in reentrant checkpointing.
         self.is_read_without_grad = False
+        # The last update of parameters on a device, which readers on other streams wait for.
+        self.update: _c10d.Update | None = None
 
 
 def _look(parameter: Tensor) -> tuple[int, int]:

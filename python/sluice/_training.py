@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor, nn
 
 from sluice import _core
+from sluice._doors import DeviceDoor
 from sluice._health import Health
 from sluice._job import Job
 from sluice._slots import Slot
@@ -39,9 +40,12 @@ class Training:
         self.name = name
         self.health = Health(f"'{name}'", is_alone=job.world_size == 1)
         self.delays = job.world_size > 1 and job.algorithm.delays_results
+        self.thread = 0  # ran the last forward pass, and is free to wait
         self.server: ServerUpdate | None = None
         self.spent = Spent()
         self.slots: list[Slot] = []  # as the plan numbers them
         self.slot_of: dict[Tensor, Slot] = {}
         self.session: _core.Session | None = None  # None before the first backward()
         self.collective: _c10d.Collective | None = None  # the session reduces with it
+        self.device: _c10d.Device | None = None  # of the parameters that are not in host memory
+        self.device_door: DeviceDoor | None = None  # into the session, if there is a device

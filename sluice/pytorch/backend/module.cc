@@ -4,6 +4,7 @@
 
 #include <sluice/pytorch/backend/backend.h>
 #include <sluice/pytorch/backend/c10d_collective.h>
+#include <sluice/pytorch/backend/python_device.h>
 #include <sluice/pytorch/member.h>
 
 namespace sluice::pytorch {
@@ -109,6 +110,31 @@ PYBIND11_MODULE(SLUICE_MODULE, module) {
       .def_property_readonly("address", [](C10dCollective& engine) {
         return reinterpret_cast<uintptr_t>(static_cast<collective::Collective*>(&engine));
       });
+  py::class_<Update>(module, "Update");
+  // The session is one of sluice._core, which is given the device's address.
+  py::class_<PythonDevice>(module, "Device")
+      .def(py::init<const c10::Device&>(), py::arg("device"))
+      .def_property_readonly("address", &PythonDevice::address)
+      .def("gradient_ready",
+           [](PythonDevice& device, uintptr_t entrance, uint32_t tensor, const at::Tensor& gradient,
+              const at::Tensor& result) {
+             throwIfError(device.gradientReady(entrance, tensor, gradient, result));
+           })
+      .def("gradient_absent",
+           [](PythonDevice& device, uintptr_t entrance, uint32_t tensor, const at::Tensor& result) {
+             throwIfError(device.gradientAbsent(entrance, tensor, result));
+           })
+      .def("hand_out_delayed",
+           [](PythonDevice& device, uintptr_t entrance, uint32_t tensor, const at::Tensor& result) {
+             throwIfError(device.handOutDelayed(entrance, tensor, result));
+           })
+      .def("wait_before_results",
+           [](PythonDevice& device, uintptr_t entrance) {
+             throwIfError(device.waitBeforeResults(entrance));
+           })
+      .def("updated", &PythonDevice::updated)
+      .def("follow",
+           [](PythonDevice& device, const Update& update) { throwIfError(device.follow(update)); });
   module.def("connect", &connect, py::arg("options"), py::arg("environment"), py::arg("timeout"),
              py::arg("published") = py::none());
   module.def("own_address", &ownAddress, py::arg("options"), py::arg("environment"));

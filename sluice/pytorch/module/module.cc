@@ -193,20 +193,24 @@ PYBIND11_MODULE(_core, module) {
   py::class_<Training>(module, "Session")
       .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
                     const std::string&, const std::vector<uintptr_t>&, uintptr_t,
-                    const std::string&>(),
+                    const std::string&, uintptr_t>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
            py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
-           py::arg("algorithm") = "", py::keep_alive<1, 2>())
-      .def("gradient_ready", &Training::gradientReady, py::arg("tensor"), py::arg("address"),
-           py::arg("result"), py::arg("bytes"))
+           py::arg("algorithm") = "", py::arg("device") = 0, py::keep_alive<1, 2>())
+      .def_property_readonly("entrance", &Training::entrance)
+      .def("gradient_ready",
+           py::overload_cast<uint32_t, uintptr_t, uintptr_t, size_t>(&Training::gradientReady),
+           py::arg("tensor"), py::arg("address"), py::arg("result"), py::arg("bytes"))
       .def("update", &Training::update, py::arg("values"))
       .def("drop", &Training::drop)
-      .def("gradient_absent", &Training::gradientAbsent, py::arg("tensor"), py::arg("address"),
-           py::arg("bytes"))
+      .def("gradient_absent",
+           py::overload_cast<uint32_t, uintptr_t, size_t>(&Training::gradientAbsent),
+           py::arg("tensor"), py::arg("address"), py::arg("bytes"))
       .def("wait", &Training::wait, py::arg("tensor"))
       .def("is_ready", &Training::isReady, py::arg("tensor"))
-      .def("hand_out_delayed", &Training::handOutDelayed, py::arg("tensor"), py::arg("address"),
-           py::arg("bytes"))
+      .def("hand_out_delayed",
+           py::overload_cast<uint32_t, uintptr_t, size_t>(&Training::handOutDelayed),
+           py::arg("tensor"), py::arg("address"), py::arg("bytes"))
       .def("state", &Training::state)
       .def("restore", &Training::restore, py::arg("state"))
       .def("gather", &Training::gather, py::arg("key"), py::arg("value"))

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/membership.h>
 #include <sluice/pytorch/wait_times.h>
@@ -26,14 +27,15 @@ auto waitFor(Session& training, Call&& call) {
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
 // A session, and what is counted about it.
-class Training final {
+class Training final : public DeviceEntrance {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` is
-  // the address of an engine that outlives this, or 0. `algorithm` may be empty: the job's.
+  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
+  // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
+  // job's.
   Training(const Membership& member, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
-           const std::string& algorithm)
+           const std::string& algorithm, uintptr_t device)
       : member_(member), waits_(tensors.size()) {
     session::JobParts& job = member.job();
     SessionOptions options;
@@ -45,6 +47,8 @@ class Training final {
     options.updatesWaitForWord = !parameters.empty();
     // NOLINTNEXTLINE(performance-no-int-to-ptr): of sluice._c10d, which this module does not know
     auto* engine = reinterpret_cast<collective::Collective*>(collective);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
+    options.device = reinterpret_cast<Device*>(device);
     for (const auto& [tensor, elements, dtype] : tensors)
       options.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
     for (size_t t = 0; t < parameters.size(); ++t) {
@@ -54,7 +58,7 @@ class Training final {
     session_ = valueOrThrow(
         withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
   }
-  ~Training() {
+  ~Training() override {
     if (session_ == nullptr) return;
     const py::gil_scoped_release release;
     session_.reset();
@@ -70,11 +74,30 @@ class Training final {
     throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
+  // For the module that knows Torch's C++. Any thread.
+  Status gradientReady(TensorId tensor, DeviceMemory memory) override {
+    return session().gradientReady(tensor, std::move(memory));
+  }
+  Status gradientAbsent(TensorId tensor, DeviceMemory memory) override {
+    return session().gradientAbsent(tensor, std::move(memory));
+  }
+  Status handOutDelayed(TensorId tensor, DeviceMemory memory) override {
+    return session().handOutDelayed(tensor, std::move(memory));
+  }
+  Status waitBeforeResults(std::shared_ptr<const DeviceMark> mark) override {
+    inside().devicePath()->waitBeforeResults(std::move(mark));
+    return base::ok();
+  }
+  uintptr_t entrance() { return reinterpret_cast<uintptr_t>(static_cast<DeviceEntrance*>(this)); }
+
   // True iff the mean is there; false: no rank had a gradient.
   bool wait(uint32_t tensor) {
     const TensorId id{tensor};
-    if (!session().isReady(id))
+    if (!session().isReady(id)) {
       throwIfError(waitFor(session(), [&](auto& training) { return training.wait(id); }));
+    } else if (inside().devicePath() != nullptr) {
+      throwIfError(session().wait(id));  // at once, but the current stream has to wait
+    }
     return !session().isEmpty(id);
   }
   void update(const std::vector<double>& values) { throwIfError(session().update(values)); }
