@@ -92,7 +92,7 @@ class Forward:
         buffers = [buffer for buffer in training.model.buffers() if buffer.numel() > 0]
         if not buffers:
             return
-        here = torch.tensor([self._backward.round, self._backward.forwards])
+        here = torch.tensor([self._backward.round, self._backward.forwards], device="cpu")
         (there, *values) = job.receive_together(self, [here, *buffers])
         if job.rank > 0 and not torch.equal(there, here):
             training.health.fail(

@@ -155,7 +155,8 @@ class Job:
         """Returns the mean over all ranks, summed in rank order. Every rank sends to every other,
         so use it for metrics, not for gradients."""
         if not isinstance(value, Tensor):
-            return float(self.mean(torch.tensor(float(value), dtype=torch.float64)))
+            number = torch.tensor(float(value), dtype=torch.float64, device="cpu")
+            return float(self.mean(number))
         with self.health.whole("sluice.mean()", but=(ValueError,)):  # every rank raises ValueError
             return self._mean(value)
 

@@ -98,6 +98,6 @@ class Plan:
         slots = self._training.slots
         place = {parameter: number for number, parameter in enumerate(self._reads.order)}
         order = sorted(range(len(slots)), key=lambda n: place.get(slots[n].parameter, len(place)))
-        agreed = torch.tensor(order, dtype=torch.int64)
+        agreed = torch.tensor(order, dtype=torch.int64, device="cpu")
         self._training.job.broadcast(agreed)
         self._training.slots = [slots[n] for n in agreed.tolist()]

@@ -245,7 +245,10 @@ class ServerStep:
                         continue
                     state = whole.setdefault(parameter, {})
                     if "betas" in self._optimizer.param_groups[0]:
-                        state.setdefault("step", torch.tensor(float(steps), dtype=torch.float32))
+                        count_of_steps = torch.tensor(
+                            float(steps), dtype=torch.float32, device="cpu"
+                        )
+                        state.setdefault("step", count_of_steps)
                     if key not in state:
                         state[key] = _like(parameter)
                     place = _flat(state[key])[first : first + count]
