@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import place
 from sluice.study.ranks import as_a_program
 
 HERE = Path(__file__).parent
@@ -75,6 +76,7 @@ def fork(
         for name, module in list(sys.modules.items()):
             if (getattr(module, "__file__", None) or "").startswith(f"{HERE}/"):
                 del sys.modules[name]
+        place.enter()
         work()
 
     def instead_of_another_program() -> None:
@@ -189,6 +191,7 @@ def run_script(
 def _serve() -> None:
     for line in sys.stdin:
         module, name, args = pickle.loads(base64.b64decode(line))
+        place.delay_anew()
         try:
             answer = True, getattr(importlib.import_module(module), name)(*args)
         except Exception:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from place import here, on_host
 from ranks import Ranks, run_script
 from torch import Tensor, nn
 from torch.nn import functional
@@ -352,8 +353,8 @@ def run_lbfgs() -> None:
     def loop(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         generator = torch.Generator().manual_seed(3)
         x, y = (
-            torch.randn(16, 1, 8, 8, generator=generator),
-            torch.randint(0, 10, (16,), generator=generator),
+            torch.randn(16, 1, 8, 8, generator=generator, device="cpu").to(here()),
+            torch.randint(0, 10, (16,), generator=generator, device="cpu").to(here()),
         )
         for _ in range(3):
 
@@ -390,10 +391,6 @@ def test_step_hooks_fire_once(two_ranks: Ranks) -> None:
 
 def run_existing_scheduler() -> None:
     """Optimizer and scheduler are made first, and are distributed as they are."""
-    reference = make_net()
-    optimizer = sgd(reference.parameters())
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
-    wrapped = ddp(reference)
 
     def loop(model: nn.Module, optimizer: Any, scheduler: Any) -> None:
         for x, y in batches(5):
@@ -402,7 +399,11 @@ def run_existing_scheduler() -> None:
             optimizer.step()
             scheduler.step()
 
-    loop(wrapped, optimizer, scheduler)
+    with on_host():
+        reference = make_net()
+        optimizer = sgd(reference.parameters())
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        loop(ddp(reference), optimizer, scheduler)
     model = make_net()
     optimizer = sgd(model.parameters())
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -433,13 +434,14 @@ def run_unfreezing() -> None:
         body.conv.requires_grad_(not first)
         body.out.requires_grad_(first)
 
-    reference = make_net()
-    change(reference, True)
-    optimizer = sgd(reference.parameters())
-    train(ddp(reference), reference, optimizer, 10)
-    optimizer.zero_grad()
-    change(reference, False)
-    train(ddp(reference), reference, optimizer, 10)
+    with on_host():
+        reference = make_net()
+        change(reference, True)
+        optimizer = sgd(reference.parameters())
+        train(ddp(reference), reference, optimizer, 10)
+        optimizer.zero_grad()
+        change(reference, False)
+        train(ddp(reference), reference, optimizer, 10)
 
     body = make_net()
     change(body, True)
@@ -462,14 +464,18 @@ def run_two_models() -> None:
     def play(
         generator: nn.Module, critic: nn.Module, g: torch.optim.Optimizer, c: torch.optim.Optimizer
     ) -> None:
-        noise = torch.Generator().manual_seed(rank())
+        source = torch.Generator().manual_seed(rank())
+
+        def noise(size: int) -> Tensor:
+            return torch.randn(8, size, generator=source, device="cpu").to(here())
+
         for _ in range(15):
             c.zero_grad()
-            made = generator(torch.randn(8, 4, generator=noise)).detach()
-            (critic(torch.randn(8, 6, generator=noise)).mean() - critic(made).mean()).backward()
+            made = generator(noise(4)).detach()
+            (critic(noise(6)).mean() - critic(made).mean()).backward()
             c.step()
             g.zero_grad()
-            critic(generator(torch.randn(8, 4, generator=noise))).mean().backward()
+            critic(generator(noise(4))).mean().backward()
             g.step()
 
     def make() -> tuple[nn.Module, nn.Module]:
@@ -480,8 +486,9 @@ def run_two_models() -> None:
         )
         return nn.Sequential(*layers[0]), nn.Sequential(*layers[1])
 
-    one, two = make()
-    play(ddp(one), ddp(two), sgd(one.parameters()), torch.optim.Adam(two.parameters()))
+    with on_host():
+        one, two = make()
+        play(ddp(one), ddp(two), sgd(one.parameters()), torch.optim.Adam(two.parameters()))
     a, b = make()
     a, g = sluice.distribute(a, sgd)
     b, c = sluice.distribute(b, torch.optim.Adam)
@@ -495,8 +502,6 @@ def test_two_models_in_one_process(two_ranks: Ranks) -> None:
 
 
 def run_two_optimizers() -> None:
-    reference = make_net()
-    wrapped = ddp(reference)
 
     def make(net: Net) -> list[torch.optim.Optimizer]:
         rest = [*net.norm.parameters(), *net.hidden.parameters(), *net.out.parameters()]
@@ -510,7 +515,9 @@ def run_two_optimizers() -> None:
             for optimizer in optimizers:
                 optimizer.step()
 
-    loop(wrapped, make(reference))
+    with on_host():
+        reference = make_net()
+        loop(ddp(reference), make(reference))
     model = make_net()
     model, optimizers = sluice.distribute(model, make(model))
     loop(model, optimizers)
@@ -527,9 +534,6 @@ def test_two_optimizers_of_one_model(two_ranks: Ranks) -> None:
 def run_checkpoint() -> None:
     """sluice saves a checkpoint in the middle, plain PyTorch loads it and goes on, and the other
     way round."""
-    straight = make_net()
-    optimizer = torch.optim.Adam(straight.parameters())
-    every = list(batches(20))
 
     def go_on(
         model: nn.Module, optimizer: torch.optim.Optimizer, data: list[tuple[Tensor, Tensor]]
@@ -539,8 +543,10 @@ def run_checkpoint() -> None:
             loss_of(model, x, y).backward()
             optimizer.step()
 
-    model = ddp(straight)
-    go_on(model, optimizer, every)
+    with on_host():
+        straight = make_net()
+        go_on(ddp(straight), torch.optim.Adam(straight.parameters()), list(batches(20)))
+    every = list(batches(20))
     first, its = sluice.distribute(make_net(), torch.optim.Adam)
     go_on(first, its, every[:10])
     saved = io.BytesIO()
@@ -597,9 +603,9 @@ def test_all_begin_as_rank_0(two_ranks: Ranks) -> None:
 def after_step() -> tuple[Any, torch.optim.Optimizer, dict[str, Tensor]]:
     """Returns a model whose gates are closed, its optimizer, and the future values of its
     parameters."""
-    reference = make_net()
-    optimizer = sgd(reference.parameters())
-    plain_loop(4)(ddp(reference), optimizer)
+    with on_host():
+        reference = make_net()
+        plain_loop(4)(ddp(reference), sgd(reference.parameters()))
     model, optimizer = sluice.distribute(make_net(), sgd)
     plain_loop(4)(model, optimizer)
     assert model._sluice.gates.is_closed
@@ -661,9 +667,10 @@ def run_eval_of_a_part() -> None:
     model, _, expected = after_step()
     with torch.no_grad():
         seen = model.hidden(torch.ones(1, 144))
+    with on_host():
+        ones = torch.ones(1, 144)
     assert torch.equal(
-        seen,
-        functional.linear(torch.ones(1, 144), expected["hidden.weight"], expected["hidden.bias"]),
+        seen.cpu(), functional.linear(ones, expected["hidden.weight"], expected["hidden.bias"])
     )
 
 
@@ -819,8 +826,10 @@ def test_helpers(two_ranks: Ranks) -> None:
 def run_debug() -> None:
     """With SLUICE_DEBUG=gates parameters behind a closed gate are NaN, and training gives the same
     bits."""
-    reference, model = make_net(), make_net()
-    plain_loop(6)(ddp(reference), sgd(reference.parameters()))
+    with on_host():
+        reference = make_net()
+        plain_loop(6)(ddp(reference), sgd(reference.parameters()))
+    model = make_net()
     os.environ["SLUICE_DEBUG"] = "gates"
     try:
         model, optimizer = sluice.distribute(model, sgd)
@@ -837,8 +846,9 @@ def test_debugging_of_gates(two_ranks: Ranks) -> None:
 
 
 def run_compiled(backend: str) -> None:
-    reference = make_net()
-    plain_loop(6)(ddp(reference), sgd(reference.parameters()))
+    with on_host():
+        reference = make_net()
+        plain_loop(6)(ddp(reference), sgd(reference.parameters()))
     model, optimizer = sluice.distribute(make_net(), sgd)
     plain_loop(6)(torch.compile(model, backend=backend), optimizer)  # type: ignore[arg-type]
     assert_equal(model.state_dict(), reference.state_dict())

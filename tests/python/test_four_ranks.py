@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from place import IS_DEVICE, on_host
 from ranks import Ranks, free_port
-from test_same_training import OPTIMIZERS
+from test_same_training import optimizer_of
 from torch import nn
 from training import batches, ddp, make_net, plain_loop
 
 import sluice
 from sluice import _job
 
-STEPS = 200
+STEPS = 30 if IS_DEVICE else 200
 ALGORITHMS = ["sluice", "p3", "kvstore", "slicing", "allreduce", "wfbp", "mgwfbp"]
 
 
@@ -26,7 +27,7 @@ def digest(model: nn.Module) -> str:
     """Returns a digest of the parameters only: the statistics of the last batch differ between
     ranks."""
     return hashlib.sha256(
-        b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
+        b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
     ).hexdigest()
 
 
@@ -43,9 +44,10 @@ def losses_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[float]
 
 def train_both(name: str) -> tuple[list[float], list[float], str]:
     torch.set_num_threads(1)
-    kind, settings = OPTIMIZERS[name]
-    reference = make_net()
-    theirs = losses_of(ddp(reference), kind(reference.parameters(), **settings))
+    kind, settings = optimizer_of(name)
+    with on_host():
+        reference = make_net()
+        theirs = losses_of(ddp(reference), kind(reference.parameters(), **settings))
     model, optimizer = sluice.distribute(make_net(), lambda ps: kind(ps, **settings))
     return losses_of(model, optimizer), theirs, digest(model)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from place import on_host
 from ranks import Ranks, run_script
 from torch import Tensor, nn
 from torch.nn import functional
@@ -67,7 +68,8 @@ def train(
 
 def same_as_by_hand() -> None:
     torch.set_num_threads(1)
-    expected = delayed_by_hand()
+    with on_host():
+        expected = delayed_by_hand()
     data = list(batches(STEPS))
 
     model, optimizer = sluice.distribute(make_net(), make_optimizer)

@@ -6,12 +6,14 @@ from __future__ import annotations
 import copy
 import io
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from place import on_host
 from ranks import Ranks, run_script, running
 from torch import Tensor, nn
 from torch.nn import functional
@@ -68,14 +70,14 @@ def first_half(name: str, path: str) -> dict[str, Tensor]:
     if rank() == 0:
         torch.save(saved, path)
     sluice.barrier()
-    return {key: value.clone() for key, value in model.state_dict().items()}
+    return {key: value.cpu().clone() for key, value in model.state_dict().items()}
 
 
 def second_half(name: str, path: str) -> dict[str, Tensor]:
     model, optimizer = on_servers(name, make_net(seed=99))
     put_back(model, optimizer, torch.load(path, weights_only=True))
     train(model, optimizer, list(batches(STEPS))[STOP:])
-    return {key: value.clone() for key, value in model.state_dict().items()}
+    return {key: value.cpu().clone() for key, value in model.state_dict().items()}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -97,26 +99,28 @@ def to_plain_pytorch(name: str) -> None:
     model, optimizer = on_servers(name)
     train(model, optimizer, data[:STOP])
     saved = of(model, optimizer)
-    reference = make_net(seed=3)
-    wrapped, its = ddp(reference), OPTIMIZERS[name](reference.parameters())
-    train(wrapped, its, data[:1])
+    with on_host():
+        reference = make_net(seed=3)
+        wrapped, its = ddp(reference), OPTIMIZERS[name](reference.parameters())
+        train(wrapped, its, list(batches(1)))
     assert layout(saved["optimizer"]) == layout(its.state_dict())
 
     results = []
     for with_ddp in (True, False):
-        net = make_net(seed=99)
-        if with_ddp:
-            trained, its = ddp(net), OPTIMIZERS[name](net.parameters())
-        else:
-            trained, its = sluice.distribute(net, OPTIMIZERS[name])  # type: ignore[assignment]
-        put_back(net, its, saved)
-        train(trained, its, data[STOP:])
-        results.append(net.state_dict())
+        with on_host() if with_ddp else nullcontext():
+            net = make_net(seed=99)
+            if with_ddp:
+                trained, its = ddp(net), OPTIMIZERS[name](net.parameters())
+            else:
+                trained, its = sluice.distribute(net, OPTIMIZERS[name])  # type: ignore[assignment]
+            put_back(net, its, saved)
+            train(trained, its, list(batches(STEPS))[STOP:])
+            results.append(net.state_dict())
     assert_equal(results[0], results[1])
 
     train(model, optimizer, data[STOP:])
     for key, value in model.state_dict().items():
-        torch.testing.assert_close(value, results[0][key], rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(value.cpu(), results[0][key], rtol=1e-3, atol=1e-5)
 
 
 def layout(saved: dict[str, Any]) -> Any:
@@ -135,10 +139,12 @@ def test_plain_pytorch_goes_on_from_it(two_ranks: Ranks, name: str) -> None:
 
 def from_plain_pytorch(name: str) -> None:
     data = list(batches(STEPS))
-    net = make_net()
-    wrapped, its = ddp(net), OPTIMIZERS[name](net.parameters())
-    train(wrapped, its, data[:STOP])
-    saved = of(net, its)
+    with on_host():
+        its_data = list(batches(STEPS))
+        net = make_net()
+        wrapped, its = ddp(net), OPTIMIZERS[name](net.parameters())
+        train(wrapped, its, its_data[:STOP])
+        saved = of(net, its)
 
     loaded = on_servers(name, make_net(seed=99))
     put_back(*loaded, saved)
@@ -154,9 +160,10 @@ def from_plain_pytorch(name: str) -> None:
     train(*dressed, data[STOP:])
     assert_equal(plain.state_dict(), loaded[0].state_dict())
 
-    train(wrapped, its, data[STOP:])
+    with on_host():
+        train(wrapped, its, its_data[STOP:])
     for key, value in net.state_dict().items():
-        torch.testing.assert_close(plain.state_dict()[key], value, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(plain.state_dict()[key].cpu(), value, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

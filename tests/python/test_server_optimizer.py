@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from place import on_host
 from ranks import Ranks
 from sluice._job import current
 from torch import Tensor, nn
@@ -22,21 +23,22 @@ import sluice
 
 def close_to_ddp(optimizers: Any, loop: Any, **options: Any) -> None:
     torch.set_num_threads(1)
-    reference = make_net()
-    loop(ddp(reference), optimizers(reference.parameters()))
+    with on_host():
+        reference = make_net()
+        loop(ddp(reference), optimizers(reference.parameters()))
     model, optimizer = sluice.distribute(make_net(), optimizers, server_optimizer=True, **options)
     loop(model, optimizer)
     state = model.state_dict()
     for name, expected in reference.state_dict().items():
         torch.testing.assert_close(
-            state[name],
+            state[name].cpu(),
             expected,
             rtol=1e-3,
             atol=1e-5,
             msg=lambda text, name=name: f"{name}: {text}",
         )
     own = hashlib.sha256(
-        b"".join(state[name].numpy().tobytes() for name, _ in model.named_parameters())
+        b"".join(state[name].cpu().numpy().tobytes() for name, _ in model.named_parameters())
     ).hexdigest()
     assert len(set(current().gather("digest", own))) == 1
 

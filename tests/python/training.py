@@ -1,4 +1,5 @@
-"""Small models, and loops that train them by DDP and by sluice on the same data."""
+"""Small models, and loops that train them by DDP and by sluice on the same data. DDP trains in the
+host's memory, also if the tests run on a device (place.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 import torch.distributed as dist
+from place import here, on_host
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,8 +40,8 @@ def batches(steps: int, seed: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(1000 * seed + rank())
     for _ in range(steps):
         yield (
-            torch.randn(8, 1, 8, 8, generator=generator),
-            torch.randint(0, 10, (8,), generator=generator),
+            torch.randn(8, 1, 8, 8, generator=generator, device="cpu").to(here()),
+            torch.randint(0, 10, (8,), generator=generator, device="cpu").to(here()),
         )
 
 
@@ -76,9 +78,10 @@ def same_as_ddp(
 ) -> None:
     """Trains twice, and compares every parameter and buffer bit by bit."""
     torch.set_num_threads(1)
-    reference = make()
-    wrapped = ddp(reference, **(ddp_options or {}))
-    loop(wrapped, optimizers(reference.parameters()))
+    with on_host():
+        reference = make()
+        wrapped = ddp(reference, **(ddp_options or {}))
+        loop(wrapped, optimizers(reference.parameters()))
     model, optimizer = sluice.distribute(  # type: ignore[call-overload]
         make(), optimizers, **options
     )
@@ -89,6 +92,5 @@ def same_as_ddp(
 def assert_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
     assert list(ours) == list(theirs)
     for name, tensor in theirs.items():
-        assert torch.equal(ours[name], tensor), (
-            f"'{name}' differs by {(ours[name] - tensor).abs().max()}"
-        )
+        one, other = ours[name].cpu(), tensor.cpu()
+        assert torch.equal(one, other), f"'{name}' differs by {(one - other).abs().max()}"

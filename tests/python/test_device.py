@@ -1,0 +1,349 @@
+"""Tests models on a device (place.py): all that is different there from the host's memory. The
+other tests of training run there too, by tests.python.on_device."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import place
+import pytest
+import torch
+import torch.distributed as dist
+from place import here, on_host
+from ranks import Ranks, running
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+from training import Net, assert_equal, batches, ddp, make_net, plain_loop, rank, same_as_ddp
+
+import sluice
+
+pytestmark = pytest.mark.skipif(not place.IS_DEVICE, reason="SLUICE_TEST_DEVICE is not set")
+MODES = ["eager", "random", "adversary"]
+
+
+def delay(mode: str, seed: int = 1) -> None:
+    """Is patient: the machine may be busy."""
+    import sluice_test_device
+
+    sluice_test_device.set_mode(mode, seed=1000 * seed + rank(), patience=0.02)
+
+
+def sgd(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def text_of(function: Any) -> str:
+    try:
+        function()
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    return "nothing"
+
+
+def run_refusals() -> list[str]:
+    apart = nn.Sequential(
+        nn.Linear(2, 2, device=f"{place.DEVICE}:0"), nn.Linear(2, 2, device=f"{place.DEVICE}:1")
+    )
+    models = [apart, nn.Linear(2, 2, device="meta")]
+    return [text_of(lambda model=model: sluice.distribute(model, sgd)) for model in models]
+
+
+def test_refusals(two_ranks: Ranks) -> None:
+    for texts in two_ranks.run(run_refusals):
+        assert texts == [
+            f"'0.weight' is on {place.DEVICE}:0 and '1.weight' on {place.DEVICE}:1; sluice trains a "
+            "model on one accelerator per process",
+            "'weight' is on meta, which is no accelerator that PyTorch can use here; move the model "
+            "to one, or to the host with .cpu()",
+        ]
+
+
+class Counting(nn.Module):
+    """Has a buffer that every rank changes in its own way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("seen", torch.full((5,), float(rank())))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.before = (self.seen.clone(), self.calls.clone())
+        self.seen += 1 + rank()
+        self.calls += 1
+        return self.layer(x)
+
+
+def run_buffers() -> None:
+    delay("adversary")
+    model, optimizer = sluice.distribute(Counting(), sgd)
+    for step in range(5):
+        optimizer.zero_grad()
+        model(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        seen, calls = (buffer.cpu() for buffer in model.before)
+        assert model.seen.device.type == place.DEVICE
+        assert seen.tolist() == [float(step)] * 5 and int(calls) == step
+
+
+def test_buffers_are_those_of_rank_0(two_ranks: Ranks) -> None:
+    two_ranks.run(run_buffers)
+
+
+def run_mean() -> None:
+    delay("adversary")
+    value = torch.arange(6.0).reshape(2, 3).t() * (1 + rank())
+    mean = sluice.mean(value)
+    assert mean.device == value.device and mean.device.type == place.DEVICE
+    assert mean.cpu().tolist() == [[0.0, 4.5], [1.5, 6.0], [3.0, 7.5]]
+    assert sluice.mean(float(rank())) == 0.5
+
+
+def test_mean(two_ranks: Ranks) -> None:
+    two_ranks.run(run_mean)
+
+
+class InTwoPlaces(nn.Module):
+    """Has layers in the host's memory and, unless it is a reference, on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 32, device="cpu")
+        self.middle = nn.Linear(32, 32)
+        self.last = nn.Linear(32, 10, device="cpu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.first(x.flatten(1).cpu())).to(here())
+        return self.last(torch.relu(self.middle(x)).cpu()).to(here())
+
+
+def make_in_two_places() -> nn.Module:
+    torch.manual_seed(5 + rank())
+    return InTwoPlaces()
+
+
+def run_two_places(mode: str, server_optimizer: bool) -> None:
+    delay(mode)
+    if not server_optimizer:
+        same_as_ddp(sgd, plain_loop(20), make_in_two_places)
+        return
+    results = []
+    for where in (on_host(), nullcontext()):
+        with where:
+            model, optimizer = sluice.distribute(make_in_two_places(), sgd, server_optimizer=True)
+            plain_loop(20)(model, optimizer)
+            results.append(model.state_dict())
+    assert_equal(results[1], results[0])
+
+
+@pytest.mark.parametrize("server_optimizer", [False, True])
+@pytest.mark.parametrize("mode", ["random", "adversary"])
+def test_parameters_in_two_places(two_ranks: Ranks, mode: str, server_optimizer: bool) -> None:
+    two_ranks.run(run_two_places, mode, server_optimizer)
+
+
+def trained(server_optimizer: bool) -> tuple[Any, Any]:
+    model, optimizer = sluice.distribute(make_net(), sgd, server_optimizer=server_optimizer)
+    plain_loop(4)(model, optimizer)
+    return model, optimizer
+
+
+READS: dict[str, Any] = {
+    "attribute": lambda model: {
+        "out.weight": model.out.weight.detach().clone(),
+        "conv.bias": model.conv.bias.detach().clone(),
+    },
+    "parameters": lambda model: {
+        name: parameter.detach().clone() for name, parameter in model.named_parameters()
+    },
+    "state_dict": lambda model: {
+        name: value.clone() for name, value in model.state_dict().items() if "norm" not in name
+    },
+    "forward": lambda model: {"output": model.eval()(torch.ones(4, 1, 8, 8)).detach().clone()},
+}
+
+
+def run_other_stream(how: str, server_optimizer: bool) -> None:
+    """Reads under a stream of its own right after step(), and once more when another stream has
+    made the update."""
+    with on_host():
+        expected = READS[how](trained(server_optimizer)[0])
+    delay("adversary")
+    for is_open in (False, True):
+        model, optimizer = trained(server_optimizer)
+        torch.accelerator.synchronize()
+        if is_open:
+            optimizer.synchronize()
+        stream = torch.Stream(torch.device(place.DEVICE))
+        with stream:
+            seen = READS[how](model)
+        stream.synchronize()
+        assert_equal(seen, expected)
+
+
+@pytest.mark.parametrize("server_optimizer", [False, True])
+@pytest.mark.parametrize("how", READS)
+def test_an_update_is_seen_by_other_streams(
+    two_ranks: Ranks, how: str, server_optimizer: bool
+) -> None:
+    two_ranks.run(run_other_stream, how, server_optimizer)
+
+
+def several_backwards(model: Any, optimizer: torch.optim.Optimizer) -> None:
+    for number, (x, y) in enumerate(batches(24)):
+        with model.no_sync() if number % 4 == 2 else nullcontext():
+            functional.cross_entropy(model(x), y).backward()
+        if number % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=number % 8 == 3)
+
+
+def clipping(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for number, (x, y) in enumerate(batches(12)):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        if number % 3:
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+
+def scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Rank 1 makes an infinite gradient in step 5: no rank may step then."""
+    scaler = torch.amp.GradScaler(here().type, init_scale=2.0**10, growth_interval=7)
+    for number, (x, y) in enumerate(batches(16)):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        if number == 5 and rank() == 1:
+            loss = loss * float("inf")
+        scaler.scale(loss).backward()
+        if number % 2:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+LOOPS: dict[str, Any] = {
+    "several backwards": several_backwards,
+    "clipping": clipping,
+    "scaled": scaled,
+}
+
+
+def run_loop(name: str, mode: str) -> None:
+    delay(mode)
+    same_as_ddp(sgd, LOOPS[name])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_loops(two_ranks: Ranks, loop: str, mode: str) -> None:
+    two_ranks.run(run_loop, loop, mode)
+
+
+def run_resume(server_optimizer: bool) -> None:
+    """Goes on from a checkpoint on the device, with the bits of a run in the host's memory."""
+
+    def go_on(model: nn.Module, optimizer: Any, first: int, last: int) -> None:
+        for x, y in itertools.islice(batches(last), first, None):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    options = {"server_optimizer": server_optimizer}
+    with on_host():
+        expected, optimizer = sluice.distribute(make_net(), sgd, **options)
+        go_on(expected, optimizer, 0, 12)
+    delay("adversary")
+    model, optimizer = sluice.distribute(make_net(), sgd, **options)
+    go_on(model, optimizer, 0, 5)
+    saved = model.state_dict(), optimizer.state_dict()
+    kept = [{name: value.clone() for name, value in saved[0].items()}, saved[1]]
+    for state in kept[1]["state"].values():
+        state.update({key: value.clone() for key, value in state.items()})
+    again, optimizer = sluice.distribute(make_net(99), sgd, **options)
+    again.load_state_dict(kept[0])
+    optimizer.load_state_dict(kept[1])
+    go_on(again, optimizer, 5, 12)
+    assert_equal(again.state_dict(), expected.state_dict())
+
+
+@pytest.mark.parametrize("server_optimizer", [False, True])
+def test_training_goes_on_from_a_checkpoint(two_ranks: Ranks, server_optimizer: bool) -> None:
+    two_ranks.run(run_resume, server_optimizer)
+
+
+# The second rank stops in the fourth step; the first waits for it in step(), which has a hook.
+INTERRUPTED = """
+import os, time, torch, sluice
+model, optimizer = sluice.distribute(torch.nn.Linear(3, 3), lambda ps: torch.optim.SGD(ps, lr=0.1))
+optimizer.register_step_post_hook(lambda *_: None)
+for step in range(4):
+    optimizer.zero_grad()
+    loss = model(torch.ones(2, 3)).sum()
+    if step == 3 and os.environ["RANK"] == "1":
+        time.sleep(120)
+    loss.backward()
+    if step == 3:
+        print("waits", flush=True)
+    optimizer.step()
+"""
+
+
+def test_control_c_ends_a_wait_in_step() -> None:
+    with running(INTERRUPTED, 2) as (first, _):
+        assert first.stdout is not None and first.stdout.readline() == "waits\n"
+        time.sleep(0.5)
+        first.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        errors = first.communicate(timeout=30)[1]
+        assert time.monotonic() - begun < 10
+        assert "KeyboardInterrupt" in errors, errors
+
+
+# DDP on the backend.
+
+
+def losses_of(model: nn.Module, net: Net, steps: int = 8) -> list[float]:
+    optimizer = sgd(net.parameters())
+    losses = []
+    for x, y in batches(steps):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return [loss.item() for loss in losses]
+
+
+def run_ddp(mode: str) -> None:
+    torch.set_num_threads(1)
+    delay(mode)
+    if not dist.is_initialized():
+        dist.init_process_group(os.environ["TEST_BACKEND"])
+    with on_host():
+        reference = make_net()
+        gloo = dist.new_group(backend="gloo")
+        expected = losses_of(ddp(reference, process_group=gloo), reference)
+    net = make_net()
+    assert losses_of(DistributedDataParallel(net), net) == expected
+    assert_equal(net.state_dict(), reference.state_dict())
+
+
+@pytest.fixture(scope="module", params=["sluice", f"cpu:gloo,{place.DEVICE}:sluice"])
+def backend_ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
+    ranks = Ranks(2, TEST_BACKEND=request.param)
+    yield ranks
+    assert ranks.end() == [0, 0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ddp_on_the_backend(backend_ranks: Ranks, mode: str) -> None:
+    backend_ranks.run(run_ddp, mode)
