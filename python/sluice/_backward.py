@@ -38,6 +38,7 @@ class Backward:
         self._is_due = False  # it has ended, but not all of its gradients have been handed over
         self._handed_over = 0  # in this round
         self._has_gradients = False
+        self._has_earlier = False  # gradients wait for a mean that they are added to
         self._training, self._gates, self._decision = training, gates, decision
         self._make_plan = make_plan
 
@@ -102,13 +103,22 @@ class Backward:
         # A second backward before step(): it adds to the mean of the first.
         if not slot.is_on_device:
             self._gates.settle(slot)
-        elif slot.is_travelling and isinstance(slot.parameter.grad, PendingGradient):
+        elif not isinstance(slot.parameter.grad, PendingGradient):
+            slot.earlier = []  # the program has dropped their sum
+        elif slot.earlier or (slot.is_travelling and slot.gradient is not None):
             # finish() adds them: a thread of autograd's must not wait for the network.
-            slot.earlier, slot.parameter.grad = slot.gradient, None
+            if not slot.earlier and slot.gradient is not None:
+                slot.earlier = [slot.gradient]
+            self._has_earlier = True
+            slot.parameter.grad = None
 
     def after_accumulation(self, slot: Slot, parameter: Tensor) -> None:
         """Hands a gradient over as soon as all of it is there; a hook."""
         self._training.spent.times.gradient(slot.gate)
+        if slot.earlier:
+            assert slot.parameter.grad is not None
+            slot.earlier.append(slot.parameter.grad)
+            slot.parameter.grad = self._gates.guard(slot, slot.parameter.grad)
         if not self.synchronises:
             return
         self.begin()
@@ -116,7 +126,7 @@ class Backward:
         if slot.gradient_round == self.round:
             slot.comes_in_parts = True
         slot.gradient_round = self.round
-        comes_late = slot.comes_in_parts or slot.is_travelling
+        comes_late = slot.comes_in_parts or slot.is_travelling or slot.earlier
         if self._training.session is not None and not comes_late:
             self._hand_over(slot)
 
@@ -126,6 +136,7 @@ class Backward:
         stopped it."""
         training = self._training
         if not self._is_due:
+            self._take_up_earlier()
             training.health.paid(self)
             return
         with training.health.owed(
@@ -147,7 +158,7 @@ class Backward:
                     training.spent.first_round = time.perf_counter() - begun
             if is_first:
                 training.spent.began = time.perf_counter()
-        self._is_due = False
+        self._is_due = self._has_earlier = False
         training.health.paid(self)
 
     def hand_out_delayed(self) -> None:
@@ -178,36 +189,48 @@ class Backward:
             gradient = slot.parameter.grad
             if slot.round == self.round or gradient is None:
                 continue
-            slot.unsent = gradient
-            slot.parameter.grad = self._gates.guard(slot, gradient)
+            slot.unsent = slot.earlier[-1] if slot.earlier else gradient
+            slot.parameter.grad = self._gates.guard(slot, slot.unsent)
 
     def _hand_over_late(self, slot: Slot) -> None:
         """Hands over a gradient that came in parts or late, or that does not exist."""
-        if slot.unsent is not None:
-            if isinstance(slot.parameter.grad, PendingGradient):
-                slot.parameter.grad = slot.unsent
-            slot.unsent = None
         if slot.gate.is_closed:  # not read in this step
             self._gates.open(slot.gate)
         if self._training.server is None:
             self._gates.settle(slot)
-        elif isinstance(slot.parameter.grad, PendingGradient):
+        self._take_up(slot)
+        if self._training.server is not None and isinstance(slot.parameter.grad, PendingGradient):
             slot.parameter.grad = slot.gradient
-        self._add_to_earlier(slot)
         if slot.parameter.grad is not None:
             self._hand_over(slot)
         else:
             self._hand_over_nothing(slot)
 
-    def _add_to_earlier(self, slot: Slot) -> None:
-        """Adds the gradient to the mean of an earlier backward(), as autograd does in the host's
-        memory."""
-        earlier, slot.earlier = slot.earlier, None
-        if earlier is None or slot.is_empty:
+    def _take_up_earlier(self) -> None:
+        """Adds what passes in no_sync() have made to the means that they found on their way."""
+        if self._has_earlier:
+            for slot in self._training.slots:
+                if slot.earlier:
+                    self._gates.settle(slot)
+                    self._take_up(slot)
+            self._has_earlier = False
+
+    @torch.no_grad()
+    def _take_up(self, slot: Slot) -> None:
+        """Puts the gradient in the place of its stand-in, if the program has left that there. Adds
+        it to the mean of an earlier backward() as autograd does in the host's memory. REQUIRES:
+        that mean is here."""
+        unsent, slot.unsent = slot.unsent, None
+        earlier, slot.earlier = slot.earlier, []
+        if not isinstance(slot.parameter.grad, PendingGradient):
             return
-        if slot.parameter.grad is not None:
-            earlier.add_(slot.parameter.grad)
-        slot.parameter.grad = earlier
+        if earlier:
+            parts = earlier[1:] if slot.is_empty else earlier
+            for part in parts[1:]:
+                parts[0].add_(part)
+            slot.parameter.grad = parts[0]
+        elif unsent is not None:
+            slot.parameter.grad = unsent
 
     def _hand_over(self, slot: Slot) -> None:
         assert slot.door is not None

@@ -41,8 +41,9 @@ class Slot:
         # A gradient that has not been handed over, since backward() ran on a thread that must not
         # wait; `parameter.grad` then stands for it.
         self.unsent: Tensor | None = None
-        # The mean of an earlier backward(), to which the next gradient is added once it is here.
-        self.earlier: Tensor | None = None
+        # The mean of an earlier backward() that is on its way, and the gradients that are added to
+        # it in this order once it is here; `parameter.grad` then stands for their sum.
+        self.earlier: list[Tensor] = []
         self.is_empty = False  # true iff no rank had a gradient in the last round
         self.round = -1  # the last round it took part in
         # True iff the gradient may come in several parts in one backward(), for example of a module
