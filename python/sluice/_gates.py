@@ -65,6 +65,7 @@ class Gates:
                 )
         with training.health.whole(f"the optimizer's step for '{gate.slots[0].name}'"):
             gate.is_closed = False  # first, since the optimizer reads the parameters
+            self.follow_update(gate)  # another stream may have made the last one
             for updater in self.updaters:
                 updater.apply(gate)
             for slot in gate.slots:
@@ -77,12 +78,15 @@ class Gates:
         training.spent.times.pause(time.perf_counter() - begun)
 
     def open_all(self) -> None:
-        """Opens those that are closed."""
+        """Opens those that are closed. The current stream then waits for all updates."""
         if self.is_closed:
             for slot in self._training.slots:
                 if slot.gate.is_closed:
                     self.open(slot.gate)
             self.is_closed = False
+        if self.has_updates:
+            for gate in {slot.gate for slot in self._training.slots}:
+                self.follow_update(gate)
 
     def open_for(self, parameter: Tensor) -> None:
         """Opens the gate of a parameter that is about to be read."""
@@ -132,6 +136,8 @@ class Gates:
 
     def _show(self, slot: Slot) -> None:
         """Puts the mean into `parameter.grad`, unless somebody has put anything else there."""
+        if slot.unsent is not None or slot.earlier:
+            return  # finish_round() puts another gradient there
         is_here = (
             self._training.server is None and not slot.is_travelling and slot.gradient is not None
         )
@@ -144,10 +150,13 @@ class Gates:
         if training.server is not None:
             raise RuntimeError(NO_MEAN_HERE)
         training.health.check()
-        if slot.unsent is not None:
+        if slot.unsent is not None or slot.earlier:
             self.finish_round()
-            assert slot.gradient is not None
-            gradient = slot.gradient
+            shown = slot.parameter.grad
+            if shown is not None and not isinstance(shown, PendingGradient):
+                gradient = shown
+            elif slot.gradient is not None:
+                gradient = slot.gradient
         if slot.is_travelling and not slot.gate.is_closed and not self.was_touched:
             self.was_touched = True
             if training.job.rank == 0:
