@@ -13,7 +13,7 @@ from torch import Tensor
 from sluice._decision import Decision
 from sluice._gates import Gates
 from sluice._pending import PendingGradient
-from sluice._slots import Slot, is_untouched, sendable
+from sluice._slots import Slot, is_untouched, laid_out, sendable
 from sluice._training import Training
 
 # So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever
@@ -118,7 +118,7 @@ class Backward:
         if slot.earlier:
             assert slot.parameter.grad is not None
             slot.earlier.append(slot.parameter.grad)
-            slot.parameter.grad = self._gates.guard(slot, slot.parameter.grad)
+            slot.parameter.grad = self._gates.guard(slot, slot.earlier[0])  # the sum, later
         if not self.synchronises:
             return
         self.begin()
@@ -189,7 +189,7 @@ class Backward:
             gradient = slot.parameter.grad
             if slot.round == self.round or gradient is None:
                 continue
-            slot.unsent = slot.earlier[-1] if slot.earlier else gradient
+            slot.unsent = slot.earlier[0] if slot.earlier else laid_out(slot.parameter, gradient)
             slot.parameter.grad = self._gates.guard(slot, slot.unsent)
 
     def _hand_over_late(self, slot: Slot) -> None:
@@ -225,10 +225,9 @@ class Backward:
         if not isinstance(slot.parameter.grad, PendingGradient):
             return
         if earlier:
-            parts = earlier[1:] if slot.is_empty else earlier
-            for part in parts[1:]:
-                parts[0].add_(part)
-            slot.parameter.grad = parts[0]
+            for part in earlier[1:]:
+                earlier[0].add_(part)
+            slot.parameter.grad = earlier[0]
         elif unsent is not None:
             slot.parameter.grad = unsent
 

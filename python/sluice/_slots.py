@@ -117,6 +117,14 @@ def sendable(slot: Slot) -> Tensor:
             f"'{slot.name}' is {parameter.dtype}, but its gradient is {gradient.dtype}; both must "
             "have the same type"
         )
+    return laid_out(parameter, gradient)
+
+
+def laid_out(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """Returns the gradient, or a copy in the parameter's layout if it has another. A gradient that
+    cannot be sent comes back as it is."""
+    if gradient.layout != torch.strided or gradient.dtype != parameter.dtype:
+        return gradient
     if gradient.stride() == parameter.stride() and (gradient.is_contiguous() or is_dense(gradient)):
         return gradient
     copy = torch.empty_like(parameter, requires_grad=False)
