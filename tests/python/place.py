@@ -16,6 +16,7 @@ import torch
 DEVICE = os.environ.get("SLUICE_TEST_DEVICE", "cpu")
 MODE = os.environ.get("SLUICE_TEST_DEVICE_MODE", "random")
 SEED = int(os.environ.get("SLUICE_TEST_DEVICE_SEED", "1"))
+VARIABLES = {"SLUICE_TEST_DEVICE", "SLUICE_TEST_DEVICE_MODE", "SLUICE_TEST_DEVICE_SEED"}
 IS_DEVICE = DEVICE != "cpu"
 
 if IS_DEVICE:  # before sluice is imported, which asks Torch for its accelerator

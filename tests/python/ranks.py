@@ -46,8 +46,9 @@ def environment(rank: int, world: int, port: int, **more: str) -> dict[str, str]
                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn"}  # fmt: skip
     # A busy machine may not run a heartbeat for a while.
     patience = {"SLUICE_SILENCE_LIMIT": "20s"}
+    ours = {name: value for name, value in os.environ.items() if name not in place.VARIABLES}
     return {
-        **os.environ,
+        **ours,
         "PYTHONPATH": f"{HERE}:{os.environ.get('PYTHONPATH', '')}",
         **launched,
         **patience,
@@ -74,7 +75,7 @@ def fork(
         sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
         # These modules may have read the variables when they were imported.
         for name, module in list(sys.modules.items()):
-            if (getattr(module, "__file__", None) or "").startswith(f"{HERE}/"):
+            if (getattr(module, "__file__", None) or "").startswith(f"{HERE}/") and module != place:
                 del sys.modules[name]
         place.enter()
         work()
