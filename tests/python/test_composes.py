@@ -897,8 +897,8 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
         assert [text for text in texts if "rank" not in text] == [
             "'' makes sparse gradients, which sluice cannot average; use sparse=False",
             "'weight' is torch.complex64; sluice averages float32, float64, bfloat16 and float16",
-            "'weight' is on meta, but sluice trains in the host's memory only so far; move the "
-            "model there with .cpu()",
+            "'weight' is on meta, which is no accelerator that PyTorch can use here; move the "
+            "model to one, or to the host with .cpu()",
             "'weight' has no shape yet; run the model once before sluice.distribute()",
             "Linear is distributed already",
             "SGD is distributed already",
