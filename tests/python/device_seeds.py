@@ -19,7 +19,7 @@ if __name__ == "__main__":
 import place
 import torch
 import torch.distributed as dist
-from place import here, on_host
+from place import here, let_ddp_copy, on_host
 from ranks import Ranks
 from sluice.study.ranks import prepare_to_fork
 from torch import Tensor, nn
@@ -45,8 +45,8 @@ def train(case: str, steps: int) -> list[Tensor]:
     """Returns the losses and the parameters, in the host's memory."""
     net = make()
     if case == "ddp":
-        # The device refuses a copy that DDP makes when it puts its buckets into a new order.
-        model: nn.Module = DistributedDataParallel(net, find_unused_parameters=True)
+        let_ddp_copy()
+        model: nn.Module = DistributedDataParallel(net)
         optimizer = make_optimizer(net.parameters())
     else:
         on_servers = case == "server_optimizer"

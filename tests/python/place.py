@@ -39,6 +39,13 @@ def delay_anew() -> None:
         sluice_test_device.set_mode(MODE, seed=seed)
 
 
+def let_ddp_copy() -> None:
+    """Lets a copy from plain memory wait instead of refusing it: DDP makes one when it puts its
+    buckets into a new order."""
+    if IS_DEVICE:
+        sluice_test_device.set_unpinned_copies_wait(True)
+
+
 def here() -> torch.device:
     """Returns the place of new tensors."""
     return torch.get_default_device()
