@@ -26,14 +26,14 @@ void Copier::stop() {
 
 void Copier::toHost(std::shared_ptr<const DeviceBytes> from,
                     std::shared_ptr<const DeviceMark> ready, std::span<std::byte> to,
-                    Arrived arrived) {
+                    const Arrived& arrived) {
   Status failure;
   {
     const base::Lock lock(mutex_);
     failure = failure_;
     if (failure.isOk()) {
       ++toHost_;
-      newOutward_.push_back({std::move(from), std::move(ready), to, std::move(arrived)});
+      newOutward_.push_back({std::move(from), std::move(ready), to, arrived});
     }
   }
   if (!failure.isOk()) return arrived(failure);
@@ -46,13 +46,12 @@ bool Copier::hasToHost() const {
 }
 
 void Copier::toDevice(std::span<const std::byte> from, std::shared_ptr<DeviceBytes> to,
-                      std::shared_ptr<const DeviceMark> ready, Queued queued) {
+                      std::shared_ptr<const DeviceMark> ready, const Queued& queued) {
   Status failure;
   {
     const base::Lock lock(mutex_);
     failure = failure_;
-    if (failure.isOk())
-      newInward_.push_back({from, std::move(to), std::move(ready), std::move(queued)});
+    if (failure.isOk()) newInward_.push_back({from, std::move(to), std::move(ready), queued});
   }
   if (!failure.isOk()) return queued(failure);
   thread_.wake();

@@ -38,14 +38,14 @@ class Copier final {
   // Copies a tensor to the host when `ready` is done. `arrived` runs when all bytes are in `to`,
   // which lives until then. With no tensor it runs when all earlier ones have arrived.
   void toHost(std::shared_ptr<const DeviceBytes> from, std::shared_ptr<const DeviceMark> ready,
-              std::span<std::byte> to, Arrived arrived);
+              std::span<std::byte> to, const Arrived& arrived);
   // Returns true iff toHost() was called for tensors that have not arrived.
   bool hasToHost() const;
 
   // Copies bytes to the device when `ready` is done. `queued` runs when all copies are queued, with
   // the mark of their end. REQUIRES: `from` lives until then.
   void toDevice(std::span<const std::byte> from, std::shared_ptr<DeviceBytes> to,
-                std::shared_ptr<const DeviceMark> ready, Queued queued);
+                std::shared_ptr<const DeviceMark> ready, const Queued& queued);
 
  private:
   struct Outward {

@@ -104,16 +104,16 @@ at::Tensor Operands::scratch(const at::Tensor& like) {
   return kept_.emplace_back(at::empty(like.sizes(), like.options()));
 }
 
-void Operands::fetch(staging::Copier::Arrived arrived) {
+void Operands::fetch(const staging::Copier::Arrived& arrived) {
   for (size_t i = 0; i < onDevice_.size(); ++i) {
     const bool isLast = i + 1 == onDevice_.size();
     deviceCopies_->copier().toHost(
         TorchDevice::bytesOf(onDevice_[i].flat), ready_, bytesOf(onDevice_[i].host),
-        isLast ? std::move(arrived) : [](const Status&) {});
+        isLast ? arrived : [](const Status&) {});
   }
 }
 
-void Operands::copyBack(staging::Copier::Queued done) const {
+void Operands::copyBack(const staging::Copier::Queued& done) const {
   const at::AutoDispatchBelowADInplaceOrView noGradients;
   for (const auto& [to, from] : copies_) at::Tensor(to).copy_(from);
   std::vector<const OnDevice*> results;

@@ -48,12 +48,12 @@ class Operands final {
 
   // Copies the values of tensors on a device to the host; `arrived` runs when all are there.
   // REQUIRES: copies()
-  void fetch(staging::Copier::Arrived arrived);
+  void fetch(const staging::Copier::Arrived& arrived);
 
   // Copies the results to their tensors, on the loop. `done` runs when that has been done, for
   // tensors on a device when the copies are queued, with the mark of their end; it is null if there
   // is no such tensor.
-  void copyBack(staging::Copier::Queued done) const;
+  void copyBack(const staging::Copier::Queued& done) const;
 
  private:
   // A tensor on a device, and the memory that stands for it.
