@@ -12,8 +12,9 @@ install(DIRECTORY python/sluice_plot DESTINATION ${CMAKE_INSTALL_BINDIR}/../shar
 install(EXPORT sluice NAMESPACE sluice::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
 # The part for LibTorch is built in the project that uses it: see sluice-config.cmake.in.
-install(FILES include/sluice/torch.h include/sluice/torch_device.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
-install(FILES sluice/pytorch/libtorch/torch.cc DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
+install(FILES include/sluice/torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sluice)
+install(FILES sluice/pytorch/libtorch/torch.cc sluice/pytorch/backend/torch_device.h
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
 configure_package_config_file(cmake/sluice-config.cmake.in
   "${PROJECT_BINARY_DIR}/sluice-config.cmake"
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice PATH_VARS CMAKE_INSTALL_DATADIR)

@@ -35,7 +35,6 @@ PUBLIC = {
     "session": "session",
     "sluice": "session",
     "torch": "pytorch",
-    "torch_device": "pytorch",
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 

@@ -1,5 +1,5 @@
 // Memory of an accelerator, and the copies between it and the host. sluice calls this interface and
-// knows no accelerator itself. sluice/torch.h brings an implementation for every accelerator that
+// knows no accelerator itself. sluice::torch has an implementation for every accelerator that
 // PyTorch has.
 //
 // Work on a device is queued on streams and done later. A mark tells when: it lies in the work of a

@@ -47,9 +47,10 @@
 
 #include <sluice/job.h>
 #include <sluice/session.h>
-#include <sluice/torch_device.h>
 
 namespace sluice {
+
+class TorchDevice;
 
 // Opens the gates that modules wait at.
 class Gatekeeper {

@@ -4,8 +4,7 @@
 
 #include <memory>
 
-#include <sluice/torch_device.h>
-
+#include <sluice/pytorch/backend/torch_device.h>
 #include <sluice/staging/copier.h>
 
 namespace sluice::pytorch {

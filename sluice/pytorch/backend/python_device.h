@@ -9,8 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include <sluice/torch_device.h>
-
+#include <sluice/pytorch/backend/torch_device.h>
 #include <sluice/pytorch/device_entrance.h>
 
 namespace sluice::pytorch {

@@ -1,5 +1,5 @@
 // This file is compiled in the project that uses it, so that it fits the Torch found there. It
-// includes public headers only.
+// includes public headers, and torch_device.h beside it.
 #include <sluice/torch.h>
 
 #include <torch/csrc/autograd/engine.h>
@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+
+#include "torch_device.h"  // NOLINT: installed beside this file
 
 namespace sluice {
 namespace {
