@@ -12,9 +12,6 @@
 namespace sluice::session {
 namespace {
 
-// With less, the start of a copy would cost more than the copy.
-constexpr size_t kLeastStaging = size_t{64} << 10;
-
 // Tensors in the mirrors begin at such addresses, for the kernels that sum them.
 constexpr size_t kAlignment = 64;
 
@@ -26,11 +23,8 @@ size_t aligned(size_t bytes) {
 
 Result<std::unique_ptr<DevicePath>> DevicePath::make(Device& device, const base::Config& config,
                                                      StageObserver* observer) {
-  if (config.bytes(option::kStagingBytes) < kLeastStaging) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("staging-bytes is {}; {} needs at least {}",
-                              config.bytes(option::kStagingBytes), device.name(), kLeastStaging));
-  }
+  SLUICE_RETURN_IF_ERROR(
+      staging::checkPinnedBytes(device.name(), config.bytes(option::kStagingBytes)));
   return std::unique_ptr<DevicePath>(new DevicePath(device, config, observer));
 }
 
@@ -73,6 +67,11 @@ void DevicePath::end() {
 Status DevicePath::check(TensorId tensor, const DeviceMemory& memory) const {
   const Tensor& described = trainer_->plan().model()[tensor];
   const DeviceBytes* const result = memory.result.get();
+  if (result == nullptr) {
+    return {Code::kInvalidArgument,
+            fmt::format("tensor {} was given no memory on {} for its result", described.toString(),
+                        device_.name())};
+  }
   for (const DeviceBytes* part : {memory.gradient.get(), result}) {
     if (part == nullptr || part->size() == described.bytes()) continue;
     return {Code::kInvalidArgument,
@@ -92,6 +91,11 @@ Status DevicePath::handOver(TensorId tensor, DeviceMemory memory, HandOver&& toT
 }
 
 Status DevicePath::gradientReady(TensorId tensor, DeviceMemory memory) {
+  if (memory.gradient == nullptr) {
+    return {Code::kInvalidArgument,
+            fmt::format("tensor {} was given no gradient on {}; call gradientAbsent() for it",
+                        trainer_->plan().model()[tensor].toString(), device_.name())};
+  }
   return handOver(tensor, std::move(memory), [&](const TensorMemory& mirror) {
     return trainer_->gradientComes(tensor, mirror);
   });

@@ -191,6 +191,21 @@ TEST(DevicePath, RefusesMemoryOfAnotherSize) {
   EXPECT_THAT(status.message(), HasSubstr("its memory on pretend:0 has 28"));
 }
 
+TEST(DevicePath, RefusesMemoryThatIsMissing) {
+  DeviceWorld world("sluice", pretend::Mode::kEager);
+  DeviceRank& rank = world.rank(0);
+  const auto memory = DeviceWorld::newMemory(rank, 0);
+  EXPECT_THAT(
+      rank.path->gradientReady(TensorId{0}, {nullptr, memory, rank.device.mark()}).message(),
+      HasSubstr("was given no gradient on pretend:0; call gradientAbsent() for it"));
+  EXPECT_THAT(
+      rank.path->gradientReady(TensorId{0}, {memory, nullptr, rank.device.mark()}).message(),
+      HasSubstr("was given no memory on pretend:0 for its result"));
+  EXPECT_THAT(
+      rank.path->gradientAbsent(TensorId{0}, {nullptr, nullptr, rank.device.mark()}).message(),
+      HasSubstr("was given no memory on pretend:0 for its result"));
+}
+
 TEST(DevicePath, RefusesTooLittlePinnedMemory) {
   base::Config config;
   ASSERT_TRUE(config.set(option::kStagingBytes, "1000").isOk());

@@ -26,7 +26,7 @@ class Copier final {
   using Arrived = std::function<void(const Status&)>;
   using Queued = std::function<void(Result<std::shared_ptr<const DeviceMark>>)>;
 
-  // REQUIRES: the device outlives this.
+  // REQUIRES: the device outlives this; checkPinnedBytes()
   Copier(Device& device, size_t pinnedBytes);
   // Does what stop() does.
   ~Copier() { stop(); }

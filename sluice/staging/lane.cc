@@ -5,6 +5,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <sluice/base/log.h>
 #include <sluice/staging/precautions.h>
 
@@ -14,7 +16,15 @@ namespace {
 // A copy of this size takes a device 100 us or more, of which its start is less than a tenth.
 constexpr size_t kLargestPiece = size_t{2} << 20;
 
+constexpr size_t kLeastPinned = size_t{64} << 10;
+
 }  // namespace
+
+Status checkPinnedBytes(const std::string& device, size_t pinnedBytes) {
+  if (pinnedBytes >= kLeastPinned) return base::ok();
+  return {Code::kInvalidArgument, fmt::format("staging-bytes is {}; {} needs at least {}",
+                                              pinnedBytes, device, kLeastPinned)};
+}
 
 size_t pieceBytesOf(size_t pinnedBytes) {
   return std::min(kLargestPiece, std::bit_floor(pinnedBytes / (2 * kCopiesUnderWay)));

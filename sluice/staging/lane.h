@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <sluice/device.h>
@@ -25,8 +26,11 @@ inline constexpr size_t kCopiesUnderWay = 2;
 // Copies that are under way are waited for so long at the end.
 inline constexpr Duration kLimitOfCopies = std::chrono::seconds(10);
 
+// Refuses so little pinned memory that the start of a copy would cost more than the copy.
+Status checkPinnedBytes(const std::string& device, size_t pinnedBytes);
+
 // Returns the bytes of one copy at most, if the copies of both directions have so much pinned
-// memory together.
+// memory together. REQUIRES: checkPinnedBytes()
 size_t pieceBytesOf(size_t pinnedBytes);
 
 using Buffer = std::shared_ptr<PinnedBytes>;

@@ -11,6 +11,7 @@ namespace sluice::pytorch {
 
 class DeviceCopies final {
  public:
+  // REQUIRES: staging::checkPinnedBytes()
   DeviceCopies(const c10::Device& device, size_t pinnedBytes)
       : place_(device), device_(device), copier_(device_, pinnedBytes) {}
 
