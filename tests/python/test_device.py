@@ -352,11 +352,15 @@ def losses_of(model: nn.Module, net: Net, steps: int = 8) -> list[float]:
     return [loss.item() for loss in losses]
 
 
-def run_ddp(mode: str) -> None:
+def join_group() -> None:
     torch.set_num_threads(1)
-    delay(mode)
     if not dist.is_initialized():
         dist.init_process_group(os.environ["TEST_BACKEND"])
+
+
+def run_ddp(mode: str) -> None:
+    join_group()
+    delay(mode)
     with on_host():
         reference = make_net()
         gloo = dist.new_group(backend="gloo")
@@ -378,3 +382,32 @@ def backend_ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
 @pytest.mark.parametrize("mode", MODES)
 def test_ddp_on_the_backend(backend_ranks: Ranks, mode: str) -> None:
     backend_ranks.run(run_ddp, mode)
+
+
+def run_together_in_two_places() -> None:
+    """One call takes tensors in host memory and on the device."""
+    join_group()
+    delay("adversary")
+    tensors = [torch.full((3,), 1.0 + rank(), device=where) for where in ("cpu", here(), "cpu")]
+    tensors.append(torch.arange(40_000.0) + rank())
+    group = dist.distributed_c10d._get_default_group()._get_backend(torch.device(place.DEVICE))
+    group.allreduce_coalesced(tensors).wait()
+    for tensor in tensors[:3]:
+        assert tensor.cpu().tolist() == [3.0] * 3
+    assert torch.equal(tensors[3].cpu(), 2 * torch.arange(40_000.0, device="cpu") + 1)
+
+
+def test_one_call_takes_tensors_in_two_places(backend_ranks: Ranks) -> None:
+    backend_ranks.run(run_together_in_two_places)
+
+
+def run_little_pinned_memory() -> str:
+    dist.init_process_group("sluice")
+    return text_of(lambda: dist.all_reduce(torch.ones(3)))
+
+
+def test_the_backend_refuses_too_little_pinned_memory() -> None:
+    ranks = Ranks(2, SLUICE_STAGING_BYTES="1")
+    for text in ranks.run(run_little_pinned_memory):
+        assert text == f"sluice: staging-bytes is 1; {place.DEVICE}:0 needs at least 65536"
+    ranks.end()

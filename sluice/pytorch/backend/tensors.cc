@@ -76,6 +76,7 @@ at::Tensor Operands::writes(const at::Tensor& tensor) {
 
 at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> flats;
+  size_t next = onDevice_.size();  // the first of these tensors that is on a device
   for (const auto& tensor : tensors) {
     TORCH_CHECK_VALUE(tensor.scalar_type() == tensors[0].scalar_type(),
                       "sluice: tensors of one call must have one type");
@@ -91,7 +92,7 @@ at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
     if (tensor.device().is_cpu()) {
       copies_.emplace_back(tensor, part.view(tensor.sizes()));
     } else {
-      auto& copied = onDevice_[onDevice_.size() - tensors.size() + (&tensor - tensors.data())];
+      auto& copied = onDevice_[next++];
       copied.host = part;  // instead of memory of its own
       copied.target = tensor;
     }
