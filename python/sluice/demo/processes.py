@@ -1,4 +1,4 @@
-"""Runs the ranks of the demo, and ends them whatever happens."""
+"""Runs the two ranks of a small job, and ends them whatever happens."""
 
 from __future__ import annotations
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from sluice import _core
+from sluice.demo import processes
 from sluice.doctor import copies
 
-_RANKS = 2
 _MODELS = 4
 _LIMIT = 300.0  # seconds for the two processes
 
@@ -29,7 +29,8 @@ def look(
     say(f"sluice doctor: {device}, PyTorch {torch.__version__}, sluice {_core.__version__}")
     say("copies between the device and pinned memory ...")
     measured = copies.measure(device, seconds)
-    say(f"{_MODELS} random models in {_RANKS} processes, by sluice and by PyTorch alone ...")
+    ranks = processes.WORLD
+    say(f"{_MODELS} random models in {ranks} processes, by sluice and by PyTorch alone ...")
     trained = _train(device, imports)
     return {
         "device": str(device),
@@ -42,34 +43,12 @@ def look(
 
 
 def _train(device: torch.device, imports: list[str]) -> Findings:
-    order = {"device": str(device), "imports": imports, "models": _MODELS, "ranks": _RANKS}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = []
-    try:
-        for rank in range(_RANKS):
-            environment = {
-                **os.environ,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(_RANKS),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "SLUICE_LOG": os.environ.get("SLUICE_LOG", "warn"),
-            }
-            command = [sys.executable, "-m", "sluice.doctor.rank", json.dumps(order)]
-            ranks.append(
-                subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-            )
-        outputs = [rank.communicate(timeout=_LIMIT)[0] for rank in ranks]
-    except subprocess.TimeoutExpired:
-        raise OSError(f"the two processes had not ended after {_LIMIT:.0f} s") from None
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
-    if any(rank.returncode for rank in ranks):
-        raise OSError("training on the device has failed; the lines above say why")
-    findings: Findings = json.loads(outputs[0].splitlines()[-1])
+    ranks = processes.WORLD
+    order = {"device": str(device), "imports": imports, "models": _MODELS, "ranks": ranks}
+    words = [sys.executable, "-m", "sluice.doctor.rank", json.dumps(order)]
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        starts = processes.on_loopback(words, {"SLUICE_LOG": "warn", **os.environ})
+        processes.run(starts, _LIMIT, Path(folder, "errors"), said.append)
+    findings: Findings = json.loads(said[-1])
     return findings
