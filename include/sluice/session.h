@@ -51,8 +51,8 @@ struct SessionOptions {
   std::string algorithm{};     // Names the algorithm; empty: the job's option `algorithm`.
   // Observes the path of slices, if it is not null; outlives the session.
   StageObserver* observer = nullptr;
-  Device* device =
-      nullptr;  // The device of tensors that are not in host memory; outlives the session.
+  // Holds the tensors that are not in host memory, if it is not null; outlives the session.
+  Device* device = nullptr;
   bool updatesWaitForWord = false;  // Makes servers wait for update() or drop() after each step.
   Interruption interruption{};  // Called while a thread waits for this session; empty: the job's.
 };

@@ -165,7 +165,7 @@ class Trainer final : public fabric::Receiver {
   Result<strategy::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
   const plan::Plan& plan() const { return training_.plan; }
-  // What was given at the start.
+  // Returns the memory that was given at the start.
   const std::vector<TensorMemory>& givenMemory() const { return training_.memory; }
   const std::function<Status()>& interruption() const { return training_.interruption; }
 

@@ -12,6 +12,7 @@ namespace sluice::staging {
 namespace {
 
 constexpr Duration kInterruptionPeriod = std::chrono::milliseconds(100);
+
 std::vector<std::vector<Piece>> cutAll(const plan::Plan& plan, size_t atMost) {
   std::vector<std::vector<Piece>> pieces;
   for (uint32_t t = 0; t < plan.model().tensors.size(); ++t)
@@ -62,44 +63,36 @@ void Stager::begin(TensorId tensor, DeviceMemory memory) {
     const base::Lock lock(mutex_);
     progress_[index(tensor)] = {.isUnderWay = true};
   }
-  std::vector<News> news;
-  news.push_back({News::Kind::kBegun, {tensor}, std::move(memory)});
-  tell(std::move(news));
+  tell({News::Kind::kBegun, {tensor}, std::move(memory)});
 }
 
 void Stager::onResult(TensorId tensor, Step step, size_t first, size_t count) {
   const auto& pieces = piecesOf(tensor);
   auto& missing = missing_[index(tensor)];
   const size_t end = first + count;
-  std::vector<News> news;
   auto piece = std::ranges::upper_bound(pieces, first, {}, &Piece::end);
   for (; piece != pieces.end() && piece->begin < end; ++piece) {
     const auto number = static_cast<size_t>(piece - pieces.begin());
     missing[number] -= std::min(end, piece->end()) - std::max(first, piece->begin);
     if (missing[number] > 0) continue;
     missing[number] = piece->count;  // of the next step
-    news.push_back({News::Kind::kResult, {tensor, number, step}});
+    tell({News::Kind::kResult, {tensor, number, step}});
   }
-  if (!news.empty()) tell(std::move(news));
 }
 
 void Stager::noResult(TensorId tensor) {
   missing_[index(tensor)] = sizesOf(piecesOf(tensor));
-  std::vector<News> news;
-  news.push_back({News::Kind::kNoResult, {tensor}});
-  tell(std::move(news));
+  tell({News::Kind::kNoResult, {tensor}});
 }
 
 void Stager::waitBeforeResults(std::shared_ptr<const DeviceMark> mark) {
-  std::vector<News> news;
-  news.push_back({.kind = News::Kind::kMark, .memory = {.ready = std::move(mark)}});
-  tell(std::move(news));
+  tell({.kind = News::Kind::kMark, .memory = {.ready = std::move(mark)}});
 }
 
-void Stager::tell(std::vector<News> news) {
+void Stager::tell(News news) {
   {
     const base::Lock lock(mutex_);
-    std::ranges::move(news, std::back_inserter(inbox_));
+    inbox_.push_back(std::move(news));
   }
   thread_.wake();
 }

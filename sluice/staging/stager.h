@@ -4,7 +4,7 @@
 // copies it into pinned memory, the most urgent tensor first, and from there into plain memory, its
 // mirror. Each slice that is whole there goes on to the network.
 // In: a result that has come to the mirror is copied back at once, through pinned memory again.
-// Whoever reads the tensor waits on the host only until that copy is queued.
+// A reader of the tensor waits on the host only until that copy is queued.
 //
 // Pinned memory holds bytes only while they are copied. Each direction has its own half of it, so
 // that neither can stop the other.
@@ -79,7 +79,7 @@ class Stager final {
   void stop();
 
   // Begins the tensor's next step. Any thread. REQUIRES: the result of the tensor's last step is
-  // queued, or does not come (forget()).
+  // queued, or does not come (noResult()).
   void begin(TensorId tensor, DeviceMemory memory);
 
   // The result of this slice is in the mirror: bytes [first, first + count) of the tensor. One
@@ -115,7 +115,7 @@ class Stager final {
     std::shared_ptr<const DeviceMark> ready;
     size_t piecesIssued = 0;
   };
-  // What other threads see of a tensor.
+  // The state of a tensor as other threads see it.
   struct Progress {
     size_t piecesQueued = 0;                     // of the result
     size_t slicesHere = 0;                       // of the gradient
@@ -128,7 +128,7 @@ class Stager final {
     Step step{};
     friend auto operator<=>(const ResultPiece&, const ResultPiece&) = default;
   };
-  // What other threads have told the stager's, in order.
+  // A message of another thread to the stager's.
   struct News {
     enum class Kind : uint8_t { kBegun, kResult, kNoResult, kMark };
     Kind kind;
@@ -136,7 +136,7 @@ class Stager final {
     DeviceMemory memory{};  // with kBegun; its mark only with kMark
   };
 
-  void tell(std::vector<News> news);
+  void tell(News news);
   // These return whether anything has changed.
   Result<bool> advance();
   bool takeNews();

@@ -29,7 +29,7 @@ PATIENCE = 0.1
 
 
 class Room:
-    """What all the programs have: streams, a parameter and pinned memory. Made once, since there
+    """Streams, a parameter and pinned memory, which all the programs share. Made once, since there
     are not many streams."""
 
     def __init__(self) -> None:

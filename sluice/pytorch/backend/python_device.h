@@ -1,12 +1,11 @@
-// An accelerator as Python holds it: hands a session the tensors that lie there, without the GIL's
-// help on the way.
+// An accelerator as Python holds it: hands a session the tensors that lie there. The session copies
+// them without the GIL.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include <sluice/pytorch/backend/torch_device.h>
