@@ -34,6 +34,7 @@ from torch._compile import _disable_dynamo
 from sluice import _core
 from sluice._backward import Backward
 from sluice._checkpoint import Checkpoint
+from sluice._clocks import clock_of
 from sluice._decision import Decision
 from sluice._doors import accelerator_of, open_device
 from sluice._forward import Forward
@@ -44,6 +45,7 @@ from sluice._plan import Plan
 from sluice._rank_check import Named, RankCheck, state_of
 from sluice._report import report
 from sluice._slots import Slot
+from sluice._spent import Spent
 from sluice._training import Training
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Engine:
         device = accelerator_of([*model.named_parameters(), *model.named_buffers()])
         if device is not None and job.world_size > 1:
             self.training.device = open_device(device)
+            self.training.spent = Spent(clock_of(device))
         self.gates = Gates(self.training)
         self.decision = Decision(self.training, self.gates)
         self.checkpoint = Checkpoint(self.training)

@@ -4,7 +4,6 @@ opens in two parts, the wait for the means of its gradients and the optimizer's 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -52,9 +51,13 @@ class Gates:
         """Gives the gate's parameters their new values."""
         training = self._training
         training.health.check()
+        with training.spent.times.paused():
+            self._open(gate)
+
+    def _open(self, gate: Gate) -> None:
+        training = self._training
         for slot in gate.slots:
             self.settle(slot)
-        begun = time.perf_counter()
         for slot in gate.slots:
             if slot.is_changed:
                 training.health.fail(
@@ -75,7 +78,6 @@ class Gates:
             if training.device is not None:
                 gate.update = training.device.updated()
                 self.has_updates = True
-        training.spent.times.pause(time.perf_counter() - begun)
 
     def open_all(self) -> None:
         """Opens those that are closed. The current stream then waits for all updates."""
@@ -114,9 +116,8 @@ class Gates:
             return
         training = self._training
         assert training.session is not None
-        begun = time.perf_counter()
-        slot.is_empty = not training.session.wait(slot.index)
-        training.spent.wait(time.perf_counter() - begun)
+        with training.spent.waiting():
+            slot.is_empty = not training.session.wait(slot.index)
         if slot.gradient is not None and slot.gradient._version != slot.version:
             training.health.fail(
                 f"the gradient of '{slot.name}' was changed while its mean was on the way; call "

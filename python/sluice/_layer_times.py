@@ -2,55 +2,111 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable
+import contextlib
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+from sluice._clocks import Clock
 
 
 class LayerTimes:
-    """Seconds of the training thread, by layer and summed over rounds. A layer's forward lasts from
-    its own first read to the next layer's; its backward from the gradient before to its own. Pauses
-    such as waits are charged to no layer.
+    """Seconds of computing, by layer and summed over rounds. A layer's forward lasts from its own
+    first read to the next layer's; its backward from the gradient before to its own. Pauses such as
+    waits are charged to no layer. Without a clock nothing is measured.
 
     The caller reports every event; this class observes nothing itself. A layer is any key by which
     the caller tells layers apart."""
 
-    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
-        self.forward: dict[Hashable, float] = {}
-        self.backward: dict[Hashable, float] = {}
-        self._now = now
+    def __init__(self, clock: Clock | None) -> None:
+        self._clock = clock
+        self._forward: dict[Hashable, float] = {}
+        self._backward: dict[Hashable, float] = {}
+        self._passes = 0
+        self._measured_passes = 0
         # The begin of the current computation; None if no computation counts.
-        self._since: float | None = None
+        self._since: Any = None
+        self._before: list[tuple[Any, Any]] = []  # its spans before the last pause
+        self._charges: list[tuple[dict[Hashable, float], Hashable, list[tuple[Any, Any]]]] = []
         self._reading: Hashable = None
         self._is_forward = False
 
+    @property
+    def are_known(self) -> bool:
+        return self._clock is not None
+
+    @property
+    def forward(self) -> dict[Hashable, float]:
+        return self._of_all_passes(self._forward)
+
+    @property
+    def backward(self) -> dict[Hashable, float]:
+        return self._of_all_passes(self._backward)
+
     def forward_begins(self) -> None:
-        self._since, self._reading, self._is_forward = self._now(), None, True
+        self._stop()
+        self._settle()
+        self._reading, self._is_forward = None, True
+        if self._clock is not None:
+            if self._passes % self._clock.every == 0:
+                self._measured_passes += 1
+                self._since = self._clock.now()
+            self._passes += 1
 
     def reads(self, layer: Hashable) -> None:
         if self._is_forward:
-            self._charge(self.forward, self._reading)
+            self._charge(self._forward, self._reading)
             self._reading = layer
 
     def forward_ends(self) -> None:
         if self._is_forward:
-            self._charge(self.forward, self._reading)
+            self._charge(self._forward, self._reading)
             self._is_forward = False
 
     def gradient(self, layer: Hashable) -> None:
         if not self._is_forward:
-            self._charge(self.backward, layer)
+            self._charge(self._backward, layer)
 
     def backward_ends(self) -> None:
-        self._since = None
+        self._stop()
 
-    def pause(self, seconds: float) -> None:
-        if self._since is not None:
-            self._since += seconds
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Charges to no layer what is done meanwhile. A pause inside another does nothing."""
+        if self._since is None or self._clock is None:
+            yield
+            return
+        self._before.append((self._since, self._clock.now()))
+        self._since = None
+        try:
+            yield
+        finally:
+            self._since = self._clock.now()
+
+    def _stop(self) -> None:
+        self._since = None
+        self._before.clear()
 
     def _charge(self, to: dict[Hashable, float], layer: Hashable) -> None:
-        if self._since is None:
+        if self._since is None or self._clock is None:
             return
-        now = self._now()
+        now = self._clock.now()
         if layer is not None:  # None: before the first read
-            to[layer] = to.get(layer, 0.0) + now - self._since
+            self._charges.append((to, layer, [*self._before, (self._since, now)]))
+        self._before.clear()
         self._since = now
+
+    def _settle(self) -> None:
+        """Adds the times of what has been computed."""
+        if self._clock is None:
+            return
+        while self._charges and self._clock.is_over(self._charges[0][2][-1][1]):
+            to, layer, spans = self._charges.pop(0)
+            seconds = sum(self._clock.between(begin, end) for begin, end in spans)
+            to[layer] = to.get(layer, 0.0) + seconds
+
+    def _of_all_passes(self, times: dict[Hashable, float]) -> dict[Hashable, float]:
+        if self._charges and self._clock is not None:
+            self._clock.wait(self._charges[-1][2][-1][1])
+        self._settle()
+        share = self._passes / max(1, self._measured_passes)
+        return {layer: share * seconds for layer, seconds in times.items()}

@@ -46,13 +46,13 @@ class Observer:
     """Keeps hooks on every module and watches from the begin of the outermost call to its end."""
 
     def __init__(
-        self, model: nn.Module, parameters: set[Tensor], now: Callable[[], float] = float
+        self, model: nn.Module, parameters: set[Tensor], now: Callable[[], Any] = float
     ) -> None:
         self.reads = Reads()
         self._model = model
         self._now = now
         # Times of first reads since the times were last taken.
-        self._times: dict[Tensor, float] = {}
+        self._times: dict[Tensor, Any] = {}  # earliest first
         self._running: list[nn.Module] = []
         self._mode = _ReadMode(parameters, self._read)
         self._hooks = []
@@ -82,7 +82,7 @@ class Observer:
         self.reads.add(parameter, self._running[-1])
         self._times.setdefault(parameter, self._now())
 
-    def take_times(self) -> dict[Tensor, float]:
+    def take_times(self) -> dict[Tensor, Any]:
         times, self._times = self._times, {}
         return times
 

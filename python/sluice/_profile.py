@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from sluice._clocks import clock_of
+from sluice._doors import accelerator_of
 from sluice._observe import Observer
 
 
@@ -24,7 +25,7 @@ class Profile:
         profile.save("model.json")
 
     A tensor's forward time lasts from its first read to that of the next one; its backward time
-    from the last gradient before its own to its own.
+    from the last gradient before its own to its own. On an accelerator, its events measure both.
     """
 
     def __init__(self, model: nn.Module, warm_up: int = 2) -> None:
@@ -35,41 +36,51 @@ class Profile:
             if parameter.requires_grad
         }
         self._warm_up = warm_up
-        self._observer = Observer(model, set(self._names), now=time.perf_counter)
+        device = accelerator_of(model.named_parameters())
+        clock = clock_of(device)
+        if clock is None:
+            raise RuntimeError(
+                f"the events of {device} have no times, so its layers cannot be measured; profile "
+                "the model in host memory"
+            )
+        self._clock = clock
+        self._observer = Observer(model, set(self._names), now=clock.now)
         self._forwards: list[dict[Tensor, float]] = []
         self._backwards: list[dict[Tensor, float]] = []
         # Time in neither pass: the optimizer, and the rest of the loop.
         self._others: list[float] = []
-        self._gradients: list[tuple[Tensor, float]] = []
-        self._ended = time.perf_counter()
+        self._gradients: list[tuple[Tensor, Any]] = []
+        self._ended = clock.now()
         self._hooks: list[Any] = [
             parameter.register_post_accumulate_grad_hook(
-                lambda p: self._gradients.append((p, time.perf_counter()))
+                lambda p: self._gradients.append((p, clock.now()))
             )
             for parameter in self._names
         ]
         self._hooks.append(model.register_forward_hook(self._forward_ends))
-        self._forward_ended = 0.0
+        self._forward_ended = self._ended
 
     def _forward_ends(self, model: nn.Module, args: Any, output: Any) -> None:
-        self._forward_ended = time.perf_counter()
+        self._forward_ended = self._clock.now()
 
     def step(self) -> None:
         """Marks the end of one iteration."""
-        now = time.perf_counter()
-        reads = self._observer.take_times()
-        begins = sorted(reads.items(), key=lambda read: read[1])
+        now, between = self._clock.now(), self._clock.between
+        self._clock.wait(now)
+        begins = list(self._observer.take_times().items())
         ends = [begun for _, begun in begins[1:]] + [self._forward_ended]
         forward = {
-            parameter: end - begun for (parameter, begun), end in zip(begins, ends, strict=True)
+            parameter: between(begun, end)
+            for (parameter, begun), end in zip(begins, ends, strict=True)
         }
         backward, last = {}, self._forward_ended
         for parameter, at in self._gradients:
-            backward[parameter] = at - last
+            backward[parameter] = between(last, at)
             last = at
         self._forwards.append(forward)
         self._backwards.append(backward)
-        self._others.append((begins[0][1] - self._ended if begins else 0.0) + now - last)
+        before = between(self._ended, begins[0][1]) if begins else 0.0
+        self._others.append(before + between(last, now))
         self._gradients = []
         self._ended = now
 

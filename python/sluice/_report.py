@@ -36,21 +36,22 @@ def _describe_bound(training: Training, session: _core.Session, seconds: float, 
     """Compares with P3's bound, with the layers' times as they were in training and the network as
     fast as it has been seen."""
     spent = training.spent
-    if training.device is not None:
-        return "  P3's bound is not known: the layers' times on a device are not measured"
+    if not spent.times.are_known:
+        return "  P3's bound is not known: the events of this device have no times"
     # The gates are in the order of the forward pass.
     gates = list(dict.fromkeys(slot.gate for slot in training.slots))
+    forward, backward = spent.times.forward, spent.times.backward
     layers = [
         (
-            spent.times.forward.get(gate, 0.0) / rounds,
-            spent.times.backward.get(gate, 0.0) / rounds,
+            forward.get(gate, 0.0) / rounds,
+            backward.get(gate, 0.0) / rounds,
             float(
                 sum(slot.parameter.numel() * slot.parameter.element_size() for slot in gate.slots)
             ),
         )
         for gate in gates
     ]
-    passes = sum(forward + backward for forward, backward, _ in layers)
+    passes = sum(layer[0] + layer[1] for layer in layers)
     besides = max(0.0, (seconds - spent.waited) / rounds - passes)
     # In all rounds but the first, the time on the way includes waits for gradients.
     travelled = session.seconds_on_the_way / (rounds + 1)

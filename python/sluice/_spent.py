@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
+from sluice._clocks import Clock
 from sluice._layer_times import LayerTimes
 
 
 class Spent:
     """Rounds and seconds of one model; seconds count from its last plan on."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None) -> None:
+        self._clock = clock  # of the layers' computing
         self.rounds = 0  # backward passes that made gradients
         self.waited = 0.0  # for parameters and mean gradients
-        self.times = LayerTimes()
+        self.times = LayerTimes(clock)
         self.began = 0.0  # when the first round after the plan had ended
         self.first_round = 0.0  # of the network, with nothing else to do; 0: not seen
         self._planned_in_round = 0
 
     def plan_is_made(self) -> None:
         """Starts to count anew."""
-        self._planned_in_round, self.waited, self.times = self.rounds, 0.0, LayerTimes()
+        self._planned_in_round, self.waited = self.rounds, 0.0
+        self.times = LayerTimes(self._clock)
 
-    def wait(self, seconds: float) -> None:
-        """Counts a wait, which is no layer's computing."""
-        self.waited += seconds
-        self.times.pause(seconds)
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts what is done meanwhile as a wait, which is no layer's computing."""
+        begun = time.perf_counter()
+        with self.times.paused():
+            yield
+        self.waited += time.perf_counter() - begun
 
     @property
     def elapsed(self) -> float:

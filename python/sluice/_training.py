@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor, nn
 
 from sluice import _core
+from sluice._clocks import HostClock
 from sluice._doors import DeviceDoor
 from sluice._health import Health
 from sluice._job import Job
@@ -42,7 +43,7 @@ class Training:
         self.delays = job.world_size > 1 and job.algorithm.delays_results
         self.thread = 0  # ran the last forward pass, and is free to wait
         self.server: ServerUpdate | None = None
-        self.spent = Spent()
+        self.spent = Spent(HostClock())
         self.slots: list[Slot] = []  # as the plan numbers them
         self.slot_of: dict[Tensor, Slot] = {}
         self.session: _core.Session | None = None  # None before the first backward()

@@ -411,3 +411,64 @@ def test_the_backend_refuses_too_little_pinned_memory() -> None:
     for text in ranks.run(run_little_pinned_memory):
         assert text == f"sluice: staging-bytes is 1; {place.DEVICE}:0 needs at least 65536"
     ranks.end()
+
+
+class Slow(nn.Module):
+    """Two layers, of which the second makes twenty times as many kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quick, self.slow = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.quick(x)
+        for _ in range(20):
+            x = self.slow(x)
+        return x
+
+
+def run_layer_times() -> tuple[float, float, str]:
+    import sluice_test_device
+
+    sluice_test_device.set_mode("random", seed=1, longest_delay=0.001)
+    model, optimizer = sluice.distribute(Slow(), sgd)
+    for _ in range(12):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    torch.accelerator.synchronize()
+    engine = model._sluice
+    forward, rounds = engine.training.spent.times.forward, engine.training.spent.planned_rounds
+    quick, slow = (
+        forward[engine.slot_of[layer._parameters["weight"]].gate] / rounds
+        for layer in (model.quick, model.slow)
+    )
+    return quick, slow, sluice.report()
+
+
+def test_the_device_measures_its_layers(ranks: Ranks) -> None:
+    for quick, slow, text in ranks.run(run_layer_times):
+        assert slow > 0.005, "20 kernels with delays of half a millisecond on average"
+        assert quick < slow / 3
+        assert "P3's bound" in text and "not known" not in text
+
+
+def run_profile() -> dict[str, float]:
+    import sluice_test_device
+
+    sluice_test_device.set_mode("random", seed=1, longest_delay=0.001)
+    model = Slow()
+    profile, optimizer = sluice.Profile(model), sgd(model.parameters())
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        profile.step()
+    return {tensor["name"]: tensor["forward"] for tensor in profile.tensors()}
+
+
+def test_a_profile_has_the_times_of_the_device(ranks: Ranks) -> None:
+    for times in ranks.run(run_profile):
+        slow = times["slow.weight"] + times["slow.bias"]
+        assert slow > 0.005
+        assert times["quick.weight"] + times["quick.bias"] < slow / 3

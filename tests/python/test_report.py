@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 
 import torch
 from ranks import Ranks
+from sluice._clocks import HostClock
 from sluice._core import p3_bound
 from sluice._layer_times import LayerTimes
 from torch import Tensor, nn
@@ -25,14 +27,21 @@ def test_the_bound_of_two_layers() -> None:
 
 def test_times_go_to_the_layer_that_computes() -> None:
     now = 0.0
-    times = LayerTimes(lambda: now)
+    times = LayerTimes(Clock(lambda: now))
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        with times.paused(), times.paused():
+            now += seconds
+
     for _ in range(2):
         for seconds, event in (
             (5.0, times.backward_ends), (0.0, times.forward_begins),
             (1.0, lambda: times.reads("a")),
-            (2.0, lambda: times.pause(0.5)), (0.0, lambda: times.reads("b")),
+            (1.5, lambda: pause(0.5)), (0.0, lambda: times.reads("b")),
             (3.0, lambda: times.reads("a")),
-            (0.25, times.forward_ends), (4.0, lambda: times.gradient("b")),
+            (0.25, times.forward_ends), (1.0, lambda: pause(9.0)),
+            (3.0, lambda: times.gradient("b")),
             (6.0, lambda: times.gradient("a")),
             (7.0, times.backward_ends), (8.0, lambda: times.gradient("late")),
         ):  # fmt: skip
@@ -40,6 +49,40 @@ def test_times_go_to_the_layer_that_computes() -> None:
             event()
     assert times.forward == {"a": 2 * (1.5 + 0.25), "b": 2 * 3.0}
     assert times.backward == {"b": 2 * 4.0, "a": 2 * 6.0}
+
+
+class Clock(HostClock):
+    """Shows the time that a test sets, and knows a mark's time only later if it is told so."""
+
+    def __init__(self, show: Callable[[], float], every: int = 1) -> None:
+        self.now, self.every = show, every  # type: ignore[method-assign]
+        self.done = float("inf")
+
+    def is_over(self, mark: float) -> bool:
+        return mark <= self.done
+
+    def wait(self, mark: float) -> None:
+        self.done = max(self.done, mark)
+
+
+def test_a_device_is_measured_in_some_passes_only() -> None:
+    now = 0.0
+    clock = Clock(lambda: now, every=4)
+    times = LayerTimes(clock)
+    for number in range(6):
+        clock.done = 3 * number  # the device falls behind
+        times.forward_begins()
+        times.reads("a")
+        now += 1
+        times.forward_ends()
+        now += 3
+        times.gradient("a")
+        times.backward_ends()
+    assert clock.done == 15  # the fifth pass is not over
+    assert times.forward == {"a": 6.0}
+    assert times.backward == {"a": 18.0}
+    assert clock.done == 20
+    assert LayerTimes(None).forward == {} and not LayerTimes(None).are_known
 
 
 class Sleeper(nn.Module):
