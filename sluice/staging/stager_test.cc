@@ -53,13 +53,23 @@ TEST(Stager, IsRightWithRandomDelays) {
   }
 }
 
+// SLUICE_PINNED_SEEDS sets a number of seeds, each with 100 MB of gradients instead of 16.
 TEST(Stager, StaysWithinItsPinnedMemory) {
-  for (const size_t pinned : {size_t{64} << 10, size_t{1} << 20, size_t{8} << 20}) {
-    PretendDevice device;
-    StagedSteps steps(device, planOf({3'000'000, 1'000'000, 10}, 50'000), pinned);
-    ASSERT_TRUE(steps.step(1).isOk());
-    EXPECT_EQ(steps.wrong(), 0U);
-    EXPECT_LE(device.machine().statistics().peakPinnedBytes, pinned);
+  const char* const wanted = std::getenv("SLUICE_PINNED_SEEDS");
+  const uint64_t seeds = wanted == nullptr ? 1 : std::stoull(wanted);
+  std::vector<uint64_t> tensors{3'000'000, 1'000'000, 10};
+  if (wanted != nullptr) tensors = {10, 1'000'000, 9'000'000, 5'000'000, 10'000'000};
+  for (const size_t pinned :
+       {size_t{64} << 10, size_t{1} << 20, size_t{8} << 20, size_t{64} << 20}) {
+    for (uint64_t seed = 0; seed < seeds; ++seed) {
+      PretendDevice device;
+      device.machine().set({.mode = pretend::Mode::kRandom, .seed = seed});
+      StagedSteps steps(device, planOf(tensors, 50'000), pinned);
+      ASSERT_TRUE(steps.step(1).isOk()) << pinned << " bytes, seed " << seed;
+      EXPECT_EQ(steps.wrong(), 0U) << pinned << " bytes, seed " << seed;
+      EXPECT_LE(device.machine().statistics().peakPinnedBytes, pinned);
+    }
+    if (wanted != nullptr) std::printf("%zu pinned bytes: %zu seeds\n", pinned, size_t{seeds});
   }
 }
 
