@@ -136,7 +136,8 @@ class Forward:
             if gate.is_closed:
                 self._gates.open(gate)
             if not torch.compiler.is_compiling():  # it would guard against every new time
-                self._gates.follow_update(gate)
+                if gate.update is not None:
+                    self._gates.follow_update(gate)
                 self._training.spent.times.reads(gate)
                 if self._depth > 0:
                     self._note_read(gate)

@@ -68,7 +68,8 @@ class Gates:
                 )
         with training.health.whole(f"the optimizer's step for '{gate.slots[0].name}'"):
             gate.is_closed = False  # first, since the optimizer reads the parameters
-            self.follow_update(gate)  # another stream may have made the last one
+            if gate.update is not None:
+                self.follow_update(gate)  # another stream may have made the last one
             for updater in self.updaters:
                 updater.apply(gate)
             for slot in gate.slots:

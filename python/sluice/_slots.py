@@ -17,7 +17,7 @@ DTYPES = {torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", to
 
 
 class Slot:
-    """One trainable parameter: its gradient's place place in the plan, and the memory of the
+    """One trainable parameter: its gradient's place in the plan, and the memory of the
     mean."""
 
     def __init__(self, parameter: nn.Parameter, name: str) -> None:

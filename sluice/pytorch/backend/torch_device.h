@@ -57,26 +57,28 @@ class TorchMark final : public DeviceMark {
   c10::Event event_;
 };
 
-// Memory as a tensor of bytes, which shares nothing with the user's tensor but its storage.
+// Memory of a tensor, which shares nothing with the user's tensor but its storage.
 class TorchBytes final : public DeviceBytes {
  public:
   // Refers to the memory of a tensor that fills one piece of it.
   explicit TorchBytes(const at::Tensor& tensor)
-      : flat_(at::empty({0}, tensor.options().dtype(at::kByte).requires_grad(false))) {
-    const auto element = static_cast<int64_t>(tensor.element_size());
-    flat_.set_(tensor.storage(), tensor.storage_offset() * element, {tensor.numel() * element},
-               {1});
-  }
+      : storage_(tensor.storage()),
+        begin_(static_cast<size_t>(tensor.storage_offset()) * tensor.element_size()),
+        size_(tensor.nbytes()) {}
 
   // As DeviceBytes.
-  size_t size() const override { return static_cast<size_t>(flat_.numel()); }
-  // Returns a part of them.
+  size_t size() const override { return size_; }
+  // Returns a part of them as a tensor. The thread that copies makes it, not the one that trains.
   at::Tensor part(size_t offset, size_t count) const {
-    return flat_.narrow(0, static_cast<int64_t>(offset), static_cast<int64_t>(count));
+    auto bytes = at::empty({0}, at::TensorOptions(at::kByte).device(storage_.device()));
+    return bytes.set_(storage_, static_cast<int64_t>(begin_ + offset),
+                      {static_cast<int64_t>(count)}, {1});
   }
 
  private:
-  at::Tensor flat_;
+  const c10::Storage storage_;
+  const size_t begin_;
+  const size_t size_;
 };
 
 // Pinned memory of PyTorch's allocator.
