@@ -90,9 +90,13 @@ class Backward:
         if self._training.server is not None:
             if not self._is_open or self._decision.round != self.round:
                 # A second backward before step(): the servers get the sum of both.
-                self._decision.drop()
+                self._decision.begin_drop()
+                if not slot.is_on_device:  # a thread of autograd's must not wait for the network
+                    self._decision.end_drop()
             if isinstance(slot.parameter.grad, PendingGradient):
                 slot.parameter.grad = slot.gradient
+                if slot.is_travelling:
+                    slot.gradient = None  # it is discarded, so it may change on its way
             return
         if self._training.delays and is_untouched(slot):
             raise RuntimeError(
@@ -135,6 +139,7 @@ class Backward:
         every round, so that nobody waits for what never comes. Goes on where an exception has
         stopped it."""
         training = self._training
+        self._decision.end_drop()
         if not self._is_due:
             self._take_up_earlier()
             training.health.paid(self)

@@ -34,11 +34,19 @@ class Decision:
 
     def drop(self) -> None:
         """Cancels the round: servers discard it, and each rank keeps its own gradients."""
+        self.begin_drop()
+        self.end_drop()
+
+    def begin_drop(self) -> None:
+        """Tells the servers to discard the round, and does not wait for them."""
         if self.is_open:
             assert self._training.session is not None
             with self._training.health.whole("backward()"):
                 self._training.session.drop()
                 self.is_open, self._is_dropping = False, True
+
+    def end_drop(self) -> None:
+        """Waits until the servers have discarded the round that they were told to."""
         if self._is_dropping:
             self._gates.settle_all()
             self._is_dropping = False

@@ -277,6 +277,31 @@ def test_loops(ranks: Ranks, loop: str, mode: str) -> None:
     ranks.run(run_loop, loop, mode)
 
 
+def two_backwards_of_servers(model: Any, optimizer: torch.optim.Optimizer) -> None:
+    for number, (x, y) in enumerate(batches(18)):
+        with model.no_sync() if number % 6 == 1 else nullcontext():
+            functional.cross_entropy(model(x), y).backward()
+        if number % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def run_sums_at_servers(mode: str) -> None:
+    results = []
+    for where in (on_host(), nullcontext()):
+        delay(mode)
+        with where:
+            model, optimizer = sluice.distribute(make_net(), sgd, server_optimizer=True)
+            two_backwards_of_servers(model, optimizer)
+            results.append(model.state_dict())
+    assert_equal(results[1], results[0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_servers_get_the_sum_of_several_backwards(ranks: Ranks, mode: str) -> None:
+    ranks.run(run_sums_at_servers, mode)
+
+
 def run_resume(server_optimizer: bool) -> None:
     """Goes on from a checkpoint on the device, with the bits of a run in the host's memory."""
 
