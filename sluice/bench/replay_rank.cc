@@ -1,12 +1,7 @@
 #include <sluice/bench/replay_rank.h>
 
-#include <sys/prctl.h>
-#include <time.h>
-
-#include <cerrno>
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include <fmt/format.h>
 
@@ -15,7 +10,6 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/interface_counters.h>
 #include <sluice/bench/replay_memory.h>
-#include <sluice/bench/timeline.h>
 #include <sluice/fabric/common.h>
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/session/inside.h>
@@ -24,14 +18,6 @@
 
 namespace sluice::bench {
 namespace {
-
-void sleepUntil(TimePoint when) {
-  const auto sinceStart = when.time_since_epoch();
-  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(sinceStart);
-  const timespec until{.tv_sec = whole.count(), .tv_nsec = (sinceStart - whole).count()};
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-  }
-}
 
 // The values of the meters at one moment.
 struct Reading {
@@ -70,51 +56,43 @@ class Meters final {
 class Worker final {
  public:
   // `factor` says how many times longer the step of this number takes.
-  Worker(Session& session, std::vector<timing::Layer> layers,
+  Worker(ReplayPlace& place, std::vector<timing::Layer> layers,
          std::function<double(uint64_t)> factor)
-      : session_(session),
+      : place_(place),
         layers_(std::move(layers)),
         factor_(std::move(factor)),
-        timeline_(base::RealClock().now()) {}
+        end_(base::RealClock().now()) {}
 
-  TimePoint now() const { return timeline_.end(); }
+  TimePoint now() const { return end_; }
 
   // Runs one forward and one backward pass. Returns the time from the end of the last iteration,
   // where this forward pass could begin, to the end of this one, where the next could.
   Result<double> iterate() {
-    const TimePoint begin = timeline_.end();
+    const TimePoint begin = end_;
     const double factor = factor_(steps_++);
     for (uint32_t t = 0; t < layers_.size(); ++t) {
-      // A gate that is open already has not held anything up, even if this thread has woken up
-      // late.
-      if (!session_.isReady(TensorId{t})) {
-        SLUICE_RETURN_IF_ERROR(session_.wait(TensorId{t}));
-        timeline_.holdUntil(base::RealClock().now());
-      }
-      compute(factor * layers_[t].forward);
+      SLUICE_RETURN_IF_ERROR(
+          place_.forward(TensorId{t}, base::fromSeconds(factor * layers_[t].forward)));
     }
     for (auto t = static_cast<uint32_t>(layers_.size()); t-- > 0;) {
-      compute(factor * layers_[t].backward);
-      SLUICE_RETURN_IF_ERROR(session_.gradientReady(TensorId{t}));
+      SLUICE_RETURN_IF_ERROR(
+          place_.backward(TensorId{t}, base::fromSeconds(factor * layers_[t].backward)));
     }
-    return base::seconds(timeline_.end() - begin);
+    end_ = place_.finish();
+    return base::seconds(end_ - begin);
   }
 
  private:
-  void compute(double seconds) {
-    if (seconds > 0) sleepUntil(timeline_.compute(base::fromSeconds(seconds)));
-  }
-
-  Session& session_;
+  ReplayPlace& place_;
   const std::vector<timing::Layer> layers_;
   const std::function<double(uint64_t)> factor_;
-  Timeline timeline_;
+  TimePoint end_;
   uint64_t steps_ = 0;
 };
 
 Status train(const RankTask& task, Session& session, Worker& worker, Meters& meters,
              const std::string& interface, RankReport& report) {
-  ::prctl(PR_SET_TIMERSLACK, 1UL);  // this thread's wake-ups are not put together
+  sleepPrecisely();
   std::unique_ptr<UtilisationSampler> sampler;
   for (int i = 0; i < task.warmUp + task.iterations; ++i) {
     if (i == task.warmUp) {
@@ -161,6 +139,12 @@ Status compareParameters(session::JobParts& job, const std::string& hash,
 
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                               const base::Config::Values& environment) {
+  HostPlace place;
+  return replayRank(task, config, environment, place);
+}
+
+Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
+                              const base::Config::Values& environment, ReplayPlace& place) {
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(task.profile));
   base::Config ofAlgorithm = config;
   SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
@@ -175,18 +159,16 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
   SessionOptions options;
   options.model = profile.toModel();
   options.update = task.update;
-  std::optional<ReplayMemory> memory;
-  if (roles.isWorker(job->rank())) {
-    memory.emplace(options.model, job->rank());
-    options.memory = memory->tensors();
-  }
+  const bool isWorker = roles.isWorker(job->rank());
+  if (isWorker) place.makeTensors(options.model, job->rank(), options);
   SLUICE_ASSIGN_OR_RETURN(const auto session, session::Inside::open(*job, std::move(options)));
 
   RankReport report;
   Meters meters(*session, std::move(counters));
-  if (memory) {
+  if (isWorker) {
     const uint32_t position = roles.workerPosition(job->rank());
-    Worker worker(*session, timing::layersOf(profile, task.computeSeconds), [&](uint64_t step) {
+    place.start(*session);
+    Worker worker(place, timing::layersOf(profile, task.computeSeconds), [&](uint64_t step) {
       return task.unevenness.factor(position, static_cast<uint32_t>(roles.workers.size()), step);
     });
     const Status trained = train(task, *session, worker, meters, interface, report);
@@ -199,9 +181,9 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
     meters.begin();
   }
   SLUICE_RETURN_IF_ERROR(session->leave());  // a rank that only serves stays in here
-  if (!memory) meters.end(task.warmUp + task.iterations, report);
+  if (!isWorker) meters.end(task.warmUp + task.iterations, report);
   // Workers that do not keep step still serve the others after their own end, so this counts, too.
-  if (memory && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
+  if (isWorker && !algorithm->keepsRanksEqual) meters.end(task.iterations, report);
   SLUICE_ASSIGN_OR_RETURN(const auto statistics,
                           session::Inside::of(*session).trainer().statistics(fabric::kLoopLimit));
   report.inversionMs = base::seconds(statistics.inversion.quantile(0.99)) * 1e3;
@@ -213,8 +195,8 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
     reference = referenceHash(profile.toModel(), roles.workers, update, steps);
   }
   SLUICE_RETURN_IF_ERROR(
-      compareParameters(*job, memory ? memory->parametersHash() : "", reference));
-  if (task.compareWithReference && memory) report.exactSteps = steps;
+      compareParameters(*job, isWorker ? place.parametersHash() : "", reference));
+  if (task.compareWithReference && isWorker) report.exactSteps = steps;
   return report;
 }
 

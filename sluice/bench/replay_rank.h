@@ -5,13 +5,19 @@
 #include <sluice/base/config.h>
 #include <sluice/bench/rank_report.h>
 #include <sluice/bench/rank_task.h>
+#include <sluice/bench/replay_place.h>
 
 namespace sluice::bench {
 
 // Joins the job that `environment` describes, replays, and returns what was measured. Ends with
 // kDataLoss if the algorithm promises that all ranks end with the same parameters, bit for bit (if
-// asked to: those of one process), and they do not. The calling thread is the one that "computes".
+// asked to: those of one process), and they do not. Tensors lie in host memory, and the calling
+// thread is the one that "computes".
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                               const base::Config::Values& environment);
+
+// Does the same in another place.
+Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
+                              const base::Config::Values& environment, ReplayPlace& place);
 
 }  // namespace sluice::bench
