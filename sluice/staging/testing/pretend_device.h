@@ -67,7 +67,8 @@ class PretendPinned final : public PinnedBytes {
 
 class PretendDevice final : public Device {
  public:
-  PretendDevice() : out_(machine_.newStream(0)), in_(machine_.newStream(0)) {}
+  explicit PretendDevice(size_t memoryBytes = size_t{1} << 30)
+      : machine_(memoryBytes), out_(machine_.newStream(0)), in_(machine_.newStream(0)) {}
 
   pretend::Machine& machine() { return machine_; }
   pretend::StreamIndex stream() const { return pretend::Machine::defaultStream(0); }
