@@ -118,7 +118,7 @@ double StagedFigures::busiestCore() const {
 cli::Table tableOf(std::span<const StagedFigures> rows) {
   cli::Table table({"profile", "ratio", "copies", "iteration s", "computing %", "network %",
                     "staging alone %", "runs from - to %", "worst %", "other %",
-                    "staging on path %", "copies beside push %", "copies before first",
+                    "staging on path %", "copies beside push %", "copies before first", "cpu s",
                     "busiest core %"});
   for (const StagedFigures& row : rows) {
     const bool isStaged = row.copies != "host";
@@ -135,6 +135,7 @@ cli::Table tableOf(std::span<const StagedFigures> rows) {
                   ifStaged(percent(row.median(&StagedRun::stagingOnPath))),
                   ifStaged(percent(row.median(&StagedRun::copiesBesidePush))),
                   ifStaged(fmt::to_string(row.copiesBeforeFirst())),
+                  fmt::format("{:.3f}", row.median(&StagedRun::cpuSeconds)),
                   fmt::format("{:.0f}", 100 * row.busiestCore())});
   }
   return table;
@@ -154,6 +155,7 @@ nlohmann::ordered_json jsonOf(std::span<const StagedFigures> rows) {
                       {"staging_on_path", run.stagingOnPath},
                       {"copies_beside_push", run.copiesBesidePush},
                       {"copies_before_first", run.copiesBeforeFirst},
+                      {"cpu_s_per_iteration", run.cpuSeconds},
                       {"busy_cores", run.busyCores}});
     }
     list.push_back({{"profile", row.setting.profile},

@@ -24,6 +24,7 @@ struct StagedRun {
   double stagingOnPath = 0;      // staging on the critical path, whatever else was under way
   double copiesBesidePush = 0;   // of the time of copies to the host: while another slice is sent
   size_t copiesBeforeFirst = 0;  // of other tensors, before one of the first tensor; the most
+  double cpuSeconds = 0;         // per iteration and rank, with the pretend device's own
   std::vector<double> busyCores{};  // shares
 };
 

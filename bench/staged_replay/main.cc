@@ -91,7 +91,7 @@ Result<double> bandwidthOf(std::string_view copies, std::string_view rate) {
   return Status(Code::kInvalidArgument, "copies need a speed above 0");
 }
 
-Status useDeviceTimes(const base::Config& config, const PretendPlace& place) {
+Status useDeviceTimes(const base::Config& config, PretendPlace& place) {
   const std::string path =
       trace::traceFileName(config.text(option::kTrace), SessionOptions().name, place.rank());
   SLUICE_ASSIGN_OR_RETURN(auto traces, trace::readTraces(path));
@@ -153,6 +153,7 @@ class Measurement final {
         trace::readDirectory(fmt::format("{}/{}-1", folder, flags_.algorithm), ""));
     SLUICE_ASSIGN_OR_RETURN(StagedRun found, readRun(traces, flags_.warmUp, flags_.iterations));
     found.busyCores = load.shares(countedFrom(traces.front()), lastOf(traces.front()));
+    found.cpuSeconds = figures.front().cpuSeconds;
     row.setting = figures.front().setting;
     row.runs.push_back(std::move(found));
     return base::ok();

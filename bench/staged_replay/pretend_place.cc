@@ -9,7 +9,6 @@ namespace sluice::bench {
 namespace {
 
 using staging::testing::PretendBytes;
-using staging::testing::PretendDevice;
 
 // The start of a copy, as devices have it.
 constexpr Duration kCopyLatency = std::chrono::microseconds(10);
@@ -33,11 +32,12 @@ void PretendPlace::makeTensors(const Model& model, Rank rank, SessionOptions& op
   rank_ = rank;
   memory_.emplace(model, rank);
   device_.emplace(memoryFor(model));
-  pretend::Machine& machine = device_->machine();
+  pretend::Machine& machine = device_->pretend().machine();
+  const pretend::StreamIndex stream = device_->pretend().stream();
   for (const TensorMemory& tensor : memory_->tensors()) {
     const size_t bytes = tensor.gradient.size();
-    gradients_.push_back(std::make_shared<PretendBytes>(machine, device_->stream(), bytes));
-    results_.push_back(std::make_shared<PretendBytes>(machine, device_->stream(), bytes));
+    gradients_.push_back(std::make_shared<PretendBytes>(machine, stream, bytes));
+    results_.push_back(std::make_shared<PretendBytes>(machine, stream, bytes));
     std::memcpy(machine.reach(gradients_.back()->address()), tensor.gradient.data(), bytes);
     std::memset(machine.reach(results_.back()->address()), 0, bytes);  // no page is new later
   }
@@ -57,12 +57,13 @@ Status PretendPlace::backward(TensorId tensor, Duration work) {
   ++steps_[index(tensor)];
   return session_->gradientReady(tensor, {.gradient = gradients_[index(tensor)],
                                           .result = results_[index(tensor)],
-                                          .ready = device_->mark()});
+                                          .ready = device_->pretend().mark()});
 }
 
 void PretendPlace::compute(TensorId tensor, bool isForward, Duration work) {
   const Step step{steps_[index(tensor)]};
-  device_->machine().launch(device_->stream(), [this, tensor, step, isForward, work] {
+  auto& device = device_->pretend();
+  device.machine().launch(device.stream(), [this, tensor, step, isForward, work] {
     sleepPrecisely();
     const base::RealClock clock;
     const TimePoint now = clock.now();
@@ -77,12 +78,12 @@ void PretendPlace::compute(TensorId tensor, bool isForward, Duration work) {
 }
 
 TimePoint PretendPlace::finish() {
-  device_->machine().synchronize(device_->stream());
+  device_->pretend().machine().synchronize(device_->pretend().stream());
   return timeline_.end();
 }
 
 std::string PretendPlace::parametersHash() {
-  pretend::Machine& machine = device_->machine();
+  pretend::Machine& machine = device_->pretend().machine();
   machine.synchronizeDevice(0);
   const auto tensors = memory_->tensors();
   for (size_t t = 0; t < tensors.size(); ++t) {
@@ -92,7 +93,7 @@ std::string PretendPlace::parametersHash() {
   return memory_->parametersHash();
 }
 
-void PretendPlace::putDeviceTimes(trace::RankTrace& trace) const {
+void PretendPlace::putDeviceTimes(trace::RankTrace& trace) {
   std::map<std::pair<TensorId, Step>, TimePoint> made;
   trace.waits.clear();
   for (size_t k = 0; k < kernels_.size(); ++k) {
@@ -104,12 +105,17 @@ void PretendPlace::putDeviceTimes(trace::RankTrace& trace) const {
           {kernel.tensor, Step{index(kernel.step) - 1}, kernels_[k - 1].to, kernel.from});
     }
   }
+  const auto copies = device_->copiesToHost();
   for (StageEvent& event : trace.events) {
-    const auto found = made.find({event.tensor, event.step});
-    if (found == made.end()) continue;
-    if (event.stage == Stage::kReady) event.at = found->second;
-    // A copy may be queued before its gradient is made; it begins afterwards.
-    if (event.stage == Stage::kStageOut) event.at = std::max(event.at, found->second);
+    if (event.stage == Stage::kReady) {
+      const auto found = made.find({event.tensor, event.step});
+      if (found != made.end()) event.at = found->second;
+    } else if (event.stage == Stage::kStageOut) {
+      // The stager noted the time just after it had queued the copy.
+      const auto next =
+          std::ranges::upper_bound(copies, event.at, {}, &WatchedDevice::Copy::queued);
+      if (next != copies.begin()) event.at = std::prev(next)->begun;
+    }
   }
 }
 

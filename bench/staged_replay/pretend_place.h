@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <bench/staged_replay/watched_device.h>
 #include <sluice/bench/replay_place.h>
-#include <sluice/staging/testing/pretend_device.h>
 #include <sluice/trace/rank_trace.h>
 
 namespace sluice::bench {
@@ -29,10 +29,10 @@ class PretendPlace final : public ReplayPlace {
   Rank rank() const { return rank_; }
 
   // Replaces the host's times in the trace of this rank by the device's. The host only queues work,
-  // so the session knows neither when a gradient was made nor how long the device waited. A device
-  // waits in a forward pass from the end of one kernel to the beginning of the next.
-  // REQUIRES: the session has ended.
-  void putDeviceTimes(trace::RankTrace& trace) const;
+  // so the session does not know when a gradient was made, when its copy began, and how long the
+  // device waited. A device waits in a forward pass from the end of one kernel to the beginning of
+  // the next. REQUIRES: the session has ended.
+  void putDeviceTimes(trace::RankTrace& trace);
 
  private:
   // A part of a pass, on the device.
@@ -50,7 +50,7 @@ class PretendPlace final : public ReplayPlace {
   Rank rank_{};
   Session* session_ = nullptr;
   std::optional<ReplayMemory> memory_;  // the numbers, before and after
-  std::optional<staging::testing::PretendDevice> device_;
+  std::optional<WatchedDevice> device_;
   std::vector<std::shared_ptr<staging::testing::PretendBytes>> gradients_;  // by TensorId
   std::vector<std::shared_ptr<staging::testing::PretendBytes>> results_;    // by TensorId
   std::vector<uint64_t> steps_;                                             // begun, by TensorId

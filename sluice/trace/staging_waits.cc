@@ -93,34 +93,39 @@ std::map<Step, TimePoint> endsOf(const RankTrace& trace) {
 }
 
 // Returns how many copies of other tensors a slice of the first tensor waited for, in each step; the
-// greatest of its slices. Copies to the host are made in the order in which they were queued. So it
-// waited for those that were queued before its own and had not ended when its gradient was there.
-// Slices of one tensor that were queued at one moment are one copy. A copy ends when its slices
-// have left, which is a little late: the number may be too large, never too small.
+// greatest of its slices. Copies to the host are made one after another. So it waited for those that
+// began between its gradient and its own copy, and for the last one that began before its gradient,
+// if that had not ended. Slices of one tensor whose copying began at one moment are one copy. A copy
+// ends when its slices have left, which is a little late: the number may be too large by one.
 std::map<Step, size_t> copiesBeforeFirstTensor(const RankTrace& trace, const Journeys& journeys) {
   struct OutCopy {
+    TimePoint begun{};
     TensorId tensor{};
-    TimePoint queued{};
-    TimePoint end{};
+    auto operator<=>(const OutCopy&) const = default;
   };
-  std::map<std::pair<TimePoint, TensorId>, OutCopy> copies;
+  std::map<OutCopy, TimePoint> ends;
   for (const StageEvent& event : trace.events) {
     if (event.stage != Stage::kStageOut) continue;
     const auto end = journeys.endOf(trace.rank, event);
     if (!end) continue;
-    OutCopy& copy = copies[{event.at, event.tensor}];
-    copy = {event.tensor, event.at, std::max(copy.end, *end)};
+    TimePoint& latest = ends[{event.at, event.tensor}];
+    latest = std::max(latest, *end);
   }
   std::map<Step, size_t> most;
   for (const StageEvent& own : trace.events) {
     if (own.stage != Stage::kStageOut || own.tensor != TensorId{0}) continue;
     const auto ready = journeys.at(own.slice, own.step, trace.rank, Stage::kReady, trace.rank);
     if (!ready) continue;
-    const auto before = std::ranges::count_if(copies, [&](const auto& each) {
-      const OutCopy& copy = each.second;
-      return copy.tensor != own.tensor && copy.queued <= own.at && copy.end > *ready;
-    });
-    most[own.step] = std::max(most[own.step], static_cast<size_t>(before));
+    size_t before = 0;
+    const auto after = ends.lower_bound({*ready, TensorId{0}});
+    if (after != ends.begin()) {
+      const auto& [copy, end] = *std::prev(after);
+      if (copy.tensor != own.tensor && end > *ready) ++before;
+    }
+    for (auto copy = after; copy != ends.end() && copy->first.begun < own.at; ++copy) {
+      if (copy->first.tensor != own.tensor) ++before;
+    }
+    most[own.step] = std::max(most[own.step], before);
   }
   return most;
 }

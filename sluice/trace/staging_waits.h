@@ -11,8 +11,8 @@
 // and copies had.
 //
 // REQUIRES of the traces: they are on one clock, and have the times of the devices. A gradient is
-// ready when its device has made it, not when the host has queued that work, and a wait ends when
-// the device goes on.
+// ready when its device has made it, its copy begins when the device begins it, and a wait ends when
+// the device goes on. The host only knows when it has queued these.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct StagingWaits {
   Duration other{};
   Duration stagingOut{};         // the time in which copies to the host were under way
   Duration stagingOutAndPush{};  // of it, while a slice (another one) was on its way to a server
-  size_t copiesBeforeFirst = 0;  // see copiesBeforeFirstTensor()
+  size_t copiesBeforeFirst = 0;  // of other tensors, that a slice of the first tensor waited for
 
   Duration length() const { return end - begin; }
   Duration computing() const { return length() - network - staging - other; }

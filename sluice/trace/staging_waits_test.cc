@@ -52,22 +52,28 @@ TEST(StagingWaits, OfARankThatComputesAreNone) {
 }
 
 // A second tensor, whose copies go before those of tensor 0.
-void addCopy(RankTrace& trace, uint32_t slice, int64_t queued, int64_t ended) {
+void addCopy(RankTrace& trace, uint32_t slice, int64_t begun, int64_t ended) {
   const TensorId other{1};
   trace.tensors = {"first", "second"};
   trace.events.push_back(
-      {Stage::kStageOut, Step{0}, other, SliceId{slice}, trace.rank, msAt(queued)});
+      {Stage::kStageOut, Step{0}, other, SliceId{slice}, trace.rank, msAt(begun)});
   trace.events.push_back({Stage::kQueued, Step{0}, other, SliceId{slice}, Rank{1}, msAt(ended)});
 }
 
 TEST(StagingWaits, CountTheCopiesThatTheFirstTensorWaitedFor) {
-  auto traces = smallDeviceJob();  // tensor 0 is ready at 9 ms, and its copy is queued at 10 ms
-  addCopy(traces[0], 1, 5, 9);     // has ended by then
-  addCopy(traces[0], 2, 6, 10);
-  addCopy(traces[0], 3, 6, 10);  // the same copy
-  addCopy(traces[0], 4, 9, 11);
+  auto traces = smallDeviceJob();
+  traces[0].events[0].at = msAt(6);  // tensor 0 is ready, and its copy begins at 10 ms
+  const auto before = [&] { return stagingWaits(traces)[0].copiesBeforeFirst; };
+  EXPECT_EQ(before(), 0);
+  addCopy(traces[0], 1, 3, 5);  // has ended by then
+  EXPECT_EQ(before(), 0);
+  addCopy(traces[0], 2, 5, 7);
+  EXPECT_EQ(before(), 1);
+  addCopy(traces[0], 3, 7, 10);
+  addCopy(traces[0], 4, 7, 10);  // the same copy
+  EXPECT_EQ(before(), 2);
   addCopy(traces[0], 5, 11, 12);  // comes later
-  EXPECT_EQ(stagingWaits(traces)[0].copiesBeforeFirst, 2);
+  EXPECT_EQ(before(), 2);
 }
 
 TEST(StagingWaits, SeeCopiesBesidePushes) {
