@@ -3,8 +3,8 @@
 from matplotlib.patches import Rectangle
 from sluice_plot.style import PAPER, panels, setTitle, styleOf, titleOf
 
-# Numbers in the text of "Pipe-SGD": the fastest of its own over each of the others, on its five
-# models.
+# Numbers in the text of "Pipe-SGD": the fastest of its own over each of the others, on its four
+# benchmarks.
 PIPE_SPEEDUP = {"D-Sync": (2.0, 3.2), "PS-Sync": (4.0, 5.4)}  # figure 4
 
 

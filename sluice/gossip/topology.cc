@@ -16,7 +16,7 @@ namespace sluice::gossip {
 namespace {
 
 constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential,
-                             Shape::kRandomRegular};
+                             Shape::kRandomRegular, Shape::kComplete};
 
 // Knows which workers can reach each other.
 class Pieces final {
@@ -45,6 +45,17 @@ uint32_t distance(uint32_t a, uint32_t b, uint32_t workers) {
   return std::min(straight, workers - straight);
 }
 
+// Returns the number of rows of a torus: the largest divisor up to the root, of those that make both
+// sides even if there are any.
+uint32_t rowsOfTorus(uint32_t workers) {
+  const uint32_t step = workers % 4 == 0 ? 2 : 1;
+  uint32_t rows = step;
+  for (uint32_t r = step; r * r <= workers; r += step) {
+    if (workers % (r * step) == 0) rows = r;
+  }
+  return rows;
+}
+
 // Returns all edges of the shape, both sides alike, loops and repetitions included.
 std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
   std::vector<Edge> edges;
@@ -54,21 +65,31 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
       for (uint32_t w = 0; w < workers; ++w) add(w, w + 1);
       break;
     case Shape::kTorus: {
-      uint32_t rows = 1;
-      for (uint32_t r = 1; r * r <= workers; ++r) {
-        if (workers % r == 0) rows = r;
-      }
+      const uint32_t rows = rowsOfTorus(workers);
       const uint32_t columns = workers / rows;
-      for (uint32_t w = 0; w < workers; ++w) {
-        const uint32_t row = w / columns;
-        add(w, row * columns + (w + 1) % columns);
-        add(w, w + columns);
+      // A worker's side is the parity of its number. Where rows have an even length, each row is
+      // turned by one against the row above, so that sides alternate in columns, too.
+      const auto at = [&](uint32_t row, uint32_t column) {
+        const uint32_t turn = columns % 2 == 0 ? row : 0;
+        return row * columns + (column + turn) % columns;
+      };
+      for (uint32_t row = 0; row < rows; ++row) {
+        for (uint32_t column = 0; column < columns; ++column) {
+          add(at(row, column), at(row, (column + 1) % columns));
+          add(at(row, column), at((row + 1) % rows, column));
+        }
       }
       break;
     }
     case Shape::kExponential:
       for (uint32_t w = 0; w < workers; ++w) {
-        for (uint32_t step = 1; step < workers; step *= 2) add(w, w + step);
+        add(w, w + 1);
+        for (uint32_t power = 2; power + 1 < workers; power *= 2) add(w, w + power + 1);
+      }
+      break;
+    case Shape::kComplete:
+      for (uint32_t w = 0; w < workers; ++w) {
+        for (uint32_t other = w + 1; other < workers; ++other) add(w, other);
       }
       break;
     case Shape::kRandomRegular: {
@@ -99,6 +120,7 @@ std::string_view name(Shape shape) {
     case Shape::kTorus: return "torus";
     case Shape::kExponential: return "exponential";
     case Shape::kRandomRegular: return "random-regular";
+    case Shape::kComplete: return "complete";
   }
   return "?";
 }

@@ -15,10 +15,14 @@
 namespace sluice::gossip {
 
 enum class Shape : uint8_t {
-  kRing,         // the next and the one before
-  kTorus,        // four neighbours on a grid that closes on itself, as square as the number allows
-  kExponential,  // at distances 1, 2, 4, ...
+  kRing,  // the next and the one before
+  // A grid as square as the number of workers allows, coloured like a checkerboard. A side of even
+  // length closes on itself. With an odd length the two ends would be of one colour, so that side
+  // stays open. Two even sides are preferred: they exist if the number is divisible by four.
+  kTorus,
+  kExponential,  // at the odd distances 1, 3, 5, 9, ..., 2^k + 1: even ones join workers of one side
   kRandomRegular,  // three neighbours each, drawn at random
+  kComplete,       // every worker of the other side
 };
 std::string_view name(Shape shape);
 Result<Shape> parseShape(std::string_view text);

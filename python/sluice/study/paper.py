@@ -60,6 +60,7 @@ SAYS = {
     "up to 80 % of that waiting for other workers; with ASP and SSP communication is more than "
     "half of the time.",
     4: "Theirs (8 to 24 workers): sharding helps ASP and SSP more than BSP, wait-free backward "
-    "helps little, DGC helps ASP and SSP most, above all with 10 Gbit/s. Here sharding and "
-    "wait-free backward are always on where an algorithm allows it.",
+    "helps little, DGC helps ASP and SSP most, above all with 10 Gbit/s. Here every "
+    "algorithm with servers is sharded evenly. Wait-free backward is on with bsp only: asp and ssp "
+    "send nothing before step(), and arsgd (allreduce) reduces once, after backward.",
 }

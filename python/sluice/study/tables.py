@@ -145,8 +145,8 @@ def rates(results: Results) -> Table:
     factors, workers = results.factors, results.tuned_workers
     table = Table(
         f"Tuned rates: final accuracy at {workers} workers, one seed",
-        "The learning rate is that of the rule times the factor. So no algorithm loses by a rate "
-        "that suits others.",
+        "The learning rate is that of the rule times the factor. A rate is tuned only if "
+        "both its neighbours in the grid are worse; a best value at the edge is not.",
         ["algorithm", *(f"x {factor:g}" for factor in factors), "best"],
     )
     if workers is None:

@@ -42,6 +42,8 @@ class Task:
 def options_of(task: Task) -> dict[str, Any]:
     """Returns the options for sluice.distribute()."""
     options: dict[str, Any] = {"algorithm": task.run.algorithm.text}
+    if task.run.algorithm.is_gossip:
+        options["gossip_seed"] = str(task.run.seed)  # a seed's gossip is its own, too
     if task.run.dgc:
         # A stage takes one of 90 epochs, as in the original.
         steps = task.batches / task.run.workers

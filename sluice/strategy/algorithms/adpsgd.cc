@@ -11,6 +11,7 @@
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/deferred_lanes.h>
+#include <sluice/gossip/draws.h>
 #include <sluice/gossip/meeting.h>
 #include <sluice/gossip/topology.h>
 #include <sluice/strategy/algorithms/algorithm.h>
@@ -23,11 +24,9 @@ namespace {
 
 constexpr base::Option kTopology =
     base::sameOnAllRanks({"topology", base::Kind::kChoice, "ring", "adpsgd: who averages with whom",
-                          "ring|torus|exponential|random-regular"});
+                          "ring|torus|exponential|random-regular|complete"});
 
 constexpr const char* kTopologySetting = "topology";
-constexpr uint64_t kGraphSeed = 1;
-constexpr uint64_t kPartnerSeed = 3;
 
 class AdPsgd final : public Talk {
  public:
@@ -35,6 +34,7 @@ class AdPsgd final : public Talk {
       : context_(context),
         outbox_(outbox),
         self_(context.plan.roles().workerPosition(context.fabric.rank())),
+        draws_(gossipSeed(context.plan.spec()), self_),
         neighbours_(std::move(topology.neighbours[self_])),
         optimizer_(context.plan, context.update) {
     own_.reserve(context.plan.slices().size());
@@ -93,8 +93,7 @@ class AdPsgd final : public Talk {
   void begin(const WorkerSlice& worker) {
     Own& here = own_[index(worker.slice.id)];
     const auto& workers = context_.plan.roles().workers;
-    const uint64_t draw = drawAt(kPartnerSeed, context_.fabric.rank(), worker.step);
-    here.partner = workers[neighbours_[draw % neighbours_.size()]];
+    here.partner = workers[neighbours_[draws_.oneOf(neighbours_.size(), index(worker.step))]];
     send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
            // If the answer is coming in already, its end decides.
@@ -148,8 +147,9 @@ class AdPsgd final : public Talk {
 
   const Context context_;
   Outbox& outbox_;
-  const uint32_t self_;               // position among the workers
-  std::vector<uint32_t> neighbours_;  // the same
+  const uint32_t self_;  // position among the workers
+  const gossip::Draws draws_;
+  std::vector<uint32_t> neighbours_;  // by position
   LocalOptimizer optimizer_;
   std::vector<Own> own_;            // by SliceId
   fabric::DeferredLanes deferred_;  // lanes whose message waits for room to land
@@ -166,7 +166,8 @@ Result<std::unique_ptr<Strategy>> makeAdPsgd(const Context& context) {
   SLUICE_ASSIGN_OR_RETURN(const auto shape,
                           gossip::parseShape(context.plan.spec().settings.at(kTopologySetting)));
   const auto workers = static_cast<uint32_t>(context.plan.roles().workers.size());
-  auto topology = gossip::makeTopology(shape, workers, kGraphSeed);
+  auto topology =
+      gossip::makeTopology(shape, workers, gossip::graphSeed(gossipSeed(context.plan.spec())));
   if (!topology.added.empty() && context.fabric.rank() == context.plan.roles().workers.front()) {
     log("strategy")
         .info("adpsgd: a {} of {} would fall apart without the edges {}, which were added",
@@ -177,7 +178,7 @@ Result<std::unique_ptr<Strategy>> makeAdPsgd(const Context& context) {
   });
 }
 
-constexpr std::array kAdPsgdOptions{&kTopology};
+constexpr std::array kAdPsgdOptions{&kTopology, &option::kGossipSeed};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/deferred_lanes.h>
+#include <sluice/gossip/draws.h>
 #include <sluice/gossip/share.h>
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/gossip/gossip_engine.h>
@@ -23,8 +24,6 @@ constexpr base::Option kGossipProbability = base::sameOnAllRanks(
      "gosgd: how likely a worker sends its model to another after a step, up to 1"});
 
 constexpr const char* kProbabilitySetting = "gossip-probability";
-constexpr uint64_t kWhether = 1;  // two draws for each step
-constexpr uint64_t kWhom = 2;
 
 class GoSgd final : public Talk {
  public:
@@ -33,6 +32,8 @@ class GoSgd final : public Talk {
         outbox_(outbox),
         optimizer_(context.plan, context.update),
         probability_(probability),
+        draws_(gossipSeed(context.plan.spec()),
+               context.plan.roles().workerPosition(context.fabric.rank())),
         others_(context.plan.roles().workers) {
     std::erase(others_, context.fabric.rank());
     const double weight = 1.0 / static_cast<double>(context.plan.roles().workers.size());
@@ -80,19 +81,16 @@ class GoSgd final : public Talk {
   };
 
   bool isTimeToGive(Step step) const {
-    if (others_.empty()) return false;
-    const uint64_t draw = drawAt(kWhether, context_.fabric.rank(), step);
-    return static_cast<double>(draw >> 11U) * 0x1p-53 < probability_;
+    return !others_.empty() && draws_.isHit(index(step), probability_);
   }
 
   void give(const WorkerSlice& worker) {
-    const uint64_t draw = drawAt(kWhom, context_.fabric.rank(), worker.step);
     gossip::Share& share = own_[index(worker.slice.id)].share;
     const auto message = share.give(worker.parameters);
     outbox_.post({.slice = worker.slice,
                   .stage = Stage::kPush,
                   .step = worker.step,
-                  .to = others_[draw % others_.size()],
+                  .to = others_[draws_.oneOf(others_.size(), index(worker.step))],
                   .turn = index(worker.slice.id),
                   .payload = {message.data(), message.size()},
                   .dtype = DType::kBytes,
@@ -105,6 +103,7 @@ class GoSgd final : public Talk {
   Outbox& outbox_;
   LocalOptimizer optimizer_;
   const double probability_;
+  const gossip::Draws draws_;
   std::vector<Rank> others_;
   std::vector<Own> own_;            // by SliceId
   fabric::DeferredLanes deferred_;  // lanes whose message waits for room to land
@@ -129,7 +128,7 @@ Result<std::unique_ptr<Strategy>> makeGoSgd(const Context& context) {
   });
 }
 
-constexpr std::array kGoSgdOptions{&kGossipProbability};
+constexpr std::array kGoSgdOptions{&kGossipProbability, &option::kGossipSeed};
 
 }  // namespace
 

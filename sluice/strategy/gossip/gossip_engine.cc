@@ -5,13 +5,14 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/base/random.h>
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
 namespace {
+
+constexpr const char* kSeedSetting = "gossip-seed";
 
 class Gossip final : public Strategy, private LossPolicy {
  public:
@@ -91,15 +92,17 @@ Status chooseGossip(const base::Config& config, plan::PlanSpec& spec) {
     return {Code::kInvalidArgument,
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};
   }
+  spec.settings[kSeedSetting] = std::to_string(config.integer(option::kGossipSeed));
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
+}
+
+uint64_t gossipSeed(const plan::PlanSpec& spec) {
+  // Written by chooseGossip(); a negative seed is as good as any.
+  return static_cast<uint64_t>(std::stoll(spec.settings.at(kSeedSetting)));
 }
 
 std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& makeTalk) {
   return std::make_unique<Gossip>(context, makeTalk);
-}
-
-uint64_t drawAt(uint64_t seed, Rank rank, Step step) {
-  return base::splitmix64(base::splitmix64(seed + index(rank)) + index(step));
 }
 
 }  // namespace sluice::strategy

@@ -9,10 +9,21 @@
 #include <functional>
 #include <memory>
 
+#include <sluice/base/option.h>
 #include <sluice/strategy/context.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/strategy.h>
 #include <sluice/strategy/worker_slice.h>
+
+namespace sluice::base::option {
+inline constexpr Option kGossipSeed =
+    sameOnAllRanks({"gossip-seed", Kind::kInteger, "1",
+                    "gosgd, adpsgd: another number gives other draws of when to send and to whom"});
+}  // namespace sluice::base::option
+
+namespace sluice {
+namespace option = base::option;
+}  // namespace sluice
 
 namespace sluice::strategy {
 
@@ -32,14 +43,12 @@ class Talk {
                                             const wire::Header& header) = 0;
 };
 
-// Slices by priority; refuses ranks that only serve.
+// Slices by priority, and the seed of all draws; refuses ranks that only serve.
 Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
+uint64_t gossipSeed(const plan::PlanSpec& spec);  // REQUIRES: a spec of chooseGossip()
 
 // REQUIRES: checkUpdate(context)
 using MakeTalk = std::function<std::unique_ptr<Talk>(Outbox&)>;
 std::unique_ptr<Strategy> makeGossip(const Context& context, const MakeTalk& makeTalk);
-
-// Returns a reproducible pseudo-random number for (seed, rank, step).
-uint64_t drawAt(uint64_t seed, Rank rank, Step step);
 
 }  // namespace sluice::strategy

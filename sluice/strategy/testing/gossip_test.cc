@@ -3,6 +3,8 @@
 #include <sluice/strategy/gossip/gossip_engine.h>
 
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -16,8 +18,10 @@ namespace {
 
 class GossipJob final {
  public:
-  GossipJob(std::string_view algorithm, uint32_t world, uint32_t seed)
-      : world_(algorithm, "all", world, {{"a", 7, DType::kF64}, {"b", 2, DType::kF64}}, "sgd:lr=1"),
+  GossipJob(std::string_view algorithm, uint32_t world, uint32_t seed,
+            const base::Config& config = {})
+      : world_(algorithm, "all", world, {{"a", 7, DType::kF64}, {"b", 2, DType::kF64}}, "sgd:lr=1",
+               /*updatesWaitForWord=*/false, config),
         random_(seed) {}
 
   void step(uint32_t worker, double gradient) {
@@ -59,8 +63,9 @@ class GossipJob final {
 
 const std::vector<std::string>& gossips() {
   static const std::vector<std::string> kGossips{
-      "gosgd:1",      "gosgd:0.5",          "adpsgd:ring",
-      "adpsgd:torus", "adpsgd:exponential", "adpsgd:random-regular"};
+      "gosgd:1",        "gosgd:0.5",          "adpsgd:ring",
+      "adpsgd:torus",   "adpsgd:exponential", "adpsgd:random-regular",
+      "adpsgd:complete"};
   return kGossips;
 }
 
@@ -97,7 +102,7 @@ TEST(GossipTraining, NobodyWaitsAndModelsDrawTogether) {
 TEST(GossipTraining, AdPsgdKeepsTheSum) {
   const uint32_t seeds = base::testsAreShort() ? 40 : 200;
   for (uint32_t seed = 0; seed < seeds; ++seed) {
-    const std::string algorithm = gossips()[2 + seed % 4];
+    const std::string algorithm = gossips()[2 + seed % 5];
     const uint32_t world = 2 + seed / 4 % 8;
     SCOPED_TRACE(fmt::format("{} with {} workers, seed {}", algorithm, world, seed));
     GossipJob job(algorithm, world, seed);
@@ -119,6 +124,63 @@ TEST(GossipTraining, AdPsgdKeepsTheSum) {
     for (size_t i = 0; i < 7; ++i)
       ASSERT_NEAR(job.sum(0, i), expected, 1e-6 * std::abs(expected) + 1e-9) << i;
     ASSERT_NEAR(job.sum(1, 1), expected, 1e-6 * std::abs(expected) + 1e-9);
+  }
+}
+
+// Counts the exchanges that each worker begins with each other one, by the pushes of one slice, in
+// so many steps of all workers, with everything taken in between.
+std::map<std::pair<uint32_t, uint32_t>, double> exchangesOf(const std::string& algorithm,
+                                                            uint32_t world, uint32_t steps,
+                                                            const char* gossipSeed) {
+  base::Config config;
+  EXPECT_TRUE(config.set(option::kGossipSeed, gossipSeed).isOk());
+  std::map<std::pair<uint32_t, uint32_t>, double> count;
+  std::set<std::pair<Rank, Step>> seen;  // a message that was put off is heard again
+  GossipJob job(algorithm, world, 1, config);
+  for (uint32_t r = 0; r < world; ++r) {
+    job.rank(r).listen([&](const wire::Header& header) {
+      if (header.stage != Stage::kPush || header.slice != SliceId{0}) return;
+      if (!seen.emplace(header.source, header.step).second) return;
+      ++count[{index(header.source), index(header.destination)}];
+    });
+  }
+  for (uint32_t step = 0; step < steps; ++step) {
+    for (uint32_t worker = 0; worker < world; ++worker) job.step(worker, 0);
+    job.drain();
+  }
+  return count;
+}
+
+TEST(GossipTraining, GoSgdSendsWithItsProbabilityToAllAlike) {
+  constexpr uint32_t kWorld = 4;
+  constexpr double kSteps = 2000;
+  for (const auto& [algorithm, p] : {std::pair("gosgd:0.1", 0.1), std::pair("gosgd:1", 1.0)}) {
+    const auto count = exchangesOf(algorithm, kWorld, kSteps, "5");
+    EXPECT_EQ(count.size(), kWorld * (kWorld - 1));
+    const double share = p / (kWorld - 1);
+    for (const auto& [pair, exchanges] : count) {
+      EXPECT_NEAR(exchanges / kSteps, share, 4.5 * std::sqrt(share * (1 - share) / kSteps))
+          << algorithm << ": " << pair.first << " to " << pair.second;
+    }
+  }
+}
+
+TEST(GossipTraining, AdPsgdMeetsAllNeighboursAlike) {
+  constexpr double kSteps = 1000;
+  const auto count = exchangesOf("adpsgd:complete", 6, kSteps, "5");
+  EXPECT_EQ(count.size(), 3U * 3U);  // active with passive workers
+  for (const auto& [pair, exchanges] : count) {
+    EXPECT_EQ(pair.first % 2, 0U);
+    EXPECT_EQ(pair.second % 2, 1U);
+    EXPECT_NEAR(exchanges / kSteps, 1.0 / 3, 4.5 * std::sqrt(2.0 / 9 / kSteps));
+  }
+}
+
+TEST(GossipTraining, DrawsDependOnTheSeed) {
+  for (const char* algorithm : {"gosgd:0.3", "adpsgd:complete", "adpsgd:random-regular"}) {
+    const auto first = exchangesOf(algorithm, 6, 30, "1");
+    EXPECT_EQ(first, exchangesOf(algorithm, 6, 30, "1")) << algorithm;
+    EXPECT_NE(first, exchangesOf(algorithm, 6, 30, "2")) << algorithm;
   }
 }
 
