@@ -40,6 +40,10 @@ float clipFactor(std::span<const float> gradient, double most) {
   return norm > most ? static_cast<float>(most / norm) : 1;
 }
 
+double clipOfEach(double limit, size_t workersPerStep) {
+  return limit * std::sqrt(static_cast<double>(workersPerStep));
+}
+
 Dgc::Dgc(size_t elements, const DgcOptions& options)
     : options_(options), velocity_(elements), residual_(elements) {}
 
@@ -54,31 +58,36 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
     velocity_[i] = kept + clipped;
     residual_[i] += velocity_[i];
   }
-  const auto wanted =
-      static_cast<size_t>(std::ceil((1 - sparsity) * static_cast<double>(gradient.size())));
-  std::vector<uint32_t> places = largest(std::max<size_t>(wanted, 1));
-  if (isSentDense(residual_.size(), places)) {
-    places.resize(residual_.size());
-    std::iota(places.begin(), places.end(), 0U);
-  }
+  const std::vector<uint32_t> places = placesToSend(sparsity);
   auto message = encodeSparse(residual_, places);
   for (const uint32_t place : places) {
     residual_[place] = 0;
-    if (options_.masksMomentum) velocity_[place] = 0;
+    if (options_.masksMomentum && !options_.isDense) velocity_[place] = 0;
   }
+  if (!options_.keepsRest) std::ranges::fill(residual_, 0.0F);
   return message;
+}
+
+std::vector<uint32_t> Dgc::placesToSend(double sparsity) {
+  if (options_.isDense) return everyPlace();
+  const auto wanted =
+      static_cast<size_t>(std::ceil((1 - sparsity) * static_cast<double>(residual_.size())));
+  auto places = largest(std::max<size_t>(wanted, 1));
+  return isSentDense(residual_.size(), places) ? everyPlace() : places;
+}
+
+std::vector<uint32_t> Dgc::everyPlace() const {
+  std::vector<uint32_t> places(residual_.size());
+  std::iota(places.begin(), places.end(), 0U);
+  return places;
 }
 
 // Returns the places of at most `count` elements, in ascending order: those that reach some
 // threshold, so that no element that is left out is larger than one that is sent.
 std::vector<uint32_t> Dgc::largest(size_t count) {
   const size_t elements = residual_.size();
+  if (count >= elements) return everyPlace();
   std::vector<uint32_t> places;
-  if (count >= elements) {
-    places.resize(elements);
-    std::iota(places.begin(), places.end(), 0U);
-    return places;
-  }
   const size_t sample = std::min(elements, std::max(kSmallestSample, elements / kSampleShare));
   const size_t stride = elements / sample;
   magnitudes_.clear();

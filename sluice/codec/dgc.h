@@ -3,6 +3,9 @@
 // next. With g the gradient, clipped:
 //   u = m * u + g;  v += u;  send v where |v| is among the largest;
 //   there v = 0 and, if masked, u = 0.
+// Without error feedback v = u in every step: the elements that are not sent are lost. A dense
+// tensor sends all of u in every step and keeps u: plain momentum, as in the authors' program for
+// biases and norms.
 // The message contains the momentum, so the receiver of the sum makes a plain step, x -= lr * sum.
 //
 // The threshold is guessed from a sample and then corrected: at most as many elements are sent as
@@ -26,11 +29,19 @@ namespace sluice::codec {
 struct DgcOptions {
   double momentum = 0.9;
   bool masksMomentum = true;  // also forget the velocity of elements that are sent
+  bool keepsRest = true;      // error feedback: elements that are not sent are added to the next
+  bool isDense = false;       // sends every element in every step, and masks nothing
 };
 
-// Returns the factor that scales one worker's gradient so that its norm is at most `most`, which is
-// the user's limit / sqrt(N). A `most` of 0 does not clip.
+// Returns the factor that scales one worker's gradient so that its norm is at most `most`. A `most`
+// of 0 does not clip.
 float clipFactor(std::span<const float> gradient, double most);
+
+// Returns the limit for the gradient of each of the workers whose mean is one step, so that the
+// mean keeps to `limit` on average. The gradients of N workers are about orthogonal in their noise,
+// so their mean is 1/sqrt(N) as long as each of them. The paper's limit / sqrt(N) is the same one,
+// since there a worker's gradient is divided by N before it is clipped.
+double clipOfEach(double limit, size_t workersPerStep);
 
 class Dgc final {
  public:
@@ -48,6 +59,8 @@ class Dgc final {
   Status restore(std::span<const float> residual, std::span<const float> velocity);
 
  private:
+  std::vector<uint32_t> placesToSend(double sparsity);
+  std::vector<uint32_t> everyPlace() const;
   std::vector<uint32_t> largest(size_t count);
 
   const DgcOptions options_;

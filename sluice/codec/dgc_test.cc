@@ -114,6 +114,62 @@ TEST(Dgc, AloneWithoutMaskingAndClippingItIsMomentumSgdToTheBit) {
   }
 }
 
+TEST(Dgc, ADenseTensorHasPlainMomentumWhateverTheSparsity) {
+  constexpr size_t kElements = 100;
+  Dgc dgc(kElements, {.momentum = 0.9, .isDense = true});
+  std::vector<float> velocity(kElements);
+  for (uint32_t step = 0; step < 5; ++step) {
+    const auto gradient = gradientOf(kElements, step);
+    for (size_t i = 0; i < kElements; ++i) {
+      const float kept = 0.9F * velocity[i];
+      velocity[i] = kept + gradient[i];
+    }
+    EXPECT_EQ(decoded(dgc.compress(gradient, 0.999), kElements), velocity) << step;
+  }
+}
+
+TEST(Dgc, WithoutErrorFeedbackTheRestIsLost) {
+  constexpr size_t kElements = 30'000;
+  Dgc dgc(kElements, {.momentum = 0, .keepsRest = false});
+  for (uint32_t step = 0; step < 5; ++step) {
+    const auto gradient = gradientOf(kElements, step);
+    const auto sent = decoded(dgc.compress(gradient, 0.99), kElements);
+    for (size_t i = 0; i < kElements; ++i) {
+      ASSERT_TRUE(sent[i] == 0 || sent[i] == gradient[i]) << i;
+      ASSERT_EQ(dgc.residual()[i], 0) << i;
+    }
+  }
+}
+
+// Gradients of workers with the same law: clipping each of them as clipOfEach() says has the same
+// effect as clipping their mean.
+TEST(Dgc, ClippingEachWorkerIsClippingTheirMean) {
+  constexpr size_t kElements = 20'000;
+  const auto normOf = [](const std::vector<float>& vector) {
+    double squares = 0;
+    for (const float each : vector) squares += static_cast<double>(each) * each;
+    return std::sqrt(squares);
+  };
+  for (const size_t workers : {1U, 4U, 16U}) {
+    std::vector<float> mean(kElements);
+    std::vector<std::vector<float>> gradients;
+    for (uint32_t w = 0; w < workers; ++w) {
+      gradients.push_back(gradientOf(kElements, 100 + w));
+      for (size_t i = 0; i < kElements; ++i)
+        mean[i] += gradients.back()[i] / static_cast<float>(workers);
+    }
+    const double limit = normOf(mean) / 3;
+    std::vector<float> ofClipped(kElements);
+    for (const auto& gradient : gradients) {
+      const float factor = clipFactor(gradient, clipOfEach(limit, workers));
+      EXPECT_LT(factor, 1);
+      for (size_t i = 0; i < kElements; ++i)
+        ofClipped[i] += gradient[i] * factor / static_cast<float>(workers);
+    }
+    EXPECT_NEAR(normOf(ofClipped) / limit, 1, 0.05) << workers;
+  }
+}
+
 TEST(Dgc, ClipsByTheNorm) {
   Dgc dgc(4, {.momentum = 0});
   const std::vector<float> within{3, 4, 0, 0};

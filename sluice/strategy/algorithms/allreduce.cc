@@ -19,7 +19,8 @@ Status chooseAllreduce(const base::Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeAllreduce(const Context& context) {
-  return isSparse(context.plan.spec()) ? makeSparseAllgather(context) : makeReduction(context);
+  if (!isSparse(context.plan.spec())) return makeReduction(context);
+  return makeSparseAllgather(context, Sends::kAfterBackward);
 }
 
 constexpr auto kAllreduceOptions = joined(kReductionOptions, kDgcOptions);

@@ -13,6 +13,7 @@
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/dgc/compressor.h>
 #include <sluice/strategy/outbox.h>
+#include <sluice/strategy/server/together.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/values_by_step.h>
 
@@ -21,13 +22,14 @@ namespace {
 
 class SparseAllgather final : public Strategy, private Checkpoint {
  public:
-  SparseAllgather(const Context& context, const DgcSettings& settings)
+  SparseAllgather(const Context& context, const DgcSettings& settings, Sends sends)
       : Strategy({.checkpoint = this}),
         context_(context),
         self_(context.plan.roles().workerPosition(context.fabric.rank())),
         outbox_(context, byUrgency(context.config)),
         contributions_(context.fabric.loop(), context.updatesWaitForWord,
                        [this](const Contribution& each) { begin(each); }),
+        toBegin_(sends == Sends::kAsReady ? 1 : context.plan.model().tensors.size()),
         values_(context.update.values),
         compressor_(context, settings, Compressor::tensorsOf(context.plan)),
         tensors_(context.plan.model().tensors.size()) {}
@@ -81,7 +83,10 @@ class SparseAllgather final : public Strategy, private Checkpoint {
     collected.parts.resize(workerCount());
     return collected;
   }
-  void begin(const Contribution& contribution);
+  void begin(const Contribution& contribution) {
+    for (const Contribution& each : toBegin_.add(contribution)) compressAndSend(each);
+  }
+  void compressAndSend(const Contribution& contribution);
   void send(TensorId id, Step step, const std::shared_ptr<Bytes>& message);
   void arrived(TensorId id, Step step, Rank from);
   void finish(TensorId id, const Collected& collected);
@@ -91,13 +96,14 @@ class SparseAllgather final : public Strategy, private Checkpoint {
   const uint32_t self_;
   Outbox outbox_;
   HeldContributions contributions_;
+  Together<Contribution> toBegin_;
   ValuesByStep values_;
   Compressor compressor_;  // by TensorId, as the next
   std::vector<OneTensor> tensors_;
   std::vector<uint32_t> places_;  // scratch
 };
 
-void SparseAllgather::begin(const Contribution& contribution) {
+void SparseAllgather::compressAndSend(const Contribution& contribution) {
   const auto [id, step, hasGradient] = contribution;
   OneTensor& tensor = tensors_[index(id)];
   SLUICE_CHECK(tensor.step == step, id, step);
@@ -222,9 +228,10 @@ std::string SparseAllgather::describeWait(TensorId tensor) const {
 
 }  // namespace
 
-Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Context& context) {
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context));
-  return std::unique_ptr<Strategy>(std::make_unique<SparseAllgather>(context, settings));
+Result<std::unique_ptr<Strategy>> makeSparseAllgather(const Context& context, Sends sends) {
+  SLUICE_ASSIGN_OR_RETURN(const auto settings,
+                          settingsOfDgc(context, context.plan.roles().workers.size()));
+  return std::unique_ptr<Strategy>(std::make_unique<SparseAllgather>(context, settings, sends));
 }
 
 }  // namespace sluice::strategy

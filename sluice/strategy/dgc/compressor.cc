@@ -1,7 +1,6 @@
 #include <sluice/strategy/dgc/compressor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include <sluice/base/check.h>
@@ -29,11 +28,15 @@ Compressor::Compressor(const Context& context, const DgcSettings& settings,
     : plan_(context.plan),
       memory_(context.memory),
       settings_(settings),
-      clip_(settings.clip / std::sqrt(static_cast<double>(context.plan.roles().workers.size()))),
       clips_(context.plan.model().tensors.size()) {
   if (!context.plan.roles().isWorker(context.fabric.rank())) return;  // has no gradients
-  const codec::DgcOptions options{.momentum = sgdValue(context.update.values, "momentum")};
-  for (const Part& part : parts) parts_.push_back({part, codec::Dgc(part.count, options)});
+  codec::DgcOptions options{.momentum = sgdValue(context.update.values, "momentum"),
+                            .masksMomentum = settings.masksMomentum,
+                            .keepsRest = settings.keepsRest};
+  for (const Part& part : parts) {
+    options.isDense = plan_.model()[part.tensor].elements < settings.denseBelow;
+    parts_.push_back({part, codec::Dgc(part.count, options)});
+  }
 }
 
 void Compressor::read(const Part& part, bool hasGradient, double decay,
@@ -55,7 +58,7 @@ float Compressor::clipFactorOf(TensorId tensor, Step step, bool hasGradient, dou
   Clip& known = clips_[index(tensor)];
   if (!known.isKnown || known.step != step) {
     read({tensor, 0, plan_.model()[tensor].elements}, hasGradient, decay, whole_);
-    known = {step, true, codec::clipFactor(whole_, clip_)};
+    known = {step, true, codec::clipFactor(whole_, settings_.clip)};
   }
   return known.factor;
 }

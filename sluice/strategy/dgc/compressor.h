@@ -33,7 +33,7 @@ class Compressor final : public OwnState {
                                   std::span<const double> values);
 
   // True iff gradients are clipped: then compress() reads the whole tensor of a part.
-  bool clips() const { return clip_ != 0; }
+  bool clips() const { return settings_.clip != 0; }
 
   // The state: the number of steps, and the elements that are kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
@@ -62,7 +62,6 @@ class Compressor final : public OwnState {
   const plan::Plan& plan_;
   const std::span<const TensorMemory> memory_;
   const DgcSettings settings_;
-  const double clip_;  // of this worker's gradients
   uint64_t stepsHere_ = 0;
   int64_t ahead_ = 0;  // by how many steps training is further than this session
   std::vector<Compressed> parts_;

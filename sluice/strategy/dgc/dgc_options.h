@@ -4,16 +4,24 @@
 #include <array>
 
 #include <sluice/base/option.h>
+#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::base::option {
 
-inline constexpr Option kDgc = sameOnAllRanks({"dgc", Kind::kSwitch, "off",
-                                               "allreduce, sluice, asp, ssp: send only the largest "
-                                               "of what gradients have accumulated (deep gradient "
-                                               "compression)"});
+inline constexpr Option kDgc =
+    sameOnAllRanks({"dgc", Kind::kSwitch, "off",
+                    "allreduce, wfbp, sluice, asp, ssp: send only the largest "
+                    "of what gradients have accumulated (deep gradient "
+                    "compression)"});
 inline constexpr Option kDgcClip =
     sameOnAllRanks({"dgc-clip", Kind::kNumber, "0",
-                    "dgc: clip gradients to this norm, divided by sqrt(workers); 0: do not"});
+                    "dgc: clip gradients so that those of a step have about this norm; 0: do not"});
+inline constexpr Option kDgcDenseBelow = sameOnAllRanks(
+    {"dgc-dense-below", Kind::kInteger, "0",
+     "dgc: tensors with fewer elements are sent whole, with plain momentum: biases and norms"});
+inline constexpr Option kDgcMasking = sameOnAllRanks(
+    {"dgc-masking", Kind::kSwitch, "on",
+     "dgc: elements that are sent begin again without momentum (momentum factor masking)"});
 inline constexpr Option kDgcSparsity = sameOnAllRanks(
     {"dgc-sparsity", Kind::kNumber, "0.999", "dgc: the share of each gradient that is kept back"});
 inline constexpr Option kDgcWarmUp = sameOnAllRanks(
@@ -28,7 +36,8 @@ namespace option = base::option;
 
 namespace sluice::strategy {
 
-inline constexpr std::array kDgcOptions{&option::kDgc, &option::kDgcClip, &option::kDgcSparsity,
-                                        &option::kDgcWarmUp};
+inline constexpr std::array kDgcOptions{
+    &option::kDgc,         &option::kDgcClip,   &option::kDgcDenseBelow, &option::kDgcMasking,
+    &option::kDgcSparsity, &option::kDgcWarmUp, &option::kErrorFeedback};
 
 }  // namespace sluice::strategy

@@ -8,6 +8,7 @@
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
+#include <sluice/codec/dgc.h>
 #include <sluice/optimizer/optimizers.h>
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/reduction/reduction_options.h>
@@ -18,6 +19,9 @@ namespace {
 constexpr const char* kSparsitySetting = "dgc-sparsity";
 constexpr const char* kWarmUpSetting = "dgc-warm-up";
 constexpr const char* kClipSetting = "dgc-clip";
+constexpr const char* kMaskingSetting = "dgc-masking";
+constexpr const char* kRestSetting = "error-feedback";
+constexpr const char* kDenseSetting = "dgc-dense-below";
 
 }  // namespace
 
@@ -29,10 +33,12 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
   const double sparsity = config.number(option::kDgcSparsity);
   const double clip = config.number(option::kDgcClip);
   const int64_t warmUp = config.integer(option::kDgcWarmUp);
+  const int64_t denseBelow = config.integer(option::kDgcDenseBelow);
   if (!(sparsity >= 0 && sparsity <= 1))
     return {Code::kInvalidArgument, fmt::format("--dgc-sparsity is {}; give 0 to 1", sparsity)};
-  if (!(clip >= 0) || warmUp < 0)
-    return {Code::kInvalidArgument, "--dgc-clip and --dgc-warm-up must not be negative"};
+  if (!(clip >= 0) || warmUp < 0 || denseBelow < 0)
+    return {Code::kInvalidArgument,
+            "--dgc-clip, --dgc-warm-up and --dgc-dense-below must not be negative"};
   if (config.text(option::kCodec) != "none")
     return {Code::kInvalidArgument, "give --codec or --dgc, not both"};
   for (const auto& tensor : spec.model.tensors) {
@@ -44,6 +50,9 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
   spec.settings[kSparsitySetting] = fmt::format("{}", sparsity);
   spec.settings[kWarmUpSetting] = std::to_string(warmUp);
   spec.settings[kClipSetting] = fmt::format("{}", clip);
+  spec.settings[kMaskingSetting] = config.isOn(option::kDgcMasking) ? "on" : "off";
+  spec.settings[kRestSetting] = config.isOn(option::kErrorFeedback) ? "on" : "off";
+  spec.settings[kDenseSetting] = std::to_string(denseBelow);
   return base::ok();
 }
 
@@ -64,7 +73,7 @@ Status checkDgcValues(std::span<const double> values, const optimizer::Optimizer
   return base::ok();
 }
 
-Result<DgcSettings> settingsOfDgc(const Context& context) {
+Result<DgcSettings> settingsOfDgc(const Context& context, size_t workersPerStep) {
   if (context.update.optimizer != &optimizer::sgd()) {
     return Status(
         Code::kInvalidArgument,
@@ -77,7 +86,12 @@ Result<DgcSettings> settingsOfDgc(const Context& context) {
   SLUICE_ASSIGN_OR_RETURN(settings.sparsity, base::parseNumber(chosen.at(kSparsitySetting)));
   SLUICE_ASSIGN_OR_RETURN(const int64_t warmUp, base::parseInteger(chosen.at(kWarmUpSetting)));
   settings.stepsPerStage = static_cast<uint64_t>(warmUp);
-  SLUICE_ASSIGN_OR_RETURN(settings.clip, base::parseNumber(chosen.at(kClipSetting)));
+  SLUICE_ASSIGN_OR_RETURN(const double clip, base::parseNumber(chosen.at(kClipSetting)));
+  settings.clip = codec::clipOfEach(clip, workersPerStep);
+  settings.masksMomentum = chosen.at(kMaskingSetting) == "on";
+  settings.keepsRest = chosen.at(kRestSetting) == "on";
+  SLUICE_ASSIGN_OR_RETURN(const int64_t denseBelow, base::parseInteger(chosen.at(kDenseSetting)));
+  settings.denseBelow = static_cast<uint64_t>(denseBelow);
   return settings;
 }
 

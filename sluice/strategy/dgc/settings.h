@@ -2,6 +2,7 @@
 // what it takes of SGD. Pure functions, any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -13,7 +14,10 @@ namespace sluice::strategy {
 struct DgcSettings {
   double sparsity = 0;
   uint64_t stepsPerStage = 0;  // of the warm-up
-  double clip = 0;
+  double clip = 0;             // the largest norm of one worker's gradient; 0: any
+  bool masksMomentum = true;
+  bool keepsRest = true;
+  uint64_t denseBelow = 0;  // tensors with fewer elements are sent whole
 };
 
 // Takes the options that begin with dgc. Refuses tensors that are not f32, and another codec
@@ -24,8 +28,9 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec);
 bool isSparse(const plan::PlanSpec& spec);
 
 // Returns the plan's settings. The update is SGD, whose momentum is made before compression:
-// refuses others, and what of SGD it does not know. REQUIRES: isSparse(context.plan.spec())
-Result<DgcSettings> settingsOfDgc(const Context& context);
+// refuses others, and what of SGD it does not know. `workersPerStep`: the number of workers whose
+// mean is one step, all of them or, with asp and ssp, one. REQUIRES: isSparse(context.plan.spec())
+Result<DgcSettings> settingsOfDgc(const Context& context, size_t workersPerStep);
 
 // As settingsOfDgc(), for values set later: also rejects a changed momentum.
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart);

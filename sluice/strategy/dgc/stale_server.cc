@@ -63,7 +63,7 @@ class SparseStale final : public StaleForm {
 }  // namespace
 
 Result<std::unique_ptr<StaleForm>> makeSparseStale(const Context& context) {
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context));
+  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context, /*workersPerStep=*/1));
   return std::unique_ptr<StaleForm>(std::make_unique<SparseStale>(context, settings));
 }
 

@@ -105,7 +105,8 @@ Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeSparseServer(const Context& context) {
-  SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context));
+  SLUICE_ASSIGN_OR_RETURN(const auto settings,
+                          settingsOfDgc(context, context.plan.roles().workers.size()));
   return makeAnswering(context, std::make_unique<SparseSum>(context, settings));
 }
 

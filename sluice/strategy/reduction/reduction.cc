@@ -328,6 +328,7 @@ Status chooseReduction(const base::Config& config, std::span<const timing::Group
   spec.slicing.placement = plan::Placement::kKvstore;  // whole tensors; slices are only names here
   SLUICE_RETURN_IF_ERROR(setGroups(config, splitByType(spec.model, groups), spec));
   spec.settings["codec"] = config.text(option::kCodec);
+  spec.settings["error-feedback"] = config.isOn(option::kErrorFeedback) ? "on" : "off";
   spec.settings["reductions"] = std::to_string(config.integer(option::kReductions));
   return settingsOf(spec).status();
 }

@@ -17,7 +17,8 @@ ReductionGroup::ReductionGroup(std::span<const Tensor> tensors, size_t first, bo
       settings_(settings),
       missing_(tensors.size()) {
   spare_.push_back(takePacking());
-  if (settings.codec != nullptr) feedback_.emplace(*settings.codec, spare_.front().owedElements());
+  if (settings.codec != nullptr && settings.keepsRest)
+    feedback_.emplace(*settings.codec, spare_.front().owedElements());
 }
 
 Packing ReductionGroup::takePacking() {

@@ -85,7 +85,7 @@ class ReductionGroup final {
   const size_t first_;
   const bool isMean_;
   const ReductionSettings& settings_;
-  std::optional<codec::ErrorFeedback> feedback_;  // null: no codec
+  std::optional<codec::ErrorFeedback> feedback_;  // null: no codec, or its rest is lost
   std::vector<Packing> spare_;
   std::optional<Packing> filling_;  // with the gradients of the step that is being handed over
   size_t missing_;                  // tensors whose gates are not closed for it

@@ -7,10 +7,9 @@
 
 namespace sluice::base::option {
 
-inline constexpr Option kCodec = sameOnAllRanks(
-    {"codec", Kind::kChoice, "none",
-     "How all-reduces shrink f32 gradients on their way; what is lost is added to the next step's",
-     "none|fp16|bf16|int8"});
+inline constexpr Option kCodec =
+    sameOnAllRanks({"codec", Kind::kChoice, "none",
+                    "How all-reduces shrink f32 gradients on their way", "none|fp16|bf16|int8"});
 inline constexpr Option kCollective =
     sameOnAllRanks({"collective", Kind::kChoice, "direct",
                     "How all-reduces go: direct has the parameter servers' bits, the others sum in "
@@ -24,6 +23,9 @@ inline constexpr Option kCollectiveCosts = sameOnAllRanks(
 inline constexpr Option kComputeTime = sameOnAllRanks(
     {"compute-time", Kind::kDuration, "100ms",
      "mgwfbp, mgp3: how long one forward and backward pass takes, without any waiting"});
+inline constexpr Option kErrorFeedback = sameOnAllRanks(
+    {"error-feedback", Kind::kSwitch, "on",
+     "codec, dgc: add to the next step's gradients what compression has taken away; off: lose it"});
 inline constexpr Option kLayerTimes = sameOnAllRanks(
     {"layer-times", Kind::kText, "",
      "mgwfbp, mgp3: the profile with this model's layer times; without one, time goes by size"});
@@ -53,7 +55,8 @@ namespace option = base::option;
 namespace sluice::strategy {
 
 inline constexpr std::array kReductionOptions{&option::kCodec, &option::kCollective,
-                                              &option::kCollectiveCosts, &option::kReductions};
+                                              &option::kCollectiveCosts, &option::kErrorFeedback,
+                                              &option::kReductions};
 
 // The further options of algorithms that merge tensors by what an all-reduce costs.
 inline constexpr std::array kMergingOptions{&option::kComputeTime, &option::kLayerTimes,

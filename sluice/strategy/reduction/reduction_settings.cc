@@ -50,6 +50,7 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
     return Status(Code::kInvalidArgument,
                   "the plan does not name one collective method for each group of tensors");
   SLUICE_ASSIGN_OR_RETURN(settings.codec, codec::findCodec(setting("codec")));
+  settings.keepsRest = setting("error-feedback") == "on";
   settings.atOnce = std::stoul(setting("reductions"));
   if (spec.settings.contains(kDelay)) {
     settings.delay = std::stoul(setting(kDelay));

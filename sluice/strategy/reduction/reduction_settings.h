@@ -18,6 +18,7 @@ struct ReductionSettings {
   std::vector<timing::Group> groups;
   std::vector<collective::Method> methods;  // by group
   const codec::Codec* codec = nullptr;
+  bool keepsRest = true;     // adds what the codec takes away to the next gradients
   size_t atOnce = 1;         // reductions under way
   size_t delay = 0;          // in steps, from a gradient to its use
   uint64_t warmUp = 0;       // steps at the beginning without it

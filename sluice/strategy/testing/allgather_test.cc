@@ -97,6 +97,29 @@ TEST(SparseAllgather, WithSparsityZeroItIsPlainSgd) {
   EXPECT_EQ(job.parameter(7), -0.5F * job.total() / 4);
 }
 
+// The same bits, sent at another time.
+TEST(SparseAllgather, WfbpSendsDuringBackwardAndAllreduceAfterIt) {
+  for (const auto& [algorithm, early] : {std::pair("allreduce", 0U), std::pair("wfbp", 1U)}) {
+    SCOPED_TRACE(algorithm);
+    SteppedWorld world(algorithm, "all", 2, {{"a", 2000, DType::kF32}, {"b", 3, DType::kF32}},
+                       "sgd:lr=1", /*updatesWaitForWord=*/false, SparseJob::withDgc("0.99"));
+    std::mt19937 random(1);
+    const auto handOver = [&](uint32_t t) {
+      const std::vector<float> ones(world.plan().model().tensors[t].elements, 1);
+      for (auto& rank : world.ranks())
+        rank->gradientReady(TensorId{t}, std::as_bytes(std::span(ones)));
+      runShuffled(world.ranks(), random);
+    };
+    handOver(1);
+    for (auto& rank : world.ranks()) EXPECT_EQ(rank->fabric().counters().messagesSent, early);
+    handOver(0);
+    for (auto& rank : world.ranks()) {
+      EXPECT_EQ(rank->fabric().counters().messagesSent, 2U);
+      EXPECT_EQ(kernel::loadAt<float>(rank->result(TensorId{1}).data(), 0), -1);
+    }
+  }
+}
+
 TEST(SparseAllgather, ReportsEveryStage) {
   struct Counter final : StageObserver {
     void onStage(const StageEvent& event) override { ++count[event.stage]; }
@@ -161,7 +184,7 @@ TEST(SparseAllgather, WhatItCannotDoIsRefusedInOneLine) {
   spec.strategy = "p3";
   ASSERT_TRUE(algorithmNamed("p3").choose(config, spec).isOk());
   EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
-            "p3 cannot compress with --dgc; it is for sluice, allreduce, asp, ssp");
+            "p3 cannot compress with --dgc; it is for sluice, wfbp, allreduce, asp, ssp");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/codec/codec.h>
+#include <sluice/kernel/element.h>
 #include <sluice/kernel/testing/test_numbers.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_options.h>
@@ -238,6 +239,28 @@ TEST(Reduction, WithPrioritiesASmallGroupThatIsUrgentOvertakes) {
     }
     EXPECT_EQ(wasFirst, overtakes);
     job.run();
+  }
+}
+
+// Beside a large element int8 rounds a small one to zero. With feedback it comes later.
+TEST(Reduction, ErrorFeedbackCanBeSwitchedOff) {
+  for (const bool keepsRest : {true, false}) {
+    base::Config config;
+    ASSERT_TRUE(config.set(option::kCodec, "int8").isOk());
+    ASSERT_TRUE(config.set(option::kErrorFeedback, keepsRest ? "on" : "off").isOk());
+    SteppedWorld world("allreduce", "all", 2, {{"a", 100, DType::kF32}}, "mean-gradient",
+                       /*updatesWaitForWord=*/false, config);
+    std::mt19937 random(1);
+    float total = 0;
+    for (int step = 0; step < 20; ++step) {
+      std::vector<float> gradient(100, 0.25F);
+      gradient[0] = 127;
+      for (auto& rank : world.ranks())
+        rank->gradientReady(TensorId{0}, std::as_bytes(std::span(gradient)));
+      runShuffled(world.ranks(), random);
+      total += kernel::loadAt<float>(world.ranks()[0]->result(TensorId{0}).data(), 7);
+    }
+    EXPECT_NEAR(total, keepsRest ? 20 * 0.25F : 0, 0.8F) << keepsRest;
   }
 }
 

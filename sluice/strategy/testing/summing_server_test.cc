@@ -326,13 +326,14 @@ TEST(SparseServer, WhatItCannotDoIsRefusedInOneLine) {
     EXPECT_NE(algorithm->choose(config, wide).message().find("not f32"), std::string::npos);
   }
   for (const Algorithm* algorithm :
-       {&algorithmNamed("p3"), &algorithmNamed("kvstore"), &algorithmNamed("wfbp"),
+       {&algorithmNamed("p3"), &algorithmNamed("kvstore"), &algorithmNamed("pipe"),
         &algorithmNamed("easgd"), &algorithmNamed("gosgd"), &algorithmNamed("adpsgd")}) {
     spec.strategy = algorithm->name;
     ASSERT_TRUE(algorithm->choose(config, spec).isOk());
-    EXPECT_EQ(rejectIgnoredOptions(config, spec).message(),
-              fmt::format("{} cannot compress with --dgc; it is for sluice, allreduce, asp, ssp",
-                          algorithm->name));
+    EXPECT_EQ(
+        rejectIgnoredOptions(config, spec).message(),
+        fmt::format("{} cannot compress with --dgc; it is for sluice, wfbp, allreduce, asp, ssp",
+                    algorithm->name));
   }
 }
 
