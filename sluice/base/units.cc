@@ -29,8 +29,9 @@ constexpr std::array kBytes{Unit{"b", 1},
                             Unit{"mib", 1024 * 1024},
                             Unit{"gib", 1024.0 * 1024 * 1024},
                             Unit{"", 1}};
-constexpr std::array kRates{Unit{"bit", 1}, Unit{"kbit", 1e3}, Unit{"mbit", 1e6},
-                            Unit{"gbit", 1e9}};
+constexpr std::array kRates{Unit{"bit", 1},    Unit{"kbit", 1e3}, Unit{"mbit", 1e6},
+                            Unit{"gbit", 1e9}, Unit{"b/s", 8},    Unit{"kb/s", 8e3},
+                            Unit{"mb/s", 8e6}, Unit{"gb/s", 8e9}};
 
 // "1.5 MiB" -> 1.5 * 1024 * 1024. Units are not case sensitive.
 Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
@@ -78,6 +79,12 @@ Result<uint64_t> parseBytes(std::string_view text) {
 
 Result<Rate> parseRate(std::string_view text) {
   SLUICE_ASSIGN_OR_RETURN(const double value, parseQuantity(text, kRates, "100mbit or 1.2gbit"));
+  // A small b is refused, since others write Gb/s for bits.
+  const bool isOfBytes = trim(text).ends_with("/s");
+  if (isOfBytes && !trim(text).ends_with("B/s"))
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("'{}' may be bits or bytes; write 1gbit, or 1GB/s with a capital B", text));
   return Rate{static_cast<uint64_t>(std::llround(value))};
 }
 

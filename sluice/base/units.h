@@ -21,7 +21,8 @@ Result<Duration> parseDuration(
     std::string_view text);  // ns, us, ms, s, min, h; a bare number is seconds
 Result<uint64_t> parseBytes(
     std::string_view text);  // B, KB, MB, GB (1000), KiB, MiB, GiB (1024); bare: bytes
-Result<Rate> parseRate(std::string_view text);  // bit, kbit, mbit, gbit (1000), as tc writes them
+// bit, kbit, mbit, gbit (1000), as tc writes them; also bytes a second: B/s, KB/s, MB/s, GB/s
+Result<Rate> parseRate(std::string_view text);
 Result<int64_t> parseInteger(std::string_view text);
 Result<double> parseNumber(std::string_view text);
 Result<bool> parseSwitch(std::string_view text);  // on, off, true, false, yes, no, 1, 0

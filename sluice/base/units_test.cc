@@ -29,6 +29,9 @@ TEST(Units, BytesByThousandsAndBy1024) {
 TEST(Units, RatesNeedAUnit) {
   EXPECT_EQ(parseRate("1gbit").value().bitsPerSecond, 1'000'000'000U);
   EXPECT_EQ(parseRate("1.2Gbit").value().bitsPerSecond, 1'200'000'000U);
+  EXPECT_EQ(parseRate("2GB/s").value().bitsPerSecond, 16'000'000'000U);
+  EXPECT_EQ(parseRate("2Gb/s").status().message(),
+            "'2Gb/s' may be bits or bytes; write 1gbit, or 1GB/s with a capital B");
   EXPECT_EQ(parseRate("10").status().message(),
             "'10' is not understood; write it like 100mbit or 1.2gbit");
 }

@@ -12,7 +12,7 @@
 #include <sluice/strategy/algorithms/registry.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_options.h>
-#include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/timing/bounds.h>
 
 namespace sluice::bench {

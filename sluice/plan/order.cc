@@ -10,7 +10,8 @@ uint32_t ordinalInTensor(const Plan& plan, const Slice& slice) {
 }
 
 bool isRotated(const Plan& plan) {
-  return plan.spec().slicing.placement == Placement::kSharded;
+  const Placement placement = plan.spec().slicing.placement;
+  return placement == Placement::kSharded || placement == Placement::kLayers;
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // (Slice::priority); among messages of one layer the *turn* decides, lower first. Pure functions of
 // plan and rank.
 //
-// With `sharded` the destinations are rotated: the sender at position i begins with destination i,
+// With `sharded` and `layers` the destinations are rotated: the sender at position i begins with destination i,
 // then i+1 and so on around, so that at any time every destination hears from about one sender. If
 // neighbouring ranks share an uplink (hostsPerRack > 1), the sender strides over the racks: first
 // one host of each rack, then the next of each. The other placements keep the order of the slices,

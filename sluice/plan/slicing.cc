@@ -44,6 +44,22 @@ Status cutRoundRobin(const Model& model, const Slicing& slicing, Cutter& cutter)
   return base::ok();
 }
 
+Status cutLayers(const Model& model, const Slicing& slicing, Cutter& cutter) {
+  std::vector<uint64_t> loads(cutter.servers());
+  for (uint32_t t = 0; t < model.tensors.size(); ++t) {
+    uint64_t left = model.tensors[t].elements;
+    const auto least = std::ranges::min_element(loads);
+    *least += left;
+    SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, ceilDivide(left, slicing.sliceElements)));
+    for (uint32_t chunk = 0; left > 0; ++chunk) {
+      const uint64_t count = std::min(left, slicing.sliceElements);
+      cutter.add(count, static_cast<uint32_t>(least - loads.begin()), chunk);
+      left -= count;
+    }
+  }
+  return base::ok();
+}
+
 }  // namespace
 
 std::string Slice::toString() const {
@@ -56,6 +72,7 @@ std::string_view name(Placement placement) {
     case Placement::kKvstore: return "kvstore";
     case Placement::kRoundRobin: return "roundRobin";
     case Placement::kSharded: return "sharded";
+    case Placement::kLayers: return "layers";
   }
   return "?";
 }
@@ -91,6 +108,7 @@ Result<std::vector<Slice>> cut(const Model& model, const Roles& roles, const Sli
       SLUICE_RETURN_IF_ERROR(cutRoundRobin(model, slicing, cutter));
       break;
     case Placement::kSharded: SLUICE_RETURN_IF_ERROR(cutSharded(model, slicing, cutter)); break;
+    case Placement::kLayers: SLUICE_RETURN_IF_ERROR(cutLayers(model, slicing, cutter)); break;
   }
   return std::move(cutter).take();
 }

@@ -39,6 +39,9 @@ enum class Placement : uint8_t {
   // sluice's own: every chunk is spread over all servers, and each worker starts with another
   // server (order.h).
   kSharded = 2,
+  // Layer-wise sharding: all slices of a tensor live on one server, the one that holds least so far.
+  // A server with a large tensor has more than the others, however many servers there are.
+  kLayers = 3,
 };
 
 std::string_view name(Placement placement);

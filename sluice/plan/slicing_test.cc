@@ -50,8 +50,8 @@ void coversEveryTensorOnce(const Model& model, const std::vector<Slice>& slices)
 }
 
 RC_GTEST_PROP(Slicing, EveryPlacementCoversEveryTensorOnceAndInOrder, ()) {
-  const auto placement =
-      *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded);
+  const auto placement = *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin,
+                                           Placement::kSharded, Placement::kLayers);
   const auto model = *testing::anyModel();
   const auto roles = *testing::anyRoles();
   const auto slicing = *testing::anySlicing(placement);
@@ -147,6 +147,22 @@ TEST(Slicing, ShardedSlicesAreMessagesAndSmallTensorsGoWholeToTheServerThatHolds
                                                                         {3, 1, 41'667},
                                                                         {3, 0, 41'666},
                                                                         {3, 1, 41'667}}));
+}
+
+TEST(Slicing, LayersStayOnOneServerAndALargeOneOutweighsAllOthers) {
+  const auto roles = *parseRoles("all", 3);
+  const auto slices =
+      *cut(modelOf({100, 64, 120'000, 70, 70}), roles, {.placement = Placement::kLayers});
+  std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> got;  // tensor, server, count
+  for (const Slice& slice : slices)
+    got.emplace_back(index(slice.tensor), index(slice.server), slice.count);
+  EXPECT_EQ(got, (std::vector<std::tuple<uint32_t, uint32_t, uint64_t>>{{0, 0, 100},
+                                                                        {1, 1, 64},
+                                                                        {2, 2, 50'000},
+                                                                        {2, 2, 50'000},
+                                                                        {2, 2, 20'000},
+                                                                        {3, 1, 70},
+                                                                        {4, 0, 70}}));
 }
 
 TEST(Slicing, WhatCannotBeIsRefusedInOneLine) {

@@ -46,8 +46,8 @@ inline rc::Gen<PlanSpec> anySpec() {
     spec.epoch = Epoch{*rc::gen::arbitrary<uint32_t>()};
     spec.model = *anyModel(100'000);
     spec.roles = *anyRoles();
-    spec.slicing = *anySlicing(
-        *rc::gen::element(Placement::kKvstore, Placement::kRoundRobin, Placement::kSharded));
+    spec.slicing = *anySlicing(*rc::gen::element(Placement::kKvstore, Placement::kRoundRobin,
+                                                 Placement::kSharded, Placement::kLayers));
     spec.strategy = *rc::gen::string<std::string>();
     spec.settings = *rc::gen::arbitrary<std::map<std::string, std::string>>();
     return spec;

@@ -14,6 +14,7 @@
 #include <sluice/strategy/server/answering.h>
 #include <sluice/strategy/server/local_optimizer.h>
 #include <sluice/strategy/server/plain_format.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -97,7 +98,8 @@ Result<std::unique_ptr<Strategy>> makeEasgd(const Context& context) {
                        std::make_unique<Elastic>(context, static_cast<uint64_t>(tau), alpha));
 }
 
-constexpr std::array kEasgdOptions{&kAlpha, &kTau, &option::kSurviveLoss};
+constexpr auto kEasgdOptions =
+    joined(std::array{&kAlpha, &kTau, &option::kSurviveLoss}, kShardedOptions);
 
 }  // namespace
 

@@ -1,30 +1,29 @@
-// The papers' baseline, MXNet's KVStore: whole layers, first come first served, and a result
-// travels only after the server has told everybody and everybody has asked for it. Without overlap
-// it is their PS-Sync.
-#include <array>
-
-#include <sluice/base/options.h>
+// The papers' baseline, MXNet's KVStore: whole layers, first come first served. A server tells
+// every worker that its part of a layer is ready; a worker asks for the layer once the last of its
+// parts is; the server then sends. Without overlap it is their PS-Sync. kvstore-parts asks for each
+// part at once, which keeps the link busier where layers are split.
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 
 namespace sluice::strategy {
 namespace {
 
-constexpr const char* kOverlap = "overlap";
-
 Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
   spec.slicing.placement = plan::Placement::kKvstore;
-  if (config.isOn(option::kNoOverlap)) spec.settings[kOverlap] = "no";
+  chooseOverlap(config, spec);
   return base::ok();
 }
 
-Result<std::unique_ptr<Strategy>> makeKvstore(const Context& context) {
-  return makeCollecting(context, {.answer = Answer::kNotifyAndPull,
-                                  .egress = {.order = queue::Order::kFifo},
-                                  .overlaps = !context.plan.spec().settings.contains(kOverlap)});
+Result<std::unique_ptr<Strategy>> makeNotifying(const Context& context, Answer answer) {
+  return makeCollecting(context, {.answer = answer, .egress = {.order = queue::Order::kFifo}});
 }
-
-constexpr std::array kKvstoreOptions{&option::kNoOverlap};
+Result<std::unique_ptr<Strategy>> makeKvstore(const Context& context) {
+  return makeNotifying(context, Answer::kNotifyAndPull);
+}
+Result<std::unique_ptr<Strategy>> makeKvstoreParts(const Context& context) {
+  return makeNotifying(context, Answer::kNotifyAndPullParts);
+}
 
 }  // namespace
 
@@ -33,7 +32,15 @@ extern const Algorithm kKvstore{
     .help = "whole layers, fifo, notify and pull (the papers' baseline)",
     .choose = chooseKvstore,
     .make = makeKvstore,
-    .options = kKvstoreOptions,
+    .options = kServerOptions,
+    .sendsOldestFirst = true};
+
+extern const Algorithm kKvstoreParts{
+    .name = "kvstore-parts",
+    .help = "as kvstore, but a part of a layer is pulled at its own notice",
+    .choose = chooseKvstore,
+    .make = makeKvstoreParts,
+    .options = kServerOptions,
     .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

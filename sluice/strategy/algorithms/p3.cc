@@ -3,6 +3,7 @@
 // over all destinations bounds what is with the network.
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -12,6 +13,7 @@ namespace {
 constexpr uint64_t kWindowSlices = 4;
 
 Status chooseP3(const base::Config& config, plan::PlanSpec& spec) {
+  chooseOverlap(config, spec);
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
@@ -26,6 +28,7 @@ Result<std::unique_ptr<Strategy>> makeP3(const Context& context) {
 extern const Algorithm kP3{.name = "p3",
                            .help = "slices by priority, one window for all (as published)",
                            .choose = chooseP3,
-                           .make = makeP3};
+                           .make = makeP3,
+                           .options = kServerOptions};
 
 }  // namespace sluice::strategy

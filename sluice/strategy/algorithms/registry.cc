@@ -23,6 +23,7 @@ namespace sluice::strategy {
   each(kP3) \
   each(kSlicing) \
   each(kKvstore) \
+  each(kKvstoreParts) \
   each(kMgp3) \
   each(kMgwfbp) \
   each(kWfbp) \
@@ -50,7 +51,7 @@ constexpr std::array kAlgorithms{SLUICE_ALGORITHMS(SLUICE_ADDRESS)};
   return true;
 }();
 
-// "sluice, allreduce, asp, ssp"
+// "sluice, wfbp, allreduce, asp, ssp"
 std::string namesOfThoseWith(const base::Option& option) {
   std::vector<std::string_view> names;
   for (const Algorithm* algorithm : kAlgorithms) {

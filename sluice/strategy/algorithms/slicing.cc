@@ -2,12 +2,14 @@
 // results sent back at once. Shows what slicing alone buys.
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
 
 Status chooseSlicing(const base::Config& config, plan::PlanSpec& spec) {
+  chooseOverlap(config, spec);
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }
 
@@ -22,6 +24,7 @@ extern const Algorithm kSlicing{
     .help = "slices, fifo, results sent at once (p3 without priorities)",
     .choose = chooseSlicing,
     .make = makeSlicing,
+    .options = kServerOptions,
     .sendsOldestFirst = true};
 
 }  // namespace sluice::strategy

@@ -8,6 +8,7 @@
 #include <sluice/strategy/dgc/summing_server.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -15,13 +16,15 @@ namespace {
 
 Status chooseSluice(const base::Config& config, plan::PlanSpec& spec) {
   if (config.isOn(option::kDgc)) return chooseSparseServer(config, spec);
-  return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
+  return chooseSharded(config, kShardedSlice, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeSluice(const Context& context) {
   if (isSparse(context.plan.spec())) return makeSparseServer(context);
   return makeCollecting(context, {.egress = byUrgency(context.config)});
 }
+
+constexpr auto kSluiceOptions = joined(kShardedOptions, kDgcOptions);
 
 }  // namespace
 
@@ -31,6 +34,6 @@ extern const Algorithm kSluice{
     .choose = chooseSluice,
     .make = makeSluice,
     .alias = "bsp",
-    .options = kDgcOptions};
+    .options = kSluiceOptions};
 
 }  // namespace sluice::strategy

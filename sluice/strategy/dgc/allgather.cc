@@ -13,8 +13,8 @@
 #include <sluice/strategy/contribution.h>
 #include <sluice/strategy/dgc/compressor.h>
 #include <sluice/strategy/outbox.h>
-#include <sluice/strategy/server/together.h>
 #include <sluice/strategy/slices.h>
+#include <sluice/strategy/together.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {

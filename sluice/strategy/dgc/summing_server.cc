@@ -11,6 +11,7 @@
 #include <sluice/strategy/dgc/sparse_format.h>
 #include <sluice/strategy/server/answering.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -98,7 +99,7 @@ class SparseSum final : public AnswerPolicy {
 
 Status chooseSparseServer(const base::Config& config, plan::PlanSpec& spec) {
   SLUICE_RETURN_IF_ERROR(chooseDgc(config, spec));
-  SLUICE_RETURN_IF_ERROR(chooseSlices(config, plan::Placement::kSharded, kSparseSlice, spec));
+  SLUICE_RETURN_IF_ERROR(chooseSharded(config, kSparseSlice, spec));
   spec.slicing.minMessageElements =
       spec.slicing.sliceElements;  // no tensor is cut smaller than it has to be
   return base::ok();

@@ -11,6 +11,7 @@
 #include <sluice/strategy/server/answering_checkpoint.h>
 #include <sluice/strategy/server/answering_server.h>
 #include <sluice/strategy/server/answering_worker.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/slices.h>
 #include <sluice/strategy/words.h>
 
@@ -91,7 +92,7 @@ Result<fabric::Landing> Answering::onMessage(Rank from, fabric::Lane lane,
 }  // namespace
 
 Status chooseAnswering(const base::Config& config, plan::PlanSpec& spec) {
-  return chooseSlices(config, plan::Placement::kSharded, kShardedSlice, spec);
+  return chooseSharded(config, kShardedSlice, spec);
 }
 
 Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec) {

@@ -27,7 +27,7 @@ inline constexpr Option kSurviveLoss =
 
 namespace sluice::strategy {
 
-// Slices by priority, sharded and rotated: as `sluice` cuts.
+// Cuts and places slices as `sluice` does.
 Status chooseAnswering(const base::Config& config, plan::PlanSpec& spec);
 
 // Takes the option survive-loss, of policies that can do either. Refuses it where every worker

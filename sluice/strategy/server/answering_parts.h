@@ -9,6 +9,7 @@
 #include <sluice/strategy/context.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/server/answer_policy.h>
+#include <sluice/strategy/server/server_options.h>
 
 namespace sluice::strategy {
 
@@ -18,6 +19,7 @@ struct AnsweringParts {
         self(all.fabric.rank()),
         policy(std::move(its)),
         format(policy->format()),
+        isOverlapping(overlaps(all.plan.spec())),
         outbox(context, byUrgency(all.config)) {}
 
   const plan::Plan& plan() const { return context.plan; }
@@ -43,6 +45,7 @@ struct AnsweringParts {
   const Rank self;
   const std::unique_ptr<AnswerPolicy> policy;
   PayloadFormat& format;  // the policy's
+  const bool isOverlapping;
   Outbox outbox;
   std::function<void(const Status&)> onFailure;  // the engine's fail()
 };

@@ -21,6 +21,8 @@ using plan::Slice;
 AnsweringServer::AnsweringServer(AnsweringParts& parts, OnOwnAnswer onOwnAnswer)
     : parts_(parts),
       onOwnAnswer_(std::move(onOwnAnswer)),
+      updates_(parts.context.fabric.loop(), parts.context.config.rate(option::kUpdateRate),
+               queue::Order::kPriority),
       desks_(parts.plan().slices().size()),
       workers_(parts.roles().workers.size(),
                WorkerNews{ValuesByStep(parts.context.update.values)}) {
@@ -65,13 +67,15 @@ void AnsweringServer::takePart(const Slice& slice, Rank from, wire::Flags flags)
   desk.isOwedAnswer = has(flags, answering::kAsks);
   parts_.context.stages().enter(Stage::kCollect, step, slice, from);
   parts_.context.stages().enter(Stage::kUpdate, step, slice, from);
-  const auto toAnswer = parts_.policy->take({.slice = slice,
-                                             .from = from,
-                                             .hasPart = !has(flags, answering::kHasNone),
-                                             .asks = has(flags, answering::kAsks),
-                                             .values = newsOf(from).values.at(step)});
+  const bool hasPart = !has(flags, answering::kHasNone);
+  auto toAnswer = parts_.policy->take({.slice = slice,
+                                       .from = from,
+                                       .hasPart = hasPart,
+                                       .asks = has(flags, answering::kAsks),
+                                       .values = newsOf(from).values.at(step)});
   if (!toAnswer.isOk()) return parts_.context.refuse(from, toAnswer.status());
-  answer(slice, *toAnswer);
+  updates_.add(slice, step, hasPart ? parts_.plan().bytesOf(slice) : 0,
+               [this, &slice, workers = *std::move(toAnswer)] { answer(slice, workers); });
 }
 
 void AnsweringServer::forget(Rank lost) {
@@ -84,7 +88,9 @@ void AnsweringServer::forget(Rank lost) {
 }
 
 void AnsweringServer::answer(const Slice& slice, const std::vector<Rank>& workers) {
-  for (const Rank worker : workers) answer(slice, worker);
+  for (const Rank worker : workers) {
+    if (!lost_.contains(worker)) answer(slice, worker);
+  }
 }
 
 void AnsweringServer::answer(const Slice& slice, Rank to) {

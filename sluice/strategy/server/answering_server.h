@@ -10,6 +10,8 @@
 
 #include <sluice/fabric/deferred_lanes.h>
 #include <sluice/strategy/server/answering_parts.h>
+#include <sluice/strategy/server/server_options.h>
+#include <sluice/strategy/server/update_line.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
@@ -64,6 +66,7 @@ class AnsweringServer final {
 
   AnsweringParts& parts_;
   const OnOwnAnswer onOwnAnswer_;
+  UpdateLine updates_;
   std::vector<std::vector<Desk>>
       desks_;                        // by SliceId, then worker position; empty: served elsewhere
   std::vector<WorkerNews> workers_;  // by worker position

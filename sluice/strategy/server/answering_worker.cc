@@ -22,7 +22,9 @@ AnsweringWorker::AnsweringWorker(AnsweringParts& parts, AnsweringServer& own)
                      [this](const Contribution& contribution) { begin(contribution); }),
       values_(parts.context.update.values),
       slices_(parts.plan().slices().size()),
-      outcomes_(parts.context) {}
+      outcomes_(parts.context),
+      toBegin_(tensorsAtOnce()),
+      toOpen_(tensorsAtOnce()) {}
 
 Status AnsweringWorker::decide(Decision decision) {
   auto held = contributions_.take();
@@ -37,14 +39,16 @@ Status AnsweringWorker::decide(Decision decision) {
 }
 
 void AnsweringWorker::begin(const Contribution& contribution) {
-  outcomes_.begin(contribution.tensor, contribution.step);
-  for (const Slice& slice : parts_.plan().slicesOf(contribution.tensor))
-    beginSlice(slice, contribution.step, contribution.hasGradient);
+  for (const auto& [tensor, step, hasGradient] : toBegin_.add(contribution)) {
+    outcomes_.begin(tensor, step);
+    for (const Slice& slice : parts_.plan().slicesOf(tensor)) beginSlice(slice, step, hasGradient);
+  }
 }
 
 // Contributions that wait for the training thread's word wait as a whole.
 bool AnsweringWorker::takesSlices() const {
-  return !parts_.context.updatesWaitForWord && !parts_.format.readsWholeTensors();
+  return parts_.isOverlapping && !parts_.context.updatesWaitForWord &&
+         !parts_.format.readsWholeTensors();
 }
 
 void AnsweringWorker::contributeSlice(const SliceContribution& contribution) {
@@ -152,7 +156,8 @@ void AnsweringWorker::finishSlice(const Slice& slice, Travel travel, uint64_t la
   own(slice).state = State::kIdle;
   const auto changed = parts_.policy->finish(inItsStep(slice), travel, lag);
   if (!changed.isOk()) return parts_.context.refuse(slice.server, changed.status());
-  if (outcomes_.add(slice, /*hasResult=*/*changed)) outcomes_.open(slice.tensor);
+  if (!outcomes_.add(slice, /*hasResult=*/*changed)) return;
+  for (const TensorId tensor : toOpen_.add(slice.tensor)) outcomes_.open(tensor);
 }
 
 Status AnsweringWorker::setHyperparameters(const std::vector<double>& values, Step from) {

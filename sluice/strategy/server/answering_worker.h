@@ -11,6 +11,7 @@
 #include <sluice/strategy/server/answering_server.h>
 #include <sluice/strategy/server/outcomes.h>
 #include <sluice/strategy/strategy.h>
+#include <sluice/strategy/together.h>
 #include <sluice/strategy/values_by_step.h>
 
 namespace sluice::strategy {
@@ -55,6 +56,9 @@ class AnsweringWorker final {
   };
 
   void begin(const Contribution& contribution);
+  size_t tensorsAtOnce() const {
+    return parts_.isOverlapping ? 1 : parts_.plan().model().tensors.size();
+  }
   void beginSlice(const plan::Slice& slice, Step step, bool hasGradient);
   void sendOrFinish(const plan::Slice& slice);
   void push(const plan::Slice& slice, Travel travel);
@@ -73,6 +77,8 @@ class AnsweringWorker final {
   ValuesByStep values_;
   std::vector<OwnSlice> slices_;  // by SliceId
   Outcomes outcomes_;
+  Together<Contribution> toBegin_;
+  Together<TensorId> toOpen_;
   std::vector<Done> whenIdle_;
   uint64_t dropped_ = 0;  // steps
 };

@@ -25,7 +25,7 @@ class Collecting final : public Strategy, private Checkpoint {
   void contribute(const Contribution& contribution) override { worker_.contribute(contribution); }
   void contributeSlice(const SliceContribution& slice) override {
     // Without overlap nothing is pushed before backward has ended.
-    if (!parts_.style.overlaps) return Strategy::contributeSlice(slice);
+    if (!parts_.isOverlapping) return Strategy::contributeSlice(slice);
     worker_.contributeSlice(slice);
   }
 

@@ -8,12 +8,17 @@
 #include <sluice/strategy/context.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 
 namespace sluice::strategy {
 
 struct CollectingParts {
   CollectingParts(const Context& all, const ServerStyle& its)
-      : context(all), self(all.fabric.rank()), style(its), outbox(context, its.egress) {}
+      : context(all),
+        self(all.fabric.rank()),
+        style(its),
+        isOverlapping(overlaps(all.plan.spec())),
+        outbox(context, its.egress) {}
 
   const plan::Plan& plan() const { return context.plan; }
   const plan::Roles& roles() const { return context.plan.roles(); }
@@ -46,6 +51,7 @@ struct CollectingParts {
   const Context context;
   const Rank self;
   const ServerStyle style;
+  const bool isOverlapping;
   Outbox outbox;
 };
 

@@ -21,14 +21,14 @@ Result<Landing> CollectingServer::landPush(const Slice& slice, Rank from, fabric
     SLUICE_ASSIGN_OR_RETURN(const bool isLast,
                             shard_->contributeNothing(slice.id, from, header.step));
     return Landing{{}, parts_.whenHere([this, isLast, &slice, step = header.step] {
-                     if (isLast) answerAll(slice, step);
+                     if (isLast) finish(slice, step);
                    })};
   }
   SLUICE_ASSIGN_OR_RETURN(const auto buffer,
                           shard_->landing(slice.id, from, header.step, header.length));
   return Landing{{buffer.data(), buffer.size()},
                  parts_.whenHere([this, &slice, from, step = header.step] {
-                   if (shard_->arrived(slice.id, from)) answerAll(slice, step);
+                   if (shard_->arrived(slice.id, from)) finish(slice, step);
                  })};
 }
 
@@ -47,12 +47,18 @@ void CollectingServer::takeOwn(const Slice& slice, Step step, OwnPart part) {
   }();
   // A gradient may be handed over again after an error.
   if (!isLast.isOk()) return parts_.context.gates.fail(isLast.status());
-  if (*isLast) answerAll(slice, step);
+  if (*isLast) finish(slice, step);
+}
+
+// The slice is updated.
+void CollectingServer::finish(const Slice& slice, Step step) {
+  const uint64_t bytes = shard_->isEmpty(slice.id) ? 0 : parts_.plan().bytesOf(slice);
+  updates_.add(slice, step, bytes, [this, &slice, step] { answerAll(slice, step); });
 }
 
 void CollectingServer::answerAll(const Slice& slice, Step step) {
   for (const Rank worker : parts_.roles().workers) {
-    if (parts_.style.answer == Answer::kNotifyAndPull && worker != parts_.self) {
+    if (parts_.style.answer != Answer::kBroadcast && worker != parts_.self) {
       notices_.insert_or_assign({slice.id, worker}, step);
       parts_.sendWord(slice, Stage::kPublish, step, worker, collecting::kNotify);
     } else {

@@ -14,6 +14,8 @@
 #include <sluice/fabric/deferred_lanes.h>
 #include <sluice/shard/shard.h>
 #include <sluice/strategy/server/collecting_parts.h>
+#include <sluice/strategy/server/server_options.h>
+#include <sluice/strategy/server/update_line.h>
 
 namespace sluice::strategy {
 
@@ -27,7 +29,11 @@ class CollectingServer final {
   using OnOwnResult = std::function<void(const plan::Slice& slice, bool isEmpty)>;
   CollectingServer(CollectingParts& parts, std::unique_ptr<shard::Shard> shard,
                    OnOwnResult onOwnResult)
-      : parts_(parts), shard_(std::move(shard)), onOwnResult_(std::move(onOwnResult)) {}
+      : parts_(parts),
+        shard_(std::move(shard)),
+        onOwnResult_(std::move(onOwnResult)),
+        updates_(parts.context.fabric.loop(), parts.context.config.rate(option::kUpdateRate),
+                 parts.style.egress.order) {}
 
   // As fabric::Receiver::onMessage.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
@@ -50,6 +56,7 @@ class CollectingServer final {
   std::string describeWait(TensorId tensor) const;
 
  private:
+  void finish(const plan::Slice& slice, Step step);
   void answerAll(const plan::Slice& slice, Step step);
   void publish(const plan::Slice& slice, Step step, Rank to);
   Rank firstWorker() const { return parts_.roles().workers.front(); }
@@ -57,6 +64,7 @@ class CollectingServer final {
   CollectingParts& parts_;
   const std::unique_ptr<shard::Shard> shard_;
   const OnOwnResult onOwnResult_;
+  UpdateLine updates_;
   std::map<std::pair<SliceId, Rank>, Step> notices_;  // results that these workers may pull, once
   uint32_t valuesSaid_ = 0;         // the number of times that hyperparameters were set
   uint32_t valuesLanding_ = 0;      // messages with hyperparameters whose payload is not here yet

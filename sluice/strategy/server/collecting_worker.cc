@@ -17,9 +17,7 @@ void CollectingWorker::contribute(const Contribution& contribution) {
   begin(contribution.tensor, contribution.step);
   for (const Slice& slice : parts_.plan().slicesOf(contribution.tensor))
     expectResult(slice, contribution.step);
-  toPush_.push_back(contribution);
-  if (!parts_.style.overlaps && toPush_.size() < tensorCount()) return;
-  for (const auto& [tensor, step, hasGradient] : std::exchange(toPush_, {})) {
+  for (const auto& [tensor, step, hasGradient] : toPush_.add(contribution)) {
     for (const Slice& slice : parts_.plan().slicesOf(tensor)) {
       if (hasGradient) {
         push(slice, step);
@@ -42,6 +40,7 @@ void CollectingWorker::contributeSlice(const SliceContribution& contribution) {
 
 void CollectingWorker::begin(TensorId tensor, Step step) {
   outcomes_.begin(tensor, step);
+  unnotified_[index(tensor)] = parts_.plan().slicesOf(tensor).size();
   if (parts_.context.updatesWaitForWord) undecided_ = step;
 }
 
@@ -112,11 +111,21 @@ Result<Landing> CollectingWorker::landNotice(const Slice& slice, Rank from,
                                              const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(expectFrom(slice, from, header));
   SLUICE_RETURN_IF_ERROR(CollectingParts::expectNoPayload(header));
-  if (std::exchange(slices_[index(slice.id)].isPulled, true))
-    return fabric::refusedStatus(header, "the result is asked for already");
-  return Landing{{}, parts_.whenHere([this, &slice, step = header.step] {
-                   parts_.sendWord(slice, Stage::kPublish, step, slice.server, collecting::kPull);
-                 })};
+  if (std::exchange(slices_[index(slice.id)].isNotified, true))
+    return fabric::refusedStatus(header, "the result was announced already");
+  return Landing{{},
+                 parts_.whenHere([this, &slice, step = header.step] { takeNotice(slice, step); })};
+}
+
+void CollectingWorker::takeNotice(const Slice& slice, Step step) {
+  if (parts_.style.answer == Answer::kNotifyAndPullParts) return pull(slice, step);
+  if (--unnotified_[index(slice.tensor)] > 0) return;
+  for (const Slice& each : parts_.plan().slicesOf(slice.tensor)) pull(each, step);
+}
+
+void CollectingWorker::pull(const Slice& slice, Step step) {
+  if (slice.server == parts_.self) return;
+  parts_.sendWord(slice, Stage::kPublish, step, slice.server, collecting::kPull);
 }
 
 Result<Landing> CollectingWorker::landResult(const Slice& slice, Rank from, fabric::Lane lane,
@@ -148,10 +157,10 @@ Status CollectingWorker::expectFrom(const Slice& slice, Rank from,
 
 void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
   slices_[index(slice.id)].state = State::kIdle;
+  if (slice.server == parts_.self && parts_.style.answer == Answer::kNotifyAndPull)
+    takeNotice(slice, slices_[index(slice.id)].step);
   if (!outcomes_.add(slice, /*hasResult=*/!isEmpty)) return;
-  toOpen_.push_back(slice.tensor);
-  if (!parts_.style.overlaps && toOpen_.size() < tensorCount()) return;
-  for (const TensorId tensor : std::exchange(toOpen_, {})) outcomes_.open(tensor);
+  for (const TensorId tensor : toOpen_.add(slice.tensor)) outcomes_.open(tensor);
 }
 
 std::string CollectingWorker::describeWait(TensorId tensor) const {

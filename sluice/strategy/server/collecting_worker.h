@@ -15,6 +15,7 @@
 #include <sluice/strategy/server/collecting_server.h>
 #include <sluice/strategy/server/outcomes.h>
 #include <sluice/strategy/strategy.h>
+#include <sluice/strategy/together.h>
 
 namespace sluice::strategy {
 
@@ -25,10 +26,13 @@ class CollectingWorker final {
       : parts_(parts),
         server_(own),
         slices_(parts.plan().slices().size()),
-        outcomes_(parts.context) {}
+        unnotified_(tensorCount()),
+        outcomes_(parts.context),
+        toPush_(parts.isOverlapping ? 1 : tensorCount()),
+        toOpen_(parts.isOverlapping ? 1 : tensorCount()) {}
 
   void contribute(const Contribution& contribution);
-  // Pushes the slice at once. REQUIRES: the style overlaps.
+  // Pushes the slice at once. REQUIRES: --no-overlap is off.
   void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
@@ -47,7 +51,7 @@ class CollectingWorker final {
   struct OwnSlice {
     State state = State::kIdle;
     Step step{};
-    bool isPulled = false;  // the server has said that the result is ready, and was asked for it
+    bool isNotified = false;  // the server has said that the result is ready
   };
   // A part of a slice that this rank serves, until its update is decided on.
   struct HeldPart {
@@ -57,6 +61,9 @@ class CollectingWorker final {
   };
 
   void begin(TensorId tensor, Step step);
+  // A result is ready at its server, or, if this rank serves the slice, in its place.
+  void takeNotice(const plan::Slice& slice, Step step);
+  void pull(const plan::Slice& slice, Step step);
   void expectResult(const plan::Slice& slice, Step step);
   size_t tensorCount() const { return parts_.plan().model().tensors.size(); }
   void push(const plan::Slice& slice, Step step);
@@ -67,11 +74,11 @@ class CollectingWorker final {
 
   CollectingParts& parts_;
   CollectingServer& server_;
-  std::vector<OwnSlice> slices_;  // by SliceId
+  std::vector<OwnSlice> slices_;    // by SliceId
+  std::vector<size_t> unnotified_;  // by TensorId: slices whose results are not ready
   Outcomes outcomes_;
-  // Without overlap, until all tensors are there.
-  std::vector<Contribution> toPush_;
-  std::vector<TensorId> toOpen_;
+  Together<Contribution> toPush_;
+  Together<TensorId> toOpen_;
   std::optional<Step> undecided_;   // being handed over, or to be decided on
   fabric::DeferredLanes deferred_;  // lanes with results for that step
   std::vector<HeldPart> held_;      // in the order of backward: own parts that wait for decide()

@@ -7,7 +7,7 @@
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/testing/test_numbers.h>
-#include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -23,6 +23,7 @@ struct Case {
   DType dtype = DType::kF32;
   std::string servers = "all";
   bool overlaps = true;
+  const char* placement = "even";
 };
 
 std::string describe(const Case& c) {
@@ -85,6 +86,7 @@ void expectExact(const Case& c) {
   ASSERT_TRUE(config.set(*base::findOption("pipe-warm-up"), "1000")
                   .isOk());  // pipe_test.cc has what comes after
   ASSERT_TRUE(config.set(option::kNoOverlap, c.overlaps ? "off" : "on").isOk());
+  ASSERT_TRUE(config.set(option::kPlacement, c.placement).isOk());
   const auto update = optimizer::parseOptimizerSpec(c.update).value();
   plan::PlanSpec spec;
   spec.model = modelFor(c);
@@ -195,16 +197,30 @@ TEST_P(Exactness, Servers) {
   }
 }
 
-TEST(WithoutOverlap, KvstoreIsExactToo) {
-  for (const char* servers : {"all", "1", "dedicated:1"}) {
+TEST(ExactWithoutOverlap, ServersAreExactToo) {
+  for (const char* algorithm : {"kvstore", "slicing", "p3", "sluice"}) {
+    for (const char* servers : {"all", "1", "dedicated:1"}) {
+      for (const auto& update : updates()) {
+        expectExact({algorithm, 50, 4, update, DType::kF32, servers, /*overlaps=*/false});
+      }
+    }
+  }
+}
+
+TEST(LayerWise, ServersAreExactToo) {
+  for (const char* servers : {"all", "2", "dedicated:2"}) {
     for (const auto& update : updates()) {
-      expectExact({"kvstore", 50, 4, update, DType::kF32, servers, /*overlaps=*/false});
+      expectExact({"sluice", 50, 4, update, DType::kF32, servers, /*overlaps=*/true, "layers"});
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, Exactness, testing::ValuesIn(algorithmNames()),
-                         [](const auto& algorithm) { return algorithm.param; });
+                         [](const auto& algorithm) {
+                           std::string name = algorithm.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace sluice::strategy

@@ -1,6 +1,6 @@
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/reduction/reduction_options.h>
-#include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/testing/mad_world.h>
 
 #include <array>
@@ -22,6 +22,7 @@ const std::array kSettings{
     MadSetting{.algorithm = "p3", .servers = "dedicated:1", .update = "mean-gradient"},
     MadSetting{.algorithm = "slicing"},
     MadSetting{.algorithm = "kvstore", .servers = "dedicated:1"},
+    MadSetting{.algorithm = "kvstore-parts", .servers = "dedicated:1"},
     MadSetting{.algorithm = "kvstore", .update = "mean-gradient", .world = 2},
     MadSetting{.algorithm = "mgp3"},
     MadSetting{.algorithm = "mgwfbp", .replanSteps = 2},

@@ -1,7 +1,7 @@
-// kvstore --no-overlap: nothing travels during backward, and forward begins when all is back.
+// --no-overlap: nothing travels during backward, and forward begins when all is back.
 #include <gtest/gtest.h>
 
-#include <sluice/strategy/server/collecting.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 namespace sluice::strategy {
@@ -13,8 +13,10 @@ base::Config withoutOverlap() {
   return config;
 }
 
-TEST(WithoutOverlap, NothingIsSentBeforeBackwardEndsAndAllGatesOpenTogether) {
-  SteppedWorld world("kvstore", "dedicated:1", 3,
+class WithoutOverlap : public testing::TestWithParam<const char*> {};
+
+TEST_P(WithoutOverlap, NothingIsSentBeforeBackwardEndsAndAllGatesOpenTogether) {
+  SteppedWorld world(GetParam(), "dedicated:1", 3,
                      {{"a", 50, DType::kF32}, {"b", 1, DType::kF32}, {"c", 4, DType::kF32}},
                      "sgd:lr=1",
                      /*updatesWaitForWord=*/false, withoutOverlap());
@@ -45,6 +47,15 @@ TEST(WithoutOverlap, NothingIsSentBeforeBackwardEndsAndAllGatesOpenTogether) {
   }
   for (const uint32_t r : {0U, 1U}) EXPECT_TRUE(world.ranks()[r]->gates().isOpen(TensorId{0}));
 }
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, WithoutOverlap,
+                         testing::Values("kvstore", "slicing", "p3", "sluice", "asp", "ssp:0",
+                                         "ssp:2", "easgd:1"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::ranges::replace(name, ':', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace sluice::strategy

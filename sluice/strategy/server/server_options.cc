@@ -1,0 +1,28 @@
+#include <sluice/strategy/server/server_options.h>
+
+#include <sluice/base/options.h>
+#include <sluice/strategy/slices.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr const char* kOverlapSetting = "overlap";
+
+}  // namespace
+
+void chooseOverlap(const base::Config& config, plan::PlanSpec& spec) {
+  if (config.isOn(option::kNoOverlap)) spec.settings[kOverlapSetting] = "no";
+}
+
+bool overlaps(const plan::PlanSpec& spec) {
+  return !spec.settings.contains(kOverlapSetting);
+}
+
+Status chooseSharded(const base::Config& config, uint64_t preferred, plan::PlanSpec& spec) {
+  chooseOverlap(config, spec);
+  const bool isByLayer = config.text(option::kPlacement) == "layers";
+  return chooseSlices(config, isByLayer ? plan::Placement::kLayers : plan::Placement::kSharded,
+                      preferred, spec);
+}
+
+}  // namespace sluice::strategy
