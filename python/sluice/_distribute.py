@@ -165,8 +165,16 @@ def _refuse_group(process_group: ProcessGroup, job: Job) -> None:
 
 def _refuse_hiding(debug: bool, job: Job) -> None:
     """Refuses NaNs in the place of parameters that the next step begins from."""
-    if debug and (job.algorithm.reads_parameters or job.is_on("dgc")):
-        what = "dgc" if job.is_on("dgc") else job.algorithm.name
+    if not debug:
+        return
+    # Each of these reads parameters while their gates are closed.
+    readers = {
+        "dgc": job.is_on("dgc"),
+        "momentum-at workers": job.option("momentum-at") == "workers",
+        job.algorithm.name: job.algorithm.reads_parameters,
+    }
+    what = next((name for name, reads in readers.items() if reads), None)
+    if what is not None:
         raise ValueError(
             f"debug=gates fills parameters with NaN, which {what} goes on from; leave one of them "
             "out"

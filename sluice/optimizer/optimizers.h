@@ -15,6 +15,10 @@ const Optimizer& sgd();
 const Optimizer& adam();
 const Optimizer& adamW();
 
+// As sgd(), with the same state, but publishes the direction of the step instead of making it: the
+// gradient with weight decay and momentum. `published` holds the parameters before. Not in the list.
+const Optimizer& sgdDirection();
+
 // All of them: a new one is a file of its own, a line above and a line in this list.
 std::span<const Optimizer* const> optimizers();
 

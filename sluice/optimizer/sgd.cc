@@ -24,7 +24,9 @@ struct SgdConstants final {
   Compute take;  // of this step's gradient
 };
 
-template <typename Element, bool kDecay, Momentum kKind>
+enum class SgdPublishes { kParameters, kDirection };
+
+template <typename Element, bool kDecay, Momentum kKind, SgdPublishes kWhat>
 struct SgdStep final {
   using Compute = typename Element::Compute;
   using State = kernel::Accumulator<Element>;
@@ -41,11 +43,16 @@ struct SgdStep final {
         State::store(velocities, i, velocity);
         gradient = kKind == Momentum::kNesterov ? gradient + velocity * c.momentum : velocity;
       }
-      Element::store(parameters, i, parameter + gradient * c.minusLr);
+      if constexpr (kWhat == SgdPublishes::kDirection) {
+        Element::store(parameters, i, gradient);
+      } else {
+        Element::store(parameters, i, parameter + gradient * c.minusLr);
+      }
     }
   }
 };
 
+template <SgdPublishes kWhat>
 class Sgd final : public Optimizer {
  public:
   std::string_view name() const override { return "sgd"; }
@@ -108,15 +115,20 @@ class Sgd final : public Optimizer {
                                           static_cast<Compute>(u.values[kWeightDecay]),
                                           static_cast<Compute>(u.values[kMomentum]),
                                           static_cast<Compute>(keep), static_cast<Compute>(take)};
-    kernel::run<SgdStep<Element, kDecay, kKind>>(u.level, u.published.data(), u.gradient.data(),
-                                                 velocities, u.state.elements(), constants);
+    kernel::run<SgdStep<Element, kDecay, kKind, kWhat>>(
+        u.level, u.published.data(), u.gradient.data(), velocities, u.state.elements(), constants);
   }
 };
 
 }  // namespace
 
 const Optimizer& sgd() {
-  static const Sgd kOptimizer;
+  static const Sgd<SgdPublishes::kParameters> kOptimizer;
+  return kOptimizer;
+}
+
+const Optimizer& sgdDirection() {
+  static const Sgd<SgdPublishes::kDirection> kOptimizer;
   return kOptimizer;
 }
 

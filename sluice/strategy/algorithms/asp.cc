@@ -3,7 +3,6 @@
 #include <sluice/shard/staleness.h>
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/algorithms/stale_training.h>
-#include <sluice/strategy/dgc/dgc_options.h>
 
 namespace sluice::strategy {
 namespace {
@@ -19,7 +18,7 @@ extern const Algorithm kAsp{
     .help = "asynchronous: each gradient is applied as it comes, nobody waits",
     .choose = chooseStale,
     .make = makeAsp,
-    .options = kDgcOptions,
+    .options = kStaleOptions,
     .keepsRanksEqual = false,
     .checkpointHoldsModel = true};
 

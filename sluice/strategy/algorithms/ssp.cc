@@ -9,7 +9,6 @@
 #include <sluice/base/units.h>
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/algorithms/stale_training.h>
-#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/server/answering.h>
 #include <sluice/strategy/words.h>
 
@@ -40,7 +39,7 @@ Result<std::unique_ptr<Strategy>> makeSsp(const Context& context) {
   return makeStale(context, static_cast<uint64_t>(staleness), Pulls::kWhenTooStale);
 }
 
-constexpr auto kSspOptions = joined(std::array{&kStaleness, &option::kSurviveLoss}, kDgcOptions);
+constexpr auto kSspOptions = joined(std::array{&kStaleness, &option::kSurviveLoss}, kStaleOptions);
 
 }  // namespace
 

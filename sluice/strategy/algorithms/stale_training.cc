@@ -1,16 +1,41 @@
 #include <sluice/strategy/algorithms/stale_training.h>
 
+#include <fmt/format.h>
+
 #include <sluice/base/options.h>
+#include <sluice/optimizer/optimizers.h>
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/dgc/stale_server.h>
 #include <sluice/strategy/dgc/summing_server.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
+namespace {
+
+constexpr const char* kMomentumSetting = "momentum-at";
+
+Result<MomentumAt> momentumAt(const Context& context) {
+  const std::string& at = context.plan.spec().settings.at(kMomentumSetting);
+  if (at == "server") return MomentumAt::kServer;
+  if (context.update.optimizer != &optimizer::sgd()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--momentum-at {} is for SGD, and the update is {}; leave the option "
+                              "out, or use SGD",
+                              at, context.update.optimizer->name()));
+  }
+  return at == "workers" ? MomentumAt::kWorkers : MomentumAt::kNone;
+}
+
+}  // namespace
 
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec) {
-  return config.isOn(option::kDgc) ? chooseSparseServer(config, spec)
-                                   : chooseAnswering(config, spec);
+  spec.settings[kMomentumSetting] = config.text(option::kMomentumAt);
+  if (!config.isOn(option::kDgc)) return chooseAnswering(config, spec);
+  if (config.text(option::kMomentumAt) != "server") {
+    return {Code::kInvalidArgument,
+            "--dgc keeps the momentum at the workers by itself; leave out --momentum-at"};
+  }
+  return chooseSparseServer(config, spec);
 }
 
 Result<std::unique_ptr<Strategy>> makeStale(const Context& context, uint64_t bound, Pulls pulls) {
@@ -19,7 +44,8 @@ Result<std::unique_ptr<Strategy>> makeStale(const Context& context, uint64_t bou
     SLUICE_ASSIGN_OR_RETURN(form, makeSparseStale(context));
   } else {
     SLUICE_RETURN_IF_ERROR(checkUpdate(context));
-    form = makePlainStale(context);
+    SLUICE_ASSIGN_OR_RETURN(const MomentumAt momentum, momentumAt(context));
+    form = makePlainStale(context, momentum);
   }
   return makeStale(context, std::move(form), bound, pulls);
 }

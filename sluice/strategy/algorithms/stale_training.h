@@ -2,12 +2,28 @@
 // by --dgc, compressed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
+#include <sluice/base/option.h>
+#include <sluice/strategy/algorithms/algorithm.h>
+#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/server/stale.h>
 
+namespace sluice::base::option {
+inline constexpr Option kMomentumAt = sameOnAllRanks(
+    {"momentum-at", Kind::kChoice, "server",
+     "asp, ssp: the keeper of SGD's momentum: the server, of all workers' steps; the workers, each "
+     "of its own steps; or none",
+     "server|workers|none"});
+}  // namespace sluice::base::option
+
 namespace sluice::strategy {
+
+inline constexpr auto kStaleOptions =
+    joined(kShardedOptions, kDgcOptions, std::array{&option::kMomentumAt});
 
 // Cuts as the other servers do, or, with --dgc, for compression.
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec);

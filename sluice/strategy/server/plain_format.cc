@@ -1,5 +1,6 @@
 #include <sluice/strategy/server/plain_format.h>
 
+#include <sluice/optimizer/optimizers.h>
 #include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
@@ -11,12 +12,20 @@ PlainFormat::PlainFormat(const Context& context, Part part)
       centre_(context.plan, context.fabric.rank(), context.update) {
   setServed(centre_, plan_, context.fabric.rank(),
             [&](TensorId id) { return context.parameters[index(id)]; });
+  if (part != Part::kDirection || !plan_.roles().isWorker(context.fabric.rank())) return;
+  momentum_.emplace(plan_, optimizer::OptimizerSpec{.optimizer = &optimizer::sgdDirection(),
+                                                    .values = context.update.values});
+  directions_.resize(plan_.slices().size());
 }
 
 std::optional<std::span<const std::byte>> PlainFormat::part(const WorkerSlice& worker) {
   if (part_ == Part::kParameters) return worker.parameters;
   if (worker.gradient.empty()) return std::nullopt;
-  return worker.gradient;
+  if (part_ == Part::kGradient) return worker.gradient;
+  auto& direction = directions_[index(worker.slice.id)];
+  direction.assign(worker.parameters.begin(), worker.parameters.end());
+  momentum_->step(worker.slice, direction, worker.gradient, worker.values);
+  return direction;
 }
 
 PayloadFormat::Buffer PlainFormat::bufferForAnswer(const plan::Slice& slice, uint64_t bytes) {

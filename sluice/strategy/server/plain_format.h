@@ -1,22 +1,34 @@
-// Slices as they are, to servers and back: a worker's gradient or parameters go to a desk of the
-// centre (shard/centre.h), and the answer from there to the worker's parameters. Belongs to the
-// fabric's loop.
+// Slices as they are, to servers and back: a worker's gradient, the direction of its step or its
+// parameters go to a desk of the centre (shard/centre.h), and the answer from there to the worker's
+// parameters. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include <sluice/shard/centre.h>
 #include <sluice/strategy/server/answering.h>
+#include <sluice/strategy/server/local_optimizer.h>
 
 namespace sluice::strategy {
 
 class PlainFormat final : public PayloadFormat {
  public:
-  enum class Part : uint8_t { kGradient, kParameters };
+  enum class Part : uint8_t {
+    kGradient,
+    kDirection,  // the gradient with SGD's decay and momentum, which the worker keeps
+    kParameters,
+  };
 
-  // REQUIRES: checkUpdate(context)
+  // REQUIRES: checkUpdate(context); SGD for kDirection
   PlainFormat(const Context& context, Part part);
+
+  // Returns the worker's last part of the slice. REQUIRES: parts are directions.
+  std::span<const std::byte> direction(SliceId slice) const { return directions_[index(slice)]; }
+  // The momentum of a worker; null: it has none of its own.
+  OwnState* own() { return momentum_ ? &*momentum_ : nullptr; }
 
   shard::Centre& centre() { return centre_; }
   const shard::Centre& centre() const { return centre_; }
@@ -37,6 +49,9 @@ class PlainFormat final : public PayloadFormat {
   const std::span<const TensorMemory> memory_;
   const Part part_;
   shard::Centre centre_;
+  // Of kDirection.
+  std::optional<LocalOptimizer> momentum_;
+  std::vector<std::vector<std::byte>> directions_;  // by SliceId
 };
 
 }  // namespace sluice::strategy

@@ -1,4 +1,5 @@
-// asp and ssp with gradients as they are: the server's optimizer makes the steps.
+// asp and ssp with gradients as they are: the server's optimizer makes the steps. SGD's momentum may
+// also be at the workers, or left out.
 #include <algorithm>
 
 #include <sluice/base/check.h>
@@ -12,19 +13,22 @@ namespace {
 
 class PlainStale final : public StaleForm {
  public:
-  explicit PlainStale(const Context& context)
-      : plan_(context.plan), format_(context, PlainFormat::Part::kGradient) {
-    const auto known = context.update.optimizer->hyperparameters();
-    const auto rate = std::ranges::find(known, "lr", &optimizer::Hyperparameter::name);
-    SLUICE_CHECK(rate != known.end(), context.update.optimizer->name());
-    rate_ = static_cast<size_t>(rate - known.begin());
+  PlainStale(const Context& context, MomentumAt momentum)
+      : plan_(context.plan),
+        known_(context.update.optimizer->hyperparameters()),
+        momentum_(momentum),
+        format_(context, momentum == MomentumAt::kWorkers ? PlainFormat::Part::kDirection
+                                                          : PlainFormat::Part::kGradient) {
+    const auto rate = std::ranges::find(known_, "lr", &optimizer::Hyperparameter::name);
+    SLUICE_CHECK(rate != known_.end(), context.update.optimizer->name());
+    rate_ = static_cast<size_t>(rate - known_.begin());
   }
 
   PayloadFormat& format() override { return format_; }
   Status checkValues(std::span<const double> /*values*/) const override { return base::ok(); }
 
   Status step(const ServerSlice& part) override {
-    format_.centre().step(part.slice.id, part.from, part.values);
+    format_.centre().step(part.slice.id, part.from, valuesAtServer(part.values));
     return base::ok();
   }
   void prepareAnswer(SliceId slice, Rank worker) override {
@@ -39,7 +43,9 @@ class PlainStale final : public StaleForm {
     if (worker.gradient.empty()) return false;
     const DType dtype = plan_.model()[worker.slice.tensor].dtype;
     wide_.resize(worker.slice.count * sizeOf(kernel::accumulatorOf(dtype)));
-    kernel::widen(dtype, wide_, worker.gradient);
+    kernel::widen(
+        dtype, wide_,
+        momentum_ == MomentumAt::kWorkers ? format_.direction(worker.slice.id) : worker.gradient);
     optimizer::plainStep(dtype, worker.parameters, wide_, worker.values[rate_]);
     return true;
   }
@@ -55,10 +61,24 @@ class PlainStale final : public StaleForm {
                    ? *held.optimizer
                    : optimizer::OptimizerState(here.optimizer(), here.dtype(), here.elements()));
   }
-  OwnState* own() override { return nullptr; }  // all is at the servers
+  OwnState* own() override { return format_.own(); }
 
  private:
+  // A worker's direction has decay and momentum inside; without momentum a step has its decay only.
+  std::vector<double> valuesAtServer(std::span<const double> values) const {
+    std::vector<double> here(values.begin(), values.end());
+    if (momentum_ == MomentumAt::kServer) return here;
+    for (size_t i = 0; i < here.size(); ++i) {
+      const bool isKept = i == rate_ || (momentum_ == MomentumAt::kNone &&
+                                         known_[i].name == std::string_view("weight_decay"));
+      if (!isKept) here[i] = 0;
+    }
+    return here;
+  }
+
   const plan::Plan& plan_;
+  const std::span<const optimizer::Hyperparameter> known_;
+  const MomentumAt momentum_;
   PlainFormat format_;
   size_t rate_ = 0;              // the learning rate's place among the hyperparameters
   std::vector<std::byte> wide_;  // a gradient, in its accumulator's type
@@ -66,8 +86,8 @@ class PlainStale final : public StaleForm {
 
 }  // namespace
 
-std::unique_ptr<StaleForm> makePlainStale(const Context& context) {
-  return std::make_unique<PlainStale>(context);
+std::unique_ptr<StaleForm> makePlainStale(const Context& context, MomentumAt momentum) {
+  return std::make_unique<PlainStale>(context, momentum);
 }
 
 }  // namespace sluice::strategy

@@ -38,8 +38,15 @@ class StaleForm : public HeldCentre {
   virtual OwnState* own() = 0;
 };
 
-std::unique_ptr<StaleForm> makePlainStale(
-    const Context& context);  // REQUIRES: checkUpdate(context)
+// The keeper of SGD's momentum.
+enum class MomentumAt : uint8_t {
+  kServer,   // one velocity, of all workers' steps as they come
+  kWorkers,  // each worker has its own, of its own steps, and sends the direction of a step
+  kNone,     // plain steps
+};
+
+// REQUIRES: checkUpdate(context); SGD, unless the momentum is at the server
+std::unique_ptr<StaleForm> makePlainStale(const Context& context, MomentumAt momentum);
 
 // Nobody is more than `bound` steps ahead of the slowest (shard/staleness.h).
 std::unique_ptr<Strategy> makeStale(const Context& context, std::unique_ptr<StaleForm> form,
