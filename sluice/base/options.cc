@@ -34,6 +34,7 @@ constexpr std::array kAll{
     &option::kPayloadCheck,
     &option::kRendezvousTimeout,
     &option::kServers,
+    &option::kShrink,
     &option::kSilenceLimit,
     &option::kSliceElements,
     &option::kStagingBytes,

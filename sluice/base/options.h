@@ -98,6 +98,11 @@ inline constexpr Option kServers =
     sameOnAllRanks({"servers", Kind::kText, "all",
                     "Where parameters are summed and updated: all, K (the first K ranks) or "
                     "dedicated:K (the last K do nothing else)"});
+inline constexpr Option kShrink =
+    sameOnAllRanks({"shrink", Kind::kInteger, "1",
+                    "For measurements: 'sluice bench' divides every tensor, slice, credit and rate "
+                    "by this, so that "
+                    "many workers of a large model fit on one machine"});
 inline constexpr Option kSilenceLimit =
     sameOnAllRanks({"silence-limit", Kind::kDuration, "1900ms",
                     "Give up on a rank that has not been heard for this long: longer than any "

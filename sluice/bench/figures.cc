@@ -151,6 +151,9 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"straggler", setting.straggler},
       {"jitter", setting.jitter},
       {"iteration_s_is", name(setting.measure)},
+      {"placement", setting.placement},
+      {"update_rate_bits_per_s", setting.updateRateBits},
+      {"shrink", setting.shrink},
   };
   if (setting.plannedSeconds) json["planned_s"] = *setting.plannedSeconds;
   if (figures.speedupOverKvstore) json["speedup_over_kvstore"] = *figures.speedupOverKvstore;

@@ -59,13 +59,16 @@ struct Setting {
   std::string encrypt{};
   std::string servers{};
   std::string codec{};         // of all-reduces
-  bool overlaps = true;        // false: kvstore --no-overlap
+  bool overlaps = true;        // false: --no-overlap
   uint64_t sliceElements = 0;  // of one message, at most, with this algorithm
   // The time of an iteration, by the costs that tensors are merged by.
   std::optional<double> plannedSeconds{};
   int iterations = 0;       // counted per run
   std::string straggler{};  // as given: unevenness.h
   std::string jitter{};
+  std::string placement{};    // of slices on servers, of algorithms that take the option
+  double updateRateBits = 0;  // of servers; 0: as fast as they are
+  int64_t shrink = 1;         // every size and rate is divided by it
   Measure measure = Measure::kSlowestWorker;  // of an iteration, with this algorithm
 };
 

@@ -9,6 +9,7 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/rank_task.h>
 #include <sluice/bench/rank_variables.h>
+#include <sluice/bench/shrunk_profile.h>
 #include <sluice/strategy/algorithms/registry.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_options.h>
@@ -142,7 +143,8 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     base::Config config = options.config;
     SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(algorithm, config).status());
   }
-  SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(options.profile));
+  SLUICE_ASSIGN_OR_RETURN(const Profile profile,
+                          findShrunkProfile(options.profile, options.config));
   SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness,
                           parseUnevenness(options.straggler, options.jitter));
   SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
@@ -164,22 +166,26 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   const timing::WireCost wire{.start = 0,
                               .perByte = modelsOverBusiestLink(roles) * 8 /
                                          static_cast<double>(arena.goodput().bitsPerSecond)};
-  Setting setting{.profile = options.profile,
-                  .workers = workers,
-                  .ratio = options.ratio,
-                  .computeSeconds = task.computeSeconds,
-                  .boundSeconds = timing::p3Bound(layers, wire),
-                  .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
-                  .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
-                  .congestionControl = arena.congestionControl(),
-                  .fabric = options.config.text(option::kFabric),
-                  .encrypt = options.config.text(option::kEncrypt),
-                  .servers = options.config.text(option::kServers),
-                  .codec = options.config.text(option::kCodec),
-                  .overlaps = !options.config.isOn(option::kNoOverlap),
-                  .iterations = options.iterations,
-                  .straggler = options.straggler,
-                  .jitter = options.jitter};
+  Setting setting{
+      .profile = options.profile,
+      .workers = workers,
+      .ratio = options.ratio,
+      .computeSeconds = task.computeSeconds,
+      .boundSeconds = timing::p3Bound(layers, wire),
+      .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
+      .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
+      .congestionControl = arena.congestionControl(),
+      .fabric = options.config.text(option::kFabric),
+      .encrypt = options.config.text(option::kEncrypt),
+      .servers = options.config.text(option::kServers),
+      .codec = options.config.text(option::kCodec),
+      .overlaps = !options.config.isOn(option::kNoOverlap),
+      .iterations = options.iterations,
+      .straggler = options.straggler,
+      .jitter = options.jitter,
+      .placement = options.config.text(option::kPlacement),
+      .updateRateBits = static_cast<double>(options.config.rate(option::kUpdateRate).bitsPerSecond),
+      .shrink = options.config.integer(option::kShrink)};
   const auto measureFor = [&](const std::string& algorithm) {
     return unevenness.isNone() && comparesRanks(algorithm) ? Measure::kSlowestWorker
                                                            : Measure::kThroughput;

@@ -10,6 +10,7 @@
 #include <sluice/base/options.h>
 #include <sluice/bench/interface_counters.h>
 #include <sluice/bench/replay_memory.h>
+#include <sluice/bench/shrunk_profile.h>
 #include <sluice/fabric/common.h>
 #include <sluice/optimizer/optimizer_spec.h>
 #include <sluice/session/inside.h>
@@ -145,7 +146,7 @@ Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
 
 Result<RankReport> replayRank(const RankTask& task, const base::Config& config,
                               const base::Config::Values& environment, ReplayPlace& place) {
-  SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(task.profile));
+  SLUICE_ASSIGN_OR_RETURN(const Profile profile, findShrunkProfile(task.profile, config));
   base::Config ofAlgorithm = config;
   SLUICE_ASSIGN_OR_RETURN(const auto* algorithm,
                           strategy::readAlgorithm(config.text(option::kAlgorithm), ofAlgorithm));

@@ -15,7 +15,7 @@ Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
   const uint32_t servers = cutter.servers();
   for (uint32_t t = 0; t < model.tensors.size(); ++t) {
     const uint64_t elements = model.tensors[t].elements;
-    if (elements < kKvstoreSplitFrom) {
+    if (elements < slicing.sliceElements) {
       SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, 1));
       cutter.add(elements, static_cast<uint32_t>(base::splitmix64(slicing.seed, t) % servers),
                  /*chunk=*/0);

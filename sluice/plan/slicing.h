@@ -30,8 +30,9 @@ struct Slice {
 
 // The values are part of the plan's bytes: never renumber.
 enum class Placement : uint8_t {
-  // MXNet's KVStore, the papers' baseline: layer granularity. Under 10^6 elements a tensor lives on
-  // one server, drawn from the seed; a larger one is split equally over all.
+  // MXNet's KVStore, the papers' baseline: layer granularity. A tensor of less than `sliceElements`
+  // (kKvstoreSplitFrom) lives on one server, drawn from the seed; a larger one is split equally over
+  // all.
   kKvstore = 0,
   // P3 as published: slices of at most `sliceElements`, dealt to the servers in turn. Every worker
   // sends in the same order, so at any time the network is busy into few servers only.
@@ -48,7 +49,7 @@ std::string_view name(Placement placement);
 
 struct Slicing {
   Placement placement = Placement::kSharded;
-  uint64_t sliceElements = 50'000;  // of one message, at most; kvstore has no limit
+  uint64_t sliceElements = 50'000;  // of one message, at most; kvstore: above
   // sharded: a chunk is spread over fewer servers rather than into messages smaller than this, and
   // a tensor of less than twice this goes whole to one server.
   uint64_t minMessageElements = 2'048;
@@ -58,7 +59,7 @@ struct Slicing {
   friend bool operator==(const Slicing&, const Slicing&) = default;
 };
 
-inline constexpr uint64_t kKvstoreSplitFrom = 1'000'000;
+inline constexpr uint64_t kKvstoreSplitFrom = 1'000'000;  // as published
 inline constexpr size_t kMaxSlices = size_t{1} << 24;
 
 // Slices are numbered by tensor, then by offset. They cover every tensor exactly once.

@@ -96,8 +96,8 @@ RC_GTEST_PROP(Slicing, ShardedChunksGoToDifferentServersInMessagesOfTheStatedSiz
 
 TEST(Slicing, KvstoreKeepsSmallTensorsWholeAndSplitsLargeOnesEqually) {
   const auto roles = *parseRoles("all", 4);
-  const auto slices =
-      *cut(modelOf({999'999, 1'000'000, 1'000'002}), roles, {.placement = Placement::kKvstore});
+  const auto slices = *cut(modelOf({999'999, 1'000'000, 1'000'002}), roles,
+                           {.placement = Placement::kKvstore, .sliceElements = kKvstoreSplitFrom});
   ASSERT_EQ(slices.size(), 9U);
   EXPECT_EQ(slices[0].count, 999'999U);
   for (int i = 1; i < 5; ++i) EXPECT_EQ(slices[i].count, 250'000U);

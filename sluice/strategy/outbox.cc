@@ -4,11 +4,16 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
+#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 
+uint64_t creditOf(const base::Config& config) {
+  return shrunk(config, config.bytes(option::kCredit));
+}
+
 queue::EgressOptions byUrgency(const base::Config& config) {
-  return {.order = queue::Order::kPriority, .window = config.bytes(option::kCredit)};
+  return {.order = queue::Order::kPriority, .window = creditOf(config)};
 }
 
 Outbox::Outbox(const Context& context, const queue::EgressOptions& options)

@@ -16,6 +16,9 @@
 
 namespace sluice::strategy {
 
+// The user's credit per destination, in bytes.
+uint64_t creditOf(const base::Config& config);
+
 // The most urgent first, with the user's credit per destination.
 queue::EgressOptions byUrgency(const base::Config& config);
 

@@ -1,5 +1,6 @@
 #include <sluice/strategy/slices.h>
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -10,11 +11,22 @@
 
 namespace sluice::strategy {
 
+uint64_t shrunk(const base::Config& config, uint64_t size) {
+  const auto divisor = static_cast<uint64_t>(std::max<int64_t>(config.integer(option::kShrink), 1));
+  return std::max<uint64_t>(size / divisor, 1);
+}
+
+void chooseWholeTensors(const base::Config& config, plan::PlanSpec& spec) {
+  spec.slicing.placement = plan::Placement::kKvstore;
+  spec.slicing.sliceElements = shrunk(config, plan::kKvstoreSplitFrom);
+}
+
 Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec) {
   const auto wanted = static_cast<uint64_t>(config.integer(option::kSliceElements));
   spec.slicing.placement = placement;
-  spec.slicing.sliceElements = wanted == 0 ? preferred : wanted;
+  spec.slicing.sliceElements = shrunk(config, wanted == 0 ? preferred : wanted);
+  spec.slicing.minMessageElements = shrunk(config, plan::Slicing{}.minMessageElements);
   return base::ok();
 }
 

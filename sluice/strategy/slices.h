@@ -19,6 +19,12 @@ inline constexpr uint64_t kPublishedSlice =
 // Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
 inline constexpr uint64_t kShardedSlice = 12'500;
 
+// Returns a size divided by --shrink, at least 1.
+uint64_t shrunk(const base::Config& config, uint64_t size);
+
+// Whole tensors as MXNet's KVStore places them (plan/slicing.h).
+void chooseWholeTensors(const base::Config& config, plan::PlanSpec& spec);
+
 // Slices of `preferred` parameters, unless the user wants others.
 Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec);

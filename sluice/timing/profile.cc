@@ -88,6 +88,13 @@ uint64_t Profile::parameters() const {
                          [](uint64_t sum, const ProfileTensor& t) { return sum + t.parameters; });
 }
 
+Profile Profile::shrunk(uint64_t divisor) const {
+  Profile small = *this;
+  for (ProfileTensor& tensor : small.tensors)
+    tensor.parameters = (tensor.parameters + divisor - 1) / divisor;
+  return small;
+}
+
 std::string Profile::toString() const {
   return fmt::format("{}: {} tensors, {} parameters", model, tensors.size(), parameters());
 }

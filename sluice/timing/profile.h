@@ -29,14 +29,16 @@ struct Profile {
 
   Model toModel(DType dtype = DType::kF32) const;
   uint64_t parameters() const;
-  std::string toString() const;  // "ResNet-50: 161 tensors, 25557032 parameters"
+  // Returns the profile with every tensor divided by this number, rounded up; the times stay.
+  Profile shrunk(uint64_t divisor) const;  // REQUIRES: divisor > 0
+  std::string toString() const;            // "ResNet-50: 161 tensors, 25557032 parameters"
 };
 
 // Checks every field; an error is one line that begins with `origin`.
 Result<Profile> parseProfile(std::string_view json, std::string_view origin);
 Result<Profile> readProfile(const std::string& path);
 
-// The profiles that come with sluice: inceptionv3, resnet50, sockeye, vgg19.
+// The names of the profiles that come with sluice (profiles/).
 std::vector<std::string_view> builtInProfiles();
 
 // A built-in profile by name, or the file of that name.

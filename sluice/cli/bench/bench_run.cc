@@ -13,6 +13,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/bench/shrunk_profile.h>
 #include <sluice/cli/interruption.h>
 #include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
@@ -146,13 +147,16 @@ class Bench final {
   // Keeps the arena while the number of hosts stays the same.
   Status enterArena(uint32_t world) {
     if (arena_ != nullptr && arena_->hosts() == world) return base::ok();
-    SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(flags_.profile));
-    Rate rate = bench::defaultRate(profile, world);
+    SLUICE_ASSIGN_OR_RETURN(const Profile profile,
+                            bench::findShrunkProfile(flags_.profile, config_));
+    SLUICE_ASSIGN_OR_RETURN(const Profile whole, timing::findProfile(flags_.profile));
+    Rate rate = bench::defaultRate(whole, world);
     if (!flags_.rate.empty()) {
       SLUICE_ASSIGN_OR_RETURN(rate, base::parseRate(flags_.rate));
     }
     arena_.reset();
-    SLUICE_ASSIGN_OR_RETURN(arena_, bench::Arena::up(world, rate, config_));
+    SLUICE_ASSIGN_OR_RETURN(arena_,
+                            bench::Arena::up(world, bench::shrunkRate(rate, config_), config_));
     progress_.clear();
     fmt::print("{}\nlab: {}\n", profile.toString(), arena_->toString());
     std::fflush(stdout);
@@ -175,7 +179,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
   flags->algorithms = algorithms;
   command
       ->add_option("--profile", flags->profile,
-                   "Which model: inceptionv3, resnet50, sockeye, vgg19, or a file")
+                   "Which model: a name of profiles/, as resnet50 or vgg19, or a file")
       ->capture_default_str();
   command
       ->add_option("--algorithms,--strategies", flags->algorithms,
@@ -204,7 +208,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
                     "Add to the JSON how busy the first host's link was, by 10 ms");
   for (const base::Option* option :
        {&option::kFabric, &option::kEncrypt, &option::kCongestionControl, &option::kServers,
-        &option::kCredit})
+        &option::kCredit, &option::kShrink})
     program.addOption(command, *option);
   for (const base::Option* option : strategy::algorithmOptions())
     program.addOption(command, *option);

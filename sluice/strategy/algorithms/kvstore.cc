@@ -5,12 +5,13 @@
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/server/server_options.h>
+#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
 
 Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
-  spec.slicing.placement = plan::Placement::kKvstore;
+  chooseWholeTensors(config, spec);
   chooseOverlap(config, spec);
   return base::ok();
 }

@@ -9,10 +9,12 @@
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
 #include <sluice/kernel/reduce.h>
+#include <sluice/strategy/outbox.h>
 #include <sluice/strategy/pieces.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_engine.h>
 #include <sluice/strategy/reduction/reduction_options.h>
+#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
@@ -28,9 +30,9 @@ Reduction::Reduction(const Context& context, ReductionSettings settings,
     : Strategy({.checkpoint = this, .delayedResults = this}),
       context_(context),
       settings_(std::move(settings)),
-      urgent_(settings_.byPriority ? std::make_unique<UrgentFabric>(
-                                         context.fabric, context.config.bytes(option::kCredit))
-                                   : nullptr),
+      urgent_(settings_.byPriority
+                  ? std::make_unique<UrgentFabric>(context.fabric, creditOf(context.config))
+                  : nullptr),
       onFabric_(context.collective == nullptr
                     ? std::make_unique<collective::FabricCollective>(
                           urgent_ ? static_cast<fabric::Fabric&>(*urgent_) : context.fabric,
@@ -325,7 +327,7 @@ Status chooseReduction(const base::Config& config, std::span<const timing::Group
   }
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
-  spec.slicing.placement = plan::Placement::kKvstore;  // whole tensors; slices are only names here
+  chooseWholeTensors(config, spec);  // slices are only names here
   SLUICE_RETURN_IF_ERROR(setGroups(config, splitByType(spec.model, groups), spec));
   spec.settings["codec"] = config.text(option::kCodec);
   spec.settings["error-feedback"] = config.isOn(option::kErrorFeedback) ? "on" : "off";

@@ -21,7 +21,7 @@ using plan::Slice;
 AnsweringServer::AnsweringServer(AnsweringParts& parts, OnOwnAnswer onOwnAnswer)
     : parts_(parts),
       onOwnAnswer_(std::move(onOwnAnswer)),
-      updates_(parts.context.fabric.loop(), parts.context.config.rate(option::kUpdateRate),
+      updates_(parts.context.fabric.loop(), updateRate(parts.context.config),
                queue::Order::kPriority),
       desks_(parts.plan().slices().size()),
       workers_(parts.roles().workers.size(),

@@ -32,7 +32,7 @@ class CollectingServer final {
       : parts_(parts),
         shard_(std::move(shard)),
         onOwnResult_(std::move(onOwnResult)),
-        updates_(parts.context.fabric.loop(), parts.context.config.rate(option::kUpdateRate),
+        updates_(parts.context.fabric.loop(), updateRate(parts.context.config),
                  parts.style.egress.order) {}
 
   // As fabric::Receiver::onMessage.

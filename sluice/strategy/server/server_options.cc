@@ -10,6 +10,11 @@ constexpr const char* kOverlapSetting = "overlap";
 
 }  // namespace
 
+base::Rate updateRate(const base::Config& config) {
+  const base::Rate rate = config.rate(option::kUpdateRate);
+  return rate.bitsPerSecond == 0 ? rate : base::Rate{shrunk(config, rate.bitsPerSecond)};
+}
+
 void chooseOverlap(const base::Config& config, plan::PlanSpec& spec) {
   if (config.isOn(option::kNoOverlap)) spec.settings[kOverlapSetting] = "no";
 }

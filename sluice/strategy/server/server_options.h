@@ -39,6 +39,9 @@ inline constexpr std::array kServerOptions{&option::kNoOverlap, &option::kUpdate
 inline constexpr std::array kShardedOptions{&option::kNoOverlap, &option::kPlacement,
                                             &option::kUpdateRate};
 
+// Returns --update-rate; 0: updates take no time on the timeline (update_line.h).
+base::Rate updateRate(const base::Config& config);
+
 // Takes --no-overlap.
 void chooseOverlap(const base::Config& config, plan::PlanSpec& spec);
 // False: nothing is pushed before backward has ended, and no gate opens before all may.

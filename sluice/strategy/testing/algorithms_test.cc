@@ -1,4 +1,5 @@
 #include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/outbox.h>
 #include <sluice/strategy/testing/stepped_world.h>
 
 #include <set>
@@ -78,6 +79,23 @@ TEST(Algorithms, SettingsOutOfRangeAreRefused) {
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << c.option.name << " " << c.value;
     EXPECT_NE(status.message().find(c.option.name), std::string::npos) << status.message();
   }
+}
+
+TEST(Algorithms, ShrinkDividesSlicesAndCredit) {
+  base::Config config;
+  ASSERT_TRUE(config.set(option::kShrink, "8").isOk());
+  const auto slicingOf = [&](const char* name) {
+    plan::PlanSpec spec;
+    spec.model.tensors = {{"w", 4, DType::kF32}};
+    spec.roles = plan::parseRoles("all", 2).value();
+    EXPECT_TRUE(findAlgorithm(name).value()->choose(config, spec).isOk());
+    return spec.slicing;
+  };
+  EXPECT_EQ(slicingOf("sluice").sliceElements, 12'500U / 8);
+  EXPECT_EQ(slicingOf("sluice").minMessageElements, 2'048U / 8);
+  EXPECT_EQ(slicingOf("p3").sliceElements, 50'000U / 8);
+  EXPECT_EQ(slicingOf("kvstore").sliceElements, plan::kKvstoreSplitFrom / 8);
+  EXPECT_EQ(byUrgency(config).window, 50'000U);
 }
 
 }  // namespace
