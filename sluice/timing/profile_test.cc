@@ -1,5 +1,6 @@
 #include <sluice/timing/profile.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -13,12 +14,16 @@ TEST(Profile, TheBuiltInOnesHaveTheSizesOfTheirModels) {
     const char* name;
     size_t tensors;
     uint64_t parameters;
-  } cases[] = {
-      {"resnet50", 161, 25'557'032},  // torchvision's counts
-      {"vgg19", 38, 143'667'240},
-      {"inceptionv3", 284, 23'834'568},
-      {"sockeye", 21, 48'855'704},  // a reconstruction: the sum of its own table
-  };
+  } cases[] =
+      {
+          {"resnet50", 161, 25'557'032},  // torchvision's counts
+          {"vgg19", 38, 143'667'240},     {"inceptionv3", 284, 23'834'568},
+          {"vgg16", 32, 138'357'544},     {"resnet18", 62, 11'689'512},
+          {"resnet110", 329, 1'727'962},   // with shortcuts that have no parameters
+          {"alexnet", 16, 60'965'224},     // as first published, with groups
+          {"googlenet", 128, 13'378'280},  // Caffe's, with the classifiers that help training
+          {"sockeye", 21, 48'855'704},     // a reconstruction: the sum of its own table
+      };
   EXPECT_EQ(builtInProfiles().size(), std::size(cases));
   for (const auto& c : cases) {
     const auto profile = findProfile(c.name);
@@ -40,9 +45,34 @@ TEST(Profile, IsFoundByPathToo) {
   std::filesystem::remove(path);
   ASSERT_TRUE(profile.isOk()) << profile.status().toString();
   EXPECT_EQ(profile->tensors, (std::vector<ProfileTensor>{{"w", 5, 0.25, 0.75}}));
-  EXPECT_EQ(findProfile("resnet5").status().message(),
-            "there is no profile 'resnet5': name a file, or one of inceptionv3, resnet50, sockeye, "
-            "vgg19");
+  EXPECT_EQ(
+      findProfile("resnet5").status().message(),
+      "there is no profile 'resnet5': name a file, or one of alexnet, googlenet, inceptionv3, "
+      "resnet110, resnet18, resnet50, sockeye, vgg16, vgg19");
+}
+
+// P3 and the analysis paper print them.
+TEST(Profile, TheLargestLayersOfVggHaveTheSharesThatThePapersPrint) {
+  for (const auto& [name, share] : {std::pair("vgg19", 0.715), std::pair("vgg16", 0.743)}) {
+    const Profile profile = findProfile(name).value();
+    uint64_t largest = 0;
+    for (const auto& tensor : profile.tensors) largest = std::max(largest, tensor.parameters);
+    EXPECT_NEAR(static_cast<double>(largest) / static_cast<double>(profile.parameters()), share,
+                0.0005)
+        << name;
+  }
+}
+
+TEST(Profile, ShrinkingDividesSizesAndLeavesTimes) {
+  const Profile whole = findProfile("resnet50").value();
+  const Profile small = whole.shrunk(8);
+  EXPECT_EQ(whole.shrunk(1).tensors, whole.tensors);
+  ASSERT_EQ(small.tensors.size(), whole.tensors.size());
+  for (size_t t = 0; t < whole.tensors.size(); ++t) {
+    EXPECT_EQ(small.tensors[t].parameters, (whole.tensors[t].parameters + 7) / 8);
+    EXPECT_EQ(small.tensors[t].forward, whole.tensors[t].forward);
+    EXPECT_EQ(small.tensors[t].backward, whole.tensors[t].backward);
+  }
 }
 
 TEST(Profile, MistakesAreNamedInOneLine) {
