@@ -1,6 +1,8 @@
 // Priority-based parameter propagation as published: slices dealt to the servers in turn, the layer
 // that the next forward pass needs first goes first, and results are sent back at once. One window
-// over all destinations bounds what is with the network.
+// over all destinations bounds what is with the network, in the place of the published thread that
+// waits until a message has been sent. P3Server also takes arrived parts by priority; here a part is
+// taken in as it arrives, and only updates that take time wait by priority (server/update_line.h).
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/server/server_options.h>

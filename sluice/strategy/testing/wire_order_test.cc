@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
+#include <sluice/strategy/server/server_options.h>
 #include <sluice/strategy/testing/stepped_world.h>
 #include <sluice/strategy/words.h>
 
@@ -27,9 +28,9 @@ using Words = std::vector<std::string>;
 class WireJob final {
  public:
   WireJob(std::string_view algorithm, uint32_t workers, uint32_t servers,
-          std::vector<Tensor> tensors)
+          std::vector<Tensor> tensors, std::string_view updateRate = "0bit")
       : world_(algorithm, fmt::format("dedicated:{}", servers), workers + servers,
-               std::move(tensors), "sgd:lr=1", /*updatesWaitForWord=*/false, withSmallCredit()) {
+               std::move(tensors), "sgd:lr=1", /*updatesWaitForWord=*/false, configOf(updateRate)) {
     for (auto& rank : world_.ranks()) {
       rank->listen([this](const wire::Header& header) {
         heard_.push_back({header.source, header.destination, wordsFor(header)});
@@ -47,6 +48,8 @@ class WireJob final {
   // Runs everything that is ready at this rank, and at no other.
   void run(uint32_t rank) { world_.ranks()[rank]->loop().runReady(); }
   bool runOne(uint32_t rank) { return world_.ranks()[rank]->loop().runOne(); }
+  // Lets time pass at this rank, which runs what is due.
+  void advance(uint32_t rank, Duration by) { world_.ranks()[rank]->loop().advance(by); }
   void runAll() {
     std::mt19937 random(1);
     runShuffled(world_.ranks(), random);
@@ -78,9 +81,10 @@ class WireJob final {
   };
 
   // Four slices of three f32 elements to each destination, for those who go by credit.
-  static base::Config withSmallCredit() {
+  static base::Config configOf(std::string_view updateRate) {
     base::Config config;
     SLUICE_CHECK(config.set(option::kCredit, "48").isOk());
+    SLUICE_CHECK(config.set(option::kUpdateRate, updateRate).isOk());
     return config;
   }
 
@@ -103,12 +107,12 @@ std::vector<Tensor> threeLayers() {
   return {{"first", 30, DType::kF32}, {"second", 30, DType::kF32}, {"third", 30, DType::kF32}};
 }
 
-// "push third.0", ..., "push third.9" for each of the names.
-Words pushesOf(const std::vector<std::string>& names) {
+// Returns "push third.0", ..., "push third.9" for each of the names.
+Words wordsOf(std::string_view kind, const std::vector<std::string>& names) {
   Words words;
   for (const std::string& name : names) {
     for (int slice = 0; slice < 10; ++slice)
-      words.push_back(fmt::format("push {}.{}", name, slice));
+      words.push_back(fmt::format("{} {}.{}", kind, name, slice));
   }
   return words;
 }
@@ -168,7 +172,7 @@ TEST(WireOrder, SlicingSendsSlicesInTheOrderOfBackwardWithoutAWindow) {
   job.backward(0, {2, 1, 0});
   job.run(0);
   job.run(1);  // has taken nothing before: no completion has reached the worker
-  EXPECT_EQ(job.between(0, 1), pushesOf({"third", "second", "first"}));
+  EXPECT_EQ(job.between(0, 1), wordsOf("push", {"third", "second", "first"}));
 }
 
 // The first four slices are beyond recall when the more urgent layers come.
@@ -178,7 +182,7 @@ TEST(WireOrder, P3SendsTheMostUrgentLayerFirst) {
     job.backward(0, {2, 1, 0});
     while (job.runOne(0) || job.runOne(1)) {
     }
-    const Words all = pushesOf({"third", "first", "second"});
+    const Words all = wordsOf("push", {"third", "first", "second"});
     Words expected(all.begin(), all.begin() + 4);                  // of the third
     expected.insert(expected.end(), all.begin() + 10, all.end());  // the first, then the second
     expected.insert(expected.end(), all.begin() + 4, all.begin() + 10);
@@ -223,6 +227,32 @@ TEST(WireOrder, SlicingP3AndSluicePublishEachSliceAtOnce) {
     job.runAll();
     EXPECT_EQ(job.between(2, 1), expected);
     EXPECT_EQ(job.kinds(), (std::map<std::string, size_t>{{"push", 20}, {"publish", 20}}));
+  }
+}
+
+// P3's server takes what has arrived by priority, the others take it as it comes.
+TEST(WireOrder, UpdatesThatTakeTimeAreInTheAlgorithmsOrder) {
+  const Words byBackward = wordsOf("publish", {"third", "second", "first"});
+  const Words byUrgency = wordsOf("publish", {"first", "second", "third"});
+  for (const char* algorithm : {"slicing", "p3", "sluice"}) {
+    WireJob job(algorithm, 1, 1, threeLayers(), /*updateRate=*/"12B/s");  // a slice in a second
+    job.backward(0, {2, 1, 0});
+    job.runAll();
+    EXPECT_EQ(job.between(0, 1).size(), 30U) << algorithm;
+    EXPECT_THAT(job.between(1, 0), IsEmpty()) << algorithm;
+    for (size_t second = 1; second <= 30; ++second) {
+      job.advance(1, std::chrono::seconds(1));
+      job.runAll();
+      EXPECT_EQ(job.between(1, 0).size(), second) << algorithm;
+    }
+    Words expected = byBackward;
+    if (algorithm != std::string_view("slicing")) {
+      // The first slice that came is under way before any other is there.
+      expected = byUrgency;
+      std::ranges::rotate(expected, expected.begin() + 20);
+      std::rotate(expected.begin() + 1, expected.begin() + 10, expected.end());
+    }
+    EXPECT_EQ(job.between(1, 0), expected) << algorithm;
   }
 }
 
