@@ -115,6 +115,39 @@ class Replay(unittest.TestCase):
         model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
         self.assertGreater(row["iteration_s"], row["compute_s"] + 2 * 2 * model * 8 / 200e6 * 0.7)
 
+    def measure(self, *more):
+        """Returns the figures of a replay whose parameters are compared with one process."""
+        path = self.folder / "out.json"
+        ran = subprocess.run(
+            self.command("--iterations", "2", "--exact", "--json", path, *more),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(path.read_text())
+
+    def testUpdatesTakeTheirTime(self):
+        rows = self.measure("--algorithms", "p3,sluice", "--update-rate", "1MB/s")
+        model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
+        for row in rows:
+            # Each of the two servers updates half of the model, one slice after the other.
+            self.assertGreater(row["iteration_s"], 0.9 * model / 2 / 1e6)
+            self.assertEqual(row["update_rate_bits_per_s"], 8e6)
+
+    def testAShrunkModelTakesAsLongWithFewerBytes(self):
+        rows = self.measure("--algorithms", "kvstore,sluice", "--shrink", "4")
+        model = 4 * sum(tensor["parameters"] for tensor in PROFILE["tensors"])
+        for row in rows:
+            self.assertEqual((row["shrink"], row["rate_bits_per_s"]), (4, 50e6))
+            self.assertAlmostEqual(row["payload_bytes"] / (2 * model / 4), 1, delta=0.15)
+            self.assertAlmostEqual(row["compute_s"] / (model * 8 / 200e6), 1, delta=1e-4)
+        self.assertEqual([row["slice_elements"] for row in rows], [250000, 3125])
+
+    def testLayersOnOneServerEachAreExactToo(self):
+        (row,) = self.measure("--algorithms", "sluice", "--placement", "layers")
+        self.assertEqual(row["placement"], "layers")
+
     def testThoseWhoDoNotKeepStepAreFasterThanAStraggler(self):
         strategies = ["bsp", "asp", "ssp:3", "easgd:4", "gosgd:1", "adpsgd"]
         ran = subprocess.run(
