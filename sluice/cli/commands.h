@@ -14,6 +14,7 @@ void addBenchFabricCommands(Program& program, CLI::App& bench);      // of `slui
 void addConfigCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);
+void addPlanCommand(Program& program, CLI::App& root);
 void addRendezvousCommand(Program& program, CLI::App& root);
 void addTraceCommand(Program& program, CLI::App& root);
 

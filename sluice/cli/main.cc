@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   sluice::cli::addConfigCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());
   sluice::cli::addLabCommand(program, program.root());
+  sluice::cli::addPlanCommand(program, program.root());
   sluice::cli::addRendezvousCommand(program, program.root());
   sluice::cli::addTraceCommand(program, program.root());
   return program.run(argc, argv);
