@@ -33,6 +33,7 @@ class Line:
     colour: str
     dash: str = ""
     spreads: Sequence[float] = ()  # half the length of a bar at each point
+    is_joined: bool = True  # False: points without a line between them
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,11 @@ def lines(
     for line in series:
         path = " ".join(f"{to_x(px):.1f},{to_y(py):.1f}" for px, py in line.points)
         dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
-        body.append(
-            f'<polyline points="{path}" fill="none" stroke="{line.colour}" '
-            f'stroke-width="1.8"{dash}/>'
-        )
+        if line.is_joined:
+            body.append(
+                f'<polyline points="{path}" fill="none" stroke="{line.colour}" '
+                f'stroke-width="1.8"{dash}/>'
+            )
         for (px, py), spread in _with_spreads(line):
             body.append(
                 f'<circle cx="{to_x(px):.1f}" cy="{to_y(py):.1f}" r="2.6" fill="{line.colour}"/>'

@@ -76,10 +76,10 @@ LOOPBACK = Place("127.0.0.1")
 @contextlib.contextmanager
 def lab(hosts: int, rate: str) -> Iterator[Place]:
     """Makes a cluster on this machine that lasts as long as this context (docs/lab.md)."""
-    program = _program()
+    sluice = program()
     name = f"study{os.getpid()}"
     made = subprocess.run(
-        [program, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate],
+        [sluice, "lab", "up", "--name", name, "--hosts", str(hosts), "--rate", rate],
         capture_output=True,
         text=True,
     )
@@ -87,18 +87,19 @@ def lab(hosts: int, rate: str) -> Iterator[Place]:
         raise OSError((made.stderr.strip() or "there is no lab").splitlines()[-1])
     try:
         shown = subprocess.run(
-            [program, "lab", "status", "--name", name, "--json"], capture_output=True, check=True
+            [sluice, "lab", "status", "--name", name, "--json"], capture_output=True, check=True
         )
         yield Place("10.77.0.1", name, tuple(row["namespace"] for row in json.loads(shown.stdout)))
     finally:
-        subprocess.run([program, "lab", "down", "--name", name], capture_output=True)
+        subprocess.run([sluice, "lab", "down", "--name", name], capture_output=True)
 
 
-def _program() -> str:
+def program() -> str:
+    """Returns the path of the program `sluice`."""
     beside = Path(sys.argv[0]).resolve().parent / "sluice"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("sluice")
     if found is None:
-        raise OSError("there is no program 'sluice' on the PATH, which --lab needs")
+        raise OSError("there is no program 'sluice' on the PATH; add the folder it is in")
     return found
 
 

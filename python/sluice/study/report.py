@@ -12,7 +12,7 @@ from sluice.study.results import Results
 from sluice.study.tables import Table, all_tables
 
 _TITLE = "Seven ways to train with many workers: ours beside the paper's"
-_STYLE = """
+STYLE = """
 body { font: 15px/1.5 sans-serif; max-width: 1180px; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; font-size: 13px; margin: .6em 0 }
 td, th { border: 1px solid #ccc; padding: .2em .6em; text-align: right } \
@@ -58,7 +58,7 @@ def page(results: Results, study: dict[str, Any], missing: int) -> str:
         ]
         parts += [
             "<h2>Tables</h2>",
-            *(_table(table) for table in all_tables(results)),
+            *map(table, all_tables(results)),
             *_figures(results),
         ]
     else:
@@ -69,7 +69,7 @@ def page(results: Results, study: dict[str, Any], missing: int) -> str:
         parts.append("</ul>")
     head = (
         '<!doctype html><html lang="en"><head>'
-        f'<meta charset="utf-8"><title>{_TITLE}</title><style>{_STYLE}</style></head>'
+        f'<meta charset="utf-8"><title>{_TITLE}</title><style>{STYLE}</style></head>'
     )
     return f"{head}<body>{''.join(parts)}</body></html>\n"
 
@@ -119,11 +119,12 @@ def _paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _table(table: Table) -> str:
-    parts = [f'<h3>{escape(table.title)}</h3><p class="note">{escape(table.note)}</p><table><tr>']
-    parts += [f"<th>{escape(cell)}</th>" for cell in table.head]
+def table(given: Table) -> str:
+    """Returns a table as HTML."""
+    parts = [f'<h3>{escape(given.title)}</h3><p class="note">{escape(given.note)}</p><table><tr>']
+    parts += [f"<th>{escape(cell)}</th>" for cell in given.head]
     parts.append("</tr>")
-    for row in table.rows:
+    for row in given.rows:
         kind = ' class="theirs"' if row[0].endswith("theirs") else ""
         parts.append(f"<tr{kind}>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>")
     return "".join(parts) + "</table>"

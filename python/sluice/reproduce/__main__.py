@@ -1,0 +1,5 @@
+"""python -m sluice.reproduce"""
+
+from sluice.reproduce.command import main
+
+main()

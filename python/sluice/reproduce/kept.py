@@ -1,0 +1,59 @@
+"""Files of results. A part that has its file is not made again, unless its command has changed or
+it failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from sluice.reproduce.rows import Part
+from sluice.study import results
+
+
+class Kept:
+    """The results in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[str, dict[str, Any] | None] = {}
+
+    def path(self, part: Part) -> Path:
+        return self.folder / "results" / f"{part.name}.json"
+
+    def entry(self, part: Part) -> dict[str, Any] | None:
+        """Returns the whole file of a part; None if there is no file."""
+        if part.name not in self._read:
+            path = self.path(part)
+            self._read[part.name] = json.loads(path.read_text()) if path.is_file() else None
+        return self._read[part.name]
+
+    def data(self, part: Part) -> Any | None:
+        """Returns what the part's command has left; None if there is no result."""
+        entry = self.entry(part)
+        return None if entry is None else entry.get("data")
+
+    def failure(self, part: Part) -> str | None:
+        entry = self.entry(part)
+        return None if entry is None else entry.get("failed")
+
+    def is_made(self, part: Part) -> bool:
+        entry = self.entry(part)
+        return entry is not None and "data" in entry and entry["command"] == part.command
+
+    def write(self, part: Part, seconds: float, program: str, **outcome: Any) -> None:
+        """`outcome` is data=... or failed=..."""
+        entry = {
+            "part": part.name,
+            "command": part.command,
+            "seconds": round(seconds, 3),
+            "made": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+            "program": program,
+            **outcome,
+        }
+        results.write(self.path(part), entry)
+        self._read[part.name] = entry

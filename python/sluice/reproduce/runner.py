@@ -1,0 +1,113 @@
+"""Makes the file of results of one part: runs its commands, or calculates."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sluice.reproduce.kept import Kept
+from sluice.reproduce.rows import Part
+from sluice.reproduce.tools import Program
+from sluice.study import results
+
+_LEAST_LIMIT = 300.0  # seconds that any command may take
+_PATIENCE = 5.0  # times the expected time
+_TO_TIDY_UP = 20.0  # seconds for a program that was told to end, which may have a lab to remove
+
+
+class PartError(Exception):
+    """The reason why a part has no result, in one line."""
+
+
+class Runner:
+    def __init__(self, kept: Kept, program: Program, data: Path | None) -> None:
+        self._kept = kept
+        self._program = program
+        self._data = data
+
+    def make(self, part: Part) -> float:
+        """Makes the file of the part, and returns the seconds it took. A failure is kept too."""
+        begun = time.monotonic()
+        try:
+            outcome = {"data": self._outcome(part)}
+        except PartError as failure:
+            self._kept.write(
+                part, time.monotonic() - begun, self._program.version, failed=str(failure)
+            )
+            raise
+        seconds = time.monotonic() - begun
+        self._kept.write(part, seconds, self._program.version, **outcome)
+        return seconds
+
+    def _outcome(self, part: Part) -> Any:
+        if part.compute is not None:
+            return part.compute()
+        folder = self._kept.folder
+        places = self.places(part)
+        for name, content in part.inputs.items():
+            results.write(folder / "inputs" / name, content)
+        places["out"].parent.mkdir(parents=True, exist_ok=True)
+        places["out"].unlink(missing_ok=True)
+        said = ""
+        for line in part.command.splitlines():
+            said = self._run(part, shlex.split(line.format(**places)))
+        with contextlib.suppress(FileNotFoundError):
+            if "{out}" in part.command:
+                return json.loads(places["out"].read_text())
+            if "{folder}" in part.command and (places["folder"] / "runs").is_dir():
+                return results.read(places["folder"])
+        try:
+            return json.loads(said)
+        except ValueError:
+            raise PartError(f"no JSON came from: {part.command.splitlines()[-1]}") from None
+
+    def places(self, part: Part) -> dict[str, Path]:
+        folder = self._kept.folder
+        return {
+            "out": folder / "work" / f"{part.name}.json",
+            "folder": folder / "work" / part.name,
+            "inputs": folder / "inputs",
+            "data": self._data or Path("data"),
+        }
+
+    def _run(self, part: Part, words: list[str]) -> str:
+        if words[0] == "sluice":
+            words[0] = self._program.path
+        elif words[0] == "python":
+            words[0] = sys.executable
+        elif shutil.which(words[0]) is None:
+            raise PartError(f"there is no program {words[0]}")
+        limit = max(_LEAST_LIMIT, _PATIENCE * part.seconds)
+        log = self._kept.folder / "logs" / f"{part.name}.txt"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as errors, _started(words, errors) as process:
+            try:
+                said = process.communicate(timeout=limit)[0]
+            except subprocess.TimeoutExpired:
+                raise PartError(f"it had not ended after {limit:.0f} s") from None
+        if process.returncode != 0:
+            lines = log.read_text().strip().splitlines() or [f"exit code {process.returncode}"]
+            raise PartError(" ".join(lines[-1].split()))
+        return said
+
+
+@contextlib.contextmanager
+def _started(words: list[str], errors: Any) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_TO_TIDY_UP)
+            except subprocess.TimeoutExpired:
+                process.kill()
