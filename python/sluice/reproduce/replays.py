@@ -3,7 +3,7 @@ link."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,16 @@ def best_speedup(part: Part, slow: str, fast: str, along: str = "ratio") -> Meas
             (row, found[row[along]]) for row in Of(part, slow).all(kept) if row[along] in found
         ]
         return max((_over(*pair) for pair in pairs), key=lambda one: one.value, default=None)
+
+    return measure
+
+
+def repeated(parts: Sequence[Part], take: Callable[[Any], float]) -> Measure:
+    """A number that several parts have measured, one after the other."""
+
+    def measure(kept: Kept) -> Measured | None:
+        found = [take(data) for part in parts if (data := kept.data(part)) is not None]
+        return interval(found) if found else None
 
     return measure
 

@@ -25,8 +25,8 @@ class Part:
 
     A command has one line for each program that it runs; the last one leaves the result. It may
     name {out} (the JSON file that the program is to write), {folder} (a folder for what the part
-    leaves), {inputs} (the folder of `inputs`) and {data} (the folder of images). A program that is
-    not given {out} prints its JSON.
+    leaves), {inputs} (the folder of `inputs`) and {data} (the folder of images). If the last
+    program is given neither {out} nor, as a study, "-o {folder}", it prints its JSON.
     """
 
     name: str  # of the file of results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.rows import Part
@@ -59,15 +60,15 @@ class Runner:
         said = ""
         for line in part.command.splitlines():
             said = self._run(part, shlex.split(line.format(**places)))
-        with contextlib.suppress(FileNotFoundError):
-            if "{out}" in part.command:
-                return json.loads(places["out"].read_text())
-            if "{folder}" in part.command and (places["folder"] / "runs").is_dir():
-                return results.read(places["folder"])
+        last = part.command.splitlines()[-1]
         try:
+            if "{out}" in last:
+                return json.loads(places["out"].read_text())
+            if "-o {folder}" in last:
+                return results.read(places["folder"])
             return json.loads(said)
-        except ValueError:
-            raise PartError(f"no JSON came from: {part.command.splitlines()[-1]}") from None
+        except (FileNotFoundError, ValueError):
+            raise PartError(f"no JSON came from: {last}") from None
 
     def places(self, part: Part) -> dict[str, Path]:
         folder = self._kept.folder
@@ -88,7 +89,7 @@ class Runner:
         limit = max(_LEAST_LIMIT, _PATIENCE * part.seconds)
         log = self._kept.folder / "logs" / f"{part.name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w") as errors, _started(words, errors) as process:
+        with log.open("w") as errors, _started(words, errors, self._variables()) as process:
             try:
                 said = process.communicate(timeout=limit)[0]
             except subprocess.TimeoutExpired:
@@ -98,10 +99,23 @@ class Runner:
             raise PartError(" ".join(lines[-1].split()))
         return said
 
+    def _variables(self) -> dict[str, str]:
+        """Returns what lets programs find this package, and the program `sluice`."""
+        package = Path(__file__).absolute().parents[2]
+        places = {"PYTHONPATH": package, "PATH": Path(self._program.path).parent}
+        return {
+            name: os.pathsep.join(filter(None, (str(place), os.environ.get(name))))
+            for name, place in places.items()
+        }
+
 
 @contextlib.contextmanager
-def _started(words: list[str], errors: Any) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
+def _started(
+    words: list[str], errors: IO[str], variables: dict[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **variables}
+    )
     try:
         yield process
     finally:
