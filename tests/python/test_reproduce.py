@@ -219,7 +219,7 @@ def test_a_part_is_made_once_and_again_if_its_command_changes(tmp_path: Path) ->
     ("command", "text"),
     [
         ("python -c \"raise SystemExit('no lab here')\"", "no lab here"),
-        ("python -c \"print('no JSON')\"", "no JSON came from: python"),
+        ("python -c \"print('no JSON')\"", "no JSON came from the command; run it by hand: python"),
         ("no-such-program", "there is no program no-such-program"),
     ],
 )

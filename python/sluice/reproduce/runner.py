@@ -68,7 +68,7 @@ class Runner:
                 return results.read(places["folder"])
             return json.loads(said)
         except (FileNotFoundError, ValueError):
-            raise PartError(f"no JSON came from: {last}") from None
+            raise PartError(f"no JSON came from the command; run it by hand: {last}") from None
 
     def places(self, part: Part) -> dict[str, Path]:
         folder = self._kept.folder
@@ -85,7 +85,7 @@ class Runner:
         elif words[0] == "python":
             words[0] = sys.executable
         elif shutil.which(words[0]) is None:
-            raise PartError(f"there is no program {words[0]}")
+            raise PartError(f"there is no program {words[0]} on the PATH")
         limit = max(_LEAST_LIMIT, _PATIENCE * part.seconds)
         log = self._kept.folder / "logs" / f"{part.name}.txt"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class Runner:
             try:
                 said = process.communicate(timeout=limit)[0]
             except subprocess.TimeoutExpired:
-                raise PartError(f"it had not ended after {limit:.0f} s") from None
+                raise PartError(f"the command had not ended after {limit:.0f} s; run it by hand") from None
         if process.returncode != 0:
             lines = log.read_text().strip().splitlines() or [f"exit code {process.returncode}"]
             raise PartError(" ".join(lines[-1].split()))
