@@ -54,7 +54,8 @@ class Measurement final {
     const auto once = [&]() -> Result<double> {
       const collective::Call call{.ticket = {Step{step_++}, TensorId{0}},
                                   .method = method,
-                                  .data = std::as_writable_bytes(std::span(data))};
+                                  .data = std::as_writable_bytes(std::span(data)),
+                                  .strips = task_.strips};
       const TimePoint begin = job_.loop().now();
       SLUICE_RETURN_IF_ERROR(session::awaitStatus(job_.loop(), [&](auto done) {
         member_.collective().allReduce(

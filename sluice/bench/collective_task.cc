@@ -18,8 +18,11 @@ constexpr std::string_view kCollectiveMark = "collective-figures ";
 }  // namespace
 
 std::string CollectiveTask::toText() const {
-  return nlohmann::json{
-      {"methods", methods}, {"sizes", sizes}, {"codec", codec}, {"seconds", seconds}}
+  return nlohmann::json{{"methods", methods},
+                        {"sizes", sizes},
+                        {"codec", codec},
+                        {"seconds", seconds},
+                        {"strips", strips}}
       .dump();
 }
 
@@ -29,7 +32,8 @@ Result<CollectiveTask> parseCollectiveTask(std::string_view text) {
     return CollectiveTask{.methods = json.at("methods").get<std::vector<std::string>>(),
                           .sizes = json.at("sizes").get<std::vector<uint64_t>>(),
                           .codec = json.at("codec").get<std::string>(),
-                          .seconds = json.at("seconds").get<double>()};
+                          .seconds = json.at("seconds").get<double>(),
+                          .strips = json.at("strips").get<uint32_t>()};
   } catch (const nlohmann::json::exception& e) {
     return Status(Code::kInvalidArgument,
                   fmt::format("'{}' is not a task for a rank: {}", text, e.what()));

@@ -16,7 +16,8 @@ struct CollectiveTask {
   std::vector<std::string> methods{};  // collective/method.h
   std::vector<uint64_t> sizes{};       // bytes of f32 to all-reduce
   std::string codec = "none";
-  double seconds = 1;  // spent on each method and size, about
+  double seconds = 1;   // spent on each method and size, about
+  uint32_t strips = 0;  // of each all-reduce; 0: by size
   std::string toText() const;
   friend bool operator==(const CollectiveTask&, const CollectiveTask&) = default;
 };

@@ -7,7 +7,7 @@ namespace {
 
 TEST(CollectiveTask, TravelsAsText) {
   const CollectiveTask task{
-      .methods = {"ring"}, .sizes = {4096, 1 << 20}, .codec = "int8", .seconds = 0.5};
+      .methods = {"ring"}, .sizes = {4096, 1 << 20}, .codec = "int8", .seconds = 0.5, .strips = 3};
   EXPECT_EQ(parseCollectiveTask(task.toText()).value(), task);
   EXPECT_FALSE(parseCollectiveTask("{}").isOk());
   const std::vector<CollectiveFigure> figures{{"ring", 4096, 0.25, 0.5}};

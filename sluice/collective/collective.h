@@ -33,6 +33,7 @@ struct Call {
   Method method = Method::kDirect;
   DType dtype = DType::kF32;
   std::span<std::byte> data{};  // all of it, on every rank; the same size everywhere
+  uint32_t strips = 0;          // pieces that follow each other, alike on all ranks; 0: by size
 };
 
 struct Reduction {

@@ -82,7 +82,7 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
     inside.scale = 1;
   }
   const Layout layout(order, world(), call.data.size() / sizeOf(call.dtype),
-                      stripsFor(call.data.size(), world()));
+                      call.strips > 0 ? call.strips : stripsFor(call.data.size(), world()));
   const auto operation =
       std::make_shared<Operation>(fabric_, call, inside, std::move(schedule), layout,
                                   [this, ticket = call.ticket, done = std::move(done)](

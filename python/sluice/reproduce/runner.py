@@ -93,7 +93,9 @@ class Runner:
             try:
                 said = process.communicate(timeout=limit)[0]
             except subprocess.TimeoutExpired:
-                raise PartError(f"the command had not ended after {limit:.0f} s; run it by hand") from None
+                raise PartError(
+                    f"the command had not ended after {limit:.0f} s; run it by hand"
+                ) from None
         if process.returncode != 0:
             lines = log.read_text().strip().splitlines() or [f"exit code {process.returncode}"]
             raise PartError(" ".join(lines[-1].split()))

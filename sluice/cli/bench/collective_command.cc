@@ -36,6 +36,7 @@ struct CollectiveFlags {
   std::string methods = "direct,ring,halving-doubling";
   std::string sizes = "4KB,64KB,1MB,4MB,25MB";
   double seconds = 1;
+  uint32_t strips = 0;
   std::string json;
   std::string network;
 };
@@ -44,6 +45,7 @@ Result<bench::CollectiveTask> taskOf(const CollectiveFlags& flags, const base::C
   bench::CollectiveTask task;
   task.codec = config.text(option::kCodec);
   task.seconds = flags.seconds;
+  task.strips = flags.strips;
   for (const auto method : base::split(flags.methods, ','))
     task.methods.emplace_back(base::trim(method));
   for (const auto size : base::split(flags.sizes, ',')) {
@@ -203,6 +205,11 @@ void addBenchCollectiveCommands(Program& program, CLI::App& bench) {
   command->add_option("--methods", flags->methods, "Which methods")->capture_default_str();
   command->add_option("--sizes", flags->sizes, "Bytes of f32 to reduce")->capture_default_str();
   command->add_option("--seconds", flags->seconds, "Spent on each method and size, about")
+      ->capture_default_str();
+  command
+      ->add_option("--strips", flags->strips,
+                   "Cut each all-reduce into so many strips; 1: sums wait for bytes; 0: by size")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   command->add_option("--json", flags->json,
                       "Write the figures to this file; - for standard output");
