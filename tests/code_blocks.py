@@ -41,6 +41,7 @@ GUIDES = (
     ("docs/choose.md",),
     ("docs/troubleshooting.md",),
     ("docs/lab.md",),
+    ("docs/reproduction.md",),
     ("docs/cpp.md",),
     ("docs/pytorch.md",),
     ("docs/backend.md",),

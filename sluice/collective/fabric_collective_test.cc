@@ -130,6 +130,23 @@ TEST_P(FabricCollectiveTest, ManyMoreStripsThanAreUnderWayAtOnce) {
   }
 }
 
+TEST_P(FabricCollectiveTest, AnyNumberOfStripsHasTheSameBits) {
+  const auto input = someData(3, 5000, DType::kF32);
+  for (const uint32_t strips : {1U, 2U, 7U, 100U}) {
+    World world(GetParam(), 3);
+    auto data = input;
+    for (uint32_t r = 0; r < 3; ++r) {
+      const Call call{.method = Method::kDirect, .data = data[r], .strips = strips};
+      world[r].call([=](Collective& collective, Done done) {
+        collective.allReduce(call, {.scale = kernel::meanScale(3)}, std::move(done));
+      });
+    }
+    ASSERT_NO_FATAL_FAILURE(world.expectAllWell());
+    for (const auto& each : data)
+      EXPECT_EQ(each, meanInRankOrder(input, DType::kF32)) << strips << " strips";
+  }
+}
+
 TEST_P(FabricCollectiveTest, OtherTypesAreSummedToo) {
   for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16}) {
     World world(GetParam(), 3);
