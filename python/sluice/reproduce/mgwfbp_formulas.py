@@ -115,7 +115,7 @@ def _f9_claims(model: str, printed: tuple[str, str]) -> tuple[Claim, ...]:
 
 ROWS = (
     Row("mgwfbp", "t1", "Names of quantities", has_content=False,
-        reason="The table lists notation."),
+        reason="the table lists notation"),
     Row(
         "mgwfbp", "t2", "Costs of all-reduces by algorithm",
         parts=(_COSTS,),

@@ -131,7 +131,7 @@ def _draw_f5(kept: Kept) -> list[str]:
 
 # ---- rows ----------------------------------------------------------------------------------------
 
-_DRAWING = "The paper shows an idea without data."
+_DRAWING = "the paper shows an idea without data"
 
 ROWS = (
     Row("p3", "f1", "The order in which layers are computed and needed again", reason=_DRAWING,

@@ -12,10 +12,10 @@ from sluice.reproduce.rows import Claim, Part, Row, Tier
 
 _REPLAY = "--workers 4 --runs 3 --iterations 3 --lab --encrypt off --json {out}"
 _RATIO = (
-    "Four lab hosts replay computing, and links are slower by as much as computing is. The axis is "
-    "the ratio of wire to compute time, labelled with the paper's Gbit/s: P3 on ResNet-50 leaves "
-    "the line below 4 Gbit/s there and at ratio 1 here, and other models are taken to have the "
-    "same batch."
+    "Lab hosts replay computing, and links are slower by as much as computing is. The axis is the "
+    "ratio of wire to compute time, labelled with the paper's Gbit/s: its text says where P3 on "
+    "ResNet-50 stops to be linear, which is here where wire and compute time are equal. Other "
+    "models are taken to have the same batch."
 )
 _RATIO_IS_FAIR = (
     "Bytes, messages, sums and waiting are real, and only their ratio to computing decides who is "
@@ -270,6 +270,6 @@ ROWS = (
         draw=lambda kept: link_use(kept, _DDP, ["ddp"]),
     ),
     Row("p3", "f14", "Use of a link by Poseidon, InceptionV3 at 1 Gbit/s",
-        reason="Poseidon is a fork of Caffe for GPUs of its time; it cannot run on this machine."),
+        reason="Poseidon is a fork of Caffe for GPUs of its time, and cannot run on this machine"),
     p3_trained.F15,
 )  # fmt: skip

@@ -208,7 +208,7 @@ _FAIR = (
 
 ROWS = (
     Row("pipesgd", "f1", "Frameworks of training", has_content=False,
-        reason="The paper shows an idea without data."),
+        reason="the paper shows an idea without data"),
     pipesgd_formulas.ROW,
     _F3,
     Row("pipesgd", "f4-mnist", "MNIST-MLP, 500-500, batch 100, four nodes",

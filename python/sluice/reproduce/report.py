@@ -51,7 +51,7 @@ ROWS_OF = {paper: [row for row in ROWS if row.paper == paper] for paper in PAPER
 
 
 def summary(kept: Kept) -> Table:
-    found = Table("Verdicts", "", ["paper", *Verdict, "all"])
+    found = Table("Verdicts", "Figures and tables by verdict.", ["paper", *Verdict, "all"])
     for paper, title in PAPERS.items():
         counts = Counter(verdicts.of_row(row, kept) for row in ROWS_OF[paper])
         found.rows.append(
@@ -85,7 +85,7 @@ def claims(row: Row, kept: Kept) -> Table:
 def _verdict(row: Row, kept: Kept) -> str:
     verdict = verdicts.of_row(row, kept)
     if verdict in (Verdict.NOT_HERE, Verdict.NO_CONTENT):
-        return f"{verdict} because: {row.reason.rstrip('.')}"
+        return f"{verdict} because {row.reason}"
     return str(verdict)
 
 
