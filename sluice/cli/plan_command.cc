@@ -35,7 +35,7 @@ struct PlanFlags {
   bool asJson = false;
 };
 
-struct Schedule {
+struct PlannedSchedule {
   std::string name;
   double seconds = 0;         // of an iteration
   std::vector<Group> groups;  // layers that share a message
@@ -46,7 +46,7 @@ struct NamedLayers {
   std::vector<Layer> layers;
 };
 
-struct Method {
+struct ReductionMethod {
   std::string_view name;
   WireCost (*cost)(uint32_t ranks, const timing::Link& link);
 };
@@ -56,14 +56,15 @@ WireCost oneLink(uint32_t /*ranks*/, const timing::Link& link) {
 }
 
 // Table II of MG-WFBP, and one link between two.
-constexpr std::array kMethods{Method{"binary-tree", timing::binaryTree},
-                              Method{"recursive-doubling", timing::recursiveDoubling},
-                              Method{"halving-doubling", timing::halvingDoubling},
-                              Method{"ring", timing::ring}, Method{"link", oneLink}};
+constexpr std::array kReductionMethods{
+    ReductionMethod{"binary-tree", timing::binaryTree},
+    ReductionMethod{"recursive-doubling", timing::recursiveDoubling},
+    ReductionMethod{"halving-doubling", timing::halvingDoubling},
+    ReductionMethod{"ring", timing::ring}, ReductionMethod{"link", oneLink}};
 
 // A tensor without time of its own is computed with the one before it. The papers send both as one
 // layer: a convolution with its bias, the scale of a batch norm with its shift.
-NamedLayers layersOf(const Profile& profile, double computeSeconds, bool byTensor) {
+NamedLayers namedLayersOf(const Profile& profile, double computeSeconds, bool byTensor) {
   NamedLayers found;
   const auto tensors = timing::layersOf(profile, computeSeconds);
   for (size_t t = 0; t < tensors.size(); ++t) {
@@ -78,7 +79,7 @@ NamedLayers layersOf(const Profile& profile, double computeSeconds, bool byTenso
   return found;
 }
 
-std::vector<Schedule> schedulesOf(const std::vector<Layer>& layers, const WireCost& wire) {
+std::vector<PlannedSchedule> schedulesOf(const std::vector<Layer>& layers, const WireCost& wire) {
   std::vector<Group> singles;
   double onWire = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
@@ -104,8 +105,8 @@ std::vector<Schedule> schedulesOf(const std::vector<Layer>& layers, const WireCo
           {"pipe", pipeBound(layers, wire, 0), together}};
 }
 
-Result<const Method*> methodOf(std::string_view name) {
-  for (const Method& method : kMethods) {
+Result<const ReductionMethod*> methodOf(std::string_view name) {
+  for (const ReductionMethod& method : kReductionMethods) {
     if (method.name == name) return &method;
   }
   return Status(Code::kInvalidArgument,
@@ -139,7 +140,7 @@ ordered_json toJson(const NamedLayers& model) {
   return list;
 }
 
-ordered_json toJson(const Schedule& schedule, double computeSeconds) {
+ordered_json toJson(const PlannedSchedule& schedule, double computeSeconds) {
   auto groups = ordered_json::array();
   for (const auto& [first, last] : schedule.groups) groups.push_back({first, last});
   return {{"schedule", schedule.name},
@@ -148,13 +149,13 @@ ordered_json toJson(const Schedule& schedule, double computeSeconds) {
           {"groups", std::move(groups)}};
 }
 
-Result<int> plan(const PlanFlags& flags) {
+Result<int> runPlan(const PlanFlags& flags) {
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(flags.profile));
   SLUICE_ASSIGN_OR_RETURN(const Duration computeTime, base::parseDuration(flags.computeTime));
   SLUICE_ASSIGN_OR_RETURN(const timing::Link link, linkOf(flags));
-  SLUICE_ASSIGN_OR_RETURN(const Method* method, methodOf(flags.method));
+  SLUICE_ASSIGN_OR_RETURN(const ReductionMethod* method, methodOf(flags.method));
   const double compute = base::seconds(computeTime);
-  const auto model = layersOf(profile, compute, flags.byTensor);
+  const auto model = namedLayersOf(profile, compute, flags.byTensor);
   Table table({"workers", "schedule", "messages", "iteration ms", "not hidden ms", "speed-up"});
   auto plans = ordered_json::array();
   for (const auto text : base::split(flags.workers, ',')) {
@@ -164,12 +165,12 @@ Result<int> plan(const PlanFlags& flags) {
                     fmt::format("--workers has {}; give 2 to 1000000", workers));
     const auto ranks = static_cast<uint32_t>(workers);
     ordered_json each{{"workers", ranks}};
-    for (const Method& one : kMethods) {
+    for (const ReductionMethod& one : kReductionMethods) {
       const WireCost cost = one.cost(ranks, link);
       each["costs"][std::string(one.name)] = {{"a_s", cost.start}, {"b_s_per_byte", cost.perByte}};
     }
     each["schedules"] = ordered_json::array();
-    for (const Schedule& schedule : schedulesOf(model.layers, method->cost(ranks, link))) {
+    for (const PlannedSchedule& schedule : schedulesOf(model.layers, method->cost(ranks, link))) {
       each["schedules"].push_back(toJson(schedule, compute));
       table.addRow({fmt::to_string(ranks), schedule.name, fmt::to_string(schedule.groups.size()),
                     fmt::format("{:.3f}", schedule.seconds * 1e3),
@@ -182,14 +183,10 @@ Result<int> plan(const PlanFlags& flags) {
     table.print(false);
     return 0;
   }
-  const ordered_json document{{"profile", profile.model},
-                              {"compute_s", compute},
-                              {"alpha_s", link.alpha},
-                              {"beta_s_per_byte", link.beta},
-                              {"gamma_s_per_byte", link.gamma},
-                              {"method", method->name},
-                              {"layers", toJson(model)},
-                              {"plans", std::move(plans)}};
+  const ordered_json document{{"profile", profile.model},       {"compute_s", compute},
+                              {"alpha_s", link.alpha},          {"beta_s_per_byte", link.beta},
+                              {"gamma_s_per_byte", link.gamma}, {"method", method->name},
+                              {"layers", toJson(model)},        {"plans", std::move(plans)}};
   fmt::print("{}\n", document.dump(1));
   return 0;
 }
@@ -203,9 +200,9 @@ void addPlanCommand(Program& program, CLI::App& root) {
        "sluice plan --profile vgg19 --workers 4 --rate 15gbit --json"});
   auto flags = std::make_shared<PlanFlags>();
   command
-      ->add_option("--profile", flags->profile,
-                   fmt::format("Which model: {}, or a file",
-                               fmt::join(timing::builtInProfiles(), ", ")))
+      ->add_option(
+          "--profile", flags->profile,
+          fmt::format("Which model: {}, or a file", fmt::join(timing::builtInProfiles(), ", ")))
       ->capture_default_str();
   command->add_option("--workers", flags->workers, "Numbers of workers")->capture_default_str();
   command->add_option("--compute-time", flags->computeTime, "Of one forward and backward pass")
@@ -222,7 +219,7 @@ void addPlanCommand(Program& program, CLI::App& root) {
       ->capture_default_str();
   command->add_flag("--by-tensor", flags->byTensor, "A message for each tensor, not each layer");
   command->add_flag("--json", flags->asJson, "Print JSON, with all messages, instead of a table");
-  program.onRun(command, [flags](const base::Config&) { return plan(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return runPlan(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -31,10 +31,10 @@ _T1 = Part("analysis-t1", Tier.MODEL, compute=_formulas)
 _WIRE = Part(
     "analysis-t1-wire",
     Tier.LAB,
-    "sluice bench replay --profile {inputs}/mnist-mlp.json --workers 4 --rate 200mbit --runs 1 "
-    "--iterations 200 --algorithms bsp,asp,ssp:3,ssp:10,easgd:4,easgd:8,arsgd,gosgd:1,gosgd:0.1,"
+    "sluice bench replay --profile {inputs}/mnist-mlp.json --workers 4 --rate 500mbit --runs 1 "
+    "--iterations 80 --algorithms bsp,asp,ssp:3,ssp:10,easgd:4,easgd:8,arsgd,gosgd:1,gosgd:0.1,"
     "adpsgd --lab --encrypt off --json {out}",
-    seconds=150,
+    seconds=120,
     inputs={"mnist-mlp.json": MLP},
 )
 _MEASURED = ("bsp", "asp", "ssp:3", "ssp:10", "easgd:4", "easgd:8", "arsgd", "gosgd:1", "adpsgd")
