@@ -3,6 +3,7 @@ verdicts, result files and the report. tests/reproduce_test.py runs the tier of 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import random
@@ -21,6 +22,8 @@ from sluice.reproduce.runner import PartError, Runner
 from sluice.reproduce.timeline import Job, ends_of, play
 from sluice.reproduce.tools import Program
 from sluice.reproduce.verdicts import Verdict, interval, judge
+from sluice.study.command import _parser as study_parser
+from sluice.study.command import settings_from
 
 PART = Part("example", Tier.LAB, "sluice bench replay --json {out}")
 
@@ -74,6 +77,22 @@ def test_parts_of_one_name_are_one_part() -> None:
     by_name: dict[str, Part] = {}
     for part in (part for row in manifest.ROWS for part in row.parts):
         assert by_name.setdefault(part.name, part) == part
+
+
+def test_commands_of_studies_can_be_read() -> None:
+    places = {"folder": "x", "data": "y", "out": "z"}
+    found = [part for row in manifest.ROWS for part in row.parts if "sluice study" in part.command]
+    assert len(found) >= 4
+    for part in found:
+        words = part.command.format(**places).split()
+        settings_from(study_parser().parse_args(words[2:]))
+
+
+def test_programs_of_the_package_are_there() -> None:
+    for part in (part for row in manifest.ROWS for part in row.parts):
+        words = part.command.split()
+        if words[:2] == ["python", "-m"]:
+            assert importlib.util.find_spec(words[2]) is not None, part.command
 
 
 def test_prose_has_no_numbers_of_results() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from sluice.reproduce import check, manifest, report, verdicts
 from sluice.reproduce.kept import Kept
+from sluice.reproduce.report import minutes
 from sluice.reproduce.rows import Part, Row, Tier
 from sluice.reproduce.runner import PartError, Runner
 from sluice.reproduce.tools import Program
@@ -158,7 +159,7 @@ class Progress:
 
     def begin(self, part: Part) -> None:
         if part.seconds >= 20:
-            _say(f"{part.name}: takes about {_minutes(part.seconds)}")
+            _say(f"{part.name}: takes about {minutes(part.seconds)}")
 
     def done(self, part: Part, seconds: float | None, text: str) -> None:
         self._left.remove(part)
@@ -169,7 +170,7 @@ class Progress:
             text += f" in {seconds:.1f} s"
         pace = self._taken / self._expected if self._expected else 1.0
         left = pace * sum(one.seconds for one in self._left)
-        _say(f"[{self._number}/{self._parts}] {part.name}: {text}; {_minutes(left)} left")
+        _say(f"[{self._number}/{self._parts}] {part.name}: {text}; {minutes(left)} left")
 
 
 def _check(
@@ -219,7 +220,7 @@ def _list(rows: Sequence[Row], as_json: bool) -> int:
     for row in rows:
         tiers = ",".join(row.tiers) or "-"
         seconds = sum(part.seconds for part in row.parts if part.tier is not Tier.SIM)
-        print(f"{row.key:20} {tiers:16} {_minutes(seconds) if seconds else '-':>8}  {row.shows}")
+        print(f"{row.key:20} {tiers:16} {minutes(seconds) if seconds else '-':>8}  {row.shows}")
     return 0
 
 
@@ -240,10 +241,6 @@ def _as_json(row: Row, kept: Kept) -> dict[str, Any]:
             for one in found
         ],
     }
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _say(text: str) -> None:

@@ -32,9 +32,10 @@ class Kept:
         return self._read[part.name]
 
     def data(self, part: Part) -> Any | None:
-        """Returns what the part's command has left; None if there is no result."""
+        """Returns what the part's command has left; None if there is no result. What another
+        command has left is no result of this one."""
         entry = self.entry(part)
-        return None if entry is None else entry.get("data")
+        return entry["data"] if entry is not None and self.is_made(part) else None
 
     def failure(self, part: Part) -> str | None:
         entry = self.entry(part)

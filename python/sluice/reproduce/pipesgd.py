@@ -46,7 +46,11 @@ def _strips(codec: str, kind: str) -> plans.Measure:
 def _draw_f3(kept: Kept) -> list[str]:
     found = {(codec, kind): _strips(codec, kind)(kept) for codec in _CODECS for kind in _KINDS}
     bars = [
-        Bar(f"{kind}{_CODECS[codec]}", [one.value], one.margin if one.margin < one.value else 0.0)
+        Bar(
+            f"strips: {kind}{_CODECS[codec]}",
+            [one.value],
+            one.margin if one.margin < one.value else 0.0,
+        )
         for (codec, kind), one in found.items()
         if one is not None
     ]

@@ -123,7 +123,14 @@ def _state(part: Part, kept: Kept, needs: Needs) -> str:
         return f"tier {part.tier}; made {entry['made']} on {entry['machine']}"
     if (failure := kept.failure(part)) is not None:
         return f"tier {part.tier}; failed: {failure}"
-    return f"tier {part.tier}; {needs(part) or 'not made yet'}"
+    return (
+        f"tier {part.tier}; {needs(part) or f'not made yet, takes about {minutes(part.seconds)}'}"
+    )
+
+
+def minutes(seconds: float) -> str:
+    """Returns a duration for people."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _page(kept: Kept, needs: Needs) -> str:
