@@ -35,6 +35,28 @@ def allCommands(path=()):
         yield from allCommands((*path, name))
 
 
+class Plan(unittest.TestCase):
+    def testFormulasAreThoseOfThePapers(self):
+        flags = ["--workers", "2,4,8", "--latency", "45.26us", "--rate", "10gbit", "--json"]
+        ran = sluice("plan", *flags)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        plan = json.loads(ran.stdout)
+        starts = [round(1e6 * at["costs"]["ring"]["a_s"], 2) for at in plan["plans"]]
+        self.assertEqual(starts, [90.52, 271.56, 633.64])  # MG-WFBP, section V-A
+        self.assertEqual(len(plan["layers"]), 107)  # of ResNet-50, with batch norms
+        for at in plan["plans"]:
+            seconds = {one["schedule"]: one["iteration_s"] for one in at["schedules"]}
+            self.assertLessEqual(seconds["mgwfbp"], seconds["mgwfbp-paper"])
+            self.assertLessEqual(seconds["mgwfbp"], min(seconds["wfbp"], seconds["one-message"]))
+            self.assertLessEqual(seconds["p3"], seconds["fifo"])
+
+    def testWrongFlagsAreRefusedInOneLine(self):
+        for flags in (["--method", "pigeon"], ["--workers", "1"], ["--profile", "none"]):
+            ran = sluice("plan", *flags)
+            self.assertNotEqual(ran.returncode, 0)
+            self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+
+
 class Help(unittest.TestCase):
     def testEveryLevelHasHelpWithExamples(self):
         commands = list(allCommands())

@@ -200,7 +200,8 @@ def _draw_f4(kept: Kept) -> list[str]:
 
 _REPLAYED = (
     "Lab hosts replay computing, with tensors of an eighth. Two ratios of wire to compute time "
-    "stand for 10 and 56 Gbit/s. A worker has a host of its own, so nothing is summed inside one."
+    "stand for 10 and 56 Gbit/s. A worker has a host of its own, so nothing is summed inside one; "
+    "one worker alone is the unit of throughput."
 )
 _FAIR = (
     "Only the ratio decides who is faster. The paper prints no compute time, so the ratios are "

@@ -20,7 +20,7 @@ _DGC = Part(
 _ASP = Part(
     "p3-f15",
     Tier.TRAIN,
-    "sluice study --algorithms bsp,asp --workers 4 --seeds 3 --epochs 6 --lab --rate 10mbit "
+    "sluice study --algorithms bsp,asp --workers 4 --seeds 3 --epochs 6 --lab --rate 100mbit "
     + _STUDY,
     seconds=600,
 )

@@ -57,13 +57,13 @@ def judge(claim: Claim, kept: Kept) -> Judged:
 
 
 def of_row(row: Row, kept: Kept) -> Verdict:
-    """A row is as in the paper if every claim that has a result is. One that is otherwise makes the
-    row otherwise."""
+    """A row is as in the paper if every claim of the paper that has a result is. One that is
+    otherwise makes the row otherwise. An inequality of our own has no printed counterpart."""
     if not row.has_content:
         return Verdict.NO_CONTENT
     if row.reason:
         return Verdict.NOT_HERE
-    found = {judge(claim, kept).verdict for claim in row.claims}
+    found = {judge(claim, kept).verdict for claim in row.claims if claim.printed}
     for verdict in (Verdict.OTHERWISE, Verdict.NOT_SEPARABLE, Verdict.AS):
         if verdict in found:
             return verdict
