@@ -48,7 +48,7 @@ struct Flags {
   std::string profile = "resnet50";
   std::string algorithm = "sluice";
   std::string copies = "10,2,host";
-  std::string rate = "1gbit";
+  std::string rate = "500mbit";  // leaves two cores half idle
   std::string traces;
   std::string json;
   double ratio = 1;
@@ -122,12 +122,23 @@ class Measurement final {
     for (const auto copies : base::split(flags_.copies, ','))
       rows.push_back({.copies = std::string(base::trim(copies))});
     for (int run = 0; run < flags_.runs; ++run) {  // in turn: a slower machine slows all
-      for (StagedFigures& row : rows) SLUICE_RETURN_IF_ERROR(runOnce(row, run));
+      for (StagedFigures& row : rows) {
+        const Status status = runOnce(row, run);
+        // Ctrl-C keeps the rounds that are complete.
+        if (status.code() == Code::kCancelled && run > 0) return firstRuns(std::move(rows), run);
+        SLUICE_RETURN_IF_ERROR(status);
+      }
     }
     return rows;
   }
 
  private:
+  static std::vector<StagedFigures> firstRuns(std::vector<StagedFigures> rows, int runs) {
+    fmt::print(stderr, "interrupted; these are the first {} runs\n", runs);
+    for (StagedFigures& row : rows) row.runs.resize(static_cast<size_t>(runs));
+    return rows;
+  }
+
   Status runOnce(StagedFigures& row, int run) {
     fmt::print(stderr, "run {} of {}: copies {}\n", run + 1, flags_.runs, row.copies);
     const std::string folder = fmt::format("{}/copies-{}-run-{}", folder_, row.copies, run + 1);
@@ -210,7 +221,7 @@ int runProgram(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  staged_replay                                     # copies at 10 and 2 times the link\n"
-      "  staged_replay --profile vgg19 --rate 2gbit --copies 10,2 --runs 3\n"
+      "  staged_replay --profile vgg19 --rate 1gbit --copies 10,2 --runs 3\n"
       "  staged_replay --traces traces --runs 1            # then: sluice trace merge "
       "traces/copies-2-run-1/sluice-1\n"
       "  SLUICE_STAGING_BYTES=1mb staged_replay --json -\n\n"
