@@ -117,7 +117,7 @@ def main() -> int:
                 train_many, case, options.first, last, options.steps, options.limit,
                 timeout=options.limit + 120,
             )  # fmt: skip
-            assert ranks.end() == [0] * world
+            assert ranks.end(timeout=options.limit) == [0] * world  # one session after another ends
             wrong = sorted({seed for _, seeds in answers for seed in seeds})
             failures += len(wrong)
             row = f"{case:18}{world:6}{answers[0][0] - options.first:7}{len(wrong):7}"
