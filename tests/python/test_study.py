@@ -27,6 +27,7 @@ ALL = algorithms.parse_list(algorithms.DEFAULT)
         ("bsp", Algorithm("bsp")),
         ("sluice", Algorithm("bsp")),
         ("allreduce", Algorithm("arsgd")),
+        ("wfbp", Algorithm("wfbp")),
         ("ssp:3", Algorithm("ssp", 3)),
         ("gosgd:.01", Algorithm("gosgd", 0.01)),
     ],

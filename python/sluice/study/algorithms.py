@@ -12,6 +12,7 @@ _TITLES = {
     "ssp": "SSP",
     "easgd": "EASGD",
     "arsgd": "AR-SGD",
+    "wfbp": "AR-SGD, wait-free",
     "gosgd": "GoSGD",
     "adpsgd": "AD-PSGD",
 }
@@ -38,12 +39,17 @@ class Algorithm:
         return f"{_TITLES[self.name]} {_ARGUMENTS[self.name][0]} = {self.argument:g}"
 
     @property
+    def reduces(self) -> bool:
+        """True iff ranks all-reduce: arsgd once, after backward; wfbp each tensor, during it."""
+        return self.name in ("arsgd", "wfbp")
+
+    @property
     def keeps_step(self) -> bool:
-        return self.name in ("bsp", "arsgd")
+        return self.name == "bsp" or self.reduces
 
     @property
     def waits_for_others(self) -> bool:
-        return self.name in ("bsp", "arsgd", "ssp")
+        return self.name == "ssp" or self.keeps_step
 
     @property
     def sums_gradients(self) -> bool:
@@ -54,7 +60,7 @@ class Algorithm:
     @property
     def sends_gradients(self) -> bool:
         """True iff deep gradient compression has something to compress."""
-        return self.name in ("bsp", "asp", "ssp", "arsgd")
+        return self.name in ("bsp", "asp", "ssp") or self.reduces
 
     @property
     def is_gossip(self) -> bool:
@@ -70,9 +76,9 @@ class Algorithm:
     def scored(self) -> str:
         if self.is_gossip:
             return "the mean of all workers' models"
-        return {"easgd": "the centre", "arsgd": "the model that all workers have"}.get(
-            self.name, "the server's model"
-        )
+        if self.reduces:
+            return "the model that all workers have"
+        return "the centre" if self.name == "easgd" else "the server's model"
 
     def models_sent(self, workers: int) -> float:
         """Returns how many models a worker and the server beside it send in a step, by the paper's
@@ -84,6 +90,7 @@ class Algorithm:
             "ssp": 1 + 1 / (value + 1),
             "easgd": 2 / max(value, 1.0),
             "arsgd": 2.0,
+            "wfbp": 2.0,
             "gosgd": value,
             "adpsgd": 1.0,
         }[self.name]

@@ -17,6 +17,7 @@ _FONT = 'font-family="sans-serif" font-size="11"'
 COLOURS = {
     "bsp": "#000000",
     "arsgd": "#8c8c8c",
+    "wfbp": "#5a5a5a",
     "asp": "#E69F00",
     "ssp": "#0072B2",
     "easgd": "#009E73",

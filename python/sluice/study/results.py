@@ -74,7 +74,7 @@ class Results:
     @property
     def algorithms(self) -> list[Algorithm]:
         """The algorithms in the paper's order."""
-        order = ["bsp", "arsgd", "asp", "ssp", "easgd", "gosgd", "adpsgd"]
+        order = ["bsp", "arsgd", "wfbp", "asp", "ssp", "easgd", "gosgd", "adpsgd"]
         found = {parse(row["algorithm"]) for row in self.rows}
 
         def place(one: Algorithm) -> tuple[int, float]:

@@ -47,8 +47,8 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
         "Servers: one on every rank, each tensor spread over them; aggregation on one machine "
         "before sending, which they have for BSP, is not there. ssp, easgd, gosgd and adpsgd are "
         "those of the originals (docs/asynchronous.md).",
-        "Batches: with bsp and arsgd every worker has its N-th; with all others whoever is free "
-        "takes the next one.",
+        "Batches: with bsp, arsgd and wfbp every worker has its N-th; with all others whoever is "
+        "free takes the next one.",
         "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all "
         "models. Between epochs, the curves of ssp have worker 0's copy, which is the server's "
         "and its own steps since it last asked.",

@@ -73,7 +73,7 @@ class Worker:
             ),
             # Without a server optimizer an all-reduce hands out mean gradients, as in the paper.
             # DGC makes the step itself.
-            server_optimizer=task.run.algorithm.name != "arsgd" or task.run.dgc,
+            server_optimizer=not task.run.algorithm.reduces or task.run.dgc,
             broadcast_buffers=False,
             **options_of(task),
         )
