@@ -10,6 +10,7 @@
 
 #include <sluice/base/testing/hex.h>
 #include <sluice/kernel/element.h>
+#include <sluice/strategy/algorithms/stale_training.h>
 #include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/server/held_slice.h>
 #include <sluice/strategy/testing/stepped_world.h>
@@ -176,12 +177,14 @@ struct Resumed {
   std::string_view update;
   bool isDgc = false;
   bool keepsStep = false;
+  const char* momentumAt = "server";
 };
 
 TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
   for (const Resumed& c :
        {Resumed{"asp", "adam:lr=0.01"}, Resumed{"asp", "sgd:lr=0.1,momentum=0.9"},
         Resumed{"easgd:2", "sgd:lr=0.1,momentum=0.9"}, Resumed{"easgd:3", "adamw:lr=0.01"},
+        Resumed{"asp", "sgd:lr=0.1,momentum=0.9,weight_decay=0.01", false, false, "workers"},
         Resumed{"asp", "sgd:lr=0.1,momentum=0.9", true},
         Resumed{"sluice", "sgd:lr=0.1,momentum=0.9", true, true},
         Resumed{"allreduce", "sgd:lr=0.1,momentum=0.9", true, true}}) {
@@ -189,6 +192,7 @@ TEST(Checkpoint, TrainingGoesOnAsIfItHadNotStopped) {
       if (c.algorithm == "allreduce" && std::string_view(servers) != "all") continue;
       SCOPED_TRACE(fmt::format("{} {} dgc {} servers {}", c.algorithm, c.update, c.isDgc, servers));
       base::Config config;
+      ASSERT_TRUE(config.set(option::kMomentumAt, c.momentumAt).isOk());
       if (c.isDgc) {
         ASSERT_TRUE(config.set(option::kDgc, "on").isOk());
         ASSERT_TRUE(config.set(option::kDgcSparsity, "0.95").isOk());
