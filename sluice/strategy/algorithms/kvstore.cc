@@ -1,7 +1,7 @@
 // The papers' baseline, MXNet's KVStore: whole layers, first come first served. A server tells
 // every worker that its part of a layer is ready; a worker asks for the layer once the last of its
 // parts is; the server then sends. Without overlap it is their PS-Sync. kvstore-parts asks for each
-// part at once, which keeps the link busier where layers are split.
+// part at its own notice.
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/server/collecting.h>
 #include <sluice/strategy/server/server_options.h>
