@@ -13,9 +13,20 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from sluice.reproduce import check, manifest, pictures, report, verdicts
+import torch
+from sluice.reproduce import (
+    check,
+    ddp_link,
+    inputs,
+    manifest,
+    pictures,
+    pipe_training,
+    report,
+    verdicts,
+)
 from sluice.reproduce.command import _main
 from sluice.reproduce.kept import Kept
+from sluice.reproduce.pipesgd import MLP
 from sluice.reproduce.replays import Of, idle_share, speedup
 from sluice.reproduce.rows import Claim, Measured, Part, Row, Tier
 from sluice.reproduce.runner import PartError, Runner
@@ -258,6 +269,27 @@ def test_a_check_finds_numbers_that_do_not_hold() -> None:
         for again in (1.0, 1.19, 1.21)
     ]
     assert held == [True, True, False]
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+
+def test_a_replayed_model_has_the_profiles_gradients() -> None:
+    layers = [{"forward_s": 0.0, "backward_s": 0.0, "bytes": 4.0 * n} for n in (3, 5)]
+    model = ddp_link.Replayed(layers)
+    model(torch.zeros(1, requires_grad=True)).sum().backward()
+    assert [one.grad.tolist() for one in model.parameters() if one.grad is not None] == [
+        [1.0] * 3,
+        [1.0] * 5,
+    ]
+
+
+def test_models_of_pipe_sgd_are_those_that_are_printed() -> None:
+    sizes = {
+        name: sum(one.numel() for one in pipe_training.make(name, 1).parameters())
+        for name in ("mlp", "convex")
+    }
+    assert sizes == {"mlp": inputs.parameters(MLP), "convex": 2000 * 10 + 10}
 
 
 # ---- report and command --------------------------------------------------------------------------

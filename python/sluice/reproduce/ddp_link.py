@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from datetime import timedelta
@@ -24,11 +24,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from sluice.reproduce import on_hosts
 from sluice.study import ranks
 
 _STEP = 0.01  # seconds between two looks at the counters, as in the paper
 _WARM_UP = 2
-_LIMIT = 600.0
 
 
 class _Layer(torch.autograd.Function):
@@ -137,30 +137,19 @@ def _planned(flags: argparse.Namespace) -> dict[str, Any]:
 def _measure(flags: argparse.Namespace) -> dict[str, Any]:
     plan = _planned(flags)
     ranks.prepare_to_fork()
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-ddp-") as folder,
-        ranks.lab(flags.workers, flags.rate) as place,
-    ):
-        out, log = Path(folder, "out.json"), Path(folder, "log.txt")
 
-        def work(rank: int) -> None:
-            torch.set_num_threads(1)
-            os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
-            _train(flags, plan["layers"], rank, out)
+    def work(rank: int, out: Path) -> None:
+        os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
+        _train(flags, plan["layers"], rank, out)
 
-        failures = ranks.run(flags.workers, place, work, log, _LIMIT)
-        if failures:
-            rank, how = next(iter(failures.items()))
-            lines = log.read_text().strip().splitlines() or ["it has printed nothing"]
-            raise OSError(f"rank {rank} {how}: {lines[-1]}")
-        found = json.loads(out.read_text())
+    found = on_hosts.run(flags.workers, flags.rate, work)
     return {
         "profile": flags.profile,
         "algorithm": "ddp",
         "workers": flags.workers,
         "ratio": flags.ratio,
         "compute_s": plan["compute_s"],
-        "iteration_s": sorted(found["runs_s"])[len(found["runs_s"]) // 2],
+        "iteration_s": statistics.median(found["runs_s"]),
         "rate_bits_per_s": plan["rate_bits_per_s"],
         **found,
     }

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 import sluice
+from sluice.reproduce import on_hosts
 from sluice.study import data, ranks
 
 _WORKERS = 4
 _BATCH = 100  # of all workers
 _RATE = 0.1  # of learning; the paper prints none
 _FEATURES = 2000
-_LIMIT = 1800.0
 # The paper's names: T is truncation to 16 bits, Q is quantisation to 8.
 WAYS: dict[str, dict[str, Any]] = {
     "ps-sync": {"algorithm": "kvstore", "servers": "1", "no_overlap": True},
@@ -119,21 +118,11 @@ def _measure(flags: argparse.Namespace) -> list[dict[str, Any]]:
     images = data.load(_DATA[flags.model], flags.data_dir, flags.samples)
     rows = []
     for way in flags.ways.split(","):
-        with (
-            tempfile.TemporaryDirectory(prefix="sluice-pipe-") as folder,
-            ranks.lab(_WORKERS, flags.rate) as place,
-        ):
-            out, log = Path(folder, "out.json"), Path(folder, "log.txt")
 
-            def work(rank: int, way: str = way, out: Path = out) -> None:
-                _train(flags, way, images, rank, out)
+        def work(rank: int, out: Path, way: str = way) -> None:
+            _train(flags, way, images, rank, out)
 
-            failures = ranks.run(_WORKERS, place, work, log, _LIMIT)
-            if failures:
-                rank, how = next(iter(failures.items()))
-                lines = log.read_text().strip().splitlines() or ["it has printed nothing"]
-                raise OSError(f"rank {rank} {how}: {lines[-1]}")
-            epochs = json.loads(out.read_text())
+        epochs = on_hosts.run(_WORKERS, flags.rate, work)
         last = {key: epochs[-1][key] for key in ("accuracy", "seconds")}
         rows.append({"model": flags.model, "way": way, "seed": flags.seed, **last,
                      "epochs": epochs})  # fmt: skip
