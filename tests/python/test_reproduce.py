@@ -245,6 +245,14 @@ def test_a_part_is_made_once_and_again_if_its_command_changes(tmp_path: Path) ->
     assert not kept.is_made(Part("x", Tier.MODEL, "python -c \"print('[2]')\""))
 
 
+def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.path(PART).parent.mkdir()
+    kept.path(PART).write_text("half a fi")
+    with pytest.raises(ValueError, match=r"example.json is no file of results; delete it"):
+        kept.data(PART)
+
+
 @pytest.mark.parametrize(
     ("command", "text"),
     [

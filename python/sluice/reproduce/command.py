@@ -230,6 +230,16 @@ def _as_json(row: Row, kept: Kept) -> dict[str, Any]:
         "row": row.key,
         "verdict": verdicts.of_row(row, kept),
         "reason": row.reason,
+        "parts": [
+            {
+                "part": part.name,
+                "tier": part.tier,
+                "command": report.command_of(row, part),
+                "made": kept.is_made(part),
+                "failed": kept.failure(part),
+            }
+            for part in row.parts
+        ],
         "claims": [
             {
                 "claim": one.claim.text,

@@ -27,8 +27,7 @@ class Kept:
     def entry(self, part: Part) -> dict[str, Any] | None:
         """Returns the whole file of a part; None if there is no file."""
         if part.name not in self._read:
-            path = self.path(part)
-            self._read[part.name] = json.loads(path.read_text()) if path.is_file() else None
+            self._read[part.name] = _read(self.path(part))
         return self._read[part.name]
 
     def data(self, part: Part) -> Any | None:
@@ -58,3 +57,13 @@ class Kept:
         }
         results.write(self.path(part), entry)
         self._read[part.name] = entry
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        entry: dict[str, Any] = json.loads(path.read_text())
+    except ValueError:
+        raise ValueError(f"{path} is no file of results; delete it to make it again") from None
+    return entry
