@@ -85,7 +85,8 @@ def _ink(name: str) -> str:
 
 
 def tiles(rows: Sequence[tuple[str, Sequence[tuple[str, Verdict]]]]) -> str:
-    """Draws a tile for each figure and table, one line for each paper."""
+    """Draws a tile for each figure and table, one line for each paper. A cell is a row's key, which
+    the tile leads to on the page, and its verdict."""
     left, size, gap, top = 210, 42, 5, 12
     most = max(len(cells) for _, cells in rows)
     width, height = left + most * (size + gap) + 20, top + len(rows) * (size + gap) + 60
@@ -93,17 +94,17 @@ def tiles(rows: Sequence[tuple[str, Sequence[tuple[str, Verdict]]]]) -> str:
     for number, (paper, cells) in enumerate(rows):
         y = top + number * (size + gap)
         body.append(_text(left - 12, y + size / 2 + 4, paper, "end"))
-        for place, (name, verdict) in enumerate(cells):
+        for place, (key, verdict) in enumerate(cells):
             x = left + place * (size + gap)
             ink = (
                 "white" if verdict in (Verdict.AS, Verdict.OTHERWISE, Verdict.NOT_HERE) else "#222"
             )
             body.append(
-                f'<rect x="{x}" y="{y}" width="{size}" height="{size}" rx="4" stroke="#999" '
-                f'fill="{VERDICT_COLOURS[verdict]}"><title>{escape(f"{name}: {verdict}")}</title>'
-                "</rect>"
+                f'<a href="#{key}"><rect x="{x}" y="{y}" width="{size}" height="{size}" rx="4" '
+                f'stroke="#999" fill="{VERDICT_COLOURS[verdict]}"><title>'
+                f"{escape(f'{key}: {verdict}')}</title></rect></a>"
             )
-            first, _, second = name.partition("-")
+            first, _, second = key.split("/")[-1].partition("-")
             middle = y + size / 2 + (0 if second else 4)
             body.append(_text(x + size / 2, middle, first.upper(), "middle", fill=ink))
             body.append(_text(x + size / 2, middle + 12, second, "middle", fill=ink, size=8))

@@ -41,7 +41,7 @@ def opening(kept: Kept) -> str:
     """Returns the first picture."""
     return pictures.tiles(
         [
-            (title, [(row.name, verdicts.of_row(row, kept)) for row in ROWS_OF[paper]])
+            (title, [(row.key, verdicts.of_row(row, kept)) for row in ROWS_OF[paper]])
             for paper, title in PAPERS.items()
         ]
     )
