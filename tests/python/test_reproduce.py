@@ -297,7 +297,7 @@ def test_models_of_pipe_sgd_are_those_that_are_printed() -> None:
         name: sum(one.numel() for one in pipe_training.make(name, 1).parameters())
         for name in ("mlp", "convex")
     }
-    assert sizes == {"mlp": inputs.parameters(MLP), "convex": 2000 * 10 + 10}
+    assert sizes == {"mlp": inputs.parameters(MLP), "convex": 20_000 * 10 + 10}
 
 
 # ---- report and command --------------------------------------------------------------------------
