@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,8 @@ _LIMIT = 1800.0  # seconds
 def run(workers: int, rate: str, work: Callable[[int, Path], None]) -> Any:
     """Runs work(rank, out) for each rank on a host of its own, and returns the JSON that one rank
     has written to the file `out`. Call ranks.prepare_to_fork() before."""
+    # Exit by an exception, so that the lab is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with (
         tempfile.TemporaryDirectory(prefix="sluice-reproduce-") as folder,
         ranks.lab(workers, rate) as place,
