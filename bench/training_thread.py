@@ -7,8 +7,12 @@ memory, on the threads that train: the caller's and those of autograd.
 
 Two ranks train a model of many small layers on loopback, in turn on the device and in host memory.
 A clock of the thread runs inside the hooks and methods by which a training script calls sluice. It
-stops while the wrapped optimizer works, since that is PyTorch's own time. The figure is the median
-of the pairs' ratios, device over host, with the least and the greatest."""
+stops while the wrapped optimizer works, since that is PyTorch's own time, and with --python-only
+also in calls of sluice's C++ modules. The figure is the median of the pairs' ratios, device over
+host, with the least and the greatest.
+
+The pretend device computes on threads of its own, which share the caches and cores of the machine
+with the training thread: the same Python function takes longer beside them."""
 
 from __future__ import annotations
 
@@ -60,10 +64,12 @@ class Clock:
         return timed
 
 
-def count(clock: Clock) -> None:
+def count(clock: Clock, python_only: bool) -> None:
     from sluice._backward import Backward
     from sluice._forward import Forward
     from sluice._optimizer import GatedOptimizer, LateStep
+
+    from sluice import _c10d, _core
 
     for owner, names in {
         Forward: ["_before_model", "_before_module", "_model_ends", "_after_model"],
@@ -72,6 +78,11 @@ def count(clock: Clock) -> None:
     }.items():
         for name in names:
             setattr(owner, name, clock.inside(getattr(owner, name)))
+    if python_only:
+        for native in (_core.Session, _c10d.Device):
+            for name, method in list(vars(native).items()):
+                if callable(method) and not name.startswith("_"):
+                    setattr(native, name, clock.inside(method, sign=-1))
     LateStep._step = clock.inside(LateStep._step, sign=-1)  # type: ignore[method-assign]
 
 
@@ -84,7 +95,7 @@ def train(options: argparse.Namespace) -> None:
 
     torch.set_num_threads(1)
     clock = Clock()
-    count(clock)
+    count(clock, options.python_only)
     results: dict[str, list[float]] = {"host": [], "device": []}
     for pair in range(options.pairs):
         for where in ("host", "device") if pair % 2 else ("device", "host"):
@@ -133,6 +144,7 @@ def main() -> None:
     parser.add_argument("--import", dest="import_", default="sluice_test_device")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--python-only", action="store_true", help="leave out C++ modules")
     options = parser.parse_args()
     if "RANK" in os.environ:
         train(options)

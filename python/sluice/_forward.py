@@ -135,9 +135,9 @@ class Forward:
         for gate in self._plan.gates_of[module]:
             if gate.is_closed:
                 self._gates.open(gate)
+            elif gate.update is not None and not torch.compiler.is_compiling():
+                self._gates.follow_update(gate)
             if not torch.compiler.is_compiling():  # it would guard against every new time
-                if gate.update is not None:
-                    self._gates.follow_update(gate)
                 self._training.spent.times.reads(gate)
                 if self._depth > 0:
                     self._note_read(gate)

@@ -98,7 +98,8 @@ class Gates:
             return
         if slot.gate.is_closed:
             self.open(slot.gate)
-        self.follow_update(slot.gate)
+        elif slot.gate.update is not None:
+            self.follow_update(slot.gate)
 
     def follow_update(self, gate: Gate) -> None:
         """Makes the current stream wait for the last update of a gate that is open, if another
