@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import Any
 
@@ -26,7 +27,8 @@ class LayerTimes:
         # The begin of the current computation; None if no computation counts.
         self._since: Any = None
         self._before: list[tuple[Any, Any]] = []  # its spans before the last pause
-        self._charges: list[tuple[dict[Hashable, float], Hashable, list[tuple[Any, Any]]]] = []
+        self._charges: deque[tuple[dict[Hashable, float], Hashable, list[tuple[Any, Any]]]]
+        self._charges = deque()  # whose times are not added yet
         self._reading: Hashable = None
         self._is_forward = False
 
@@ -72,10 +74,11 @@ class LayerTimes:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Charges to no layer what is done meanwhile. A pause inside another does nothing."""
-        if self._since is None or self._clock is None:
+        since = self._since  # threads of autograd charge times meanwhile
+        if since is None or self._clock is None:
             yield
             return
-        self._before.append((self._since, self._clock.now()))
+        self._before.append((since, self._clock.now()))
         self._since = None
         try:
             yield
@@ -87,11 +90,12 @@ class LayerTimes:
         self._before.clear()
 
     def _charge(self, to: dict[Hashable, float], layer: Hashable) -> None:
-        if self._since is None or self._clock is None:
+        since = self._since  # another thread may pause
+        if since is None or self._clock is None:
             return
         now = self._clock.now()
         if layer is not None:  # None: before the first read
-            self._charges.append((to, layer, [*self._before, (self._since, now)]))
+            self._charges.append((to, layer, [*self._before, (since, now)]))
         self._before.clear()
         self._since = now
 
@@ -100,7 +104,7 @@ class LayerTimes:
         if self._clock is None:
             return
         while self._charges and self._clock.is_over(self._charges[0][2][-1][1]):
-            to, layer, spans = self._charges.pop(0)
+            to, layer, spans = self._charges.popleft()
             seconds = sum(self._clock.between(begin, end) for begin, end in spans)
             to[layer] = to.get(layer, 0.0) + seconds
 
