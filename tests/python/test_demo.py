@@ -187,3 +187,10 @@ def test_a_bad_rate_is_refused() -> None:
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 2
     assert "write 200mbit or 1gbit" in ran.stderr
+
+
+def test_a_job_on_loopback_has_one_key() -> None:
+    user = {"SLUICE_JOB_KEY_FILE": "job.key", "HOME": "/home/user"}
+    for start in processes.on_loopback(["program"], user):
+        assert "SLUICE_JOB_KEY_FILE" not in start.variables
+        assert len(start.variables["SLUICE_JOB_KEY"]) == 64 and start.variables["HOME"]

@@ -32,8 +32,9 @@ def rank_words(what: str, folder: Path, settings: str) -> list[str]:
 
 def on_loopback(words: list[str], variables: dict[str, str]) -> list[Start]:
     """Returns the two ranks of a job on this machine's loopback interface."""
+    # A user's own key would be a second one.
     job = {
-        **variables,
+        **{name: value for name, value in variables.items() if name != "SLUICE_JOB_KEY_FILE"},
         "WORLD_SIZE": str(WORLD),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
