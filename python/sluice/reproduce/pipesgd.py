@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sluice.reproduce import inputs, pipesgd_formulas, plans, replays
+from sluice.reproduce import inputs, pipesgd_formulas, plans, replays, trainings
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.pictures import colour_of
 from sluice.reproduce.replays import Of
-from sluice.reproduce.rows import Claim, Measured, Part, Row, Tier
-from sluice.reproduce.verdicts import interval
+from sluice.reproduce.rows import Claim, Part, Row, Tier
 from sluice.study import charts
 from sluice.study.charts import Bar, Line
 
@@ -175,12 +174,9 @@ def _by_seed(kept: Kept, model: str, way: str) -> dict[int, Trained]:
 def _compared(
     model: str, one: str, other: str, take: Callable[[Trained, Trained], float]
 ) -> plans.Measure:
-    def measure(kept: Kept) -> Measured | None:
-        ours, theirs = _by_seed(kept, model, one), _by_seed(kept, model, other)
-        seeds = sorted(ours.keys() & theirs.keys())
-        return interval([take(ours[seed], theirs[seed]) for seed in seeds]) if seeds else None
-
-    return measure
+    return trainings.paired(
+        lambda kept: _by_seed(kept, model, one), lambda kept: _by_seed(kept, model, other), take
+    )
 
 
 def _points(model: str, one: str, other: str) -> plans.Measure:

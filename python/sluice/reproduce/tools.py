@@ -1,4 +1,4 @@
-"""What the program `sluice` can do, and what a part needs that is not there."""
+"""Asks the program `sluice` for its commands, and names the one that a part needs and lacks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sluice.reproduce.rows import Part, Tier
 
+_LIMIT = 60  # seconds for an answer of the program
 _SIMULATOR = "needs the simulator"
 _OWN = ("bench", "plan", "trace")  # commands that may be of another version than this package
 
@@ -73,4 +74,9 @@ class Program:
         return ran.stdout if ran.returncode == 0 else None
 
     def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self.path, *words], capture_output=True, text=True, timeout=60)
+        command = [self.path, *words]
+        try:
+            return subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT)
+        except subprocess.TimeoutExpired:
+            text = " ".join(command)
+            raise OSError(f"'{text}' has not ended after {_LIMIT} s; is the machine busy?") from None

@@ -13,6 +13,7 @@ from sluice.reproduce.rows import Measured, Part
 from sluice.reproduce.verdicts import interval
 
 Run = dict[str, Any]
+BySeed = Callable[[Kept], dict[int, Run]]
 _CHANCE = 0.15  # ten classes: a run that ends below it has diverged
 
 
@@ -45,12 +46,16 @@ def accuracy(of: Trained) -> Measure:
 
 def ahead(better: Trained, worse: Trained) -> Measure:
     """By how many points of accuracy the one is ahead of the other."""
-    return _paired(better, worse, lambda one, other: 100 * (one["accuracy"] - other["accuracy"]))
+    return paired(
+        better.by_seed,
+        worse.by_seed,
+        lambda one, other: 100 * (one["accuracy"] - other["accuracy"]),
+    )
 
 
 def times_to(slow: Trained, fast: Trained, share: float) -> Measure:
     """How many times as long `slow` takes to reach a share of what `fast` ends with."""
-    return _paired(slow, fast, lambda one, other: _quotient(one, other, share))
+    return paired(slow.by_seed, fast.by_seed, lambda one, other: _quotient(one, other, share))
 
 
 def _quotient(slow: Run, fast: Run, share: float) -> float:
@@ -67,9 +72,11 @@ def _seconds_to(run: Run, goal: float) -> float:
     return float(run["seconds"])
 
 
-def _paired(one: Trained, other: Trained, take: Callable[[Run, Run], float]) -> Measure:
+def paired(one: BySeed, other: BySeed, take: Callable[[Run, Run], float]) -> Measure:
+    """A number of two runs with the same seed, over all seeds that both have."""
+
     def measure(kept: Kept) -> Measured | None:
-        ours, theirs = one.by_seed(kept), other.by_seed(kept)
+        ours, theirs = one(kept), other(kept)
         seeds = sorted(ours.keys() & theirs.keys())
         return interval([take(ours[seed], theirs[seed]) for seed in seeds]) if seeds else None
 

@@ -10,9 +10,7 @@ from statistics import mean, stdev
 
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.rows import Claim, Measured, Row
-
-# Student's t for a 95 % interval, two-sided, by degrees of freedom.
-_T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 20: 2.09}
+from sluice.study.order import student_t
 
 
 class Verdict(StrEnum):
@@ -36,8 +34,8 @@ def interval(values: Sequence[float]) -> Measured:
     that it meets is not separable."""
     if len(values) < 2:
         return Measured(values[0], math.inf)
-    freedom = max(known for known in _T if known <= len(values) - 1)
-    return Measured(mean(values), _T[freedom] * stdev(values) / math.sqrt(len(values)))
+    error = stdev(values) / math.sqrt(len(values))
+    return Measured(mean(values), student_t(len(values) - 1) * error)
 
 
 def judge(claim: Claim, kept: Kept) -> Judged:

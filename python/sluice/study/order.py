@@ -13,7 +13,12 @@ from sluice.study.algorithms import Algorithm
 from sluice.study.results import Results, Spread
 
 # Student's t for a 95 % interval, two-sided, by degrees of freedom.
-_T = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23}
+_T = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 20: 2.09}
+
+
+def student_t(freedom: int) -> float:
+    """Returns the value for these degrees of freedom, or that of the next smaller known ones."""
+    return _T[max(known for known in _T if known <= freedom)]
 
 
 @dataclass(frozen=True)
@@ -91,5 +96,4 @@ def _margin(above: Spread, below: Spread) -> float | None:
     freedom = len(above.values) + len(below.values) - 2
     if min(len(above.values), len(below.values)) < 2:
         return None
-    t = _T[max(known for known in _T if known <= freedom)]
-    return t * math.sqrt(above.error**2 + below.error**2)
+    return student_t(freedom) * math.sqrt(above.error**2 + below.error**2)
