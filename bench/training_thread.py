@@ -17,20 +17,19 @@ with the training thread: the same Python function takes longer beside them."""
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import importlib
 import json
 import os
 import statistics
-import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-WORLD = 2
 LAYERS = 24
 
 
@@ -120,22 +119,6 @@ def measure(torch: Any, sluice: Any, clock: Clock, place: str, steps: int) -> fl
     return clock.seconds / steps
 
 
-@contextlib.contextmanager
-def ranks(words: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
-    from sluice.demo.processes import on_loopback
-
-    started = [
-        subprocess.Popen(start.words, env=start.variables, stdout=subprocess.PIPE, text=True)
-        for start in on_loopback(words, dict(os.environ))
-    ]
-    try:
-        yield started
-    finally:
-        for one in started:
-            one.kill()
-            one.wait()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -149,11 +132,13 @@ def main() -> None:
     if "RANK" in os.environ:
         train(options)
         return
-    with ranks([sys.executable, __file__, *sys.argv[1:]]) as (first, _):
-        text = first.communicate(timeout=600)[0]
-    if first.returncode != 0:
-        sys.exit("training_thread: a rank has failed; the lines above say why")
-    results = json.loads(text.splitlines()[-1])
+    from sluice.demo import processes
+
+    starts = processes.on_loopback([sys.executable, __file__, *sys.argv[1:]], dict(os.environ))
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        processes.run(starts, 600, Path(folder, "errors"), said.append)
+    results = json.loads(said[-1])
     pairs = list(zip(results["device"], results["host"], strict=True))
     ratios = sorted(device / host for device, host in pairs)
     for where in ("host", "device"):
