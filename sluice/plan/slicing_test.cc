@@ -130,39 +130,42 @@ TEST(Slicing, RoundRobinGoesOnOverTheEndsOfTensors) {
   EXPECT_EQ(servers, (std::vector<uint32_t>{0, 1, 2, 0, 1}));
 }
 
+using Places = std::vector<std::tuple<uint32_t, uint32_t, uint64_t>>;  // tensor, server, count
+
+Places placesOf(const std::vector<Slice>& slices) {
+  Places places;
+  for (const Slice& slice : slices)
+    places.emplace_back(index(slice.tensor), index(slice.server), slice.count);
+  return places;
+}
+
 TEST(Slicing, ShardedSlicesAreMessagesAndSmallTensorsGoWholeToTheServerThatHoldsLeast) {
   const auto roles = *parseRoles("2", 4);
   const auto slices =
       *cut(modelOf({100, 64, 20'000, 250'000}), roles, {.placement = Placement::kSharded});
-  std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> got;  // tensor, server, count
-  for (const Slice& slice : slices)
-    got.emplace_back(index(slice.tensor), index(slice.server), slice.count);
-  EXPECT_EQ(got, (std::vector<std::tuple<uint32_t, uint32_t, uint64_t>>{{0, 0, 100},
-                                                                        {1, 1, 64},
-                                                                        {2, 0, 10'000},
-                                                                        {2, 1, 10'000},
-                                                                        {3, 0, 41'667},
-                                                                        {3, 1, 41'667},
-                                                                        {3, 0, 41'666},
-                                                                        {3, 1, 41'667},
-                                                                        {3, 0, 41'666},
-                                                                        {3, 1, 41'667}}));
+  EXPECT_EQ(placesOf(slices), (Places{{0, 0, 100},
+                                      {1, 1, 64},
+                                      {2, 0, 10'000},
+                                      {2, 1, 10'000},
+                                      {3, 0, 41'667},
+                                      {3, 1, 41'667},
+                                      {3, 0, 41'666},
+                                      {3, 1, 41'667},
+                                      {3, 0, 41'666},
+                                      {3, 1, 41'667}}));
 }
 
 TEST(Slicing, LayersStayOnOneServerAndALargeOneOutweighsAllOthers) {
   const auto roles = *parseRoles("all", 3);
   const auto slices =
       *cut(modelOf({100, 64, 120'000, 70, 70}), roles, {.placement = Placement::kLayers});
-  std::vector<std::tuple<uint32_t, uint32_t, uint64_t>> got;  // tensor, server, count
-  for (const Slice& slice : slices)
-    got.emplace_back(index(slice.tensor), index(slice.server), slice.count);
-  EXPECT_EQ(got, (std::vector<std::tuple<uint32_t, uint32_t, uint64_t>>{{0, 0, 100},
-                                                                        {1, 1, 64},
-                                                                        {2, 2, 50'000},
-                                                                        {2, 2, 50'000},
-                                                                        {2, 2, 20'000},
-                                                                        {3, 1, 70},
-                                                                        {4, 0, 70}}));
+  EXPECT_EQ(placesOf(slices), (Places{{0, 0, 100},
+                                      {1, 1, 64},
+                                      {2, 2, 50'000},
+                                      {2, 2, 50'000},
+                                      {2, 2, 20'000},
+                                      {3, 1, 70},
+                                      {4, 0, 70}}));
 }
 
 TEST(Slicing, WhatCannotBeIsRefusedInOneLine) {
