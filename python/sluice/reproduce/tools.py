@@ -78,5 +78,6 @@ class Program:
         try:
             return subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT)
         except subprocess.TimeoutExpired:
-            text = " ".join(command)
-            raise OSError(f"'{text}' has not ended after {_LIMIT} s; is the machine busy?") from None
+            raise OSError(
+                f"'{' '.join(command)}' has not ended after {_LIMIT} s; is the machine busy?"
+            ) from None
