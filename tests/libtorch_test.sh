@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs a build into a fresh tree, builds examples/cpp and tests/libtorch against it, and runs
-# both with two ranks.
+# both with two ranks; tests/libtorch also on the test device, if the build has it.
 #   libtorch_test.sh BUILD_DIRECTORY [DATA]    DATA: the folder with mnist/ in it; without it the example makes up its images
 set -euo pipefail
 build=$1
 data=${2:-}
 project=$(cd "$(dirname "$0")" && pwd)/libtorch
+device=$build/tests/device
 torch=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)' 2>/dev/null) || { echo "no Torch here"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,6 +26,13 @@ twoRanks() {
 }
 
 twoRanks "$work/build/gates"
+if compgen -G "$device/sluice_test_device/_device*.so" >/dev/null; then
+  for run in "sluice random" "allreduce adversary" "mgwfbp adversary"; do
+    read -r algorithm mode <<<"$run"
+    echo "on the test device: algorithm $algorithm, mode $mode"
+    SLUICE_ALGORITHM=$algorithm PYTHONPATH=$device twoRanks python3 "$project/on_device.py" "$work/build/libgates_module.so" "$mode"
+  done
+fi
 # Made-up images are learned in fewer steps, by a program that is not optimised.
 training=(--data "${data:-synthetic}")
 [[ -n $data ]] || training+=(--steps 60)

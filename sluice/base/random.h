@@ -14,4 +14,9 @@ constexpr uint64_t splitmix64(uint64_t seed, uint64_t i = 0) {
   return z ^ (z >> 31U);
 }
 
+// Returns a number from 0 to 1, without 1: the upper 53 bits, which a double holds exactly.
+constexpr double fromZeroToOne(uint64_t bits) {
+  return static_cast<double>(bits >> 11U) * 0x1p-53;
+}
+
 }  // namespace sluice::base

@@ -12,5 +12,11 @@ TEST(Splitmix64, DrawsTheNumbersOfItsAuthors) {
   EXPECT_EQ(splitmix64(1234567, 2), 9817491932198370423U);
 }
 
+TEST(FromZeroToOne, NeverReachesOne) {
+  EXPECT_EQ(fromZeroToOne(0), 0);
+  EXPECT_EQ(fromZeroToOne(uint64_t{1} << 63U), 0.5);
+  EXPECT_LT(fromZeroToOne(~uint64_t{0}), 1);
+}
+
 }  // namespace
 }  // namespace sluice::base

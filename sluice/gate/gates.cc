@@ -1,6 +1,8 @@
 #include <sluice/gate/gates.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -48,6 +50,7 @@ void Gates::open(TensorId tensor, Step step, Result result) {
     gate.last = result;
   }
   changed_.notifyAll();
+  callBack();
 }
 
 void Gates::fail(const Status& why) {
@@ -58,6 +61,7 @@ void Gates::fail(const Status& why) {
     error_ = why;
   }
   changed_.notifyAll();
+  callBack();
 }
 
 void Gates::endAfter(uint64_t steps, const Status& why) {
@@ -69,6 +73,7 @@ void Gates::endAfter(uint64_t steps, const Status& why) {
     end_ = why;
   }
   changed_.notifyAll();
+  callBack();
 }
 
 Status Gates::error() const {
@@ -125,6 +130,29 @@ Status Gates::wait(TensorId tensor) {
   }
   if (waited && observer_ != nullptr) observer_->onWait({tensor, step, start, clock_.now()});
   return base::ok();
+}
+
+void Gates::whenOpen(TensorId tensor, std::function<void(const Status&)> then) {
+  {
+    Lock lock(mutex_);
+    callbacks_.emplace(tensor, std::move(then));
+  }
+  callBack();
+}
+
+void Gates::callBack() {
+  std::vector<std::pair<std::function<void(const Status&)>, Status>> ready;
+  {
+    Lock lock(mutex_);
+    for (auto it = callbacks_.begin(); it != callbacks_.end();) {
+      const Status& why = errorLocked(it->first);
+      const bool isReady = isOpenLocked(it->first) || !why.isOk();
+      if (isReady)
+        ready.emplace_back(std::move(it->second), isOpenLocked(it->first) ? base::ok() : why);
+      it = isReady ? callbacks_.erase(it) : std::next(it);
+    }
+  }
+  for (const auto& [then, status] : ready) then(status);
 }
 
 Status Gates::waitAll() {

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,12 @@ class Gates final {
   // Returns when every gate is open.
   Status waitAll();
 
+  // The form for those who cannot block, as a simulation: `then` runs once, with ok when the gate
+  // is open, or with the reason why it will not open. It runs at once if that is known, otherwise
+  // on the thread that opens or fails the gates, without the lock. REQUIRES: one `then` per gate at
+  // a time.
+  void whenOpen(TensorId tensor, std::function<void(const Status&)> then);
+
   // The non-blocking form: true iff wait() would return ok at once.
   bool isOpen(TensorId tensor) const;
 
@@ -87,6 +94,8 @@ class Gates final {
   };
   void open(TensorId tensor, Step step, Result result);
   bool isOpenLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
+  // Runs the callbacks of gates that have opened or failed.
+  void callBack();
   // Returns the reason why a closed gate stays closed; ok if it may still open.
   const Status& errorLocked(TensorId tensor) const SLUICE_REQUIRES(mutex_);
 
@@ -102,6 +111,7 @@ class Gates final {
   std::vector<Gate> gates_ SLUICE_GUARDED_BY(mutex_);
   Status error_ SLUICE_GUARDED_BY(mutex_);
   uint64_t stepsToCome_ SLUICE_GUARDED_BY(mutex_) = std::numeric_limits<uint64_t>::max();
+  std::map<TensorId, std::function<void(const Status&)>> callbacks_ SLUICE_GUARDED_BY(mutex_);
   Status end_ SLUICE_GUARDED_BY(mutex_);  // the reason why no more steps come
 };
 

@@ -133,5 +133,25 @@ TEST(Gates, ASecondGradientBeforeTheFirstOnesResultIsRefused) {
   EXPECT_EQ(gates.close(kConv).value(), next(step));
 }
 
+TEST(Gates, CallBackOnceWhenOneOpensOrFails) {
+  Gates gates = makeGates();
+  std::vector<std::string> seen;
+  const auto note = [&](const std::string& name) {
+    return [&seen, name](const Status& status) { seen.push_back(name + " " + status.message()); };
+  };
+  gates.whenOpen(kConv, note("open already"));
+  EXPECT_EQ(seen, (std::vector<std::string>{"open already "}));
+  ASSERT_TRUE(gates.close(kConv).isOk());
+  ASSERT_TRUE(gates.close(kFc).isOk());
+  gates.whenOpen(kConv, note("conv"));
+  gates.whenOpen(kFc, note("fc"));
+  EXPECT_EQ(seen.size(), 1U);
+  gates.open(kConv, Step{0});
+  EXPECT_EQ(seen.back(), "conv ");
+  gates.fail(Status(Code::kPeerLost, "rank 3 is lost"));
+  EXPECT_EQ(seen.back(), "fc rank 3 is lost");
+  EXPECT_EQ(seen.size(), 3U);
+}
+
 }  // namespace
 }  // namespace sluice::gate

@@ -23,7 +23,7 @@ class Draws final {
 
   // True with this probability.
   bool isHit(uint64_t step, double probability) const {
-    return static_cast<double>(number(Draw::kWhether, step) >> 11U) * 0x1p-53 < probability;
+    return base::fromZeroToOne(number(Draw::kWhether, step)) < probability;
   }
   // Returns one of 0 to count - 1, all equally likely. REQUIRES: count > 0
   size_t oneOf(size_t count, uint64_t step) const { return number(Draw::kWhom, step) % count; }

@@ -32,20 +32,22 @@ Status DevicePath::begin(Trainer& trainer) {
   trainer_ = &trainer;
   const plan::Plan& plan = trainer.plan();
   const auto& tensors = plan.model().tensors;
-  size_t bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += aligned(tensor.bytes());
-  memory_ = std::make_shared_for_overwrite<std::byte[]>(bytes);         // NOLINT(*-avoid-c-arrays)
+  std::vector<size_t> sizes;
+  for (uint32_t t = 0; t < tensors.size(); ++t)
+    sizes.push_back(trainer.hasTargetFor(TensorId{t}) ? 0 : tensors[t].bytes());
+  for (const size_t bytes : sizes) mirrorBytes_ += aligned(bytes);
+  memory_ = std::make_shared_for_overwrite<std::byte[]>(mirrorBytes_);  // NOLINT(*-avoid-c-arrays)
   isOnDevice_ = std::make_unique<std::atomic<bool>[]>(tensors.size());  // NOLINT(*-avoid-c-arrays)
-  std::vector<staging::Mirror> mirrors;
+  std::vector<std::span<std::byte>> mirrors;
   size_t offset = 0;
   for (size_t t = 0; t < tensors.size(); ++t) {
-    const std::span<std::byte> gradient(memory_.get() + offset, tensors[t].bytes());
-    offset += aligned(tensors[t].bytes());
+    const std::span<std::byte> gradient(memory_.get() + offset, sizes[t]);
+    offset += aligned(sizes[t]);
     // New parameters have a place already; a mean comes where the gradient was.
     const auto& given = trainer.givenMemory();
     const std::span<std::byte> result = given.empty() ? gradient : given[t].result;
     mirrors_.push_back({.gradient = gradient, .result = result, .owner = memory_});
-    mirrors.push_back({.gradient = gradient, .result = result});
+    mirrors.push_back(gradient);
   }
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(plan.spec().strategy));
@@ -97,7 +99,9 @@ Status DevicePath::gradientReady(TensorId tensor, DeviceMemory memory) {
                         trainer_->plan().model()[tensor].toString(), device_.name())};
   }
   return handOver(tensor, std::move(memory), [&](const TensorMemory& mirror) {
-    return trainer_->gradientComes(tensor, mirror);
+    return trainer_->gradientComes(tensor, mirror, [this, tensor](std::span<std::byte> target) {
+      stager_->targetIs(tensor, target);
+    });
   });
 }
 
@@ -137,7 +141,8 @@ void DevicePath::onResult(const strategy::SliceResult& result) {
   if (observer_ != nullptr) {
     landing_.with([&](auto& landing) { landing[{result.tensor, result.step}].push_back(applied); });
   }
-  stager_->onResult(result.tensor, result.step, result.firstByte, result.bytes);
+  stager_->onResult(result.tensor, result.step, result.firstByte, result.bytes,
+                    {result.whole.bytes, result.whole.owner});
 }
 
 void DevicePath::onNoResult(TensorId tensor, Step /*step*/) {

@@ -1,5 +1,6 @@
 // The way of a session's tensors that lie on a device: a stager between the device and the trainer,
-// and the host's memory that stands for the tensors.
+// and the host's memory that stands for the tensors. An algorithm that has targets for gradients
+// (strategy::StagingTargets) needs no such memory.
 //
 // Thread safety: as Session. The parts of ResultSink run on the loop, those of Listener on the
 // stager's thread.
@@ -44,6 +45,9 @@ class DevicePath final : public strategy::ResultSink, public staging::Listener {
   Status waitAll();
   bool isReady(TensorId tensor) const;
 
+  // Returns the size of the memory that stands for tensors.
+  size_t mirrorBytes() const { return mirrorBytes_; }
+
   // Results that come from now on wait for `mark` on the device, where the work before it still
   // reads what they overwrite.
   void waitBeforeResults(std::shared_ptr<const DeviceMark> mark) {
@@ -76,7 +80,8 @@ class DevicePath final : public strategy::ResultSink, public staging::Listener {
   StageObserver* const observer_;
   Trainer* trainer_ = nullptr;
   std::shared_ptr<std::byte[]> memory_;  // NOLINT(*-avoid-c-arrays): of the mirrors; not filled
-  std::vector<TensorMemory> mirrors_;    // by TensorId
+  size_t mirrorBytes_ = 0;
+  std::vector<TensorMemory> mirrors_;  // by TensorId; empty where the algorithm has a target
   // By TensorId: true once the tensor has come from the device.
   std::unique_ptr<std::atomic<bool>[]> isOnDevice_;  // NOLINT(*-avoid-c-arrays)
   std::unique_ptr<staging::Stager> stager_;

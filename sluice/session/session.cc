@@ -118,6 +118,8 @@ Result<std::vector<std::byte>> Session::takeState() {
 }
 
 Status Session::restore(std::span<const std::byte> state) {
+  // A result that is not copied to a device yet may lie in memory that the state comes to.
+  SLUICE_RETURN_IF_ERROR(waitAll());
   return onTrainer(*inside_, [&](auto& trainer) { return trainer.restore(state); });
 }
 

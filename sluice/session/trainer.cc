@@ -9,6 +9,7 @@
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/fabric/common.h>
+#include <sluice/gate/tensor_names.h>
 #include <sluice/session/await.h>
 #include <sluice/strategy/algorithms/registry.h>
 
@@ -21,12 +22,6 @@ constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
 // A loop that has been busy for less is not why others wait.
 constexpr Duration kWorthSaying = std::chrono::seconds(1);
-
-std::vector<std::string> namesOf(const Model& model) {
-  std::vector<std::string> names;
-  for (const auto& tensor : model.tensors) names.push_back(tensor.name);
-  return names;
-}
 
 }  // namespace
 
@@ -45,7 +40,7 @@ Trainer::Trainer(Training training, const base::Config& config, StageObserver* o
       config_(config),
       observer_(observer),
       gates_(
-          namesOf(training_.plan.model()),
+          gate::tensorNames(training_.plan.model()),
           {.atMost = config.duration(option::kWaitTimeout),
            .stallAfter = config.duration(option::kStallAfter),
            .interruption = training_.interruption},
@@ -171,11 +166,16 @@ Status Trainer::gradientReady(TensorId tensor, const TensorMemory& memory) {
   });
 }
 
-Status Trainer::gradientComes(TensorId tensor, const TensorMemory& memory) {
+Status Trainer::gradientComes(TensorId tensor, const TensorMemory& memory,
+                              const ToTarget& toTarget) {
   const TimePoint now = fabric_->loop().now();
-  return handOver(tensor, [this, tensor, memory, now](Step step) {
+  return handOver(tensor, [this, tensor, memory, toTarget, now](Step step) {
     memory_[index(tensor)] = memory;
     coming_.announce(tensor, step, now);
+    if (!toTarget || !hasTargetFor(tensor)) return;
+    const std::span<std::byte> target = strategy_->stagingTargets().targetFor(tensor);
+    memory_[index(tensor)].gradient = target;
+    toTarget(target);
   });
 }
 

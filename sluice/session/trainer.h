@@ -68,16 +68,20 @@ class Trainer final : public fabric::Receiver {
   // until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
-  // The gradient of the tensor's next step comes slice by slice, to `memory`: a mirror in host memory
-  // of a gradient on a device. slicesReady() says which slices are there. Otherwise as
-  // gradientReady().
-  Status gradientComes(TensorId tensor, const TensorMemory& memory);
+  // The gradient of the tensor's next step comes slice by slice, to `memory`: a mirror in host
+  // memory of a gradient on a device. slicesReady() says which slices are there. Otherwise as
+  // gradientReady(). If the algorithm has a target for the gradient, it comes there instead:
+  // `toTarget` is told of the target, on the loop. After a failure of the session it is not.
+  using ToTarget = std::function<void(std::span<std::byte> target)>;
+  Status gradientComes(TensorId tensor, const TensorMemory& memory, const ToTarget& toTarget = {});
+  // True iff the algorithm has a target for the tensor's gradient in every step.
+  bool hasTargetFor(TensorId tensor) const { return strategy_->stagingTargets().has(tensor); }
 
-  // The bytes of `count` slices of a gradient that comes, from number `first` of the tensor's slices
-  // on (plan().slicesOf()), are in their place. They must not change until wait() returns. `begun`
-  // is when their copying began, for traces; without it, when the gradient was announced. After a
-  // failure of the session nothing happens. Any thread, until this is destroyed.
-  // REQUIRES: gradientComes() has returned ok before, and every slice is there once in each step.
+  // The bytes of `count` slices of a gradient that comes, from number `first` of the tensor's
+  // slices on (plan().slicesOf()), are in their place. They must not change until wait() returns.
+  // `begun` is when their copying began, for traces; without it, when the gradient was announced.
+  // After a failure of the session nothing happens. Any thread, until this is destroyed. REQUIRES:
+  // gradientComes() has returned ok before, and every slice is there once in each step.
   void slicesReady(TensorId tensor, size_t first, size_t count,
                    std::optional<TimePoint> begun = std::nullopt);
 

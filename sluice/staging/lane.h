@@ -53,6 +53,8 @@ class Lane final {
 
   bool hasRoom() const { return copies_.size() < kCopiesUnderWay; }
   bool isEmpty() const { return copies_.empty(); }
+  // REQUIRES: !isEmpty()
+  const Copy& oldest() const { return copies_.front(); }
 
   // Returns memory for one piece. REQUIRES: hasRoom()
   Result<Buffer> takeBuffer();

@@ -9,6 +9,9 @@
 namespace sluice::staging {
 namespace {
 
+// One round may miss a fault: threads decide who comes first.
+constexpr int kRounds = 20;
+
 // Returns whether a few steps show a fault. The adversary finds what the device does too late or
 // too early. What the host does too late needs a device that is quick.
 bool isFaulty(pretend::Mode mode) {
@@ -33,7 +36,10 @@ TEST(Precautions, AllTaken) {
 
 TEST_P(Precautions, IsMissed) {
   omitted = GetParam();
-  EXPECT_TRUE(isFaulty(pretend::Mode::kAdversary) || isFaulty(pretend::Mode::kEager));
+  bool isSeen = false;
+  for (int round = 0; round < kRounds && !isSeen; ++round)
+    isSeen = isFaulty(pretend::Mode::kAdversary) || isFaulty(pretend::Mode::kEager);
+  EXPECT_TRUE(isSeen);
   omitted = Precaution::kNone;
 }
 

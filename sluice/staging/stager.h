@@ -2,8 +2,8 @@
 //
 // Out: a gradient is handed over while the device still computes it. A thread of the stager's own
 // copies it into pinned memory, the most urgent tensor first, and from there into plain memory, its
-// mirror. Each slice that is whole there goes on to the network.
-// In: a result that has come to the mirror is copied back at once, through pinned memory again.
+// target. Each slice that is whole there goes on to the network.
+// In: a result that has come to plain memory is copied back at once, through pinned memory again.
 // A reader of the tensor waits on the host only until that copy is queued.
 //
 // Pinned memory holds bytes only while they are copied. Each direction has its own half of it, so
@@ -35,20 +35,22 @@
 
 namespace sluice::staging {
 
-// The plain memory of the host that stands for a tensor on the device.
-struct Mirror {
-  std::span<std::byte> gradient;
-  std::span<const std::byte> result;  // may be `gradient`
+// The whole result of a tensor, in plain memory of the host.
+struct HostResult {
+  std::span<const std::byte> bytes{};
+  std::shared_ptr<const void> owner{};  // keeps the bytes until they are copied; null: they stay
 };
 
 // The order in which gradients are copied.
 enum class Order : uint8_t { kUrgentFirst, kOldestFirst };
 
 struct Terms {
-  Device& device;               // outlives the stager
-  const plan::Plan& plan;       // outlives the stager
-  std::vector<Mirror> mirrors;  // by TensorId; their memory outlives the stager
-  size_t pinnedBytes = 0;       // for both directions together
+  Device& device;          // outlives the stager
+  const plan::Plan& plan;  // outlives the stager
+  // By TensorId: the target of its gradients, which outlives the stager. Empty: targetIs() gives it
+  // in each step.
+  std::vector<std::span<std::byte>> mirrors;
+  size_t pinnedBytes = 0;  // for both directions together
   Order order = Order::kUrgentFirst;
 };
 
@@ -56,7 +58,7 @@ struct Terms {
 class Listener {
  public:
   virtual ~Listener() = default;
-  // The bytes of these slices are in the mirror: `count` of them, from the tensor's slice `first`.
+  // The bytes of these slices are in the target: `count` of them, from the tensor's slice `first`.
   // The last copy that they needed was queued at `begun`.
   virtual void onGradient(TensorId tensor, size_t first, size_t count, TimePoint begun) = 0;
   // The tensor's whole result of this step is on the device.
@@ -82,9 +84,13 @@ class Stager final {
   // queued, or does not come (noResult()).
   void begin(TensorId tensor, DeviceMemory memory);
 
-  // The result of this slice is in the mirror: bytes [first, first + count) of the tensor. One
-  // thread, the loop's, calls this and noResult().
-  void onResult(TensorId tensor, Step step, size_t first, size_t count);
+  // The gradient of the tensor's present step goes to `target`, which stays until it is all there.
+  // Any thread, before begin() or after it. REQUIRES: the tensor has no mirror.
+  void targetIs(TensorId tensor, std::span<std::byte> target);
+
+  // Bytes [first, first + count) of the tensor's result are there. They do not change before the
+  // tensor's next begin(). One thread, the loop's, calls this and noResult().
+  void onResult(TensorId tensor, Step step, size_t first, size_t count, const HostResult& result);
   // The tensor has no result in this step.
   void noResult(TensorId tensor);
 
@@ -130,10 +136,12 @@ class Stager final {
   };
   // A message of another thread to the stager's.
   struct News {
-    enum class Kind : uint8_t { kBegun, kResult, kNoResult, kMark };
+    enum class Kind : uint8_t { kBegun, kTarget, kResult, kNoResult, kMark };
     Kind kind;
-    ResultPiece what{};     // its piece and step with kResult only
-    DeviceMemory memory{};  // with kBegun; its mark only with kMark
+    ResultPiece what{};             // its piece and step with kResult only
+    DeviceMemory memory{};          // with kBegun; its mark only with kMark
+    std::span<std::byte> target{};  // with kTarget
+    HostResult result{};            // with kResult
   };
 
   void tell(News news);
@@ -141,13 +149,14 @@ class Stager final {
   Result<bool> advance();
   bool takeNews();
   Result<bool> finishOut();
+  std::span<std::byte> targetOf(TensorId tensor) const;
   Result<bool> finishIn();
   Result<bool> fillOut();
   Result<bool> fillIn();
   Status noteProduced();
   std::optional<TensorId> nextOut() const;
   Status issueOut(TensorId tensor);
-  Status issueIn(const ResultPiece& piece);
+  Status issueIn(const ResultPiece& what, const HostResult& result);
   void tellSlices(const Copy& copy);
   void tellLanded(const Copy& copy);
   void fail(const Status& why);
@@ -170,8 +179,9 @@ class Stager final {
   std::deque<TensorId> unproduced_;      // of them, oldest first: the device is at work on them
   std::set<std::pair<uint64_t, TensorId>> produced_;  // of them, the most urgent first
   bool isAhead_ = false;  // a copy of a gradient that was not there yet has been issued
+  std::map<TensorId, std::span<std::byte>> targets_;  // of gradients on their way, without mirror
   std::map<TensorId, Inward> inward_;
-  std::set<ResultPiece> resultsHere_;  // the most urgent first
+  std::map<ResultPiece, HostResult> resultsHere_;  // the most urgent first
   uint64_t begunSoFar_ = 0;
 
   mutable base::Mutex mutex_;

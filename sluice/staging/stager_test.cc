@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,14 +54,74 @@ TEST(Stager, IsRightWithRandomDelays) {
   }
 }
 
+TEST(Stager, CopiesToTargetsThatAreToldInEachStep) {
+  using Targets = StagedSteps::Targets;
+  for (const Targets targets : {Targets::kToldEarly, Targets::kToldLate}) {
+    for (const auto mode : {pretend::Mode::kEager, pretend::Mode::kAdversary}) {
+      PretendDevice device;
+      device.machine().set({.mode = mode});
+      StagedSteps steps(device, planOf(someTensors(), 1000), kSmall, Order::kOldestFirst, targets);
+      for (int step = 0; step < 3; ++step)
+        ASSERT_TRUE(steps.step(static_cast<float>(step)).isOk()) << step;
+      EXPECT_EQ(steps.wrong(), 0U);
+    }
+  }
+}
+
+TEST(Stager, KeepsCopiesUntilTheirTargetIsTold) {
+  PretendDevice device;
+  StagedSteps steps(device, planOf({3000, 30'000}, 1000), kSmall, Order::kUrgentFirst,
+                    StagedSteps::Targets::kByTest);
+  steps.backward(TensorId{1}, 1);
+  steps.backward(TensorId{0}, 5);
+  device.machine().synchronizeDevice(0);
+  EXPECT_EQ(steps.stager().wait(TensorId{1}, std::chrono::milliseconds(20)).code(), Code::kTimeout);
+  for (const uint32_t t : {0U, 1U}) {
+    const size_t slices = t == 0 ? 3 : 30;
+    EXPECT_EQ(steps.stager().describeWait(TensorId{t}),
+              fmt::format("{0} of {0} slices not yet copied from pretend:0", slices));
+  }
+  EXPECT_LE(device.machine().statistics().peakPinnedBytes, kSmall);
+  steps.tellTarget(TensorId{0});
+  steps.tellTarget(TensorId{1});
+  ASSERT_TRUE(steps.forward(TensorId{0}, 6).isOk());
+  ASSERT_TRUE(steps.forward(TensorId{1}, 2).isOk());
+  EXPECT_EQ(steps.wrong(), 0U);
+}
+
+// The memory of a result may be given up before it is copied: the stager keeps it.
+TEST(Stager, KeepsAResultUntilItIsCopied) {
+  PretendDevice device;
+  StagedSteps steps(device, planOf({100}, 1000), kSmall);
+  auto result = std::make_shared<std::vector<float>>(100, 3.F);
+  const std::weak_ptr<const void> kept = result;
+  steps.stager().onResult(TensorId{0}, Step{}, 0, 400, {std::as_bytes(std::span(*result)), result});
+  result.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(kept.expired());  // the rank has not begun the step
+  auto memory = std::make_shared<testing::PretendBytes>(device.machine(), device.stream(), 400);
+  steps.stager().begin(TensorId{0}, {nullptr, memory, device.mark()});
+  ASSERT_TRUE(steps.stager().wait(TensorId{0}, std::chrono::seconds(20)).isOk());
+  for (int look = 0; look < 1000 && !kept.expired(); ++look)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(kept.expired());
+  device.machine().synchronizeDevice(0);
+  const auto* const numbers =
+      reinterpret_cast<const float*>(device.machine().reach(memory->address()));
+  EXPECT_THAT(std::span(numbers, 100), ::testing::Each(3.F));
+}
+
 // SLUICE_PINNED_SEEDS sets a number of seeds, each with 100 MB of gradients instead of 16.
 TEST(Stager, StaysWithinItsPinnedMemory) {
   const char* const wanted = std::getenv("SLUICE_PINNED_SEEDS");
   const uint64_t seeds = wanted == nullptr ? 1 : std::stoull(wanted);
   std::vector<uint64_t> tensors{3'000'000, 1'000'000, 10};
-  if (wanted != nullptr) tensors = {10, 1'000'000, 9'000'000, 5'000'000, 10'000'000};
-  for (const size_t pinned :
-       {size_t{64} << 10, size_t{1} << 20, size_t{8} << 20, size_t{64} << 20}) {
+  std::vector<size_t> sizes{size_t{64} << 10, size_t{1} << 20, size_t{8} << 20, size_t{64} << 20};
+  if (wanted != nullptr) {
+    tensors = {10, 1'000'000, 9'000'000, 5'000'000, 10'000'000};
+    sizes.erase(sizes.begin());  // so many small copies would take an hour
+  }
+  for (const size_t pinned : sizes) {
     for (uint64_t seed = 0; seed < seeds; ++seed) {
       PretendDevice device;
       device.machine().set({.mode = pretend::Mode::kRandom, .seed = seed});

@@ -29,7 +29,10 @@ struct Context {
   const plan::Plan& plan;
   fabric::Fabric& fabric;
   gate::Gates& gates;
-  std::span<const TensorMemory> memory;  // by TensorId; empty at a rank that only serves
+  // By TensorId; empty at a rank that only serves. A tensor on a device may have no memory for its
+  // mean, if its gradients come to targets of the strategy's own (StagingTargets): the sink takes
+  // the mean from there.
+  std::span<const TensorMemory> memory;
   optimizer::OptimizerSpec update;
   // By TensorId: the parameters that servers start from. Read only while the strategy is made, and
   // only if the update publishes parameters.
@@ -54,9 +57,16 @@ struct Context {
 
   plan::Stages stages() const { return {observer, fabric.loop().clock()}; }
 
-  // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says so
-  // once for every slice, before it opens the tensor's gate.
+  // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says
+  // so once for every slice, before it opens the tensor's gate.
   void resultIsHere(const plan::Slice& slice, Step step, Rank from) const {
+    if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
+    resultIsHere(slice, step, from, {memory[index(slice.tensor)].result});
+  }
+
+  // The same for a tensor whose whole result is `whole`.
+  void resultIsHere(const plan::Slice& slice, Step step, Rank from,
+                    const ResultBytes& whole) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
     stages().enter(Stage::kStageIn, step, slice, from);
     const size_t elementBytes = sizeOf(plan.model()[slice.tensor].dtype);
@@ -65,7 +75,8 @@ struct Context {
                        .step = step,
                        .firstByte = slice.offset * elementBytes,
                        .bytes = slice.count * elementBytes,
-                       .from = from});
+                       .from = from,
+                       .whole = whole});
   }
 
   // This slice has no result in `step`. Says nothing to the sink: noResultComes() does.

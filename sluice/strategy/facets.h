@@ -1,6 +1,6 @@
-// Abilities that an algorithm may have: to save its state, to hand out results late, and to go on
-// without a lost rank. A strategy that has one passes itself to Strategy's constructor; the others
-// have these defaults.
+// Abilities that an algorithm may have: to save its state, to hand out results late, to go on
+// without a lost rank, and to have gradients staged into its own memory. A strategy that has one
+// passes itself to Strategy's constructor; the others have these defaults.
 #pragma once
 
 #include <cstddef>
@@ -82,12 +82,27 @@ class LossPolicy {
   virtual void forget(Rank /*lost*/) {}
 };
 
+// Memory of the strategy's own to which gradients are staged from a device, so that they need not
+// be copied once more. By default gradients come to memory of the session.
+class StagingTargets {
+ public:
+  virtual ~StagingTargets() = default;
+
+  // Returns true iff the tensor has a target in every step. Any thread.
+  virtual bool has(TensorId /*tensor*/) const { return false; }
+
+  // Returns the target for the gradient of the step for which the tensor's gate was closed last.
+  // The gradient is there when the strategy takes its contribution. Fabric's loop. REQUIRES: has()
+  virtual std::span<std::byte> targetFor(TensorId /*tensor*/) { return {}; }
+};
+
 // The abilities that one strategy has; null: the default. They live as long as
 // it.
 struct Facets {
   Checkpoint* checkpoint = nullptr;
   DelayedResults* delayedResults = nullptr;
   LossPolicy* losses = nullptr;
+  StagingTargets* stagingTargets = nullptr;
 };
 
 }  // namespace sluice::strategy

@@ -1,21 +1,30 @@
-// Hears of results as they come, slice by slice: whoever copies them on from host memory to a device
-// begins with the first slice, and does not wait for a tensor's gate.
+// Hears of results as they come, slice by slice: whoever copies them on from host memory to a
+// device begins with the first slice, and does not wait for a tensor's gate.
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 
 #include <sluice/types/ids.h>
 
 namespace sluice::strategy {
 
-// The result of one slice, which is in its final place in host memory: TensorMemory::result.
+// The result of a tensor in host memory.
+struct ResultBytes {
+  std::span<const std::byte> bytes{};
+  std::shared_ptr<const void> owner{};  // keeps the bytes where they are; null: they stay anyway
+};
+
+// The result of one slice, which is in its final place.
 struct SliceResult {
   TensorId tensor{};
   SliceId slice{};
   Step step{};           // as the tensor's gate counts
   size_t firstByte = 0;  // in the tensor's result
   size_t bytes = 0;
-  Rank from{};  // the rank that the result came from: the peer of its stages
+  Rank from{};          // the rank that the result came from: the peer of its stages
+  ResultBytes whole{};  // the tensor's result, of which the slice's bytes are here
 };
 
 // Is called on the fabric's loop, and must be quick. For every step of a tensor whose gate opens,
@@ -31,7 +40,8 @@ class ResultSink {
   // Stage::kApplied, with `from` as the peer, when the result is where training reads it.
   virtual void onResult(const SliceResult& result) = 0;
 
-  // The step has no result: no worker had a gradient, or the step was dropped. The gate opens empty.
+  // The step has no result: no worker had a gradient, or the step was dropped. The gate opens
+  // empty.
   virtual void onNoResult(TensorId tensor, Step step) = 0;
 };
 

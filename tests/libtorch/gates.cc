@@ -1,6 +1,6 @@
 // Two ranks with gates against one process without: every rank computes both ranks' gradients on a
 // plain copy of the model, takes their mean as sluice does, and must have the same bits after every
-// step.
+// step. The model with gates is in host memory or on a device, the plain ones are in host memory.
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -71,7 +71,8 @@ torch::Tensor batch(int step, int64_t rank, int part) {
 
 template <typename AnyNet>
 void backward(AnyNet& net, int step, int64_t rank, int part) {
-  net.forward(batch(step, rank, part), rank == 0).square().sum().backward();
+  const torch::Tensor x = batch(step, rank, part).to(net.scale.device());
+  net.forward(x, rank == 0).square().sum().backward();
 }
 
 void copyState(nn::Module& to, const nn::Module& from) {
@@ -121,7 +122,7 @@ struct Reference {
   torch::optim::AdamW optimizer;
 };
 
-void run() {
+void run(const torch::Device& device) {
   bool interrupts = false;
   const auto interruption = [&interrupts]() -> sluice::Status {
     return std::exchange(interrupts, false)
@@ -134,6 +135,7 @@ void run() {
   require(job->worldSize() == 2, "wants two ranks");
   torch::manual_seed(5 + rank);  // different on purpose: all begin with rank 0's
   GatedNet net;
+  net.to(device);
   auto optimizer = adam(net);
   Distributed distributed(*job, net, optimizer);
   Reference reference(net);
@@ -156,7 +158,7 @@ void run() {
     if (step == 7 && rank == 0) {  // rank 1 is late: the wait for what is in no gate is interrupted
       interrupts = true;
       requireError([&] { distributed.step(); }, "interrupted");
-      requireError([&] { net.body->forward(batch(step, rank, 0)); }, "call it again");
+      requireError([&] { net.body->forward(batch(step, rank, 0).to(device)); }, "call it again");
       optimizer.zero_grad();  // must not reach the step that was begun
     }
     distributed.step();
@@ -170,10 +172,10 @@ void run() {
   std::stringstream saved;
   torch::save(net.body, saved);
   nn::Sequential loaded(nn::Linear(6, 8), nn::Tanh(), nn::BatchNorm1d(8));
-  torch::load(loaded, saved);
+  torch::load(loaded, saved, torch::kCPU);
   distributed.synchronize();
   for (const auto& item : reference.main.named_parameters()) {
-    require(torch::equal(item.value(), net.named_parameters()[item.key()]),
+    require(torch::equal(item.value(), net.named_parameters()[item.key()].cpu()),
             item.key() + " has other bits than the reference");
   }
 
@@ -186,23 +188,28 @@ void run() {
   distributed.step();
   bool isNoticed = false;
   try {
-    net.body->ptr<nn::LinearImpl>(0)->forward(torch::ones({1, 6})).sum().backward();
+    net.body->ptr<nn::LinearImpl>(0)->forward(torch::ones({1, 6}, device)).sum().backward();
   } catch (const std::exception& error) {
     isNoticed = std::string(error.what()).find("'body.0.") != std::string::npos;
   }
   require(isNoticed, "a stale parameter was used unnoticed");
   distributed.leave();
-  std::printf("rank %d: the same bits\n", static_cast<int>(rank));
+  std::printf("rank %d on %s: the same bits\n", static_cast<int>(rank), device.str().c_str());
 }
 
 }  // namespace
 
-int main() {
+// For on_device.py, which knows a device that this program does not. Returns an exit code.
+extern "C" int trainWithGates(const char* device) {
   try {
-    run();
+    run(torch::Device(device));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gates: %s\n", error.what());
     return 1;
   }
   return 0;
+}
+
+int main() {
+  return trainWithGates("cpu");
 }

@@ -35,14 +35,20 @@ inline plan::Plan planOf(const std::vector<uint64_t>& elements, uint64_t sliceEl
 
 class StagedSteps final : public Listener {
  public:
+  // The memory that gradients come to: mirrors, or targets that are told before or after begin(),
+  // or by the test itself.
+  enum class Targets : uint8_t { kMirrors, kToldEarly, kToldLate, kByTest };
   StagedSteps(PretendDevice& device, plan::Plan plan, size_t pinnedBytes,
-              Order order = Order::kUrgentFirst)
-      : device_(device), plan_(std::move(plan)), come_(tensors()) {
-    std::vector<Mirror> mirrors;
+              Order order = Order::kUrgentFirst, Targets targets = Targets::kMirrors)
+      : device_(device), plan_(std::move(plan)), targets_(targets), come_(tensors()) {
+    std::vector<std::span<std::byte>> mirrors;
     for (const Tensor& tensor : plan_.model().tensors) {
       auto& memory = memory_.emplace_back(tensor.elements);
-      mirrors.push_back(
-          {std::as_writable_bytes(std::span(memory)), std::as_bytes(std::span(memory))});
+      if (targets == Targets::kMirrors) {
+        mirrors.push_back(std::as_writable_bytes(std::span(memory)));
+      } else {
+        mirrors.emplace_back();
+      }
     }
     stager_ = std::make_unique<Stager>(Terms{device, plan_, std::move(mirrors), pinnedBytes, order},
                                        *this);
@@ -87,7 +93,12 @@ class StagedSteps final : public Listener {
   }
   void handOver(TensorId tensor, std::shared_ptr<PretendBytes> gradient) {
     results_[tensor] = newMemory(tensor);
+    if (targets_ == Targets::kToldEarly) tellTarget(tensor);
     stager_->begin(tensor, {std::move(gradient), results_[tensor], device_.mark()});
+    if (targets_ == Targets::kToldLate) tellTarget(tensor);
+  }
+  void tellTarget(TensorId tensor) {
+    stager_->targetIs(tensor, std::as_writable_bytes(std::span(memory_[index(tensor)])));
   }
 
   // Has no gradient for the tensor. The others' result begins with `value`.
@@ -203,7 +214,8 @@ class StagedSteps final : public Listener {
       for (uint64_t i = described.offset; i < described.offset + described.count; ++i)
         memory_[index(tensor)][i] += 1;
       stager_->onResult(tensor, Step{}, described.offset * sizeof(float),
-                        described.count * sizeof(float));
+                        described.count * sizeof(float),
+                        {std::as_bytes(std::span(memory_[index(tensor)]))});
       lock.lock();
       if (++come_[index(tensor)] < plan_.slicesOf(tensor).size()) continue;
       come_[index(tensor)] = 0;
@@ -214,7 +226,8 @@ class StagedSteps final : public Listener {
   PretendDevice& device_;
   const pretend::StreamIndex other_ = device_.machine().newStream(0);
   const plan::Plan plan_;
-  std::vector<std::vector<float>> memory_;  // the mirrors
+  const Targets targets_;
+  std::vector<std::vector<float>> memory_;  // the mirrors, or other targets
   std::map<TensorId, std::shared_ptr<PretendBytes>> results_;
   std::atomic<size_t> wrong_ = 0;
 

@@ -10,7 +10,7 @@
 namespace sluice::strategy {
 
 Packing::Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec)
-    : own_(tensors.front().dtype), wire_(isMean ? own_ : kernel::accumulatorOf(own_)) {
+    : own_(tensors.front().dtype), wire_(wireTypeOf(own_, isMean)) {
   size_t elements = 0;
   for (const Tensor& tensor : tensors) {
     SLUICE_CHECK(tensor.dtype == own_, tensor.name);
@@ -23,14 +23,18 @@ Packing::Packing(std::span<const Tensor> tensors, bool isMean, const codec::Code
     elements = (elements + codec::kBlock - 1) / codec::kBlock * codec::kBlock;
   }
   flags_ = elements * sizeOf(wire_);
-  data_.resize(flags_ + tensors.size() * sizeOf(wire_));
+  data_->resize(flags_ + tensors.size() * sizeOf(wire_));
+}
+
+DType Packing::wireTypeOf(DType own, bool isMean) {
+  return isMean ? own : kernel::accumulatorOf(own);
 }
 
 void Packing::put(size_t place, std::span<const std::byte> gradient) {
-  if (own_ == wire_) {
-    std::memcpy(part(place).data(), gradient.data(), gradient.size());
-  } else {
+  if (own_ != wire_) {
     kernel::widen(own_, part(place), gradient);
+  } else if (gradient.data() != part(place).data()) {
+    std::memcpy(part(place).data(), gradient.data(), gradient.size());
   }
   setFlag(place, 1);
 }
@@ -41,7 +45,7 @@ void Packing::putNothing(size_t place) {
 }
 
 void Packing::finish(codec::ErrorFeedback* feedback) {
-  if (feedback != nullptr) feedback->apply(std::span(data_).first(flags_));
+  if (feedback != nullptr) feedback->apply(data().first(flags_));
 }
 
 void Packing::putMean(size_t place, std::span<const std::byte> mean) {
@@ -51,14 +55,14 @@ void Packing::putMean(size_t place, std::span<const std::byte> mean) {
 }
 
 bool Packing::isEmpty(size_t place) const {
-  const auto bytes = std::span(data_).subspan(flags_ + place * sizeOf(wire_), sizeOf(wire_));
+  const auto bytes = data().subspan(flags_ + place * sizeOf(wire_), sizeOf(wire_));
   return kernel::withElement(
       wire_, [&]<typename Element>(Element) { return !(Element::load(bytes.data(), 0) > 0); });
 }
 
 void Packing::setFlag(size_t place, float value) {
   kernel::withElement(wire_, [&]<typename Element>(Element) {
-    Element::store(data_.data() + flags_, place, static_cast<typename Element::Compute>(value));
+    Element::store(data().data() + flags_, place, static_cast<typename Element::Compute>(value));
   });
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,12 +20,20 @@ class Packing final {
   // which is to have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of
   // one type
   Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec);
+  Packing(Packing&&) = default;  // a copy would share the bytes
+  Packing& operator=(Packing&&) = default;
+
+  // Returns the type in which gradients of type `own` travel.
+  static DType wireTypeOf(DType own, bool isMean);
 
   DType dtype() const { return wire_; }
-  std::span<std::byte> data() { return data_; }
-  std::span<const std::byte> data() const { return data_; }
+  std::span<std::byte> data() { return *data_; }
+  std::span<const std::byte> data() const { return *data_; }
+  // Keeps the bytes of data() where they are.
+  std::shared_ptr<const void> owner() const { return data_; }
 
-  // By the tensor's place in the group.
+  // By the tensor's place in the group. A gradient that was written to its part is not copied.
+  std::span<std::byte> part(size_t place) { return data().subspan(begins_[place], sizes_[place]); }
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
 
@@ -38,18 +47,14 @@ class Packing final {
 
   // After the reduction.
   bool isEmpty(size_t place) const;
-  std::span<const std::byte> get(size_t place) const { return part(place); }
+  std::span<const std::byte> get(size_t place) const {
+    return data().subspan(begins_[place], sizes_[place]);
+  }
 
   // A mean that get() once gave. REQUIRES: it is of the same size.
   void putMean(size_t place, std::span<const std::byte> mean);
 
  private:
-  std::span<std::byte> part(size_t place) {
-    return std::span(data_).subspan(begins_[place], sizes_[place]);
-  }
-  std::span<const std::byte> part(size_t place) const {
-    return std::span(data_).subspan(begins_[place], sizes_[place]);
-  }
   void setFlag(size_t place, float value);
 
   DType own_;                   // the tensors'
@@ -57,7 +62,7 @@ class Packing final {
   std::vector<size_t> begins_;  // in bytes
   std::vector<size_t> sizes_;
   size_t flags_ = 0;  // their beginnings, in bytes
-  std::vector<std::byte> data_;
+  std::shared_ptr<std::vector<std::byte>> data_ = std::make_shared<std::vector<std::byte>>();
 };
 
 // Groups whose tensors are each of one type: cut where it changes.

@@ -1,4 +1,4 @@
-#include <sluice/strategy/reduction/reduction.h>
+// The engine of reduction.h: from gradients to means, group by group.
 
 #include <algorithm>
 #include <cstring>
@@ -7,14 +7,10 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/base/options.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/strategy/outbox.h>
 #include <sluice/strategy/pieces.h>
-#include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_engine.h>
-#include <sluice/strategy/reduction/reduction_options.h>
-#include <sluice/strategy/slices.h>
 
 namespace sluice::strategy {
 namespace {
@@ -27,7 +23,7 @@ constexpr size_t kAtOnce = std::numeric_limits<size_t>::max();
 
 Reduction::Reduction(const Context& context, ReductionSettings settings,
                      std::optional<timing::Costs> costs)
-    : Strategy({.checkpoint = this, .delayedResults = this}),
+    : Strategy({.checkpoint = this, .delayedResults = this, .stagingTargets = this}),
       context_(context),
       settings_(std::move(settings)),
       urgent_(settings_.byPriority
@@ -62,6 +58,16 @@ void Reduction::contribute(const Contribution& contribution) {
     groupOf(tensor).putNothing(placeOf(tensor));
   }
   close(tensor, contribution.step);
+}
+
+bool Reduction::has(TensorId tensor) const {
+  const DType own = tensors()[index(tensor)].dtype;
+  return Packing::wireTypeOf(own, publishesMean()) == own;
+}
+
+std::span<std::byte> Reduction::targetFor(TensorId tensor) {
+  SLUICE_DCHECK(context_.fabric.loop().inLoop());
+  return groupOf(tensor).targetFor(placeOf(tensor));
 }
 
 Status Reduction::handOut(TensorId tensor, Step step) {
@@ -222,10 +228,10 @@ void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
   for (size_t bytes = 0; place < size && bytes < bytesAtOnce; ++place) {
     const TensorId tensor = group.tensorAt(place);
     if (const auto mean = group.meanOf(place)) {
-      useMean(tensor, *mean, group.step());
+      const ResultBytes result = useMean(group, place, *mean);
       bytes += mean->size();
       for (const auto& slice : context_.plan.slicesOf(tensor))
-        context_.resultIsHere(slice, group.step(), context_.fabric.rank());
+        context_.resultIsHere(slice, group.step(), context_.fabric.rank(), result);
     } else {
       observe(Stage::kApplied, tensor, group.step());
       context_.noResultComes(tensor, group.step());
@@ -250,15 +256,22 @@ void Reduction::useMeans(size_t number, size_t place, size_t bytesAtOnce) {
   opening_[number] = false;
 }
 
-void Reduction::useMean(TensorId tensor, std::span<const std::byte> mean, Step step) {
+// Returns the result of the tensor at `place`. Without memory of its own it is the mean itself,
+// which stays as it is until the tensor takes part in the next step: its result has been taken
+// then.
+ResultBytes Reduction::useMean(const ReductionGroup& group, size_t place,
+                               std::span<const std::byte> mean) {
+  const TensorId tensor = group.tensorAt(place);
   const auto result = context_.memory[index(tensor)].result;
-  if (publishesMean()) {
-    std::memcpy(result.data(), mean.data(), mean.size());
-    return;
+  if (!publishesMean()) {
+    const Status applied = applyStep(*context_.update.optimizer, states_[index(tensor)], result,
+                                     mean, values_.at(group.step()));
+    SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+    return {result};
   }
-  const Status applied =
-      applyStep(*context_.update.optimizer, states_[index(tensor)], result, mean, values_.at(step));
-  SLUICE_CHECK(applied.isOk(), applied.toString());  // the values were checked when they were set
+  if (result.empty()) return {mean, group.ownerOfMeans()};
+  std::memcpy(result.data(), mean.data(), mean.size());
+  return {result};
 }
 
 bool Reduction::isIdle() const {
@@ -312,49 +325,6 @@ std::string Reduction::describeWait(TensorId tensor) const {
     return fmt::format("group {} goes first, and lacks {} gradients of this rank", turn_,
                        before.missing());
   return fmt::format("{} other reductions are under way", underWay_);
-}
-
-Status chooseReduction(const base::Config& config, std::span<const timing::Group> groups,
-                       plan::PlanSpec& spec) {
-  if (spec.roles.workers.size() != spec.roles.world)
-    return {Code::kInvalidArgument,
-            fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};
-  for (const auto& tensor : spec.model.tensors) {
-    if (config.text(option::kCodec) != "none" && tensor.dtype != DType::kF32)
-      return {
-          Code::kInvalidArgument,
-          fmt::format("tensor {} is not f32, the only type that codecs take", tensor.toString())};
-  }
-  if (config.integer(option::kReductions) < 1)
-    return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
-  chooseWholeTensors(config, spec);  // slices are only names here
-  SLUICE_RETURN_IF_ERROR(setGroups(config, splitByType(spec.model, groups), spec));
-  spec.settings["codec"] = config.text(option::kCodec);
-  spec.settings["error-feedback"] = config.isOn(option::kErrorFeedback) ? "on" : "off";
-  spec.settings["reductions"] = std::to_string(config.integer(option::kReductions));
-  return settingsOf(spec).status();
-}
-
-Result<std::unique_ptr<Strategy>> makeReduction(const Context& context) {
-  if (context.updatesWaitForWord) {
-    return Status(Code::kInvalidArgument,
-                  "this algorithm has no servers whose updates could wait; use algorithm=sluice");
-  }
-  for (const auto& tensor : context.plan.model().tensors)
-    SLUICE_RETURN_IF_ERROR(kernel::checkArithmetic(tensor.dtype));
-  SLUICE_ASSIGN_OR_RETURN(auto settings, settingsOf(context.plan.spec()));
-  if (settings.byPriority && context.collective != nullptr) {
-    return Status(
-        Code::kInvalidArgument,
-        "a process group knows no priorities; use algorithm=mgwfbp with it, or leave it out");
-  }
-  std::optional<timing::Costs> costs;
-  if (settings.replanSteps > 0 && context.fabric.worldSize() > 1) {
-    SLUICE_ASSIGN_OR_RETURN(
-        costs, reductionCosts(context.config, context.plan.model(), context.plan.roles()));
-  }
-  return std::unique_ptr<Strategy>(
-      std::make_unique<Reduction>(context, std::move(settings), std::move(costs)));
 }
 
 }  // namespace sluice::strategy

@@ -21,7 +21,10 @@
 
 namespace sluice::strategy {
 
-class Reduction final : public Strategy, private Checkpoint, private DelayedResults {
+class Reduction final : public Strategy,
+                        private Checkpoint,
+                        private DelayedResults,
+                        private StagingTargets {
  public:
   // With `costs` that the groups were merged by, they may change as the costs do.
   Reduction(const Context& context, ReductionSettings settings, std::optional<timing::Costs> costs);
@@ -42,6 +45,11 @@ class Reduction final : public Strategy, private Checkpoint, private DelayedResu
   size_t count() const override { return groups_.front().rounds().size(); }
   Status handOut(TensorId tensor, Step step) override;
 
+  // StagingTargets: gradients come straight into the packing of their group, if they travel as they
+  // are.
+  bool has(TensorId tensor) const override;
+  std::span<std::byte> targetFor(TensorId tensor) override;
+
   // Checkpoint; reduction_checkpoint.cc.
   Result<std::vector<std::byte>> take() override;
   Status restore(std::span<const std::byte> bytes) override;
@@ -53,7 +61,7 @@ class Reduction final : public Strategy, private Checkpoint, private DelayedResu
   void meanIsHere(size_t number, Step step);
   void openIfMay(size_t number);
   void useMeans(size_t number, size_t place, size_t bytesAtOnce);
-  void useMean(TensorId tensor, std::span<const std::byte> mean, Step step);
+  ResultBytes useMean(const ReductionGroup& group, size_t place, std::span<const std::byte> mean);
   void makeGroups();
   void agreeOnGroups();
   void changeGroups(const ReductionSettings& settings);

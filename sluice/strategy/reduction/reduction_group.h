@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,6 +35,8 @@ class ReductionGroup final {
   size_t placeOf(TensorId tensor) const { return index(tensor) - first_; }
 
   // This rank's gradients of a step. A step for which nothing is put has no round of its own.
+  // put() copies nothing if the gradient was written to targetFor() in this step.
+  std::span<std::byte> targetFor(size_t place) { return filling().part(place); }
   void put(size_t place, std::span<const std::byte> gradient) { filling().put(place, gradient); }
   void putNothing(size_t place) { filling().putNothing(place); }
 
@@ -57,7 +60,10 @@ class ReductionGroup final {
   Step step() const { return step_; }
   // Empty: there is none. REQUIRES: mayOpen()
   std::optional<std::span<const std::byte>> meanOf(size_t place) const;
-  void opened();  // it has been handed out
+  // Keeps the means where they are, even if the group goes. REQUIRES: there is one
+  std::shared_ptr<const void> ownerOfMeans() const { return rounds_.front().packing.owner(); }
+  // It has been handed out. Each mean stays as it is until the tensor takes part in the next step.
+  void opened();
 
   // Between two steps, when nothing is under way.
   bool isAtRest() const;

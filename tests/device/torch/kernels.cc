@@ -124,6 +124,14 @@ at::Tensor& setEmpty(at::Tensor& self) {
   return setStorageAndSizes(self, std::move(storage), 0, {0}, {});
 }
 
+// Says whether a tensor may become the other in place, as Module::to() makes it do.
+bool canBecome(const at::Tensor& self, const at::Tensor& from) {
+  const auto isDense = [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && (tensor.is_cpu() || isOnDevice(tensor));
+  };
+  return isDense(self) && isDense(from);
+}
+
 void recordStream(at::Tensor& self, c10::Stream stream) {
   machine().recordStream(self.storage().data(), indexOf(stream));
 }
@@ -173,6 +181,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("set_.source_Storage", &setStorage);
   library.impl("set_.source_Tensor", &setTensor);
   library.impl("set_", &setEmpty);
+  library.impl("_has_compatible_shallow_copy_type", &canBecome);
   library.impl("record_stream", &recordStream);
   library.impl("convolution_overrideable", &convolution);
   library.impl("convolution_backward_overrideable", &convolutionBackward);
