@@ -38,11 +38,12 @@ class Strategy {
   // gate opens empty, and nothing is updated.
   virtual void contribute(const Contribution& contribution) = 0;
 
-  // Takes one slice of a gradient that comes slice by slice, as from a device: the slice's bytes are
-  // in their place, and must not change until the strategy opens the gate; those of other slices
-  // may not be there yet. The gate is closed before the first slice. By default the strategy waits
-  // for the whole tensor. All-reduces keep the default, since they pack whole tensors; gossip, since
-  // its steps are local; compression with clipping, since that needs the tensor's norm.
+  // Takes one slice of a gradient that comes slice by slice, as from a device: the slice's bytes
+  // are in their place, and must not change until the strategy opens the gate; those of other
+  // slices may not be there yet. The gate is closed before the first slice. By default the strategy
+  // waits for the whole tensor. All-reduces keep the default, since they reduce whole tensors;
+  // gossip, since its steps are local; compression with clipping, since that needs the tensor's
+  // norm.
   virtual void contributeSlice(const SliceContribution& slice) {
     if (slice.isLast()) contribute({slice.tensor, slice.step, /*hasGradient=*/true});
   }
@@ -61,8 +62,8 @@ class Strategy {
 
   virtual Statistics statistics() const { return {}; }
 
-  // With Context::updatesWaitForWord: all gradients of the last step have been handed over, with all
-  // of their slices, and every worker decides the same. Dropped, every gate opens empty.
+  // With Context::updatesWaitForWord: all gradients of the last step have been handed over, with
+  // all of their slices, and every worker decides the same. Dropped, every gate opens empty.
   virtual Status decide(Decision /*decision*/) {
     return {Code::kInvalidArgument,
             "this algorithm has no servers that could update; use algorithm=sluice"};
@@ -84,6 +85,7 @@ class Strategy {
   Checkpoint& checkpoint() const { return facetOr<Checkpoint>(facets_.checkpoint); }
   DelayedResults& delayedResults() const { return facetOr<DelayedResults>(facets_.delayedResults); }
   LossPolicy& losses() const { return facetOr<LossPolicy>(facets_.losses); }
+  StagingTargets& stagingTargets() const { return facetOr<StagingTargets>(facets_.stagingTargets); }
 
  protected:
   // For a facet that is a member: it has no bases yet while Strategy is made.

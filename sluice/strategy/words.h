@@ -27,6 +27,12 @@ inline constexpr auto kHasNone = wire::Flags{0x0200};  // the worker has nothing
 // For a checkpoint, in no step: a worker asks what the server holds of a slice, and is told.
 inline constexpr auto kAsksHeld = wire::Flags{0x0400};
 inline constexpr auto kTellsHeld = wire::Flags{0x0800};
+inline constexpr auto kWaitsForWord =
+    wire::Flags{0x1000};  // the part waits at the server for the worker's word
+// Of a kUpdate message without a payload: the worker's word on the parts of a step that wait. With
+// neither, the message holds hyperparameters.
+inline constexpr auto kUse = wire::Flags{0x0100};
+inline constexpr auto kDrop = wire::Flags{0x0200};
 // Of a kPublish message: how many steps the copy in an answer lags behind its worker.
 inline constexpr unsigned kLagShift = 8;
 inline constexpr uint64_t kMostLag = 0xff;

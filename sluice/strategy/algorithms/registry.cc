@@ -60,6 +60,25 @@ std::string namesOfThoseWith(const base::Option& option) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+bool hasItsDefault(const base::Config& config, const base::Option& option) {
+  if (option.kind == base::Kind::kSwitch) return config.isOn(option) == (option.fallback == "on");
+  return config.value(option).text == option.fallback;
+}
+
+// Variables and files may be there for several jobs, so only options that this job itself was given
+// count.
+Status rejectOptionsOfOthers(const base::Config& config, const Algorithm& algorithm) {
+  for (const base::Option* option : algorithmOptions()) {
+    const bool isGiven = config.value(*option).source == base::Source::kFlag;
+    const bool isJudged = option == &option::kSurviveLoss;  // by rejectIgnoredOptions()
+    if (!isGiven || isJudged || hasItsDefault(config, *option) || algorithm.takes(*option))
+      continue;
+    return {Code::kInvalidArgument, fmt::format("{} takes no --{}; it is for {}", algorithm.name,
+                                                option->name, namesOfThoseWith(*option))};
+  }
+  return base::ok();
+}
+
 }  // namespace
 
 bool Algorithm::takes(const base::Option& option) const {
@@ -89,9 +108,11 @@ Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& ch
                 "{} keeps the ranks in step and cannot go on without one; --survive-loss is for {}",
                 chosen.strategy, namesOfThoseWith(option::kSurviveLoss))};
   }
-  if (!config.isOn(option::kDgc) || isSparse(chosen)) return base::ok();
-  return {Code::kInvalidArgument, fmt::format("{} cannot compress with --dgc; it is for {}",
-                                              chosen.strategy, namesOfThoseWith(option::kDgc))};
+  if (config.isOn(option::kDgc) && !isSparse(chosen)) {
+    return {Code::kInvalidArgument, fmt::format("{} cannot compress with --dgc; it is for {}",
+                                                chosen.strategy, namesOfThoseWith(option::kDgc))};
+  }
+  return rejectOptionsOfOthers(config, *algorithm);
 }
 
 Result<const Algorithm*> findAlgorithm(std::string_view name) {

@@ -15,7 +15,8 @@ std::span<const Algorithm* const> algorithms();
 // Returns the options that some algorithm takes besides the general ones, each once.
 std::vector<const base::Option*> algorithmOptions();
 
-// Rejects options that the chosen algorithm would silently ignore: --dgc, --survive-loss.
+// Rejects options that the chosen algorithm would silently ignore: --dgc and --survive-loss
+// wherever they come from, and options of other algorithms that a program or a flag gave.
 Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& chosen);
 
 // Finds an algorithm by its name or alias. Never null; an unknown name is an error that lists those

@@ -30,7 +30,17 @@ Result<MomentumAt> momentumAt(const Context& context) {
 
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec) {
   spec.settings[kMomentumSetting] = config.text(option::kMomentumAt);
-  if (!config.isOn(option::kDgc)) return chooseAnswering(config, spec);
+  const bool keepsStateAtWorkers =
+      config.isOn(option::kDgc) || config.text(option::kMomentumAt) == "workers";
+  if (config.isOn(option::kOverlap) && keepsStateAtWorkers) {
+    return {Code::kInvalidArgument,
+            "--overlap sends parts that can be dropped, which momentum or compression at the "
+            "workers cannot take back; leave out --overlap, or --dgc and --momentum-at workers"};
+  }
+  if (!config.isOn(option::kDgc)) {
+    SLUICE_RETURN_IF_ERROR(chooseAnswering(config, spec));
+    return chooseEarlyParts(config, spec);
+  }
   if (config.text(option::kMomentumAt) != "server") {
     return {Code::kInvalidArgument,
             "--dgc keeps the momentum at the workers by itself; leave out --momentum-at"};

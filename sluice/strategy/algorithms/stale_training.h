@@ -23,7 +23,7 @@ inline constexpr Option kMomentumAt = sameOnAllRanks(
 namespace sluice::strategy {
 
 inline constexpr auto kStaleOptions =
-    joined(kShardedOptions, kDgcOptions, std::array{&option::kMomentumAt});
+    joined(kShardedOptions, kDgcOptions, std::array{&option::kMomentumAt, &option::kOverlap});
 
 // Cuts as the other servers do, or, with --dgc, for compression.
 Status chooseStale(const base::Config& config, plan::PlanSpec& spec);

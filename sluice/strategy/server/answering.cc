@@ -75,6 +75,8 @@ class Answering final : public Strategy, private LossPolicy {
 Result<fabric::Landing> Answering::onMessage(Rank from, fabric::Lane lane,
                                              const wire::Header& header) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  const bool isWord = has(header.flags, answering::kUse) || has(header.flags, answering::kDrop);
+  if (header.stage == Stage::kUpdate && isWord) return server_.landWord(from, lane, header);
   if (header.stage == Stage::kUpdate) return server_.landHyperparameters(from, header);
   SLUICE_RETURN_IF_ERROR(checkSlice(parts_.plan(), header));
   const plan::Slice& slice = parts_.plan().slice(header.slice);

@@ -20,6 +20,7 @@ struct AnsweringParts {
         policy(std::move(its)),
         format(policy->format()),
         isOverlapping(overlaps(all.plan.spec())),
+        sendsBeforeWord(all.updatesWaitForWord && strategy::sendsBeforeWord(all.plan.spec())),
         outbox(context, byUrgency(all.config)) {}
 
   const plan::Plan& plan() const { return context.plan; }
@@ -46,6 +47,7 @@ struct AnsweringParts {
   const std::unique_ptr<AnswerPolicy> policy;
   PayloadFormat& format;  // the policy's
   const bool isOverlapping;
+  const bool sendsBeforeWord;  // parts wait at their servers for the training thread's word
   Outbox outbox;
   std::function<void(const Status&)> onFailure;  // the engine's fail()
 };

@@ -37,6 +37,14 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
     return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
   if (desk.isBusy() || newsOf(from).valuesLanding > 0) return deferred_.defer(from, lane);
+  const bool waits = has(header.flags, answering::kWaitsForWord);
+  if (waits != parts_.sendsBeforeWord)
+    return fabric::refusedStatus(header, "no worker of this job sends such a part");
+  if (desk.held) {
+    const bool isDecided = desk.next < newsOf(from).undecided;
+    if (isDecided) return deferred_.defer(from, lane);  // until takeHeld()
+    return fabric::refusedStatus(header, "its last part waits for a word");
+  }
   if (desk.isOwedAnswer) return fabric::refusedStatus(header, "it waits for an answer");
   if (desk.next != header.step)
     return fabric::refusedStatus(header, fmt::format("step {} comes next", desk.next));
@@ -54,7 +62,65 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
   return Landing{{buffer->data(), buffer->size()},
                  parts_.whenHere(from, [this, &slice, from, flags = header.flags] {
                    deskOf(slice, from).isLanding = false;
-                   takePart(slice, from, flags);
+                   arrived(slice, from, flags);
+                   resume(from);
+                 })};
+}
+
+void AnsweringServer::arrived(const Slice& slice, Rank from, wire::Flags flags) {
+  Desk& desk = deskOf(slice, from);
+  parts_.context.stages().enter(Stage::kCollect, desk.next, slice, from);
+  const bool isDecided = desk.next < newsOf(from).undecided;
+  if (!has(flags, answering::kWaitsForWord) || isDecided) return takePart(slice, from, flags);
+  desk.held = flags;
+}
+
+void AnsweringServer::use(Rank worker, Step step) {
+  newsOf(worker).undecided = Step{index(step) + 1};
+  takeHeld(worker);
+}
+
+void AnsweringServer::takeHeld(Rank worker) {
+  for (const SliceId id : parts_.plan().slicesOn(parts_.self)) {
+    const Slice& slice = parts_.plan().slice(id);
+    if (const auto flags = std::exchange(deskOf(slice, worker).held, std::nullopt))
+      takePart(slice, worker, *flags);
+  }
+}
+
+void AnsweringServer::drop(Rank worker) {
+  for (const SliceId id : parts_.plan().slicesOn(parts_.self))
+    deskOf(parts_.plan().slice(id), worker).held.reset();
+}
+
+bool AnsweringServer::isLandingFrom(Rank worker) const {
+  return std::ranges::any_of(parts_.plan().slicesOn(parts_.self), [&](SliceId id) {
+    return deskOf(parts_.plan().slice(id), worker).isLanding;
+  });
+}
+
+// A word to drop changes the desks at once: the next message may bring a part of the step's next
+// attempt.
+Result<Landing> AnsweringServer::landWord(Rank from, fabric::Lane lane,
+                                          const wire::Header& header) {
+  if (!parts_.roles().isWorker(from))
+    return fabric::refusedStatus(header, "that rank is not a worker");
+  WorkerNews& news = newsOf(from);
+  const bool isUse = has(header.flags, answering::kUse);
+  const bool isDrop = has(header.flags, answering::kDrop);
+  if (!parts_.sendsBeforeWord || isUse == isDrop || header.length > 0)
+    return fabric::refusedStatus(header, "no worker of this job sends such a word");
+  if (header.step != news.undecided)
+    return fabric::refusedStatus(header,
+                                 fmt::format("a word on step {} comes next", news.undecided));
+  if (news.valuesLanding > 0 || (isDrop && isLandingFrom(from))) return deferred_.defer(from, lane);
+  if (isDrop) {
+    drop(from);
+    return Landing{{}, parts_.whenHere(from, [] { /* nothing more to do */ })};
+  }
+  news.undecided = Step{index(header.step) + 1};
+  return Landing{{}, parts_.whenHere(from, [this, from] {
+                   takeHeld(from);
                    resume(from);
                  })};
 }
@@ -65,7 +131,6 @@ void AnsweringServer::takePart(const Slice& slice, Rank from, wire::Flags flags)
   const Step step = desk.next;
   desk.next = Step{index(step) + parts_.policy->traits().period};
   desk.isOwedAnswer = has(flags, answering::kAsks);
-  parts_.context.stages().enter(Stage::kCollect, step, slice, from);
   parts_.context.stages().enter(Stage::kUpdate, step, slice, from);
   const bool hasPart = !has(flags, answering::kHasNone);
   auto toAnswer = parts_.policy->take({.slice = slice,
@@ -83,6 +148,7 @@ void AnsweringServer::forget(Rank lost) {
   for (const SliceId id : parts_.plan().slicesOn(parts_.self)) {
     const Slice& slice = parts_.plan().slice(id);
     deskOf(slice, lost).isOwedAnswer = false;
+    deskOf(slice, lost).held.reset();
     answer(slice, parts_.policy->forget(id, lost));
   }
 }

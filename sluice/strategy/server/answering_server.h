@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -32,8 +33,16 @@ class AnsweringServer final {
   Result<fabric::Landing> landQuestion(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                        const wire::Header& header);
 
-  // A part that lies in its buffer: it has landed, or this rank's own worker has put it there.
-  void takePart(const plan::Slice& slice, Rank from, wire::Flags flags);
+  Result<fabric::Landing> landWord(Rank from, fabric::Lane lane, const wire::Header& header);
+
+  // A part that lies in its buffer: it has landed, or this rank's own worker has put it there. It
+  // is taken in, unless it waits for its worker's word.
+  void arrived(const plan::Slice& slice, Rank from, wire::Flags flags);
+  // The worker's word on its parts of `step` that wait: they are taken in, and those that come
+  // later at once; or they are discarded, and the worker sends others. Words come in the order of
+  // steps.
+  void use(Rank worker, Step step);
+  void drop(Rank worker);
   void setHyperparameters(Rank worker, Step from, const std::vector<double>& values);
 
   void forget(Rank lost);
@@ -45,21 +54,29 @@ class AnsweringServer final {
     Step next{};  // of the part that comes next
     bool isLanding = false;
     bool isOwedAnswer = false;
-    bool isAnswering = false;  // the answer lies here until it has left
-    bool isTelling = false;    // the slice's content is on its way to the worker
+    bool isAnswering = false;           // the answer lies here until it has left
+    bool isTelling = false;             // the slice's content is on its way to the worker
+    std::optional<wire::Flags> held{};  // of a part that waits for the worker's word
     bool isBusy() const { return isLanding || isAnswering || isTelling; }
   };
   // The words of one worker, besides its parts.
   struct WorkerNews {
     ValuesByStep values;
     uint32_t valuesLanding = 0;  // hyperparameters whose payload is not here yet
+    Step undecided{};            // the first step that no word to use it has come for
   };
 
+  void takePart(const plan::Slice& slice, Rank from, wire::Flags flags);
+  void takeHeld(Rank worker);
+  bool isLandingFrom(Rank worker) const;
   void answer(const plan::Slice& slice, const std::vector<Rank>& workers);
   void answer(const plan::Slice& slice, Rank to);
   void tellHeld(const plan::Slice& slice, Rank to);
   void resume(Rank from);
   WorkerNews& newsOf(Rank worker) { return workers_[parts_.roles().workerPosition(worker)]; }
+  const Desk& deskOf(const plan::Slice& slice, Rank worker) const {
+    return desks_[index(slice.id)][parts_.roles().workerPosition(worker)];
+  }
   Desk& deskOf(const plan::Slice& slice, Rank worker) {
     return desks_[index(slice.id)][parts_.roles().workerPosition(worker)];
   }

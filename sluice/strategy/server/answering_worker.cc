@@ -26,8 +26,21 @@ AnsweringWorker::AnsweringWorker(AnsweringParts& parts, AnsweringServer& own)
       toBegin_(tensorsAtOnce()),
       toOpen_(tensorsAtOnce()) {}
 
+void AnsweringWorker::contribute(const Contribution& contribution) {
+  contributions_.add(contribution);
+  if (parts_.sendsBeforeWord) begin(contribution);
+}
+
 Status AnsweringWorker::decide(Decision decision) {
   auto held = contributions_.take();
+  if (parts_.sendsBeforeWord && !held.empty()) {
+    if (decision == Decision::kDrop) {
+      drop(std::move(held));
+    } else {
+      use(withoutDropped(held.front().step));
+    }
+    return base::ok();
+  }
   if (decision == Decision::kDrop) {
     for (const Contribution& each : held) parts_.context.openDropped(each.tensor, each.step);
     ++dropped_;
@@ -36,6 +49,41 @@ Status AnsweringWorker::decide(Decision decision) {
   std::ranges::reverse(held);  // forward needs first what backward made last
   for (const Contribution& each : held) begin(each);
   return base::ok();
+}
+
+void AnsweringWorker::use(Step step) {
+  undecided_ = Step{index(step) + 1};
+  tellServers(step, answering::kUse);
+  server_.use(parts_.self, step);
+  for (const Slice& slice : parts_.plan().slices()) {
+    if (own(slice).state == State::kAwaitingWord) finishSlice(slice, Travel::kPush, /*lag=*/0);
+  }
+}
+
+// The gates stay closed until every part has left: until then gradients must not change, and the
+// word must not overtake a part.
+void AnsweringWorker::drop(std::vector<Contribution> sent) {
+  for (OwnSlice& slice : slices_) slice.state = State::kIdle;
+  dropping_ = std::move(sent);
+  dropOnceSent();
+}
+
+void AnsweringWorker::dropOnceSent() {
+  if (dropping_.empty() || sending_ > 0) return;
+  const auto dropped = std::exchange(dropping_, {});
+  tellServers(withoutDropped(dropped.front().step), answering::kDrop);
+  server_.drop(parts_.self);
+  ++dropped_;
+  for (const Contribution& each : dropped) parts_.context.openDropped(each.tensor, each.step);
+}
+
+void AnsweringWorker::tellServers(Step step, wire::Flags word) {
+  const fabric::Message message{.step = step, .stage = Stage::kUpdate, .flags = word};
+  for (const Rank server : parts_.roles().servers) {
+    if (server == parts_.self) continue;
+    parts_.context.fabric.send(server, fabric::Lane::kBulk, message, {},
+                               parts_.whenHere(server, [] { /* nothing to free */ }));
+  }
 }
 
 void AnsweringWorker::begin(const Contribution& contribution) {
@@ -70,8 +118,10 @@ void AnsweringWorker::sendOrFinish(const Slice& slice) {
   }
   const Travel travel = parts_.policy->travel(slice.id, here.step);
   here.state = travel == Travel::kAsk ? State::kAwaitingAnswer : State::kIdle;
+  const bool finishesHere = travel != Travel::kAsk;
+  if (finishesHere && isUndecided(here.step)) here.state = State::kAwaitingWord;
   if (travel != Travel::kNothing) push(slice, travel);
-  if (travel != Travel::kAsk) finishSlice(slice, travel, /*lag=*/0);
+  if (finishesHere && !isUndecided(here.step)) finishSlice(slice, travel, /*lag=*/0);
 }
 
 // Returns the slice as it is in the step that it is in.
@@ -93,17 +143,21 @@ void AnsweringWorker::push(const Slice& slice, Travel travel) {
   auto flags = wire::Flags::kNone;
   if (travel == Travel::kAsk) flags = flags | answering::kAsks;
   if (!said) flags = flags | answering::kHasNone;
+  if (parts_.sendsBeforeWord) flags = flags | answering::kWaitsForWord;
   if (slice.server == parts_.self) {
     const auto buffer = parts_.format.bufferForPart(slice, parts_.self, part.size());
     if (!part.empty()) std::memcpy(buffer.value().data(), part.data(), part.size());
-    return server_.takePart(slice, parts_.self, flags);
+    return server_.arrived(slice, parts_.self, flags);
   }
   fabric::Done done;
   if (travel == Travel::kPush) {
     here.leaving.assign(part.begin(), part.end());
     here.isLeaving = true;
     part = here.leaving;
-    done = parts_.whenHere(slice.server, [this, &slice] { left(slice); });
+  }
+  if (travel == Travel::kPush || parts_.sendsBeforeWord) {
+    ++sending_;
+    done = parts_.whenHere(slice.server, [this, &slice, travel] { left(slice, travel); });
   }
   parts_.outbox.post({.slice = slice,
                       .stage = Stage::kPush,
@@ -117,7 +171,10 @@ void AnsweringWorker::push(const Slice& slice, Travel travel) {
                       .owner = parts_.context.memory[index(slice.tensor)].owner});
 }
 
-void AnsweringWorker::left(const Slice& slice) {
+void AnsweringWorker::left(const Slice& slice, Travel travel) {
+  --sending_;
+  dropOnceSent();
+  if (travel != Travel::kPush) return;
   own(slice).isLeaving = false;
   if (own(slice).state == State::kWaitingToSend) return sendOrFinish(slice);
   if (whenIdle_.empty() || !isIdle()) return;

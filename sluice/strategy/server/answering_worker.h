@@ -21,7 +21,7 @@ class AnsweringWorker final {
   // `own` is this rank's server, for the slices that it serves itself.
   AnsweringWorker(AnsweringParts& parts, AnsweringServer& own);
 
-  void contribute(const Contribution& contribution) { contributions_.add(contribution); }
+  void contribute(const Contribution& contribution);
   // True iff slices may come one by one.
   bool takesSlices() const;
   // Begins the slice's step at once. REQUIRES: takesSlices()
@@ -45,7 +45,13 @@ class AnsweringWorker final {
   std::string describeWait(TensorId tensor) const;
 
  private:
-  enum class State : uint8_t { kIdle, kWaitingToSend, kAwaitingAnswer, kAnswerLanding };
+  enum class State : uint8_t {
+    kIdle,
+    kWaitingToSend,
+    kAwaitingWord,  // the part has been sent, and the worker's own step waits for decide()
+    kAwaitingAnswer,
+    kAnswerLanding
+  };
   struct OwnSlice {
     State state = State::kIdle;
     Step step{};  // dropped steps are not counted: nobody has heard of them
@@ -56,13 +62,18 @@ class AnsweringWorker final {
   };
 
   void begin(const Contribution& contribution);
+  void use(Step step);
+  void drop(std::vector<Contribution> sent);
+  void dropOnceSent();
+  void tellServers(Step step, wire::Flags word);
+  bool isUndecided(Step step) const { return parts_.sendsBeforeWord && step >= undecided_; }
   size_t tensorsAtOnce() const {
     return parts_.isOverlapping ? 1 : parts_.plan().model().tensors.size();
   }
   void beginSlice(const plan::Slice& slice, Step step, bool hasGradient);
   void sendOrFinish(const plan::Slice& slice);
   void push(const plan::Slice& slice, Travel travel);
-  void left(const plan::Slice& slice);
+  void left(const plan::Slice& slice, Travel travel);
   void finishSlice(const plan::Slice& slice, Travel travel, uint64_t lag);
   WorkerSlice inItsStep(const plan::Slice& slice) const;
   bool isIdle() const;
@@ -72,7 +83,8 @@ class AnsweringWorker final {
   AnsweringParts& parts_;
   AnsweringServer& server_;
   // A server takes a part in as it arrives, so an update that has to wait for the training thread's
-  // word waits here, before anything has left.
+  // word waits here, before anything has left. With --overlap parts leave and wait at their
+  // servers; then these are the step's contributions that the word is for.
   HeldContributions contributions_;
   ValuesByStep values_;
   std::vector<OwnSlice> slices_;  // by SliceId
@@ -81,6 +93,10 @@ class AnsweringWorker final {
   Together<TensorId> toOpen_;
   std::vector<Done> whenIdle_;
   uint64_t dropped_ = 0;  // steps
+  // Of --overlap.
+  Step undecided_{};                    // the first step that has not been decided to be used
+  size_t sending_ = 0;                  // parts whose bytes have not left
+  std::vector<Contribution> dropping_;  // a dropped step, some of whose parts have not left
 };
 
 }  // namespace sluice::strategy

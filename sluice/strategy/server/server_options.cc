@@ -7,6 +7,7 @@ namespace sluice::strategy {
 namespace {
 
 constexpr const char* kOverlapSetting = "overlap";
+constexpr const char* kEarlySetting = "sends-before-word";
 
 }  // namespace
 
@@ -21,6 +22,20 @@ void chooseOverlap(const base::Config& config, plan::PlanSpec& spec) {
 
 bool overlaps(const plan::PlanSpec& spec) {
   return !spec.settings.contains(kOverlapSetting);
+}
+
+Status chooseEarlyParts(const base::Config& config, plan::PlanSpec& spec) {
+  if (!config.isOn(option::kOverlap)) return base::ok();
+  if (!overlaps(spec)) {
+    return {Code::kInvalidArgument,
+            "--overlap and --no-overlap contradict each other; leave out one"};
+  }
+  spec.settings[kEarlySetting] = "yes";
+  return base::ok();
+}
+
+bool sendsBeforeWord(const plan::PlanSpec& spec) {
+  return spec.settings.contains(kEarlySetting);
 }
 
 Status chooseSharded(const base::Config& config, uint64_t preferred, plan::PlanSpec& spec) {

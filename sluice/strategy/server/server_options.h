@@ -16,6 +16,10 @@ inline constexpr Option kNoOverlap = sameOnAllRanks(
     {"no-overlap", Kind::kSwitch, "off",
      "kvstore, slicing, p3, sluice, asp, ssp, easgd: push everything after backward, and begin "
      "forward when everything is back (kvstore: the papers' PS-Sync)"});
+inline constexpr Option kOverlap = sameOnAllRanks(
+    {"overlap", Kind::kSwitch, "off",
+     "asp, ssp from PyTorch: send gradients during backward; servers hold them until step(), or "
+     "drop them (C++ programs always send during backward)"});
 inline constexpr Option kPlacement = sameOnAllRanks(
     {"placement", Kind::kChoice, "even",
      "sluice, asp, ssp, easgd: even spreads each layer over all servers; layers keeps each tensor "
@@ -47,8 +51,13 @@ void chooseOverlap(const base::Config& config, plan::PlanSpec& spec);
 // False: nothing is pushed before backward has ended, and no gate opens before all may.
 bool overlaps(const plan::PlanSpec& spec);
 
-// Takes --no-overlap and --placement, and cuts into slices of `preferred` parameters unless the user
-// wants others.
+// Takes --overlap.
+Status chooseEarlyParts(const base::Config& config, plan::PlanSpec& spec);
+// True iff workers send their parts before the training thread's word on them.
+bool sendsBeforeWord(const plan::PlanSpec& spec);
+
+// Takes --no-overlap and --placement, and cuts into slices of `preferred` parameters unless the
+// user wants others.
 Status chooseSharded(const base::Config& config, uint64_t preferred, plan::PlanSpec& spec);
 
 }  // namespace sluice::strategy
