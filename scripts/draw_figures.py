@@ -4,10 +4,11 @@
   scripts/draw_figures.py            both, into docs/figures
 
 first.png: docs/figures/training.json, the medians of docs/pytorch.md. choose.png: the replays in
-docs/choose (their commands are in docs/choose.md) and the runs of the study in docs/study/runs. It
+docs/choose (their commands are in docs/choose.md) and the runs of the study in docs/study. It
 needs Debian's python3-matplotlib, as `sluice plot` does.
 """
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -83,11 +84,11 @@ def speeds():
 
 def accuracies():
     """Returns the mean final accuracy of each algorithm of the study, over the seeds."""
-    runs = (ROOT / "docs/study/runs").glob(f"*-n{STUDIED_WORKERS}-s?.json")
     by_name = {}
-    for run in runs:
-        name = run.name.split(f"-n{STUDIED_WORKERS}")[0]
-        by_name.setdefault(name, []).append(json.loads(run.read_text())["accuracy"])
+    for run in json.loads(gzip.decompress((ROOT / "docs/study/runs.json.gz").read_bytes())):
+        if (run["workers"], run["rate_factor"], run["dgc"]) == (STUDIED_WORKERS, 1, False):
+            name = run["algorithm"].replace(":", "-")
+            by_name.setdefault(name, []).append(run["accuracy"])
     return {name: mean(values) for name, values in by_name.items()}
 
 

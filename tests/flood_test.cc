@@ -20,7 +20,7 @@
 #include <gtest/gtest.h>
 
 #include <sluice/fabric/tcp/tcp_fabric.h>
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 #include <sluice/rendezvous/testing/test_world.h>
 
 namespace sluice {
@@ -28,7 +28,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using fabric::contract::Completions;
-using fabric::contract::RankUnderTest;
+using fabric::contract::ThreadRank;
 using rendezvous::onLoop;
 
 constexpr uint32_t kRanks = 4;
@@ -204,7 +204,7 @@ TEST_P(Floods, RanksThatAreFarApartStillMeet) {
   fabric::TcpOptions options;
   options.encrypt = GetParam();
   Completions sends;
-  std::array<RankUnderTest, kRanks> nodes;
+  std::array<ThreadRank, kRanks> nodes;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     fabric::TcpMembership mine = membership;
     mine.rank = Rank{rank};

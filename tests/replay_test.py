@@ -80,9 +80,7 @@ class Replay(unittest.TestCase):
                 # The two counters are read one after the other, while slices are on their way.
                 self.assertAlmostEqual(row["bytes_on_wire"] / row["payload_bytes"], 1, delta=0.1)
                 self.assertAlmostEqual(row["compute_s"], model * 8 / 200e6, places=6)
-                # No algorithm beats the bound, except by the bytes that a token bucket lets pass at
-                # once.
-                self.assertGreater(row["over_bound"], 0.9)
+                self.assertGreaterEqual(row["over_bound"], 1)
                 self.assertGreater(row["cpu_s_per_iteration"], 0)
                 self.assertGreater(len(row["utilisation"]["sent_bits_per_s"]), 2)
         self.assertEqual(rows[0]["speedup_over_kvstore"], 1)

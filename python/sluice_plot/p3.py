@@ -206,9 +206,9 @@ def drawComparison(rows):
                 "error_kw": {"linewidth": 1, "capsize": 2, "ecolor": "0.4"},
             }
             share = row["spread_s"] / row["iteration_s"] / 2
-            axes[0][0].bar(
-                position + offset, row["over_bound"], yerr=row["over_bound"] * share, **style
-            )
+            over = row["over_bound"]
+            if over is not None:  # the bound holds for this algorithm
+                axes[0][0].bar(position + offset, over, yerr=over * share, **style)
             speedup = row["speedup_over_kvstore"]
             if speedup is not None and row["algorithm"] != "kvstore":
                 axes[0][1].bar(position + offset, speedup - 1, yerr=speedup * share, **style)

@@ -33,10 +33,16 @@ Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const base::
   return arena;
 }
 
+double Arena::burstSeconds() const {
+  const lab::Shape shape = lab::shapeFor(rate_);
+  return 8 * static_cast<double>(shape.burstBytes) / static_cast<double>(shape.rateBits);
+}
+
 std::string Arena::toString() const {
-  return fmt::format("{} hosts at {}, {}; iperf3 reaches {:.3f} Gbit/s", hosts_,
-                     base::formatRate(rate_), congestionControl_,
-                     static_cast<double>(goodput_.bitsPerSecond) / 1e9);
+  const auto gbit = [](Rate rate) { return static_cast<double>(rate.bitsPerSecond) / 1e9; };
+  return fmt::format("{} hosts at {}, {}: {:.3f} Gbit/s of payload; iperf3 reaches {:.3f} Gbit/s",
+                     hosts_, base::formatRate(rate_), congestionControl_, gbit(payloadRate()),
+                     gbit(goodput_));
 }
 
 Rate defaultRate(const Profile& profile, uint32_t hosts) {

@@ -8,6 +8,8 @@
 #include <sluice/base/status.h>
 #include <sluice/base/units.h>
 #include <sluice/lab/lab.h>
+#include <sluice/lab/scripts.h>
+#include <sluice/timing/bounds.h>
 #include <sluice/timing/profile.h>
 
 namespace sluice::bench {
@@ -21,9 +23,13 @@ class Arena final {
   const lab::Lab& lab() const { return **lab_; }
   uint32_t hosts() const { return hosts_; }
   Rate rate() const { return rate_; }
-  Rate goodput() const { return goodput_; }
+  Rate goodput() const { return goodput_; }  // that iperf3 reached
+  // Returns the rate at which a link carries payload, as follows from its shape.
+  Rate payloadRate() const { return timing::payloadRate(rate_); }
+  // Returns the wire time of the bytes that a link lets pass at once after a rest.
+  double burstSeconds() const;
   const std::string& congestionControl() const { return congestionControl_; }
-  std::string toString() const;  // "4 hosts at 1.2gbit, bbr; iperf3 reaches 1.147 Gbit/s"
+  std::string toString() const;  // "4 hosts at 1.2gbit, bbr: ..."
 
  private:
   Arena(std::unique_ptr<lab::TemporaryLab> lab, uint32_t hosts, Rate rate,

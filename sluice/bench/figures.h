@@ -16,7 +16,7 @@ namespace sluice::bench {
 
 // The definition of one iteration's time.
 enum class Measure {
-  kSlowestWorker,  // the largest of the workers' medians: where all keep step, and steps are alike
+  kSlowestWorker,  // the largest of the workers' means: where all keep step
   kThroughput,     // elapsed time x workers / steps done by all: where they do not
 };
 std::string_view name(Measure measure);
@@ -51,8 +51,9 @@ struct Setting {
   uint32_t workers = 0;
   double ratio = 0;           // wire time / compute time
   double computeSeconds = 0;  // of one iteration
-  double boundSeconds = 0;    // no schedule can be faster
+  double boundSeconds = 0;    // no schedule that sends every gradient in its step is faster
   double rateBits = 0;        // of each link
+  double payloadBits = 0;     // that a link of this rate carries besides headers
   double goodputBits = 0;     // that iperf3 reached there
   std::string congestionControl{};
   std::string fabric{};
@@ -70,6 +71,7 @@ struct Setting {
   double updateRateBits = 0;  // of servers; 0: as fast as they are
   int64_t shrink = 1;         // every size and rate is divided by it
   Measure measure = Measure::kSlowestWorker;  // of an iteration, with this algorithm
+  bool sendsEverything = true;  // every gradient is sent whole and used in its own step
 };
 
 // One algorithm in one setting, over all its runs.
@@ -79,7 +81,7 @@ struct Figures {
   std::vector<double> runs{};  // seconds per iteration, by run
   double iterationSeconds = 0;
   double spreadSeconds = 0;
-  double overBound = 0;
+  std::optional<double> overBound{};           // if the bound holds for this algorithm
   std::optional<double> speedupOverKvstore{};  // if that was measured too
   double cpuSeconds = 0;
   double wireBytes = 0;

@@ -13,12 +13,12 @@ using ::testing::ElementsAre;
 
 TEST(Figures, AJobIsAsSlowAsItsSlowestWorker) {
   const std::vector<RankReport> ranks{
-      {.iterationSeconds = {1, 5, 2},
+      {.ends = {10, 11, 16, 18},  // a mean of 8 / 3
        .cpuSeconds = 1,
        .wireBytes = 10,
        .payloadBytes = 8,
        .inversionMs = 3},
-      {.iterationSeconds = {3, 3, 3},
+      {.ends = {10, 13, 16, 19},
        .cpuSeconds = 2,
        .wireBytes = 20,
        .payloadBytes = 16,
@@ -36,9 +36,7 @@ TEST(Figures, AJobIsAsSlowAsItsSlowestWorker) {
 TEST(Figures, ThroughputCountsTheStepsOfAllWhileAllAreAtIt) {
   // From 2 to 8: three steps of the first, one and a half of the second.
   const std::vector<RankReport> ranks{
-      {.iterationSeconds = {2, 2, 2, 2}, .ends = {0, 2, 4, 6, 8}},
-      {.iterationSeconds = {4, 4, 4}, .ends = {2, 6, 10, 14}},
-      {.cpuSeconds = 3},  // only serves
+      {.ends = {0, 2, 4, 6, 8}}, {.ends = {2, 6, 10, 14}}, {.cpuSeconds = 3},  // only serves
   };
   EXPECT_DOUBLE_EQ(throughputIteration(ranks).value(), 6 * 2 / 4.5);
   EXPECT_DOUBLE_EQ(combineRanks(ranks, Measure::kThroughput).value().iterationSeconds, 6 * 2 / 4.5);
@@ -46,8 +44,7 @@ TEST(Figures, ThroughputCountsTheStepsOfAllWhileAllAreAtIt) {
 }
 
 TEST(Figures, ThroughputNeedsATimeWhenAllAreAtIt) {
-  const std::vector<RankReport> ranks{{.iterationSeconds = {1}, .ends = {0, 1}},
-                                      {.iterationSeconds = {3}, .ends = {2, 5}}};
+  const std::vector<RankReport> ranks{{.ends = {0, 1}}, {.ends = {2, 5}}};
   EXPECT_EQ(combineRanks(ranks, Measure::kThroughput).status().code(), Code::kInvalidArgument);
 }
 
@@ -59,6 +56,13 @@ TEST(Figures, AStrategyIsTheMedianOfItsRunsAndSaysHowFarTheyLieApart) {
   EXPECT_EQ(figures.iterationSeconds, 1.25);
   EXPECT_EQ(figures.spreadSeconds, 0.5);
   EXPECT_EQ(figures.overBound, 1.25);
+}
+
+TEST(Figures, AnAlgorithmThatSendsLessHasNoBound) {
+  const std::vector<RunFigures> runs{{.iterationSeconds = 1}};
+  const Figures figures = summarise({.boundSeconds = 2, .sendsEverything = false}, "pipe", runs);
+  EXPECT_FALSE(figures.overBound.has_value());
+  EXPECT_TRUE(toJson(figures)["over_bound"].is_null());
 }
 
 TEST(Figures, SpeedupsNeedTheBaseline) {

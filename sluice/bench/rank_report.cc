@@ -14,8 +14,7 @@ constexpr std::string_view kReplayMark = "replay-report ";
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Utilisation, stepSeconds, sentBits, receivedBits)
 
 std::string RankReport::toText() const {
-  nlohmann::json json{{"iterationSeconds", iterationSeconds},
-                      {"ends", ends},
+  nlohmann::json json{{"ends", ends},
                       {"cpuSeconds", cpuSeconds},
                       {"wireBytes", wireBytes},
                       {"payloadBytes", payloadBytes},
@@ -28,7 +27,6 @@ std::string RankReport::toText() const {
 std::optional<RankReport> parseRankReport(std::string_view line) {
   return readMarkedLine(kReplayMark, line, [](const nlohmann::json& json) {
     RankReport report;
-    json.at("iterationSeconds").get_to(report.iterationSeconds);
     json.at("ends").get_to(report.ends);
     json.at("cpuSeconds").get_to(report.cpuSeconds);
     json.at("wireBytes").get_to(report.wireBytes);

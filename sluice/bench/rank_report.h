@@ -14,9 +14,8 @@
 namespace sluice::bench {
 
 struct RankReport {
-  // In order, without the warm-up; empty at a rank that only serves.
-  std::vector<double> iterationSeconds{};
-  // The end of the warm-up, and then that of each iteration, on the host's clock.
+  // The end of the warm-up, and then that of each iteration, on the host's clock. Empty at a rank
+  // that only serves.
   std::vector<double> ends{};
   double cpuSeconds = 0;    // per iteration, all threads of the process
   double wireBytes = 0;     // per iteration, that left the host: headers and repetitions included

@@ -1,16 +1,17 @@
 #include <sluice/bench/replay.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
+#include <sluice/bench/known_costs.h>
 #include <sluice/bench/rank_task.h>
 #include <sluice/bench/rank_variables.h>
 #include <sluice/bench/shrunk_profile.h>
 #include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/dgc/dgc_options.h>
 #include <sluice/strategy/reduction/layer_times.h>
 #include <sluice/strategy/reduction/reduction_options.h>
 #include <sluice/strategy/server/server_options.h>
@@ -110,6 +111,8 @@ Status fillInPlan(std::string_view written, base::Config config, const Model& mo
   spec.strategy = algorithm->name;
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   setting.sliceElements = spec.slicing.sliceElements;
+  setting.sendsEverything = algorithm->keepsRanksEqual && !algorithm->delaysResults &&
+                            !config.isOn(option::kDgc) && config.text(option::kCodec) == "none";
   SLUICE_ASSIGN_OR_RETURN(setting.plannedSeconds, strategy::plannedSeconds(config, spec));
   return base::ok();
 }
@@ -165,14 +168,15 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   const auto layers = timing::layersOf(profile, task.computeSeconds);
   const timing::WireCost wire{.start = 0,
                               .perByte = modelsOverBusiestLink(roles) * 8 /
-                                         static_cast<double>(arena.goodput().bitsPerSecond)};
+                                         static_cast<double>(arena.payloadRate().bitsPerSecond)};
   Setting setting{
       .profile = options.profile,
       .workers = workers,
       .ratio = options.ratio,
       .computeSeconds = task.computeSeconds,
-      .boundSeconds = timing::p3Bound(layers, wire),
+      .boundSeconds = timing::p3Bound(layers, wire, arena.burstSeconds()),
       .rateBits = static_cast<double>(arena.rate().bitsPerSecond),
+      .payloadBits = static_cast<double>(arena.payloadRate().bitsPerSecond),
       .goodputBits = static_cast<double>(arena.goodput().bitsPerSecond),
       .congestionControl = arena.congestionControl(),
       .fabric = options.config.text(option::kFabric),
@@ -190,16 +194,9 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return unevenness.isNone() && comparesRanks(algorithm) ? Measure::kSlowestWorker
                                                            : Measure::kThroughput;
   };
-  // Set the times and the rate that merging goes by, since they are known exactly here.
   base::Config config = options.config;
-  const auto known = [&](const base::Option& option, const std::string& value) {
-    const bool isGiven = config.value(option).source != base::Source::kDefault;
-    return isGiven ? base::ok() : config.set(option, value);
-  };
-  SLUICE_RETURN_IF_ERROR(known(option::kLayerTimes, options.profile));
   SLUICE_RETURN_IF_ERROR(
-      known(option::kComputeTime, fmt::format("{}us", std::llround(task.computeSeconds * 1e6))));
-  SLUICE_RETURN_IF_ERROR(known(option::kReductionRate, base::formatRate(arena.goodput())));
+      setKnownCosts(options.profile, task.computeSeconds, arena.payloadRate(), config));
 
   // Allow ten times the expected time, and a minute for all ranks to meet.
   const Duration limit =

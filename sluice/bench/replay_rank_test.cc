@@ -29,7 +29,7 @@ TEST(ReplayRank, EndsWithTheParametersOfOneProcess) {
   const auto report = replayRank(task, base::Config(), {});  // a job of one
   std::filesystem::remove(path);
   ASSERT_TRUE(report.isOk()) << report.status().toString();
-  EXPECT_EQ(report->iterationSeconds.size(), 3);
+  EXPECT_EQ(report->ends.size(), 4);  // the warm-up's, and three more
   EXPECT_EQ(report->exactSteps, 4);
 }
 

@@ -49,14 +49,14 @@ std::vector<double> tails(std::span<const Layer> layers) {
   return suffixSums(layers, &Layer::forward);
 }
 
-double p3Bound(std::span<const Layer> layers, const WireCost& wire) {
+double p3Bound(std::span<const Layer> layers, const WireCost& wire, double headStart) {
   const auto ready = readyTimes(layers);
   const auto tail = tails(layers);
   double bound = backwardSeconds(layers) + forwardSeconds(layers);
-  double onWire = 0;
+  double onWire = -headStart;
   for (size_t j = 0; j < layers.size(); ++j) {
     onWire += wire.of(layers[j].bytes);
-    bound = std::max(bound, ready[j] + onWire + tail[j]);
+    bound = std::max(bound, ready[j] + std::max(onWire, 0.0) + tail[j]);
   }
   return bound;
 }
@@ -75,6 +75,14 @@ double wfbpBound(std::span<const Layer> layers, const WireCost& wire) {
 double pipeBound(std::span<const Layer> layers, const WireCost& wire, double updateSeconds) {
   return std::max(backwardSeconds(layers) + forwardSeconds(layers) + updateSeconds,
                   wire.of(total(layers, &Layer::bytes)));
+}
+
+Rate payloadRate(Rate link) {
+  constexpr double kMtu = 1500;
+  constexpr double kEthernetHeader = 14;
+  constexpr double kIpAndTcpHeaders = 52;  // with TCP's time stamps
+  constexpr double kShare = (kMtu - kIpAndTcpHeaders) / (kMtu + kEthernetHeader);
+  return {static_cast<uint64_t>(std::llround(bitsPerSecond(link) * kShare))};
 }
 
 double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate) {

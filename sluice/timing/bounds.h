@@ -38,8 +38,9 @@ std::vector<double> tails(std::span<const Layer> layers);       // q
 
 // P3: max(B+F, max_j r_j + sum_{l<=j} c_l + q_j), c_l the wire time of layer l. This is the best
 // that one link can do; strict priority reaches it if a message can be interrupted. With W slices
-// of s seconds each beyond recall, strict priority needs at most W*s more.
-double p3Bound(std::span<const Layer> layers, const WireCost& wire);
+// of s seconds each beyond recall, strict priority needs at most W*s more. `headStart` is the wire
+// time of the bytes that a shaped link lets pass at once.
+double p3Bound(std::span<const Layer> layers, const WireCost& wire, double headStart = 0);
 
 // Wait-free backpropagation, one message per layer in the order of generation, the next forward
 // after all: F + max(B, max_j r_j + sum_{l<=j} c_l).
@@ -47,6 +48,10 @@ double wfbpBound(std::span<const Layer> layers, const WireCost& wire);
 
 // Pipe-SGD with K = 2: max(B+F+update, a + b*sum p).
 double pipeBound(std::span<const Layer> layers, const WireCost& wire, double updateSeconds);
+
+// Returns the rate at which TCP carries payload over a link of this rate. A shaped link counts
+// Ethernet's, IP's and TCP's headers of every packet, also of packets that pass as one segment.
+Rate payloadRate(Rate link);
 
 // Seconds per NIC to push `bytes` of gradients to servers on all `ranks` hosts and to get the
 // parameters back: 2(N-1)/N * bytes / rate. The part that a host keeps for itself does not travel.

@@ -72,6 +72,23 @@ TEST(Bounds, SlicesBeyondRecallCostAtMostTheirOwnTime) {
   }
 }
 
+TEST(Bounds, BytesThatPassAtOnceLowerTheBoundByAtMostTheirWireTime) {
+  std::mt19937_64 random(6);
+  for (int i = 0; i < 2'000; ++i) {
+    const auto [layers, wire] = testing::anyInstance(random, 10);
+    const double bound = p3Bound(layers, wire);
+    const double headStart = 0.1 * static_cast<double>(i % 5);
+    const double lower = p3Bound(layers, wire, headStart);
+    EXPECT_LE(lower, bound);
+    EXPECT_GE(lower, bound - headStart - 1e-9);
+    EXPECT_GE(lower, backwardSeconds(layers) + forwardSeconds(layers));
+  }
+}
+
+TEST(Bounds, HeadersTakeTheirShareOfALink) {
+  EXPECT_EQ(payloadRate(Rate{1'514'000'000}), Rate{1'448'000'000});
+}
+
 // The recurrence of the MG-WFBP paper: tau_c[l] = max(tau_c[l+1] + t_c[l+1], tau_b[l] + t_b[l]).
 TEST(Bounds, WfbpIsThePapersRecurrence) {
   std::mt19937_64 random(4);

@@ -40,8 +40,8 @@ def _verdict(figures: Figures) -> str:
     low, high = min(figures.speedups), max(figures.speedups)
     spread = f"({low:.2f} to {high:.2f} in the rounds)"
     bound = (
-        f"The bound is the shortest step that any order of sending can have; sluice takes "
-        f"{figures.over_bound:.2f} of it."
+        "The bound is an estimate of the shortest step that any order of sending can have; "
+        f"sluice takes {figures.over_bound:.2f} of it."
     )
     if figures.speedup > 1:
         return f"sluice is {figures.speedup:.2f} times as fast as DDP {spread}.\n{bound}"

@@ -1,7 +1,5 @@
 #include <sluice/cli/bench/bench_run.h>
 
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -17,44 +15,12 @@
 #include <sluice/cli/interruption.h>
 #include <sluice/cli/json_output.h>
 #include <sluice/cli/program.h>
+#include <sluice/cli/run_progress.h>
 #include <sluice/cli/table.h>
 #include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::cli {
 namespace {
-
-// Says on stderr which run this is and how long the rest will take; on a terminal, on one line.
-class RunProgress final {
- public:
-  explicit RunProgress(size_t total) : total_(total) {}
-  ~RunProgress() { clear(); }
-  RunProgress(const RunProgress&) = delete;
-  RunProgress& operator=(const RunProgress&) = delete;
-
-  void next(std::string_view what) {
-    const double elapsed = base::seconds(base::RealClock().now() - start_);
-    std::string text = fmt::format("run {} of {}: {}", done_ + 1, total_, what);
-    if (done_ > 0) {
-      text += fmt::format(", about {:.0f} s left", elapsed / static_cast<double>(done_) *
-                                                       static_cast<double>(total_ - done_));
-    }
-    ++done_;
-    clear();
-    fmt::print(stderr, "{}{}", text, isTerminal_ ? "" : "\n");
-    std::fflush(stderr);
-  }
-
-  // Clears the line, before something else is printed.
-  void clear() const {
-    if (isTerminal_) fmt::print(stderr, "\r\033[K");
-  }
-
- private:
-  const bool isTerminal_ = ::isatty(STDERR_FILENO) != 0;
-  const TimePoint start_ = base::RealClock().now();
-  const size_t total_;
-  size_t done_ = 0;
-};
 
 std::string fixed(double value, int digits) {
   return fmt::format("{:.{}f}", value, digits);
@@ -64,13 +30,13 @@ Table tableOf(const std::vector<bench::Figures>& rows) {
   Table table({"profile", "workers", "ratio", "slice", "algorithm", "iteration s", "spread",
                "bound s", "over bound", "over kvstore", "cpu s", "wire MB", "inversion p99 ms"});
   for (const auto& row : rows) {
-    table.addRow({row.setting.profile, std::to_string(row.setting.workers),
-                  fmt::format("{:g}", row.setting.ratio), std::to_string(row.setting.sliceElements),
-                  row.algorithm, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
-                  fixed(row.setting.boundSeconds, 3), fixed(row.overBound, 3),
-                  row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-",
-                  fixed(row.cpuSeconds, 3), fixed(row.wireBytes / 1e6, 1),
-                  fixed(row.inversionMs, 2)});
+    table.addRow(
+        {row.setting.profile, std::to_string(row.setting.workers),
+         fmt::format("{:g}", row.setting.ratio), std::to_string(row.setting.sliceElements),
+         row.algorithm, fixed(row.iterationSeconds, 3), fixed(row.spreadSeconds, 3),
+         fixed(row.setting.boundSeconds, 3), row.overBound ? fixed(*row.overBound, 3) : "-",
+         row.speedupOverKvstore ? fixed(*row.speedupOverKvstore, 3) : "-", fixed(row.cpuSeconds, 3),
+         fixed(row.wireBytes / 1e6, 1), fixed(row.inversionMs, 2)});
   }
   return table;
 }
@@ -79,14 +45,20 @@ Table tableOf(const std::vector<bench::Figures>& rows) {
 void printNotes(const std::vector<bench::Figures>& rows) {
   std::set<std::string> throughputs;
   std::set<std::string> uncompared;
+  std::set<std::string> unbounded;
   for (const auto& row : rows) {
     if (row.setting.measure == bench::Measure::kThroughput) throughputs.insert(row.algorithm);
+    if (!row.overBound) unbounded.insert(row.algorithm);
     if (!bench::comparesRanks(row.algorithm)) uncompared.insert(row.algorithm);
   }
   if (!throughputs.empty()) {
     fmt::print(
         "{}: an iteration is {}; the bound is that of workers who keep step and are all as fast\n",
         fmt::join(throughputs, ", "), bench::name(bench::Measure::kThroughput));
+  }
+  if (!unbounded.empty()) {
+    fmt::print("{}: may send less than every gradient in its step, so the bound does not hold\n",
+               fmt::join(unbounded, ", "));
   }
   if (!uncompared.empty()) {
     fmt::print("{}: ranks do not end with equal parameters, so these were not compared\n",
