@@ -57,6 +57,32 @@ class Plan(unittest.TestCase):
             self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
 
 
+class Simulate(unittest.TestCase):
+    def testTheSeedDecides(self):
+        flags = ["--hosts", "4", "--iterations", "1", "--warm-up", "1", "--shrink", "512"]
+        rows = []
+        for _ in range(2):
+            ran = sluice("simulate", *flags, "--seeds", "2", "--json", "-")
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            rows.append(json.loads(ran.stdout))
+        for first, second in zip(*rows, strict=True):
+            self.assertEqual(first["trace_hashes"], second["trace_hashes"])
+            self.assertEqual(len(set(first["trace_hashes"])), 2)
+            self.assertGreaterEqual(first["over_bound_range"][0], 1)
+
+    def testItSaysWhatIsLeftOut(self):
+        flags = ["--hosts", "2", "--iterations", "1", "--warm-up", "0", "--shrink", "4096"]
+        ran = sluice("simulate", *flags, "--seeds", "1", "--cpu", "free")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("left out (--cpu free)", ran.stdout)
+
+    def testWrongFlagsAreRefusedInOneLine(self):
+        for flags in (["--topology", "ring"], ["--hosts", "1"], ["--cpu", "much"]):
+            ran = sluice("simulate", *flags)
+            self.assertNotEqual(ran.returncode, 0)
+            self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+
+
 class Help(unittest.TestCase):
     def testEveryLevelHasHelpWithExamples(self):
         commands = list(allCommands())

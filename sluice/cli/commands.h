@@ -16,6 +16,7 @@ void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);
 void addPlanCommand(Program& program, CLI::App& root);
 void addRendezvousCommand(Program& program, CLI::App& root);
+void addSimulateCommand(Program& program, CLI::App& root);
 void addTraceCommand(Program& program, CLI::App& root);
 
 }  // namespace sluice::cli

@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   sluice::cli::addLabCommand(program, program.root());
   sluice::cli::addPlanCommand(program, program.root());
   sluice::cli::addRendezvousCommand(program, program.root());
+  sluice::cli::addSimulateCommand(program, program.root());
   sluice::cli::addTraceCommand(program, program.root());
   return program.run(argc, argv);
 }

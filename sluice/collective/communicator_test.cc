@@ -4,7 +4,7 @@
 
 #include <sluice/fabric/common.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 #include <sluice/kernel/element.h>
 
 namespace sluice::collective {

@@ -20,36 +20,40 @@ using fabric::contract::Engine;
 
 class LoopbackEngine final : public Engine {
  public:
-  explicit LoopbackEngine(size_t world) : hub_(world) {}
-  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop,
-                                       fabric::Receiver& receiver) override {
-    return hub_.join(rank, loop, receiver, {.closeDeadline = 1s});
+  explicit LoopbackEngine(size_t size) : world_(size), hub_(size) {}
+  fabric::contract::World& world() override { return world_; }
+  std::unique_ptr<fabric::Fabric> make(Rank rank, fabric::Receiver& receiver) override {
+    return hub_.join(rank, world_.loop(index(rank)), receiver, {.closeDeadline = 1s});
   }
 
  private:
+  fabric::contract::ThreadWorld world_;
   fabric::LoopbackHub hub_;
 };
 
 class TcpEngine final : public Engine {
  public:
-  explicit TcpEngine(size_t world) {
-    for (size_t i = 0; i < world; ++i) {
+  explicit TcpEngine(size_t size) : world_(size) {
+    for (size_t i = 0; i < size; ++i) {
       listeners_.push_back(fabric::TcpListener::open(Address::loopback(0)).value());
       membership_.addresses.push_back(listeners_.back().address());
     }
     membership_.key = secret::JobKey::random();
   }
-  std::unique_ptr<fabric::Fabric> make(Rank rank, net::EpollLoop& loop,
-                                       fabric::Receiver& receiver) override {
+  fabric::contract::World& world() override { return world_; }
+  std::unique_ptr<fabric::Fabric> make(Rank rank, fabric::Receiver& receiver) override {
     fabric::TcpMembership mine = membership_;
     mine.rank = rank;
     fabric::TcpOptions options;
     options.encrypt = fabric::Encrypt::kOff;
     options.closeDeadline = 2s;
-    return makeTcpFabric(loop, std::move(listeners_[index(rank)]), mine, options, receiver).value();
+    return makeTcpFabric(world_.loop(index(rank)), std::move(listeners_[index(rank)]), mine,
+                         options, receiver)
+        .value();
   }
 
  private:
+  fabric::contract::ThreadWorld world_;
   fabric::TcpMembership membership_;
   std::vector<fabric::TcpListener> listeners_;
 };
@@ -57,13 +61,15 @@ class TcpEngine final : public Engine {
 class FabricSeat final : public Seat, public fabric::Receiver {
  public:
   FabricSeat(std::shared_ptr<Engine> engine, Rank rank)
-      : engine_(std::move(engine)), fabric_(engine_->make(rank, thread_.loop(), *this)) {
+      : engine_(std::move(engine)),
+        loop_(engine_->world().loop(index(rank))),
+        fabric_(engine_->make(rank, *this)) {
     fabric::runBeforeFreeing(
-        thread_.loop(), [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
+        loop_, [this] { collective_ = std::make_unique<FabricCollective>(*fabric_); });
   }
   ~FabricSeat() override { fabric_.reset(); }
 
-  Loop& loop() override { return thread_.loop(); }
+  Loop& loop() override { return loop_; }
   Collective& collective() override { return *collective_; }
   void die() override { fabric_.reset(); }
 
@@ -77,7 +83,7 @@ class FabricSeat final : public Seat, public fabric::Receiver {
 
  private:
   const std::shared_ptr<Engine> engine_;
-  net::LoopThread thread_{"rank"};
+  Loop& loop_;
   std::unique_ptr<FabricCollective> collective_;
   std::unique_ptr<fabric::Fabric> fabric_;
 };

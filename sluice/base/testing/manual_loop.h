@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 
 #include <sluice/base/loop.h>
 #include <sluice/base/mutex.h>
@@ -29,6 +30,9 @@ class ManualLoop final : public Loop {
   // Lets time pass while nothing runs, as when a process is stopped and continued: timers come
   // late.
   void stall(Duration by) { clock_.advance(by); }
+
+  // Returns when the next timer is due; empty if there is none.
+  std::optional<TimePoint> nextDue() const { return timers_.nextDue(); }
 
   // Moves time to the next timer and runs it; false if there is none. For simulations.
   bool advanceToNextTimer();

@@ -16,7 +16,7 @@
 #include <sluice/base/testing/short_tests.h>
 #include <sluice/collective/collective.h>
 #include <sluice/fabric/common.h>
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 #include <sluice/kernel/reduce.h>
 #include <sluice/kernel/testing/test_numbers.h>
 

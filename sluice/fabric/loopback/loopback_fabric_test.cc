@@ -7,23 +7,30 @@ namespace sluice::fabric {
 namespace contract {
 namespace {
 
+template <typename ItsWorld>
 class LoopbackEngine final : public Engine {
  public:
-  explicit LoopbackEngine(size_t worldSize) : hub_(worldSize) {}
-  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
-    return hub_.join(rank, loop, receiver, {.closeDeadline = 1s});
+  explicit LoopbackEngine(size_t worldSize) : world_(worldSize), hub_(worldSize) {}
+  World& world() override { return world_; }
+  std::unique_ptr<Fabric> make(Rank rank, Receiver& receiver) override {
+    return hub_.join(rank, world_.loop(index(rank)), receiver, {.closeDeadline = 1s});
   }
 
  private:
+  ItsWorld world_;
   LoopbackHub hub_;
 };
 
+template <typename ItsWorld>
+EngineCase loopbackIn(std::string name) {
+  return {std::move(name), [](size_t worldSize) -> std::unique_ptr<Engine> {
+            return std::make_unique<LoopbackEngine<ItsWorld>>(worldSize);
+          }};
+}
+
 INSTANTIATE_TEST_SUITE_P(Loopback, FabricContract,
-                         testing::Values(EngineCase{
-                             "threads",
-                             [](size_t worldSize) -> std::unique_ptr<Engine> {
-                               return std::make_unique<LoopbackEngine>(worldSize);
-                             }}),
+                         testing::Values(loopbackIn<ThreadWorld>("threads"),
+                                         loopbackIn<SteppedWorld>("stepped")),
                          caseName);
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include <sluice/fabric/tcp/stream_maker.h>
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/fabric/tcp/tls_stream.h>
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 
 namespace sluice::fabric {
 namespace {
@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using contract::Completions;
 using contract::pattern;
-using contract::RankUnderTest;
+using contract::ThreadRank;
 using contract::view;
 using testing::HasSubstr;
 
@@ -49,7 +49,7 @@ class Strangers : public testing::TestWithParam<Encrypt> {
     victim_.fabric.reset();
   }
 
-  void start(RankUnderTest& rank, Rank number) {
+  void start(ThreadRank& rank, Rank number) {
     TcpMembership mine = membership_;
     mine.rank = number;
     rank.receiver.loop = &rank.thread.loop();
@@ -110,8 +110,8 @@ class Strangers : public testing::TestWithParam<Encrypt> {
   TcpMembership membership_;
   std::vector<TcpListener> listeners_;
   Completions sends_;
-  RankUnderTest victim_;
-  RankUnderTest peer_;
+  ThreadRank victim_;
+  ThreadRank peer_;
 };
 
 TEST_P(Strangers, GarbageIsCutOff) {
@@ -151,7 +151,7 @@ TEST_P(Strangers, AThousandAtOnceDoNotLockOutAPeer) {
 }
 
 TEST_P(Strangers, AnotherKeyIsRefusedAtBothEnds) {
-  RankUnderTest stranger;
+  ThreadRank stranger;
   TcpMembership theirs = membership_;
   theirs.rank = Rank{1};
   theirs.key = secret::JobKey::random();
@@ -414,7 +414,7 @@ TEST_P(MadMembers, BytesAfterAGoodbyeEndTheConnection) {
     append(bytes, pattern(300'000));
     say(*member, bytes);
     EXPECT_EQ(whyLost(), "rank 1 is lost: it sent bytes after its goodbye");
-    EXPECT_EQ(victim_.receiver.seen.get().landed(), before > 0 ? 1U : 0U);
+    EXPECT_EQ(victim_.receiver.seen.get().landed, before > 0 ? 1U : 0U);
     nextVictim();
   }
 }

@@ -8,7 +8,7 @@ namespace {
 
 class TcpEngine final : public Engine {
  public:
-  TcpEngine(size_t worldSize, Encrypt encrypt) {
+  TcpEngine(size_t worldSize, Encrypt encrypt) : world_(worldSize) {
     options_.encrypt = encrypt;
     options_.closeDeadline = 2s;
     for (size_t i = 0; i < worldSize; ++i) {
@@ -17,14 +17,17 @@ class TcpEngine final : public Engine {
     }
     membership_.key = secret::JobKey::random();
   }
-  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
+  World& world() override { return world_; }
+  std::unique_ptr<Fabric> make(Rank rank, Receiver& receiver) override {
     TcpMembership mine = membership_;
     mine.rank = rank;
-    return makeTcpFabric(loop, std::move(listeners_[index(rank)]), mine, options_, receiver)
+    return makeTcpFabric(world_.loop(index(rank)), std::move(listeners_[index(rank)]), mine,
+                         options_, receiver)
         .value();
   }
 
  private:
+  ThreadWorld world_;
   TcpOptions options_;
   TcpMembership membership_;
   std::vector<TcpListener> listeners_;
@@ -67,7 +70,7 @@ TEST(TcpPayloads, ArriveUnchangedHoweverTheyAreChecked) {
          {1, 4, 16, 72, 4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 3'000'000}) {
       for (const size_t around : {size - 1, size, size + 1}) payloads.push_back(pattern(around, 7));
     }
-    std::array<RankUnderTest, 2> ranks;
+    std::array<ThreadRank, 2> ranks;
     for (uint32_t i = 0; i < 2; ++i) {
       ranks[i].receiver.loop = &ranks[i].thread.loop();
       membership.rank = Rank{i};

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 
 namespace sluice::fabric {
 namespace {

@@ -4,7 +4,8 @@
 //   INSTANTIATE_TEST_SUITE_P(Tcp, FabricContract,
 //                            testing::Values(EngineCase{"plain", makeTcp}), caseName);
 //
-// The ranks of a case live in this process, each with its own loop thread, and talk over loopback.
+// The ranks of a case live in this process, in a world of threads or in one that the case steps
+// (contract_world.h), and talk over loopback.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/testing/contract_world.h>
+#include <sluice/fabric/testing/contract_recorder.h>
 
 namespace sluice::fabric::contract {
 
@@ -29,9 +30,8 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   // Makes `count` ranks; call once, after preparing receivers with prepare().
   void start(size_t count) {
     if (ranks_.empty()) makeRanks(count);
-    engine_ = GetParam().makeEngine(count);
     for (uint32_t i = 0; i < count; ++i) {
-      ranks_[i]->fabric = engine_->make(Rank{i}, ranks_[i]->thread.loop(), ranks_[i]->receiver);
+      ranks_[i]->fabric = engine_->make(Rank{i}, ranks_[i]->receiver);
     }
   }
   // Returns the receiver of a rank before anything can come. REQUIRES: the same count in start().
@@ -40,6 +40,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
     return ranks_[i]->receiver;
   }
 
+  World& world() { return engine_->world(); }
   RankUnderTest& rank(uint32_t i) { return *ranks_[i]; }
   Fabric& fabric(uint32_t i) { return *ranks_[i]->fabric; }
   Recorder& receiver(uint32_t i) { return ranks_[i]->receiver; }
@@ -84,6 +85,9 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
       return valve.closed ? Landing::later() : Landing{};
     };
   }
+  [[nodiscard]] bool waitUntilAsked(const Valve& valve) {
+    return world().runUntil([&] { return valve.asked > 0; }, kPatience);
+  }
   // Many more bytes than sockets, pipes and queues of an engine may hold, so that not all can be
   // under way.
   static constexpr size_t kFloodMessages = 64;
@@ -99,24 +103,27 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   }
 
   void TearDown() override {
-    for (auto& each : ranks_) each->fabric.reset();
+    for (auto& each : ranks_) {
+      if (each->fabric) each->die();
+    }
     for (auto& each : ranks_) each->settle();
     EXPECT_TRUE(sends_.waitForAll(0s)) << "a destroyed fabric leaves no completion behind";
   }
 
-  Completions sends_;
+  Pace pace_;
+  Completions sends_{pace_};
 
  private:
   void makeRanks(size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      ranks_.push_back(std::make_unique<RankUnderTest>());
-      ranks_.back()->receiver.loop = &ranks_.back()->thread.loop();
-    }
+    engine_ = GetParam().makeEngine(count);
+    if (!world().hasThreads()) pace_.world = &world();
+    for (size_t i = 0; i < count; ++i)
+      ranks_.push_back(std::make_unique<RankUnderTest>(world(), pace_, i));
   }
   std::deque<std::vector<std::byte>> kept_;  // declared first: outlives the ranks
-  std::unique_ptr<Engine> engine_;
   std::vector<std::byte> flood_;
   std::vector<std::unique_ptr<RankUnderTest>> ranks_;
+  std::unique_ptr<Engine> engine_;  // its loops end before the receivers
 };
 
 inline std::string caseName(const testing::TestParamInfo<EngineCase>& info) {

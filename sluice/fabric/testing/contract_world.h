@@ -1,35 +1,118 @@
-// The base of the contract suite (contract_suite.h): ranks with a loop thread each, a receiver that
-// keeps all messages, and completions that are counted. For tests of fabric engines only.
+// The two kinds of world in which the contract suite (contract_suite.h) runs an engine. In one
+// every rank has a loop thread. In the other the test steps all loops, one task at a time, and
+// moves the clock when nothing is left to run: a case takes no real time and is the same in every
+// run.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
-#include <vector>
 
-#include <gtest/gtest.h>
-
-#include <sluice/base/mutex.h>
+#include <sluice/base/testing/manual_loop.h>
 #include <sluice/fabric/fabric.h>
 #include <sluice/net/epoll_loop.h>
 
 namespace sluice::fabric::contract {
 
-inline constexpr auto kPatience =
-    std::chrono::seconds(30);  // no case waits longer for what must come
-inline constexpr auto kMoment = std::chrono::milliseconds(60);  // for what must not come
+class World {
+ public:
+  virtual ~World() = default;
 
-// One job of an engine under test: makes the fabric of each rank. Things that the ranks share (a
-// hub, the listening sockets) are made with it.
+  virtual bool hasThreads() const = 0;
+  virtual Loop& loop(size_t rank) = 0;
+  virtual TimePoint now() const = 0;
+
+  // Lets the ranks run until `holds()`, or until `patience` has passed. Returns true iff it holds.
+  virtual bool runUntil(const std::function<bool()>& holds, Duration patience) = 0;
+
+  // Destroys a fabric as its owner would: from another thread, or on its loop.
+  virtual void destroy(std::unique_ptr<Fabric>& fabric) = 0;
+
+  void pass(Duration time) {
+    (void)runUntil([] { return false; }, time);
+  }
+};
+
+// Tells waits how to let the ranks run: `world` is null where the ranks have threads.
+struct Pace {
+  World* world = nullptr;
+};
+inline constexpr Pace kThreads;
+
+class ThreadWorld final : public World {
+ public:
+  explicit ThreadWorld(size_t ranks) {
+    for (size_t i = 0; i < ranks; ++i) threads_.emplace_back("rank");
+  }
+
+  bool hasThreads() const override { return true; }
+  net::EpollLoop& loop(size_t rank) override { return threads_[rank].loop(); }
+  TimePoint now() const override { return base::RealClock().now(); }
+  bool runUntil(const std::function<bool()>& holds, Duration patience) override {
+    const TimePoint end = now() + patience;
+    while (!holds()) {
+      if (now() >= end) return false;
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    return true;
+  }
+  void destroy(std::unique_ptr<Fabric>& fabric) override { fabric.reset(); }
+
+ private:
+  std::deque<net::LoopThread> threads_;
+};
+
+class SteppedWorld final : public World {
+ public:
+  explicit SteppedWorld(size_t ranks) : loops_(ranks) {}
+
+  bool hasThreads() const override { return false; }
+  base::ManualLoop& loop(size_t rank) override { return loops_[rank]; }
+  TimePoint now() const override { return loops_.front().now(); }
+  bool runUntil(const std::function<bool()>& holds, Duration patience) override {
+    const TimePoint end = now() + patience;
+    while (!holds()) {
+      if (!runOneOfEach() && !moveClocks(end)) return false;
+    }
+    return true;
+  }
+  void destroy(std::unique_ptr<Fabric>& fabric) override {
+    auto& loop = static_cast<base::ManualLoop&>(fabric->loop());
+    loop.post([&fabric] { fabric.reset(); });
+    loop.runReady();
+  }
+
+ private:
+  bool runOneOfEach() {
+    bool ran = false;
+    for (base::ManualLoop& loop : loops_) ran = loop.runOne() || ran;
+    return ran;
+  }
+  // Moves all clocks to the next timer; false if the end comes first.
+  bool moveClocks(TimePoint end) {
+    TimePoint next = end;
+    for (const base::ManualLoop& loop : loops_) {
+      if (const auto due = loop.nextDue()) next = std::min(next, *due);
+    }
+    const Duration step = next - now();
+    for (base::ManualLoop& loop : loops_) loop.stall(step);
+    return next < end;
+  }
+
+  std::deque<base::ManualLoop> loops_;
+};
+
+// One job of an engine under test: makes the fabric of each rank, on that rank's loop in its world.
+// Things that the ranks share (a hub, the listening sockets) are made with it.
 class Engine {
  public:
   virtual ~Engine() = default;
-  virtual std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) = 0;
+  virtual World& world() = 0;
+  virtual std::unique_ptr<Fabric> make(Rank rank, Receiver& receiver) = 0;
 };
 
 struct EngineCase {
@@ -37,216 +120,5 @@ struct EngineCase {
   // REQUIRES of the engine: it gives up closing after at most two seconds or so.
   std::function<std::unique_ptr<Engine>(size_t worldSize)> makeEngine;
 };
-
-// A value that threads set and a test waits for.
-template <typename T>
-class Watched final {
- public:
-  template <typename F>
-  void change(F&& f) {
-    base::Lock lock(mutex_);
-    f(value_);
-    changed_.notifyAll();  // under the lock: a waiter may destroy this as soon as it has the lock
-  }
-  template <typename Holds>
-  [[nodiscard]] bool waitUntil(Holds&& holds, Duration patience = kPatience) {
-    base::Lock lock(mutex_);
-    return changed_.waitUntil(mutex_, std::chrono::steady_clock::now() + patience,
-                              [&]() SLUICE_NO_THREAD_SAFETY_ANALYSIS { return holds(value_); });
-  }
-  T get() {
-    base::Lock lock(mutex_);
-    return value_;
-  }
-
- private:
-  base::Mutex mutex_;
-  base::Condition changed_;
-  T value_ SLUICE_GUARDED_BY(mutex_){};
-};
-
-// Hands out completions and sees to it that each runs exactly once. Must outlive the fabrics it is
-// used with.
-class Completions final {
- public:
-  struct Ending {
-    int calls = 0;
-    Status status;
-  };
-
-  // The next completion; `then` runs inside it.
-  Done expect(Done then = nullptr) {
-    size_t index = 0;
-    endings_.change([&](auto& endings) {
-      index = endings.size();
-      endings.emplace_back();
-    });
-    return [this, index, then = std::move(then)](const Status& status) {
-      if (then) then(status);
-      endings_.change([&](auto& endings) {
-        ++endings[index].calls;
-        endings[index].status = status;
-      });
-    };
-  }
-
-  [[nodiscard]] bool waitForAll(Duration patience = kPatience) {
-    return endings_.waitUntil(
-        [](const auto& endings) {
-          for (const Ending& ending : endings) {
-            if (ending.calls == 0) return false;
-          }
-          return true;
-        },
-        patience);
-  }
-  size_t ended() {
-    size_t count = 0;
-    for (const Ending& ending : endings_.get()) count += ending.calls > 0 ? 1 : 0;
-    return count;
-  }
-  Status status(size_t index = 0) { return endings_.get().at(index).status; }
-  size_t countOf(Code code) {
-    size_t count = 0;
-    for (const Ending& ending : endings_.get()) {
-      count += ending.calls > 0 && ending.status.code() == code ? 1 : 0;
-    }
-    return count;
-  }
-
-  ~Completions() {
-    size_t index = 0;
-    for (const Ending& ending : endings_.get()) {
-      EXPECT_EQ(ending.calls, 1) << "completion " << index << " must run exactly once";
-      ++index;
-    }
-  }
-
- private:
-  Watched<std::vector<Ending>> endings_;
-};
-
-struct Arrival {
-  Rank from{};
-  Lane lane{};
-  wire::Header header;
-  std::shared_ptr<std::vector<std::byte>> bytes;
-  int endings = 0;  // calls of the landing's done
-  Status status;
-};
-
-struct Seen {
-  std::deque<Arrival> arrivals;
-  std::vector<std::pair<Rank, Status>> lost;
-  std::vector<Rank> left;
-  size_t landed() const {
-    size_t count = 0;
-    for (const Arrival& arrival : arrivals) count += arrival.endings > 0 ? 1 : 0;
-    return count;
-  }
-};
-
-// Lands every message in memory of its own and remembers it, unless `answer` says otherwise.
-class Recorder final : public Receiver {
- public:
-  using Answer = std::function<Result<Landing>(Rank, Lane, const wire::Header&)>;
-
-  // Set before the first message comes; an error or later() is passed on, an empty Landing means
-  // the default.
-  Answer answer;
-  std::function<void(Rank, Lane, const wire::Header&)> onLanded;
-  Loop* loop = nullptr;
-
-  Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) override {
-    EXPECT_TRUE(loop->inLoop());
-    if (answer) {
-      auto given = answer(from, lane, header);
-      if (!given.isOk() || given->isLater || given->done) return given;
-    }
-    return land(from, lane, header);
-  }
-
-  Landing land(Rank from, Lane lane, const wire::Header& header) {
-    const auto bytes = std::make_shared<std::vector<std::byte>>(header.length);
-    size_t index = 0;
-    seen.change([&](Seen& all) {
-      index = all.arrivals.size();
-      all.arrivals.push_back({from, lane, header, bytes, 0, {}});
-    });
-    Landing landing;
-    landing.buffer = {bytes->data(), bytes->size()};
-    landing.done = [this, index, from, lane, header](const Status& status) {
-      EXPECT_TRUE(loop->inLoop());
-      if (status.isOk() && onLanded) onLanded(from, lane, header);
-      seen.change([&](Seen& all) {
-        ++all.arrivals[index].endings;
-        all.arrivals[index].status = status;
-      });
-    };
-    return landing;
-  }
-
-  void onPeerLost(Rank from, const Status& why) override {
-    EXPECT_TRUE(loop->inLoop());
-    seen.change([&](Seen& all) { all.lost.emplace_back(from, why); });
-  }
-  void onPeerLeft(Rank from) override {
-    EXPECT_TRUE(loop->inLoop());
-    seen.change([&](Seen& all) { all.left.push_back(from); });
-  }
-
-  [[nodiscard]] bool waitLanded(size_t count) {
-    return seen.waitUntil([&](const Seen& all) { return all.landed() >= count; });
-  }
-  [[nodiscard]] bool waitLost() {
-    return seen.waitUntil([](const Seen& all) { return !all.lost.empty(); });
-  }
-  [[nodiscard]] bool waitLeft(size_t count = 1) {
-    return seen.waitUntil([&](const Seen& all) { return all.left.size() >= count; });
-  }
-
-  ~Recorder() override {
-    for (const Arrival& arrival : seen.get().arrivals) {
-      EXPECT_EQ(arrival.endings, 1) << "the landing of " << arrival.header.toString();
-    }
-  }
-
-  Watched<Seen> seen;
-};
-
-// One rank: its thread, its receiver and its fabric, torn down in that order from the end.
-struct RankUnderTest {
-  Recorder receiver;
-  net::LoopThread thread{"rank"};
-  std::unique_ptr<Fabric> fabric;
-
-  void closeAndWait() {
-    Watched<int> closed;
-    fabric->close([&](const Status&) { closed.change([](int& count) { ++count; }); });
-    EXPECT_TRUE(closed.waitUntil([](int count) { return count == 1; }));
-  }
-  void die() { fabric.reset(); }  // no goodbye: the others see a crash
-
-  // Returns when everything posted to the loop before has run.
-  void settle() {
-    Watched<bool> ran;
-    thread.loop().post([&] { ran.change([](bool& yes) { yes = true; }); });
-    EXPECT_TRUE(ran.waitUntil([](bool yes) { return yes; }));
-  }
-};
-
-inline std::vector<std::byte> pattern(size_t bytes, uint32_t seed = 1) {
-  std::vector<std::byte> data(bytes);
-  uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
-  for (auto& byte : data) {
-    state = state * 6364136223846793005U + 1442695040888963407U;
-    byte = static_cast<std::byte>(state >> 56);
-  }
-  return data;
-}
-
-inline ConstBuffer view(const std::vector<std::byte>& bytes) {
-  return {bytes.data(), bytes.size()};
-}
 
 }  // namespace sluice::fabric::contract

@@ -53,16 +53,18 @@ namespace {
 class UcxEngine final : public Engine {
  public:
   UcxEngine(size_t worldSize, void (*adjust)(UcxOptions&))
-      : worldSize_(worldSize), adjust_(adjust) {}
-  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
+      : worldSize_(worldSize), adjust_(adjust), world_(worldSize) {}
+  World& world() override { return world_; }
+  std::unique_ptr<Fabric> make(Rank rank, Receiver& receiver) override {
     UcxOptions options = testOptions(rank, worldSize_);
     adjust_(options);
-    return join(options, book_, loop, receiver);
+    return join(options, book_, world_.loop(index(rank)), receiver);
   }
 
  private:
   const size_t worldSize_;
   void (*const adjust_)(UcxOptions&);
+  ThreadWorld world_;
   const std::shared_ptr<AddressBook> book_ = std::make_shared<AddressBook>();
 };
 
@@ -117,7 +119,7 @@ TEST(UcxFabric, APortThatIsNeverStartedIsClosed) {
 // made is what damage on the way looks like.
 TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
   contract::Completions sends;
-  std::array<contract::RankUnderTest, 2> ranks;
+  std::array<contract::ThreadRank, 2> ranks;
   const auto book = std::make_shared<AddressBook>();
   contract::Watched<bool> isAsked;
   std::atomic<bool> isLater{true};
@@ -150,8 +152,8 @@ TEST(UcxFabric, APayloadThatChangesOnTheWayLosesItsSender) {
 // A stranger that reached the port and speaks our protocol, but has no key or another job's.
 TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
   contract::Completions sends;
-  contract::RankUnderTest member;
-  contract::RankUnderTest stranger;
+  contract::ThreadRank member;
+  contract::ThreadRank stranger;
   member.receiver.loop = &member.thread.loop();
   stranger.receiver.loop = &stranger.thread.loop();
   const auto book = std::make_shared<AddressBook>();
@@ -188,8 +190,8 @@ TEST(UcxFabric, AStrangersMessagesAreDroppedAndCounted) {
 TEST(UcxFabric, WhatWasSealedInAnotherJobWithTheSameKeyIsDroppedAndCounted) {
   const secret::JobKey file = secret::JobKey::random();
   contract::Completions sends;
-  contract::RankUnderTest member;
-  contract::RankUnderTest other;
+  contract::ThreadRank member;
+  contract::ThreadRank other;
   for (auto* rank : {&member, &other}) rank->receiver.loop = &rank->thread.loop();
   const auto book = std::make_shared<AddressBook>();
   UcxOptions options = testOptions(Rank{0}, 2);

@@ -366,8 +366,10 @@ TEST_F(WatchedFabricTest, KnowsHowFarTheOthersClockIs) {
 // counts messages.
 class WatchedLoopback final : public contract::Engine {
  public:
-  explicit WatchedLoopback(size_t worldSize) : hub_(worldSize) {}
-  std::unique_ptr<Fabric> make(Rank rank, net::EpollLoop& loop, Receiver& receiver) override {
+  explicit WatchedLoopback(size_t worldSize) : world_(worldSize), hub_(worldSize) {}
+  contract::World& world() override { return world_; }
+  std::unique_ptr<Fabric> make(Rank rank, Receiver& receiver) override {
+    net::EpollLoop& loop = world_.loop(index(rank));
     return WatchedFabric::make(loop, {.interval = 1h, .silenceLimit = 3h}, receiver,
                                [&](Receiver& watchman) {
                                  return Result<std::unique_ptr<Fabric>>(
@@ -377,6 +379,7 @@ class WatchedLoopback final : public contract::Engine {
   }
 
  private:
+  contract::ThreadWorld world_;
   LoopbackHub hub_;
 };
 

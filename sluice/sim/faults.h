@@ -1,0 +1,31 @@
+// Faults of a simulated job: links that carry nothing for a while, and hosts that are lost for
+// good. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/status.h>
+
+namespace sluice::sim {
+
+struct Fault {
+  enum class Kind : uint8_t { kLinkCut, kHostLost };
+  Kind kind = Kind::kLinkCut;
+  uint32_t host = 0;
+  Duration at{};      // from the beginning of training
+  Duration length{};  // of a cut
+
+  friend bool operator==(const Fault&, const Fault&) = default;
+};
+
+// A list such as "cut:3@200ms+50ms,lose:5@1s": the link of host 3 carries nothing for 50 ms, and
+// host 5 is lost. An empty text means none.
+Result<std::vector<Fault>> parseFaults(std::string_view text);
+
+// Draws `count` cuts of up to 20 ms in the first `within` of training.
+std::vector<Fault> drawCuts(uint64_t seed, uint32_t count, uint32_t hosts, Duration within);
+
+}  // namespace sluice::sim

@@ -1,0 +1,72 @@
+#include <sluice/sim/replayed_worker.h>
+
+#include <sluice/base/check.h>
+
+namespace sluice::sim {
+
+void ReplayedWorker::start() {
+  ends_.push_back(parts_.events.now());
+  factor_ = script_.factor(0);
+  parts_.events.at(parts_.events.now(), *this, static_cast<uint64_t>(Piece::kGateOpened));
+}
+
+void ReplayedWorker::onEvent(uint64_t piece) {
+  if (hasEnded_) return;
+  switch (static_cast<Piece>(piece)) {
+    case Piece::kGateOpened: return goForward();
+    case Piece::kForward: ++tensor_; return goForward();
+    case Piece::kBackward: handOver(TensorId{--tensor_}); return goBackward();
+  }
+}
+
+// After the last step it waits at all gates and computes nothing.
+void ReplayedWorker::goForward() {
+  const size_t steps = ends_.size() - 1;
+  const bool isAfterAll = steps == static_cast<size_t>(script_.steps);
+  for (; tensor_ < script_.layers.size(); ++tensor_) {
+    const TensorId tensor{tensor_};
+    if (!parts_.gates.isOpen(tensor)) {
+      return parts_.gates.whenOpen(tensor, [this](const Status& status) {
+        if (!status.isOk()) return end(status);
+        // The gate opens when the loop has done the work that opens it.
+        parts_.events.at(parts_.loop.freeAt(), *this, static_cast<uint64_t>(Piece::kGateOpened));
+      });
+    }
+    const double seconds = isAfterAll ? 0 : factor_ * script_.layers[tensor_].forward;
+    if (seconds > 0) return compute(seconds, Piece::kForward);
+  }
+  if (isAfterAll) return end(base::ok());
+  goBackward();
+}
+
+void ReplayedWorker::goBackward() {
+  for (; tensor_ > 0; handOver(TensorId{--tensor_})) {
+    const double seconds = factor_ * script_.layers[tensor_ - 1].backward;
+    if (seconds > 0) return compute(seconds, Piece::kBackward);
+  }
+  ends_.push_back(parts_.events.now());
+  factor_ = script_.factor(ends_.size() - 1);
+  goForward();
+}
+
+void ReplayedWorker::handOver(TensorId tensor) {
+  const auto step = parts_.gates.close(tensor);
+  SLUICE_CHECK(step.isOk(), step.status().toString());  // it was open in the forward pass
+  parts_.loop.post([this, tensor, number = *step] {
+    parts_.strategy.contribute({tensor, number, /*hasGradient=*/true});
+  });
+}
+
+void ReplayedWorker::compute(double seconds, Piece piece) {
+  parts_.events.at(parts_.events.now() + base::fromSeconds(seconds), *this,
+                   static_cast<uint64_t>(piece));
+}
+
+void ReplayedWorker::end(const Status& status) {
+  if (hasEnded_) return;
+  status_ = status;
+  hasEnded_ = true;
+  script_.onEnd();
+}
+
+}  // namespace sluice::sim

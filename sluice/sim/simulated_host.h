@@ -1,0 +1,89 @@
+// One host of a simulated job: the real strategy with its queue, credit, shard and gates, on a
+// simulated loop and fabric, and a worker that replays a profile.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sluice/base/config.h>
+#include <sluice/fabric/fabric.h>
+#include <sluice/gate/gates.h>
+#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/plan/plan.h>
+#include <sluice/sim/host_costs.h>
+#include <sluice/sim/host_loop.h>
+#include <sluice/sim/replayed_worker.h>
+#include <sluice/sim/sim_fabric.h>
+#include <sluice/strategy/algorithms/algorithm.h>
+
+namespace sluice::sim {
+
+// The parts of a job that all of its hosts share.
+struct JobParts {
+  EventQueue& events;
+  SimHub& hub;
+  const plan::Plan& plan;
+  const strategy::Algorithm& algorithm;
+  const base::Config& config;
+  const optimizer::OptimizerSpec& update;
+  const HostCosts& costs;
+  uint64_t shrink = 1;
+};
+
+class SimulatedHost final : private fabric::Receiver {
+ public:
+  // `memory` has the tensors by TensorId. REQUIRES: the parts and the memory outlive this.
+  static Result<std::unique_ptr<SimulatedHost>> make(const JobParts& parts, Rank rank,
+                                                     std::span<const TensorMemory> memory);
+  ~SimulatedHost() override;
+  SimulatedHost(const SimulatedHost&) = delete;
+  SimulatedHost& operator=(const SimulatedHost&) = delete;
+
+  // Begins to train. REQUIRES: this rank is a worker.
+  void train(ReplayedWorker::Script script);
+
+  // Is lost for good: the other hosts see a crash.
+  void die();
+  // Another host has found that this rank is lost.
+  void hearOfLoss(Rank rank);
+
+  Rank rank() const { return rank_; }
+  const HostLoop& loop() const { return loop_; }
+  const strategy::Strategy& strategy() const { return *strategy_; }
+  const ReplayedWorker& worker() const { return *worker_; }  // REQUIRES: train()
+  // Says what the worker waits for.
+  std::string describeWait() const;
+
+ private:
+  // Charges the loop for sums and updates.
+  class Charges final : public StageObserver {
+   public:
+    Charges(const JobParts& parts, HostLoop& loop) : parts_(parts), loop_(loop) {}
+    void onStage(const StageEvent& event) override;
+    void onWait(const WaitEvent&) override {}
+
+   private:
+    const JobParts parts_;
+    HostLoop& loop_;
+  };
+
+  SimulatedHost(const JobParts& parts, Rank rank);
+  Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                    const wire::Header& header) override;
+  void onPeerLost(Rank from, const Status& why) override;
+  void onPeerLeft(Rank /*from*/) override {}
+
+  const JobParts parts_;
+  const Rank rank_;
+  HostLoop loop_;
+  Charges charges_;
+  gate::Gates gates_;
+  std::unique_ptr<strategy::Strategy> strategy_;
+  std::unique_ptr<fabric::Fabric> fabric_;  // goes before the strategy
+  std::optional<ReplayedWorker> worker_;
+};
+
+}  // namespace sluice::sim
