@@ -52,6 +52,10 @@ class Algorithm:
         return self.name == "ssp" or self.keeps_step
 
     @property
+    def has_servers(self) -> bool:
+        return self.name in ("bsp", "asp", "ssp", "easgd")
+
+    @property
     def sums_gradients(self) -> bool:
         """True iff the server applies each worker's gradient in full. With all other algorithms the
         scored model moves by the mean."""

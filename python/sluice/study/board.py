@@ -23,8 +23,10 @@ class Board:
         # Seconds from the start to the end of an epoch.
         self.crossed = _zeros(torch.float64, epochs, workers)
         self.own_accuracy = _zeros(torch.float64, workers)
-        # Seconds that a step waited for parameters.
-        self.blocked = _zeros(torch.float64, workers, batches)
+        # Seconds that steps waited for parameters.
+        self.blocked = _zeros(torch.float64, workers)
+        # Moments of the steady clock: a step before it ended, it began, and it ended.
+        self.spans = _zeros(torch.float64, workers, batches, 3)
         self.steps = _zeros(torch.int64, workers)  # steps in the measured time
         self.computed = _zeros(torch.float64, workers)  # seconds of these steps
         # Steps that took over a tenth longer than the pace.

@@ -3,7 +3,7 @@ has its file of results is not made again."""
 
 from __future__ import annotations
 
-import argparse
+import fnmatch
 import gc
 import json
 import signal
@@ -12,23 +12,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sluice.study import algorithms, data, network, ranks, report, results
+from sluice.study import data, ranks, report, results
+from sluice.study.flags import OUT_OF_TIME, parser, settings_from
+from sluice.study.progress import Progress, say
 from sluice.study.results import Results
 from sluice.study.runner import RunError, Runner, row_of
-from sluice.study.settings import Run, Settings, parse_counts, parse_factors, parse_straggler
+from sluice.study.settings import Run, Settings
+from sluice.study.wanted import presumed, wanted
 
-# Seconds of a run, assumed until one was measured: starting, scoring, ending.
-_OUTSIDE_TRAINING = 4.0
-_EXAMPLES = """examples:
-  sluice study --data fashion-mnist --data-dir DATA --workers 4,8,16 --seeds 3 --epochs 4 -o study/
-  sluice study --data-dir DATA --algorithms bsp,asp,ssp:3 --workers 4 --straggler 1:3x -o straggler/
-  sluice study --data-dir DATA --algorithms bsp,asp --workers 8 --lab --rate 100mbit \
--o slow-links/
-  sluice study -o study/ --report                      # only the page, from the runs that are there
-
-DATA holds fashion-mnist/ with its four .gz files as they are downloaded. The page is \
-study/study.html, the table
-study/study.md, and every run a file in study/runs/: delete one to make it again."""
+# A run must not take longer than this: then a study that is ended loses little.
+_LONGEST = 20 * 60.0
 
 
 def main() -> None:
@@ -46,13 +39,15 @@ def main() -> None:
 
 
 def _main(arguments: list[str]) -> int:
-    flags = _parser().parse_args(arguments)
+    flags = parser().parse_args(arguments)
     settings = settings_from(flags)
     study = _study_of(settings, flags.report)
+    if flags.again:
+        _forget(settings.output, flags.again)
     code = 0 if flags.report else _study(settings, study)
     rows = results.read(settings.output)
-    missing = sum(not results.path_of(settings.output, run).is_file() for run in settings.runs())
-    report.write(settings.output, Results(rows), study, 0 if flags.report else missing)
+    missing = 0 if flags.report else len(_missing(settings, rows))
+    report.write(settings.output, Results(rows), study, missing)
     if flags.json:
         print(json.dumps(rows))
     else:
@@ -60,126 +55,6 @@ def _main(arguments: list[str]) -> int:
             f"{settings.output / 'study.html'} and {settings.output / 'study.md'}: {len(rows)} runs"
         )
     return code
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sluice study",
-        description="Trains one model with many algorithms, numbers of workers and seeds, and "
-        "writes a page that compares them, beside what a paper has found.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where results and the page go",
-    )
-    parser.add_argument(
-        "--data", choices=data.NAMES, default="fashion-mnist", help="[fashion-mnist]"
-    )
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        default=Path("data"),
-        metavar="DIR",
-        help="folder that the data is in [data]",
-    )
-    parser.add_argument("--model", choices=network.NAMES, default="cnn", help="[cnn]")
-    parser.add_argument(
-        "--algorithms", default=algorithms.DEFAULT, metavar="LIST", help=f"[{algorithms.DEFAULT}]"
-    )
-    parser.add_argument(
-        "--workers", default="4,8,16", metavar="LIST", help="numbers of workers [4,8,16]"
-    )
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        default=3,
-        metavar="K",
-        help="trainings of each, with other beginnings [3]",
-    )
-    parser.add_argument("--epochs", type=int, default=4, metavar="K", help="[4]")
-    parser.add_argument(
-        "--batch", type=int, default=32, metavar="K", help="samples of a worker in a step [32]"
-    )
-    parser.add_argument(
-        "--learning-rate",
-        type=float,
-        default=0.015,
-        metavar="X",
-        help="of a worker with 128 samples [0.015]",
-    )
-    parser.add_argument(
-        "--grid",
-        default="0.3,1,3",
-        metavar="LIST",
-        help="factors of the rate, one seed; or none [0.3,1,3]",
-    )
-    parser.add_argument(
-        "--grid-workers",
-        type=int,
-        metavar="N",
-        help="workers for that [8, or the nearest in --workers]",
-    )
-    parser.add_argument("--samples", type=int, metavar="K", help="only the first K training images")
-    parser.add_argument(
-        "--pace", type=float, metavar="MS", help="how long a step takes at least [measured]"
-    )
-    parser.add_argument(
-        "--straggler", metavar="RANK:Kx", help="a rank that is slower, such as 1:3x"
-    )
-    parser.add_argument(
-        "--dgc",
-        action="store_true",
-        help="also with deep gradient compression, where gradients are sent",
-    )
-    parser.add_argument(
-        "--lab",
-        action="store_true",
-        help="each worker on a host of its own (docs/lab.md)",
-    )
-    parser.add_argument("--rate", metavar="RATE", help="with --lab: the speed of each link [1gbit]")
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="train nothing: write the page from the runs that are there",
-    )
-    parser.add_argument("--json", action="store_true", help="print the results of all runs as JSON")
-    return parser
-
-
-def settings_from(flags: argparse.Namespace) -> Settings:
-    if flags.rate is not None and not flags.lab:
-        raise ValueError("--rate is the speed of a lab's links; give --lab with it")
-    for name, least in (("seeds", 1), ("epochs", 1), ("batch", 1)):
-        if getattr(flags, name) < least:
-            raise ValueError(f"--{name} is {getattr(flags, name)}; give {least} or more")
-    if flags.pace is not None and flags.pace <= 0:
-        raise ValueError(f"--pace is {flags.pace:g}; give milliseconds above 0")
-    workers = parse_counts(flags.workers, "workers", least=2)
-    return Settings(
-        algorithms=algorithms.parse_list(flags.algorithms),
-        workers=workers,
-        seeds=flags.seeds,
-        epochs=flags.epochs,
-        output=flags.output,
-        data=flags.data,
-        data_dir=flags.data_dir,
-        model=flags.model,
-        batch=flags.batch,
-        learning_rate=flags.learning_rate,
-        grid=parse_factors(flags.grid),
-        grid_workers=flags.grid_workers or min(workers, key=lambda n: abs(n - 8)),
-        samples=flags.samples,
-        pace=None if flags.pace is None else flags.pace / 1e3,
-        straggler=parse_straggler(flags.straggler) if flags.straggler else {},
-        dgc=flags.dgc,
-        rate=(flags.rate or "1gbit") if flags.lab else None,
-    )
 
 
 def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
@@ -196,8 +71,8 @@ def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
     if must_exist:
         return study
     for name, value in settings.fixed().items():
-        if study["settings"][name] != value:
-            was = study["settings"][name]
+        was = study["settings"].get(name)
+        if was != value:
             raise ValueError(
                 f"{settings.output} has a study with {name} {was}, not {value}; give the same, or "
                 "another -o"
@@ -205,10 +80,25 @@ def _study_of(settings: Settings, must_exist: bool) -> dict[str, Any]:
     return study
 
 
+def _forget(folder: Path, pattern: str) -> None:
+    rows = results.read(folder)
+    kept = [row for row in rows if not fnmatch.fnmatch(results.key_of(row), pattern)]
+    if len(kept) == len(rows):
+        raise ValueError(f"no run in {folder} is called '{pattern}'")
+    results.write(folder / results.RUNS, kept)
+
+
+def _missing(settings: Settings, rows: list[results.Row]) -> list[Run]:
+    """Returns the runs that are still to be made, and presumes those that depend on others."""
+    made = {results.key_of(row) for row in rows}
+    return [run for run in presumed(settings, Results(rows)) if run.key not in made]
+
+
 def _study(settings: Settings, study: dict[str, Any]) -> int:
     """Makes the runs that are missing. Returns the exit code."""
-    runs = settings.runs()
-    missing = [run for run in runs if not results.path_of(settings.output, run).is_file()]
+    begun = time.monotonic()
+    rows = results.read(settings.output)
+    missing = _missing(settings, rows)
     if not missing:
         return 0
     ranks.prepare_to_fork()
@@ -220,21 +110,44 @@ def _study(settings: Settings, study: dict[str, Any]) -> int:
                 "a smaller --batch"
             )
     gc.freeze()  # pages that the workers share stay shared
-    progress = Progress(runner, len(runs), missing)
+    progress = Progress(runner)
     failures = 0
-    for run in missing:
+    while (run := _next(settings, rows)) is not None:
         pace = _pace(settings, study, runner, run.workers)
-        begun = time.monotonic()
-        try:
-            row = runner.run(run, pace)
-            text = f"{100 * row['accuracy']:.2f} %"
-        except RunError as failure:
-            failures += 1
-            row = {**row_of(run), "failed": str(failure)}
-            text = f"failed: {failure}"
-        results.write(results.path_of(settings.output, run), row)
-        progress.done(run, pace, time.monotonic() - begun, text)
+        expected = progress.expected(run, pace)
+        if expected > _LONGEST:
+            raise ValueError(
+                f"a run of {run.workers} workers would take about {expected / 60:.0f} min; give "
+                f"fewer epochs or samples, so that it ends within {_LONGEST / 60:.0f}"
+            )
+        if settings.budget is not None:
+            left = settings.budget - (time.monotonic() - begun)
+            if expected > left:
+                say("the budget has ended; the same command goes on from here")
+                return OUT_OF_TIME
+        row, text, seconds = _make(runner, run, pace)
+        failures += row["failed"] is not None
+        results.add(settings.output, row)
+        rows = results.read(settings.output)
+        progress.done(run, seconds, text, len(rows), _missing(settings, rows))
     return 1 if failures else 0
+
+
+def _next(settings: Settings, rows: list[results.Row]) -> Run | None:
+    made = {results.key_of(row) for row in rows}
+    return next((run for run in wanted(settings, Results(rows)) if run.key not in made), None)
+
+
+def _make(runner: Runner, run: Run, pace: float) -> tuple[results.Row, str, float]:
+    """Returns the row of a run, what is said about it, and its seconds."""
+    begun = time.monotonic()
+    try:
+        row = runner.run(run, pace)
+        text = "diverged" if results.has_diverged(row) else f"{100 * row['accuracy']:.2f} %"
+    except RunError as failure:
+        row = {**row_of(run), "failed": str(failure)}
+        text = f"failed: {failure}"
+    return row, text, time.monotonic() - begun
 
 
 def _pace(settings: Settings, study: dict[str, Any], runner: Runner, workers: int) -> float:
@@ -245,42 +158,5 @@ def _pace(settings: Settings, study: dict[str, Any], runner: Runner, workers: in
         except RunError as failure:
             raise OSError(f"the pace of {workers} workers cannot be measured: {failure}") from None
         results.write(settings.output / "study.json", study)
-        _say(f"a step of {workers} workers takes at least {1e3 * paces[str(workers)]:g} ms")
+        say(f"a step of {workers} workers takes at least {1e3 * paces[str(workers)]:g} ms")
     return paces[str(workers)]
-
-
-class Progress:
-    """Prints a line for each run, with the estimated time that is left."""
-
-    def __init__(self, runner: Runner, runs: int, missing: list[Run]) -> None:
-        self._runner = runner
-        self._runs = runs
-        self._left = list(missing)
-        self._paces: dict[int, float] = {}
-        self._seconds: dict[int, list[float]] = {}  # seconds of runs, by number of workers
-
-    def done(self, run: Run, pace: float, seconds: float, text: str) -> None:
-        self._left.remove(run)
-        self._paces[run.workers] = pace
-        self._seconds.setdefault(run.workers, []).append(seconds)
-        left = sum(self._expected(one) for one in self._left)
-        number = self._runs - len(self._left)
-        _say(f"[{number}/{self._runs}] {run.key}: {text} in {seconds:.1f} s; {_minutes(left)} left")
-
-    def _expected(self, run: Run) -> float:
-        seen = self._seconds.get(run.workers)
-        if seen:
-            return sum(seen) / len(seen)
-        # Assumes that a step costs as much as the computing of all workers: twice the workers have
-        # twice the pace and half the steps.
-        known = min(self._paces, key=lambda workers: abs(workers - run.workers))
-        pace = self._paces[known] * run.workers / known
-        return _OUTSIDE_TRAINING + self._runner.expected_seconds(run, pace)
-
-
-def _minutes(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

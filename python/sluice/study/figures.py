@@ -10,8 +10,9 @@ from sluice.study import charts, paper
 from sluice.study.algorithms import Algorithm
 from sluice.study.charts import Bar, Line
 from sluice.study.results import Results, Row
+from sluice.study.time_parts import PARTS
 
-_PARTS = (("computing", "#56B4E9"), ("waiting for others", "#D55E00"), ("bytes' way", "#E69F00"))
+_COLOURS = ("#56B4E9", "#009E73", "#D55E00", "#E69F00", "#000000")
 
 
 def by_epoch(results: Results, workers: int) -> str:
@@ -83,16 +84,16 @@ def throughput(results: Results) -> str:
 
 
 def breakdown(results: Results, workers: int) -> str:
-    """Figure 3."""
+    """Figure 3, of the algorithms whose runs were traced. Empty if there is none."""
     bars = []
     for algorithm in results.algorithms:
-        rows = results.of(algorithm, workers)
+        rows = results.traced(algorithm, workers)
         if rows:
-            keys = ("compute_s", "wait_s", "communication_s")
-            bars.append(
-                Bar(algorithm.title, [1e3 * mean(row[key] for row in rows) for key in keys])
-            )
-    return charts.bars(f"Where a step's time goes, {workers} workers", "ms", bars, _PARTS)
+            means = [1e3 * mean(row["parts"][part] for row in rows) for part in PARTS]
+            bars.append(Bar(algorithm.title, means))
+    kinds = list(zip(PARTS, _COLOURS, strict=True))
+    title = f"Where a step's time goes, {workers} workers"
+    return charts.bars(title, "ms", bars, kinds) if bars else ""
 
 
 def compressed(results: Results, workers: int) -> str:

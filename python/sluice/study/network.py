@@ -1,4 +1,5 @@
-"""The model: a convolutional network, small enough that a hundred trainings take an hour."""
+"""The models. The convolutional network is small enough that a hundred trainings take an hour; the
+perceptron has a million parameters, for questions about compression and slow links."""
 
 from __future__ import annotations
 
@@ -8,11 +9,16 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sluice.study.data import Data
 
-NAMES = ("cnn",)
+NAMES = ("cnn", "mlp")
 
 
-def make(seed: int) -> nn.Module:
+def make(name: str, seed: int) -> nn.Module:
     torch.manual_seed(seed)
+    if name == "mlp":
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(28 * 28, 1024), nn.ReLU(), nn.Linear(1024, 192), nn.ReLU(),
+            nn.Linear(192, 10),
+        )  # fmt: skip
     return nn.Sequential(
         nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(),
         nn.Conv2d(8, 16, 5, stride=2), nn.ReLU(),
@@ -20,9 +26,9 @@ def make(seed: int) -> nn.Module:
     )  # fmt: skip
 
 
-def size() -> int:
+def size(name: str) -> int:
     """Returns the number of parameters."""
-    return sum(parameter.numel() for parameter in make(0).parameters())
+    return sum(parameter.numel() for parameter in make(name, 0).parameters())
 
 
 def flat(model: nn.Module) -> Tensor:
@@ -31,12 +37,12 @@ def flat(model: nn.Module) -> Tensor:
         return parameters_to_vector(model.parameters())
 
 
-def accuracy(parameters: Tensor, data: Data) -> float:
+def accuracy(name: str, parameters: Tensor, data: Data) -> float:
     """Returns the accuracy of a model with these parameters on the test images. Predictions from
     NaNs are right only by chance, so they count as wrong."""
     if not torch.isfinite(parameters).all():
         return 0.0
-    model = make(0)
+    model = make(name, 0)
     with torch.inference_mode():
         vector_to_parameters(parameters, model.parameters())
         found = torch.cat([model(part).argmax(1) for part in data.test_x.split(1000)])

@@ -46,8 +46,19 @@ TABLE_4 = {
     "ssp:10": (0.6448, 0.6542),
 }
 
-# Groups by final accuracy, best first.
-ORDER = (("bsp", "arsgd"), ("asp", "adpsgd"), ("ssp",), ("easgd", "gosgd"))
+# Pairs of algorithms, the one that is ahead in the paper first; so at all its numbers of workers.
+PAIRS = (
+    *(("bsp", name) for name in _TABLE_3_COLUMNS[1:]),
+    ("asp", "ssp:3"),
+    ("asp", "ssp:10"),
+    ("ssp:3", "ssp:10"),
+    ("ssp:3", "easgd:4"),
+    ("ssp:10", "easgd:8"),
+    ("easgd:4", "easgd:8"),
+    ("adpsgd", "gosgd:1"),
+    ("gosgd:1", "gosgd:0.1"),
+    ("gosgd:0.1", "gosgd:0.01"),
+)
 
 SAYS = {
     1: "Theirs (24 workers, 56 Gbit/s): BSP and AR-SGD converge best by epoch; ASP and AD-PSGD "

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -119,11 +119,16 @@ def free_port() -> int:
 
 
 def run(
-    world: int, place: Place, work: Callable[[int], None], log: Path, timeout: float
+    world: int,
+    place: Place,
+    work: Callable[[int], None],
+    log: Path,
+    timeout: float,
+    variables: Mapping[str, str] | None = None,
 ) -> dict[int, str]:
-    """Runs work(rank) in a process for each rank. Returns how each failed rank has ended, in the
-    order of their ends. No process that it has started is left afterwards. The output of ranks is
-    in `log`."""
+    """Runs work(rank) in a process for each rank, with these environment variables besides those
+    of the launch. Returns how each failed rank has ended, in the order of their ends. No process
+    that it has started is left afterwards. The output of ranks is in `log`."""
     port = free_port()
     key = secrets.token_hex(32)
     ranks: dict[int, int] = {}  # ranks by file descriptor
@@ -139,7 +144,11 @@ def run(
                     _be_rank(
                         rank,
                         place,
-                        {"SLUICE_JOB_KEY": key, **place.variables(rank, world, port)},
+                        {
+                            "SLUICE_JOB_KEY": key,
+                            **place.variables(rank, world, port),
+                            **(variables or {}),
+                        },
                         work,
                         log,
                     )

@@ -91,7 +91,7 @@ def _figures(results: Results) -> list[str]:
         (
             "Figure 3: where the time goes",
             paper.SAYS[3],
-            [figures.breakdown(results, n) for n in results.workers],
+            [picture for n in results.workers if (picture := figures.breakdown(results, n))],
         ),
     ]
     if any(row["dgc"] for row in results.rows):

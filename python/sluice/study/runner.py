@@ -7,11 +7,12 @@ import contextlib
 import math
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
 
-from sluice.study import network, ranks, schedule
+from sluice.study import network, ranks, schedule, time_parts
 from sluice.study.algorithms import Algorithm
 from sluice.study.board import Board
 from sluice.study.data import Data
@@ -21,6 +22,8 @@ from sluice.study.worker import Task, Worker, options_of
 
 _ROOM = 1.2  # times the time of a step when all workers run as fast as they can
 _TRIED = 60  # steps of each worker, to measure that time
+_SPARSITY = 0.999  # the default of dgc-sparsity
+_TRACED = {"SLUICE_TRACE_EVENTS": "10000"}  # the latest ones of each rank: some dozens of steps
 
 
 class RunError(Exception):
@@ -33,7 +36,7 @@ class Runner:
     def __init__(self, settings: Settings, data: Data) -> None:
         self._settings = settings
         self._data = data
-        self._parameters = network.size()
+        self._parameters = network.size(settings.model)
 
     def batches(self, workers: int) -> int:
         """Returns the number of batches of all epochs. An epoch has as many batches as all workers
@@ -70,14 +73,21 @@ class Runner:
             place = ranks.LOOPBACK
             if self._settings.rate is not None:
                 place = stack.enter_context(ranks.lab(run.workers, self._settings.rate))
-            board = self._train(task, place, timeout=120 + 5 * self.expected_seconds(run, pace))
-        return self._row(task, board)
+            traces = None
+            if self._settings.traces:
+                traces = Path(stack.enter_context(TemporaryDirectory(prefix="sluice-study-")))
+            timeout = 120 + 5 * self.expected_seconds(run, pace)
+            board = self._train(task, place, timeout, traces)
+            parts = None if traces is None else _parts(run, board, traces)
+        return {**self._row(task, board), "parts": parts}
 
     def _task(self, run: Run, pace: float) -> Task:
         settings = self._settings
         generator = torch.Generator().manual_seed(run.seed)
         return Task(
             run=run,
+            model=settings.model,
+            options=settings.options,
             epochs=settings.epochs,
             batch=settings.batch,
             batches=self.batches(run.workers),
@@ -86,6 +96,7 @@ class Runner:
             ),
             pace=pace,
             straggler=settings.straggler,
+            jitter=settings.jitter,
             orders=[
                 torch.randperm(len(self._data.train_x), generator=generator)
                 for _ in range(settings.epochs)
@@ -93,7 +104,9 @@ class Runner:
             data=self._data,
         )
 
-    def _train(self, task: Task, place: ranks.Place, timeout: float) -> Board:
+    def _train(
+        self, task: Task, place: ranks.Place, timeout: float, traces: Path | None = None
+    ) -> Board:
         board = Board(task.run.workers, task.epochs, self._parameters, task.batches)
 
         def work(rank: int) -> None:
@@ -104,7 +117,8 @@ class Runner:
                 raise
 
         log = self._log(task.run)
-        failures = ranks.run(task.run.workers, place, work, log, timeout)
+        variables = {} if traces is None else {**_TRACED, "SLUICE_TRACE": str(traces)}
+        failures = ranks.run(task.run.workers, place, work, log, timeout, variables)
         if failures:
             rank, how = next(iter(failures.items()))
             raise RunError(f"rank {rank}: {board.error(rank) or how}")
@@ -119,16 +133,15 @@ class Runner:
     def _row(self, task: Task, board: Board) -> Row:
         run, steps = task.run, int(board.steps.sum())
         scores = [
-            network.accuracy(self._scored(run.algorithm, board, epoch), self._data)
+            network.accuracy(
+                self._settings.model, self._scored(run.algorithm, board, epoch), self._data
+            )
             for epoch in range(task.epochs)
         ]
         # An epoch ends when rank 0 ends it; the training ends with the last worker.
         ended = [float(board.crossed[epoch, 0]) for epoch in range(task.epochs - 1)] + [
             float(board.crossed[-1].max())
         ]
-        blocked, communicated = blocked_and_communicated(
-            board.blocked, board.steps, run.algorithm.waits_for_others
-        )
         own = board.own_accuracy.tolist() if run.algorithm.has_own_models else None
         return {
             **row_of(run),
@@ -147,11 +160,11 @@ class Runner:
             "of_linear": round(steps * task.pace / run.workers / ended[-1], 4),
             "steps_by_worker": board.steps.tolist(),
             "compute_s": round(float(board.computed.sum()) / steps, 6),
-            "wait_s": round(blocked - communicated, 6),
-            "communication_s": round(communicated, 6),
+            "blocked_s": round(float(board.blocked.sum()) / steps, 6),
             "late_steps": round(int(board.late.sum()) / steps, 4),
             "sent_bytes_per_step": round(int(board.sent.sum()) / steps),
             "model_bytes": 4 * self._parameters,
+            "updates_per_parameter": _updates(task, steps),
         }
 
     @staticmethod
@@ -174,14 +187,21 @@ def row_of(run: Run) -> Row:
     }
 
 
-def blocked_and_communicated(
-    blocked: Tensor, steps: Tensor, waits_for_others: bool
-) -> tuple[float, float]:
-    """Returns the seconds of a mean step in which a worker could not go on, and the part of them in
-    which bytes travelled. If workers wait for each other, the one that waits least in a step waits
-    for the bytes only, and its wait is that part. Otherwise no worker waits for another."""
-    total = float(blocked.sum()) / int(steps.sum())
-    if not waits_for_others:
-        return total, total
-    together = blocked[:, : int(steps.min())]
-    return total, min(total, float(together.min(0).values.mean()))
+def _parts(run: Run, board: Board, traces: Path) -> time_parts.Parts | None:
+    """Returns the parts of a mean step's time; None where no server explains the waits."""
+    if not run.algorithm.has_servers:
+        return None
+    spans = {
+        rank: [time_parts.Span(*row) for row in board.spans[rank, : int(steps)].tolist()]
+        for rank, steps in enumerate(board.steps.tolist())
+    }
+    found = time_parts.mean_step(time_parts.read(traces), spans, run.algorithm.waits_for_others)
+    return None if found is None else {part: round(value, 6) for part, value in found.items()}
+
+
+def _updates(task: Task, steps: int) -> float | None:
+    """Returns how often a worker has sent a parameter, by its sparsity; None without DGC."""
+    if not task.run.dgc:
+        return None
+    share = 1 - float(task.options.get("dgc_sparsity", _SPARSITY))
+    return round(share * steps / task.run.workers, 1)

@@ -1,9 +1,9 @@
-"""The settings of a study, and the runs that it makes."""
+"""The settings of a study, and one run of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sluice.study.algorithms import Algorithm
 
 @dataclass(frozen=True)
 class Run:
-    """One training. Its key names its file of results."""
+    """One training. Its key names it."""
 
     algorithm: Algorithm
     workers: int
@@ -32,8 +32,8 @@ class Run:
 @dataclass(frozen=True)
 class Settings:
     algorithms: tuple[Algorithm, ...]
-    workers: tuple[int, ...]
-    seeds: int
+    workers: tuple[int, ...]  # the most telling number first
+    seeds: Mapping[int, int]  # by number of workers
     epochs: int
     output: Path
     data: str = "fashion-mnist"
@@ -41,13 +41,16 @@ class Settings:
     model: str = "cnn"
     batch: int = 32
     learning_rate: float = 0.015
-    grid: tuple[float, ...] = ()
-    grid_workers: int = 8
+    tune: tuple[int, ...] = ()  # numbers of workers that rates are tuned for
     samples: int | None = None  # samples of the training data; None: all
     pace: float | None = None  # seconds; None: measured
     straggler: dict[int, float] = field(default_factory=dict)
+    jitter: tuple[float, float] = (0.0, 1.0)  # share of steps that take longer, and how much
     dgc: bool = False
     rate: str | None = None  # rate of links in a lab; None: no lab
+    traces: bool = False  # a step's time is split into its parts
+    options: Mapping[str, str] = field(default_factory=dict)  # of sluice.distribute()
+    budget: float | None = None  # seconds after which no run is begun
 
     def fixed(self) -> dict[str, Any]:
         """Returns the settings that all runs of one folder share."""
@@ -59,27 +62,10 @@ class Settings:
             "learning_rate": self.learning_rate,
             "samples": self.samples,
             "straggler": {str(rank): factor for rank, factor in self.straggler.items()},
+            "jitter": list(self.jitter),
             "rate": self.rate,
+            "options": dict(self.options),
         }
-
-    def runs(self) -> list[Run]:
-        """Returns all runs, one seed of each first, so that an unfinished study shows results of
-        all."""
-        return list(dict.fromkeys(self._runs()))
-
-    def _runs(self) -> Iterator[Run]:
-        for seed in range(1, self.seeds + 1):
-            for workers in self.workers:
-                for algorithm in self.algorithms:
-                    yield Run(algorithm, workers, seed)
-            if self.dgc:
-                for algorithm in self.algorithms:
-                    if algorithm.sends_gradients:
-                        yield Run(algorithm, max(self.workers), seed, dgc=True)
-            if seed == 1:
-                for factor in self.grid:
-                    for algorithm in self.algorithms:
-                        yield Run(algorithm, self.grid_workers, seed, factor)
 
 
 def parse_straggler(text: str) -> dict[int, float]:
@@ -92,6 +78,17 @@ def parse_straggler(text: str) -> dict[int, float]:
     return {int(found[1]): float(found[2])}
 
 
+def parse_jitter(text: str) -> tuple[float, float]:
+    """Parses unevenness: 0.25:1.05x is a quarter of all steps, 1.05 times as long."""
+    found = re.fullmatch(r"(\d*\.?\d+):(\d*\.?\d+)x?", text)
+    if found is None or not 0 < float(found[1]) <= 1 or float(found[2]) < 1:
+        raise ValueError(
+            f"'{text}' is no jitter; write 0.25:1.05x for a quarter of the steps, 1.05 times as "
+            "long"
+        )
+    return float(found[1]), float(found[2])
+
+
 def parse_counts(text: str, what: str, least: int) -> tuple[int, ...]:
     try:
         counts = tuple(dict.fromkeys(int(one) for one in text.split(",")))
@@ -102,13 +99,27 @@ def parse_counts(text: str, what: str, least: int) -> tuple[int, ...]:
     return counts
 
 
-def parse_factors(text: str) -> tuple[float, ...]:
-    if text == "none":
-        return ()
-    try:
-        factors = tuple(float(one) for one in text.split(","))
-    except ValueError:
-        factors = (0.0,)
-    if min(factors) <= 0:
-        raise ValueError(f"'{text}' is no list of factors; write it like 0.3,1,3, or none")
-    return factors
+def parse_seeds(text: str, workers: tuple[int, ...]) -> dict[int, int]:
+    """Parses numbers of seeds: 3 for all, or one for each number of workers, in their order."""
+    counts = text.split(",")
+    if not all(one.strip().isdigit() and int(one) > 0 for one in counts):
+        raise ValueError(f"'{text}' is no number of seeds; write 3, or one for each of --workers")
+    if len(counts) == 1:
+        return dict.fromkeys(workers, int(text))
+    if len(counts) != len(workers):
+        raise ValueError(
+            f"--seeds has {len(counts)} numbers and --workers has {len(workers)}; give one for each"
+        )
+    return dict(zip(workers, map(int, counts), strict=True))
+
+
+def parse_tune(text: str) -> tuple[int, ...]:
+    return () if text == "none" else parse_counts(text, "workers", least=2)
+
+
+def parse_budget(text: str) -> float:
+    """Parses a time: 90s, 45min or 2h. Returns seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h)", text)
+    if found is None:
+        raise ValueError(f"'{text}' is no time; write it like 45min or 2h")
+    return float(found[1]) * {"s": 1, "min": 60, "h": 3600}[found[2]]

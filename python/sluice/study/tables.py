@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from sluice.study import paper
 from sluice.study.algorithms import Algorithm
 from sluice.study.order import judge
-from sluice.study.results import Results
+from sluice.study.results import Results, Spread
+from sluice.study.statistics import Difference, difference
+from sluice.study.time_parts import PARTS
 
 _NONE = "-"
 
@@ -32,9 +34,10 @@ def all_tables(results: Results) -> list[Table]:
         table_3(results),
         table_4(results),
         order(results),
-        rates(results),
+        *(rates(results, workers) for workers in results.tuned_at),
         worst(results),
         costs(results),
+        parts(results),
     ]
     return [table for table in tables if table.rows]
 
@@ -45,29 +48,39 @@ def _percent(value: float | None) -> str:
 
 def _accuracy(results: Results, algorithm: Algorithm, workers: int, *, dgc: bool = False) -> str:
     spread = results.spread(algorithm, workers, dgc=dgc)
-    return _NONE if spread is None else spread.percent()
+    diverged = len(results.diverged(algorithm, workers, dgc=dgc))
+    if spread is None:
+        return "diverged" if diverged else _NONE
+    return spread.percent() + (f" ({diverged} diverged)" if diverged else "")
+
+
+def _points(found: Difference | None) -> str:
+    """Returns a difference of accuracies in points, with its margin."""
+    if found is None:
+        return _NONE
+    margin = "" if found.margin is None else f" ± {100 * found.margin:.2f}"
+    return f"{100 * found.value:+.2f}{margin}"
 
 
 def table_2(results: Results) -> Table:
     most = max(results.workers, default=0)
     table = Table(
         f"Table II: final accuracy, {most} workers (theirs: {paper.TABLE_2_WORKERS})",
-        "Per cent; the loss is against BSP. Ours is the mean over seeds ± their standard "
-        "deviation.",
-        ["algorithm", "ours", "loss", "theirs", "loss"],
+        "Per cent, mean over seeds ± their standard deviation. The loss is against BSP with the "
+        "same seeds, in points, with its 95 % margin.",
+        ["algorithm", "rate", "ours", "loss", "theirs", "loss"],
     )
-    mean_of_bsp = results.spread(Algorithm("bsp"), most)
+    bsp = results.by_seed(Algorithm("bsp"), most)
     for algorithm in results.algorithms:
-        theirs = paper.TABLE_2.get(algorithm.text)
-        ours = results.spread(algorithm, most)
-        if theirs is None or ours is None:
+        theirs = paper.TABLE_2.get("arsgd" if algorithm.reduces else algorithm.text)
+        if theirs is None:
             continue
-        loss = None if mean_of_bsp is None else mean_of_bsp.mean - ours.mean
         table.rows.append(
             [
                 algorithm.title,
-                ours.percent(),
-                _percent(loss),
+                f"x {results.factor(algorithm, most):g}",
+                _accuracy(results, algorithm, most),
+                _points(difference(bsp, results.by_seed(algorithm, most))),
                 _percent(theirs),
                 _percent(paper.TABLE_2["bsp"] - theirs),
             ]
@@ -76,13 +89,12 @@ def table_2(results: Results) -> Table:
 
 
 def table_3(results: Results) -> Table:
-    algorithms = [
-        one for one in results.algorithms if any(results.of(one, n) for n in results.workers)
-    ]
+    algorithms = results.algorithms
     table = Table(
         "Table III: final accuracy by the number of workers",
-        "Per cent, mean over seeds ± standard deviation; theirs below ours where they have that "
-        "number of workers.",
+        "Per cent, mean over seeds ± standard deviation, at the tuned rate where rates are tuned; "
+        "theirs below ours where they have that number of workers. A run that ends at chance level "
+        "has diverged and is in no mean.",
         ["workers", *(algorithm.title for algorithm in algorithms)],
     )
     for workers in results.workers:
@@ -100,14 +112,15 @@ def table_4(results: Results) -> Table:
     most = max(results.workers, default=0)
     table = Table(
         f"Table IV: deep gradient compression, {most} workers (theirs: 24)",
-        "Final accuracy in per cent, and bytes that a worker sends in a step, with DGC of those "
-        "without.",
-        ["algorithm", "without, ours", "with, ours", "bytes", "without, theirs", "with, theirs"],
-    )
+        "Final accuracy in per cent; what DGC adds, in points by paired seeds with its 95 % "
+        "margin; bytes that a worker sends in a step, of those without DGC; and how often a worker "
+        "has sent a parameter.",
+        ["algorithm", "without, ours", "with, ours", "difference", "bytes", "sent", "without, "
+         "theirs", "with, theirs"],
+    )  # fmt: skip
     for algorithm in results.algorithms:
-        dense = results.spread(algorithm, most, "sent_bytes_per_step")
         sparse = results.spread(algorithm, most, "sent_bytes_per_step", dgc=True)
-        if sparse is None:
+        if sparse is None and not results.diverged(algorithm, most, dgc=True):
             continue
         theirs = paper.TABLE_4.get(algorithm.text, (None, None))
         table.rows.append(
@@ -115,7 +128,13 @@ def table_4(results: Results) -> Table:
                 algorithm.title,
                 _accuracy(results, algorithm, most),
                 _accuracy(results, algorithm, most, dgc=True),
-                _NONE if dense is None else f"{100 * sparse.mean / dense.mean:.1f} %",
+                _points(
+                    difference(
+                        results.by_seed(algorithm, most, dgc=True), results.by_seed(algorithm, most)
+                    )
+                ),
+                _share(sparse, results.spread(algorithm, most, "sent_bytes_per_step")),
+                _times(results.spread(algorithm, most, "updates_per_parameter", dgc=True)),
                 _percent(theirs[0]),
                 _percent(theirs[1]),
             ]
@@ -123,46 +142,57 @@ def table_4(results: Results) -> Table:
     return table
 
 
+def _share(part: Spread | None, whole: Spread | None) -> str:
+    return _NONE if part is None or whole is None else f"{100 * part.mean / whole.mean:.1f} %"
+
+
+def _times(spread: Spread | None) -> str:
+    return _NONE if spread is None else f"{spread.mean:.0f} times"
+
+
 def order(results: Results) -> Table:
     table = Table(
         "The paper's order of final accuracy",
-        "Each group against the next: the difference of their mean accuracies in points, with its "
-        "95 % margin over seeds. A difference within its margin is not separable.",
-        ["workers", "ahead in the paper", "behind", "difference", "verdict"],
+        "One algorithm against another: the difference of their accuracies in points, by paired "
+        "seeds, with its 95 % margin. A difference within its margin is not separable.",
+        ["workers", "ahead in the paper", "behind", "difference", "theirs", "verdict"],
     )
     for workers in results.workers:
         for verdict in judge(results, workers):
-            margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
-            difference = f"{100 * verdict.difference:+.2f}{margin}"
+            theirs = verdict.theirs
             table.rows.append(
-                [str(workers), verdict.better, verdict.worse, difference, verdict.word]
+                [
+                    str(workers),
+                    verdict.better.title,
+                    verdict.worse.title,
+                    _points(verdict.difference),
+                    _NONE if theirs is None else f"{100 * theirs:+.2f}",
+                    verdict.word,
+                ]
             )
     return table
 
 
-def rates(results: Results) -> Table:
+def rates(results: Results, workers: int) -> Table:
     """The accuracies of the tuned grid."""
-    factors, workers = results.factors, results.tuned_workers
+    tried = {one: results.scores(one, workers) for one in results.algorithms}
+    factors = sorted({factor for scores in tried.values() for factor in scores})
     table = Table(
         f"Tuned rates: final accuracy at {workers} workers, one seed",
-        "The learning rate is that of the rule times the factor. A rate is tuned only if "
-        "both its neighbours in the grid are worse; a best value at the edge is not.",
-        ["algorithm", *(f"x {factor:g}" for factor in factors), "best"],
+        "The learning rate is that of the rule times the factor. A rate is tuned if both its "
+        "neighbours are worse. Other numbers of workers use the factors of the nearest one.",
+        ["algorithm", *(f"x {factor:g}" for factor in factors), "tuned"],
     )
-    if workers is None:
-        return table
-    for algorithm in results.algorithms:
-        found = {factor: results.of(algorithm, workers, factor=factor) for factor in factors}
-        scores = {factor: rows[0]["accuracy"] for factor, rows in found.items() if rows}
-        best = max(scores, key=lambda factor: scores[factor], default=None)
-        cells = [_percent(scores.get(factor)) for factor in factors]
-        table.rows.append(
-            [
-                algorithm.title,
-                *cells,
-                _NONE if best is None else f"x {best:g}: {_percent(scores[best])}",
-            ]
-        )
+    for algorithm, scores in tried.items():
+        if not scores:
+            continue
+        cells = [
+            ("diverged" if scores[factor] is None else _percent(scores[factor]))
+            if factor in scores
+            else _NONE
+            for factor in factors
+        ]
+        table.rows.append([algorithm.title, *cells, results.tuning(algorithm, workers).text])
     return table
 
 
@@ -193,16 +223,15 @@ def worst(results: Results) -> Table:
 def costs(results: Results) -> Table:
     table = Table(
         "Time and bytes",
-        "Of a mean step: computing (with the pause that fills it up to the pace), waiting for "
-        "other workers, and the way of the bytes, in ms; samples/s of all workers, and of what "
+        "Of a mean step: computing (with the pause that fills it up to the pace) and the time in "
+        "which it could not go on, in ms; samples/s of all workers, and of what "
         "they would do without waiting; models that a worker sends in a step, measured and by the "
         "paper's formula, times (N-1)/N where a rank's own share does not travel.",
         [
             "workers",
             "algorithm",
             "compute",
-            "wait",
-            "bytes' way",
+            "blocked",
             "samples/s",
             "of linear",
             "sent",
@@ -222,14 +251,35 @@ def costs(results: Results) -> Table:
                 [
                     str(workers),
                     algorithm.title,
-                    *(
-                        f"{1e3 * mean(key):.1f}"
-                        for key in ("compute_s", "wait_s", "communication_s")
-                    ),
+                    *(f"{1e3 * mean(key):.1f}" for key in ("compute_s", "blocked_s")),
                     f"{mean('samples_per_s'):.0f}",
                     f"{100 * mean('of_linear'):.0f} %",
                     f"{mean('sent_bytes_per_step') / mean('model_bytes'):.3f}",
                     f"{algorithm.models_sent(workers):.3f}",
+                ]
+            )
+    return table
+
+
+def parts(results: Results) -> Table:
+    table = Table(
+        "The parts of a step's time",
+        "Of a mean step, in ms, each from events of its own in traces (docs/study.md); what they "
+        "leave over is unexplained.",
+        ["workers", "algorithm", *PARTS, "unexplained, of the step"],
+    )
+    for workers in results.workers:
+        for algorithm in results.algorithms:
+            rows = results.traced(algorithm, workers)
+            if not rows:
+                continue
+            means = [sum(row["parts"][part] for row in rows) / len(rows) for part in PARTS]
+            table.rows.append(
+                [
+                    str(workers),
+                    algorithm.title,
+                    *(f"{1e3 * seconds:.1f}" for seconds in means),
+                    f"{100 * means[-1] / sum(means):.1f} %",
                 ]
             )
     return table

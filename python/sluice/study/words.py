@@ -7,9 +7,9 @@ from collections import Counter
 from statistics import median
 from typing import Any
 
-from sluice.study import paper, schedule
+from sluice.study import schedule
 from sluice.study.algorithms import Algorithm
-from sluice.study.order import Verdict, at_tuned_rates, judge
+from sluice.study.order import Verdict, bsp_between, judge
 from sluice.study.results import Results
 
 _AS_GOOD = 0.005  # accuracy
@@ -26,8 +26,9 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
     late = [row["late_steps"] for row in results.rows]
     samples = "all" if fixed["samples"] is None else f"the first {fixed['samples']}"
     sentences = [
-        f"Data and model: {fixed['data']} ({samples} training images) and a CNN of {parameters:,} "
-        "parameters, where they have ImageNet-1K and ResNet-50 with 23 million.",
+        f"Data and model: {fixed['data']} ({samples} training images) and a network "
+        f"({fixed['model']}) of {parameters:,} parameters, where they have ImageNet-1K and "
+        "ResNet-50 with 23 million.",
         f"Length: {fixed['epochs']} epochs instead of 90, and {fixed['batch']} samples per worker "
         f"and step instead of 128. Seeds: {len(seeds)}; they give one figure.",
         "Workers: processes of one machine that share its cores, where they have a GPU each. So "
@@ -42,11 +43,11 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
         f"{fixed['epochs'] * schedule.WARM_UP:.2f} epochs, a tenth of it from 30/90 of the "
         "training on, and again from 60/90 and 80/90 on: their rule, at this length. With asp "
         "and ssp every gradient is applied in full, so there the factor of the workers is in the "
-        "algorithm already and is left out of the rate; the momentum is the server's. Everywhere "
-        "else momentum is that of whoever makes the step.",
-        "Servers: one on every rank, each tensor spread over them; aggregation on one machine "
-        "before sending, which they have for BSP, is not there. ssp, easgd, gosgd and adpsgd are "
-        "those of the originals (docs/asynchronous.md).",
+        "algorithm already and is left out of the rate; the momentum is the server's unless "
+        "momentum_at says otherwise. Everywhere else momentum is that of whoever makes the step.",
+        "Servers: one on every rank, each tensor spread over them, unless the options below say "
+        "otherwise; aggregation on one machine before sending, which they have for BSP, is not "
+        "there. ssp, easgd, gosgd and adpsgd are those of the originals (docs/asynchronous.md).",
         "Batches: with bsp, arsgd and wfbp every worker has its N-th; with all others whoever is "
         "free takes the next one.",
         "Scored: bsp, asp, ssp the server's model; easgd the centre; gossip the mean of all "
@@ -59,12 +60,18 @@ def differences(results: Results, study: dict[str, Any]) -> list[str]:
         else "loopback, not shaped"
     )
     sentences.append(f"Network: {network}; they have 10 and 56 Gbit/s.")
+    if fixed["options"]:
+        given = ", ".join(f"{name}={value}" for name, value in fixed["options"].items())
+        sentences.append(f"Options of all algorithms that take them: {given}.")
     if fixed["straggler"]:
         slow = ", ".join(
             f"rank {rank} takes {factor:g} times as long"
             for rank, factor in fixed["straggler"].items()
         )
         sentences.append(f"Not all workers are as fast: {slow}.")
+    share, longer = fixed.get("jitter", (0.0, 1.0))
+    if share > 0:
+        sentences.append(f"Of every worker's steps {share:g} take {longer:g} times as long.")
     if results.failed:
         sentences.append(f"{len(results.failed)} runs have failed and are left out: see below.")
     return sentences
@@ -75,59 +82,60 @@ def order(results: Results) -> str:
     if not verdicts:
         return "The paper's order of accuracy cannot be judged yet: too little has been measured."
     counts = Counter(verdict.word for verdict in verdicts)
-    groups = "; then ".join(" and ".join(names) for names in paper.ORDER)
     said = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return (
-        f"The paper's order of final accuracy is {groups}. Of {len(verdicts)} comparisons of "
-        f"neighbours: {said}. "
-        + " ".join(
-            _at(workers, [v for v in verdicts if v.workers == workers])
-            for workers in results.workers
+    return " ".join(
+        filter(
+            None,
+            (
+                f"Of {len(verdicts)} pairs of algorithms, each at its own number of workers: "
+                f"{said}.",
+                _refuted(verdicts),
+                _of_diverged(results),
+                _of_length(results),
+            ),
         )
-        + f" So here the order as a whole is {_overall(verdicts)}."
-        + _at_tuned_rates(results)
     )
 
 
-def _at_tuned_rates(results: Results) -> str:
-    workers = results.tuned_workers
-    groups = [] if workers is None else at_tuned_rates(results, workers)
-    if len(groups) < 2:
+def _refuted(verdicts: list[Verdict]) -> str:
+    """Names the pairs that are the other way round."""
+    names = [
+        f"{one.better.title} and {one.worse.title} with {one.workers} workers"
+        for one in verdicts
+        if one.word == "refuted"
+    ]
+    return f"The other way round than in the paper: {'; '.join(names)}." if names else ""
+
+
+def _of_diverged(results: Results) -> str:
+    cells = [
+        f"{algorithm.title} with {workers} workers"
+        for workers in results.workers
+        for algorithm in results.algorithms
+        if results.diverged(algorithm, workers)
+    ]
+    if not cells:
         return ""
-    values = [value for _, value in groups]
-    is_theirs = (
-        "the paper's order" if values == sorted(values, reverse=True) else "not the paper's order"
-    )
-    said = ", ".join(f"{name} {100 * value:.2f} %" for name, value in groups)
-    return (
-        f" With {workers} workers, one seed and the best of the tried rates for each: {said}; "
-        f"that is {is_theirs}."
-    )
+    return f"Runs that ended at chance level, and are in no verdict: {'; '.join(cells)}."
 
 
-def _at(workers: int, verdicts: list[Verdict]) -> str:
-    parts = []
-    for verdict in verdicts:
-        margin = "" if verdict.margin is None else f" ± {100 * verdict.margin:.2f}"
-        parts.append(
-            f"{verdict.better} over {verdict.worse} {verdict.word} "
-            f"({100 * verdict.difference:+.2f}{margin} points)"
+def _of_length(results: Results) -> str:
+    """Says whether the training is long enough to compare numbers of workers."""
+    several = [workers for workers in results.workers if workers > 1]
+    if len(several) < 2:
+        return ""
+    found = bsp_between(results, several[0], several[-1])
+    if found is None or found.margin is None:
+        return ""
+    if found.is_separable:
+        return (
+            f"BSP itself differs between {several[0]} and {several[-1]} workers by more than its "
+            "margin: the training is too short to compare numbers of workers, so compare losses "
+            "against BSP with as many workers."
         )
-    return f"With {workers} workers: {'; '.join(parts)}." if parts else ""
-
-
-def _overall(verdicts: list[Verdict]) -> str:
-    words = {verdict.word for verdict in verdicts}
-    if any(verdict.margin is None for verdict in verdicts):
-        return "not decided: that takes more than one seed"
-    if words == {"confirmed"}:
-        return "confirmed"
-    if "refuted" in words:
-        return "refuted" if "confirmed" not in words else "refuted in part"
     return (
-        "confirmed in part; the rest is within the spread"
-        if "confirmed" in words
-        else "not separable from the spread"
+        f"BSP with {several[0]} and with {several[-1]} workers differ by less than their margin: "
+        "the training is long enough to compare numbers of workers."
     )
 
 
@@ -145,42 +153,18 @@ def advice(results: Results) -> str:
     good = [one for one in scores if best - scores[one] <= _AS_GOOD]
     lost = sorted((one for one in scores if one not in good), key=lambda one: scores[one])
     text = [
-        f"With {most} workers and one rule for the rate, {_names(good)} end within half a point "
-        f"of the best, which has {100 * best:.1f} %."
+        f"With {most} workers {_names(good)} end within half a point of the best, which has "
+        f"{100 * best:.1f} %."
     ]
     if lost:
         parts = ", ".join(f"{one.title} {100 * (best - scores[one]):.1f}" for one in lost)
         text.append(f"Behind, in points: {parts}.")
-    text += [_of_rates(results), _of_speed(results, most), _of_bytes(results, most, good)]
+    text += [_of_speed(results, most), _of_bytes(results, most, good)]
     return " ".join(sentence for sentence in text if sentence)
 
 
 def _names(algorithms: list[Algorithm]) -> str:
     return ", ".join(one.title for one in algorithms)
-
-
-def _of_rates(results: Results) -> str:
-    gains = {}
-    tried = results.tuned_workers
-    if tried is None:
-        return ""
-    for one in results.algorithms:
-        by_factor = {
-            factor: rows[0]
-            for factor in results.factors
-            if (rows := results.of(one, tried, factor=factor))
-        }
-        if 1.0 in by_factor and len(by_factor) > 1:
-            factor = max(by_factor, key=lambda f: float(by_factor[f]["accuracy"]))
-            gain = by_factor[factor]["accuracy"] - by_factor[1.0]["accuracy"]
-            if gain > _AS_GOOD:
-                gains[one] = f"{one.title} {100 * gain:.1f} at {factor:g} times the rate"
-    if not gains:
-        return f"At {tried} workers another rate gains nobody more than half a point."
-    return (
-        f"A rate of its own gains, in points, at {tried} workers: {', '.join(gains.values())}; so "
-        "compare at tuned rates."
-    )
 
 
 def _of_speed(results: Results, workers: int) -> str:

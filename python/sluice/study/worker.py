@@ -3,8 +3,9 @@ the board."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,14 @@ from sluice.study.board import Board
 from sluice.study.data import Data
 from sluice.study.settings import Run
 
+# The options of sluice.distribute() that a study passes on, and the algorithms that take them.
+OPTIONS = {
+    "servers": ("bsp", "asp", "ssp", "easgd"),
+    "placement": ("bsp", "asp", "ssp", "easgd"),
+    "momentum_at": ("asp", "ssp"),
+    "overlap": ("asp", "ssp"),
+    "dgc_sparsity": ("bsp", "asp", "ssp", "arsgd", "wfbp"),
+}
 _MOVING_RATE = 0.9  # easgd's alpha, times the number of workers
 _LATE = 1.1  # a step is late if it takes longer than this times the pace
 
@@ -24,12 +33,15 @@ _LATE = 1.1  # a step is late if it takes longer than this times the pace
 @dataclass(frozen=True)
 class Task:
     run: Run
+    model: str
+    options: Mapping[str, str]  # of sluice.distribute(), besides those of the run
     epochs: int
     batch: int  # samples
     batches: int  # batches of all workers in all epochs
     schedule: schedule.Schedule
     pace: float  # least seconds of a step, without waiting
     straggler: dict[int, float]
+    jitter: tuple[float, float]  # share of steps that take longer, and how much
     orders: list[Tensor]  # orders of the samples, by epoch
     data: Data
     scores: bool = True  # false: only the time counts
@@ -41,7 +53,7 @@ class Task:
 
 def options_of(task: Task) -> dict[str, Any]:
     """Returns the options for sluice.distribute()."""
-    options: dict[str, Any] = {"algorithm": task.run.algorithm.text}
+    options: dict[str, Any] = {"algorithm": task.run.algorithm.text, **_taken(task)}
     if task.run.algorithm.is_gossip:
         options["gossip_seed"] = str(task.run.seed)  # a seed's gossip is its own, too
     if task.run.dgc:
@@ -51,6 +63,16 @@ def options_of(task: Task) -> dict[str, Any]:
     return options
 
 
+def _taken(task: Task) -> dict[str, str]:
+    """Returns those of the study's options that the run's algorithm takes."""
+    name = task.run.algorithm.name
+    return {
+        option: value
+        for option, value in task.options.items()
+        if name in OPTIONS[option] and (task.run.dgc or not option.startswith("dgc"))
+    }
+
+
 class Worker:
     def __init__(self, rank: int, task: Task, board: Board) -> None:
         self._rank = rank
@@ -58,13 +80,15 @@ class Worker:
         self._board = board
         self._algorithm = task.run.algorithm
         self._pace = task.pace * task.straggler.get(rank, 1.0)
+        self._chance = random.Random(f"{task.run.seed} {rank}")  # of jitter
         self._clock = 0  # steps
         self._began = 0.0
+        self._ended = 0.0  # when the last step did, or what came after it
         self._paused = 0.0  # seconds since then that do not count as training
         self._backward = 0.0  # seconds of a backward pass
         self._sent_before = 0
         self._model, self._optimizer = sluice.distribute(
-            network.make(task.run.seed),
+            network.make(task.model, task.run.seed),
             lambda parameters: torch.optim.SGD(
                 parameters,
                 lr=task.schedule.start,
@@ -107,7 +131,7 @@ class Worker:
     def _start(self) -> None:
         sluice.barrier()
         self._sent_before = self._engine.bytes_moved[0]
-        self._began = time.perf_counter()
+        self._began = self._ended = time.perf_counter()
 
     def _stop(self) -> None:
         board, rank = self._board, self._rank
@@ -127,7 +151,9 @@ class Worker:
         loss = nn.functional.cross_entropy(
             self._model(task.data.train_x[chosen]), task.data.train_y[chosen]
         )
-        end = begun + (self._engine.seconds_waited - waited) + self._pace
+        share, longer = task.jitter
+        pace = self._pace * (longer if self._chance.random() < share else 1.0)
+        end = begun + (self._engine.seconds_waited - waited) + pace
         # Gradients leave during backward, so a step is stretched before backward and not after it.
         _sleep_until(end - self._backward)
         before = time.perf_counter()
@@ -139,23 +165,30 @@ class Worker:
 
     def _count(self, begun: float, blocked: float) -> None:
         """Counts the time of a step on the board."""
+        ended = time.perf_counter()
         if self._clock > 0:
             board, rank = self._board, self._rank
-            computed = time.perf_counter() - begun - blocked
-            board.blocked[rank, board.steps[rank]] = blocked
+            computed = ended - begun - blocked
+            board.blocked[rank] += blocked
+            board.spans[rank, board.steps[rank]] = torch.tensor(
+                (self._ended, begun, ended), dtype=torch.float64
+            )
             board.steps[rank] += 1
             board.computed[rank] += computed
             board.late[rank] += int(computed > _LATE * self._pace)
         self._clock += 1
+        self._ended = ended
 
     def _end_epoch(self, epoch: int) -> None:
         begun = time.perf_counter()
         self._board.crossed[epoch, self._rank] = self._now()
         if self._task.scores:
-            self._board.models[epoch, self._rank] = network.flat(self._model)
+            if self._algorithm.has_own_models:
+                self._board.models[epoch, self._rank] = network.flat(self._model)
             if self._rank == 0:
                 self._board.scored[epoch] = self._scored()
-        self._paused += time.perf_counter() - begun
+        self._ended = time.perf_counter()
+        self._paused += self._ended - begun
 
     def _finish(self, epoch: int) -> None:
         """Writes the final models after the last step of all workers, so that the final score is
@@ -163,14 +196,16 @@ class Worker:
         if self._algorithm.name == "ssp":
             self._catch_up()
         sluice.barrier()
-        self._board.models[epoch, self._rank] = network.flat(self._model)
+        own = network.flat(self._model)
         if self._rank == 0:
             if self._algorithm.name == "asp":
                 self._idle_step()  # the server answers with its model
             self._board.scored[epoch] = self._scored()
         if self._algorithm.has_own_models:
-            own = self._board.models[epoch, self._rank]
-            self._board.own_accuracy[self._rank] = network.accuracy(own, self._task.data)
+            self._board.models[epoch, self._rank] = own
+            self._board.own_accuracy[self._rank] = network.accuracy(
+                self._task.model, own, self._task.data
+            )
 
     def _scored(self) -> Tensor:
         return self._centre() if self._algorithm.name == "easgd" else network.flat(self._model)
