@@ -18,6 +18,8 @@ sys.path.insert(0, sys.argv[2])
 try:
     from sluice.reproduce import manifest, plans
     from sluice.reproduce.kept import Kept
+    from sluice.reproduce.rows import Tier
+    from sluice.reproduce.tools import Program
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -74,6 +76,14 @@ class Model(unittest.TestCase):
             for part in row.parts:
                 if part.tier == "model" and not kept.is_made(part):
                     self.assertIn(f"{part.name}: needs ", self.ran.stderr)
+
+    def testNoPartOfAnyTierAsksForWhatTheProgramLacks(self):
+        program = Program(PROGRAM)
+        for row in manifest.ROWS:
+            for part in row.parts:
+                if part.tier is not Tier.SIM:
+                    with self.subTest(part=part.name):
+                        self.assertIsNone(program.missing(part, Path(self.folder)))
 
     def testItTakesSeconds(self):
         self.assertLess(self.seconds, LIMIT)

@@ -5,27 +5,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sluice.reproduce import check, manifest, report, verdicts
 from sluice.reproduce.kept import Kept
-from sluice.reproduce.report import minutes
 from sluice.reproduce.rows import Part, Row, Tier
 from sluice.reproduce.runner import PartError, Runner
 from sluice.reproduce.tools import Program
 from sluice.study import ranks
+from sluice.study.progress import minutes
+from sluice.study.settings import parse_budget
 
+_SHORTEST = 60.0  # seconds for which a study is worth beginning
 _EXAMPLES = """examples:
   sluice reproduce all --tier model -o reproduction/      # formulas: seconds, any machine
   sluice reproduce p3/f9 -o reproduction/                 # one figure, all that it takes
   sluice reproduce mgwfbp --tier model,lab -o reproduction/
-  sluice reproduce all --tier train --data-dir DATA -o reproduction/
+  sluice reproduce all --tier train --data-dir DATA --budget 90min -o reproduction/
   sluice reproduce all --tier model -o reproduction/ --check
   sluice reproduce --list
 
@@ -79,6 +83,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder with mnist/ and fashion-mnist/ [$STUDY_DATA]",
     )
+    parser.add_argument(
+        "--budget",
+        metavar="TIME",
+        help="begin nothing that would not end in this time, such as 90min; studies keep the runs "
+        "that they have made, and the same command goes on",
+    )
     parser.add_argument("--list", action="store_true", help="print the rows, and make nothing")
     parser.add_argument(
         "--check",
@@ -102,7 +112,7 @@ def _main(arguments: list[str]) -> int:
     kept = Kept(flags.output)
     if flags.check:
         return _check(rows, tiers, kept, program, flags)
-    code = _make(rows, tiers, kept, program, flags.data_dir)
+    code = _make(rows, tiers, kept, program, flags)
     page, _ = report.write(kept, lambda part: program.missing(part, flags.data_dir))
     if flags.json:
         print(json.dumps([_as_json(row, kept) for row in rows], indent=1))
@@ -122,9 +132,17 @@ def _tiers(text: str | None, rows: Sequence[Row]) -> list[Tier]:
 
 
 def _make(
-    rows: Sequence[Row], tiers: Sequence[Tier], kept: Kept, program: Program, data: Path | None
+    rows: Sequence[Row],
+    tiers: Sequence[Tier],
+    kept: Kept,
+    program: Program,
+    flags: argparse.Namespace,
 ) -> int:
     """Makes the parts that are missing. Returns the exit code."""
+    data: Path | None = flags.data_dir
+    deadline = None
+    if flags.budget is not None:
+        deadline = time.monotonic() + parse_budget(flags.budget)
     parts = list(dict.fromkeys(part.name for row in rows for part in row.parts))
     by_name = {part.name: part for row in rows for part in row.parts}
     wanted = [by_name[name] for name in parts if by_name[name].tier in tiers]
@@ -136,13 +154,18 @@ def _make(
             _say(f"{part.name}: {needs}")
         else:
             todo.append(part)
-    runner = Runner(kept, program, data)
+    runner = Runner(kept, program, data, deadline)
     progress = Progress(len(wanted), len(wanted) - len(todo), todo)
     failures = 0
     for part in todo:
+        left = math.inf if deadline is None else deadline - time.monotonic()
+        if left < min(part.seconds, _SHORTEST) or (not part.is_study and left < part.seconds):
+            progress.skip(part)
+            continue
         progress.begin(part)
         try:
-            progress.done(part, runner.make(part), "made")
+            seconds = runner.make(part)
+            progress.done(part, seconds, "partly made" if kept.is_partial(part) else "made")
         except PartError as failure:
             failures += 1
             progress.done(part, None, f"failed: {failure}")
@@ -160,6 +183,11 @@ class Progress:
     def begin(self, part: Part) -> None:
         if part.seconds >= 20:
             _say(f"{part.name}: takes about {minutes(part.seconds)}")
+
+    def skip(self, part: Part) -> None:
+        self._left.remove(part)
+        self._number += 1
+        _say(f"[{self._number}/{self._parts}] {part.name}: the budget is too short")
 
     def done(self, part: Part, seconds: float | None, text: str) -> None:
         self._left.remove(part)
@@ -206,7 +234,7 @@ def _check(
 
 
 def _has_result(row: Row, kept: Kept) -> bool:
-    return any(kept.is_made(part) for part in row.parts)
+    return any(kept.data(part) is not None for part in row.parts)
 
 
 def _list(rows: Sequence[Row], as_json: bool) -> int:
@@ -236,6 +264,7 @@ def _as_json(row: Row, kept: Kept) -> dict[str, Any]:
                 "tier": part.tier,
                 "command": report.command_of(row, part),
                 "made": kept.is_made(part),
+                "partial": kept.is_partial(part),
                 "failed": kept.failure(part),
             }
             for part in row.parts

@@ -12,6 +12,7 @@ from sluice.study.charts import Bar, Line
 
 _HOSTS = (2, 4, 8)
 _RATES = {2: "2gbit", 4: "2gbit", 8: "1gbit"}  # that two cores can carry
+_SHRINK = 8
 _STARTS = {2: "100us", 4: "250us", 8: "550us"}  # of a ring in this lab
 # 10GbE of the paper and 0.5 s of computing: wire time / compute time of N nodes, over (N-1)/N.
 _RATIO = {"resnet50": 0.327, "googlenet": 0.166}
@@ -32,15 +33,21 @@ _COLLECTIVE = {
 }
 
 
+def _before_shrinking(rate: str) -> str:
+    """Returns the rate that the program divides to this one."""
+    return f"{_SHRINK * int(rate.removesuffix('gbit'))}gbit"
+
+
 def _replay(profile: str, hosts: int) -> Part:
     ratio = _RATIO[profile] * (hosts - 1) / hosts
     return Part(
         f"mgwfbp-{'f7' if profile == 'resnet50' else 'f6'}-{hosts}",
         Tier.LAB,
-        f"sluice bench replay --profile {profile} --shrink 8 --workers {hosts} "
-        f"--rate {_RATES[hosts]} --ratio {ratio:.3g} --collective ring --merge paper "
-        f"--reduction-start {_STARTS[hosts]} --algorithms kvstore,allreduce,wfbp,mgwfbp "
-        "--runs 5 --iterations 5 --lab --encrypt off --json {out}",
+        f"sluice bench replay --profile {profile} --shrink {_SHRINK} --workers {hosts} "
+        f"--rate {_before_shrinking(_RATES[hosts])} --ratio {ratio:.3g} --collective ring "
+        f"--merge paper --reduction-start {_STARTS[hosts]} "
+        "--algorithms kvstore,allreduce,wfbp,mgwfbp --runs 5 --iterations 5 --lab --encrypt off "
+        "--json {out}",
         seconds=90,
     )
 

@@ -14,6 +14,7 @@ from sluice.reproduce.kept import Kept
 from sluice.reproduce.manifest import PAPERS, ROWS
 from sluice.reproduce.rows import Claim, Measured, Part, Row
 from sluice.reproduce.verdicts import Verdict
+from sluice.study.progress import minutes
 from sluice.study.report import STYLE, table
 from sluice.study.tables import Table
 
@@ -121,16 +122,14 @@ def _state(part: Part, kept: Kept, needs: Needs) -> str:
     if kept.is_made(part):
         entry = kept.entry(part) or {}
         return f"tier {part.tier}; made {entry['made']} on {entry['machine']}"
+    if kept.is_partial(part):
+        runs = len(kept.data(part) or [])
+        return f"tier {part.tier}; {runs} runs are made, and the same command makes the others"
     if (failure := kept.failure(part)) is not None:
         return f"tier {part.tier}; failed: {failure}"
     return (
         f"tier {part.tier}; {needs(part) or f'not made yet, takes about {minutes(part.seconds)}'}"
     )
-
-
-def minutes(seconds: float) -> str:
-    """Returns a duration for people."""
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _page(kept: Kept, needs: Needs) -> str:

@@ -36,6 +36,11 @@ class Part:
     seconds: float = 1.0  # it takes about as long
     inputs: Mapping[str, Any] = field(default_factory=dict)  # files, by name
 
+    @property
+    def is_study(self) -> bool:
+        """True iff the part can stop between two of its runs and keep those it has."""
+        return self.command.startswith("sluice study ")
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -56,6 +61,8 @@ class Claim:
     most: float | None = None
     printed: str = ""  # the number that the paper prints, as printed
     unit: str = ""
+    is_ours: bool = False  # an inequality that the paper does not state; the row's verdict does not
+    # depend on it
 
     @property
     def inequality(self) -> str:

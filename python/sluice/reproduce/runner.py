@@ -18,6 +18,7 @@ from sluice.reproduce.kept import Kept
 from sluice.reproduce.rows import Part
 from sluice.reproduce.tools import Program
 from sluice.study import results
+from sluice.study.flags import OUT_OF_TIME
 
 _LEAST_LIMIT = 300.0  # seconds that any command may take
 _PATIENCE = 5.0  # times the expected time
@@ -29,16 +30,26 @@ class PartError(Exception):
 
 
 class Runner:
-    def __init__(self, kept: Kept, program: Program, data: Path | None) -> None:
+    """`deadline` is a moment of time.monotonic() at which studies stop between two runs."""
+
+    def __init__(
+        self, kept: Kept, program: Program, data: Path | None, deadline: float | None = None
+    ) -> None:
         self._kept = kept
         self._program = program
         self._data = data
+        self._deadline = deadline
+        self._is_out_of_time = False
 
     def make(self, part: Part) -> float:
-        """Makes the file of the part, and returns the seconds it took. A failure is kept too."""
+        """Makes the file of the part, and returns the seconds it took. A failure is kept too. A
+        study that was ended by its deadline is kept as partial."""
         begun = time.monotonic()
+        self._is_out_of_time = False
         try:
             outcome = {"data": self._outcome(part)}
+            if self._is_out_of_time:
+                outcome["partial"] = True
         except PartError as failure:
             self._kept.write(
                 part, time.monotonic() - begun, self._program.version, failed=str(failure)
@@ -59,7 +70,7 @@ class Runner:
         places["out"].unlink(missing_ok=True)
         said = ""
         for line in part.command.splitlines():
-            said = self._run(part, shlex.split(line.format(**places)))
+            said = self._run(part, self._in_time(shlex.split(line.format(**places))))
         last = part.command.splitlines()[-1]
         try:
             if "{out}" in last:
@@ -79,6 +90,11 @@ class Runner:
             "data": self._data or Path("data"),
         }
 
+    def _in_time(self, words: list[str]) -> list[str]:
+        if self._deadline is None or words[:2] != ["sluice", "study"]:
+            return words
+        return [*words, "--budget", f"{max(0.0, self._deadline - time.monotonic()):.0f}s"]
+
     def _run(self, part: Part, words: list[str]) -> str:
         if words[0] == "sluice":
             words[0] = self._program.path
@@ -96,7 +112,8 @@ class Runner:
                 raise PartError(
                     f"the command had not ended after {limit:.0f} s; run it by hand"
                 ) from None
-        if process.returncode != 0:
+        self._is_out_of_time = words[1:2] == ["study"] and process.returncode == OUT_OF_TIME
+        if process.returncode != 0 and not self._is_out_of_time:
             lines = log.read_text().strip().splitlines() or [f"exit code {process.returncode}"]
             raise PartError(" ".join(lines[-1].split()))
         return said

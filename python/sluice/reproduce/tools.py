@@ -57,10 +57,6 @@ class Program:
         for name in filter(None, given.get("--algorithms", "").split(",")):
             if name.split(":")[0] not in self._algorithms:
                 return f"the algorithm {name}"
-        profile = given.get("--profile", "")
-        built_in = re.search(r"Which model: (.*?), or a file", " ".join(text.split()))
-        if built_in and "/" not in profile and profile not in ("", *built_in[1].split(", ")):
-            return f"the profile {profile}"
         return None
 
     @functools.cached_property

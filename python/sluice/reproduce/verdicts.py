@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import mean, stdev
+from statistics import mean
 
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.rows import Claim, Measured, Row
-from sluice.study.order import student_t
+from sluice.study.statistics import margin_of_mean
 
 
 class Verdict(StrEnum):
@@ -32,10 +32,8 @@ class Judged:
 def interval(values: Sequence[float]) -> Measured:
     """Returns the mean of repeated measurements. One measurement has no interval: every inequality
     that it meets is not separable."""
-    if len(values) < 2:
-        return Measured(values[0], math.inf)
-    error = stdev(values) / math.sqrt(len(values))
-    return Measured(mean(values), student_t(len(values) - 1) * error)
+    margin = margin_of_mean(values)
+    return Measured(mean(values), math.inf if margin is None else margin)
 
 
 def judge(claim: Claim, kept: Kept) -> Judged:
@@ -56,12 +54,12 @@ def judge(claim: Claim, kept: Kept) -> Judged:
 
 def of_row(row: Row, kept: Kept) -> Verdict:
     """A row is as in the paper if every claim of the paper that has a result is. One that is
-    otherwise makes the row otherwise. An inequality of our own has no printed counterpart."""
+    otherwise makes the row otherwise. An inequality of our own does not count."""
     if not row.has_content:
         return Verdict.NO_CONTENT
     if row.reason:
         return Verdict.NOT_HERE
-    found = {judge(claim, kept).verdict for claim in row.claims if claim.printed}
+    found = {judge(claim, kept).verdict for claim in row.claims if not claim.is_ours}
     for verdict in (Verdict.OTHERWISE, Verdict.NOT_SEPARABLE, Verdict.AS):
         if verdict in found:
             return verdict
