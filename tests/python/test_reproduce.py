@@ -30,7 +30,7 @@ from sluice.reproduce import (
 from sluice.reproduce.command import _main
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.pipesgd import MLP
-from sluice.reproduce.replays import Of, idle_share, speedup
+from sluice.reproduce.replays import Of, idle_share, over, speedup
 from sluice.reproduce.rows import Claim, Measured, Part, Row, Tier
 from sluice.reproduce.runner import PartError, Runner
 from sluice.reproduce.timeline import Job, ends_of, play
@@ -168,6 +168,17 @@ def test_a_claim_is_judged_with_its_margin(
 def test_an_interval_is_students() -> None:
     found = interval([1.0, 2.0, 3.0])
     assert found.value == 2 and found.margin == pytest.approx(4.30 / math.sqrt(3))
+
+
+def test_a_quotient_of_nothing_is_exact_and_one_by_nothing_is_none(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    nothing, some = Measured(0.0, 0.0), Measured(2.0, 0.2)
+    assert over(lambda _: nothing, lambda _: some)(kept) == nothing
+    assert over(lambda _: some, lambda _: nothing)(kept) is None
+    quotient = over(lambda _: some, lambda _: Measured(4.0, 0.4))(kept)
+    assert quotient is not None
+    assert quotient.value == 0.5
+    assert quotient.margin == pytest.approx(0.5 * 0.1 * 2**0.5)
 
 
 def test_runs_of_one_round_are_compared(tmp_path: Path) -> None:

@@ -77,15 +77,15 @@ def repeated(parts: Sequence[Part], take: Callable[[Any], float]) -> Measure:
 
 
 def over(one: Measure, other: Measure) -> Measure:
-    """The quotient of two measures; relative margins add up as independent ones do."""
+    """The quotient of two measures, none of nothing. Margins add up as independent ones do."""
 
     def measure(kept: Kept) -> Measured | None:
         above, below = one(kept), other(kept)
-        if above is None or below is None:
+        if above is None or below is None or below.value == 0:
             return None
         value = above.value / below.value
-        shares = (above.margin / above.value, below.margin / below.value)
-        return Measured(value, value * sum(share**2 for share in shares) ** 0.5)
+        margins = (above.margin / below.value, value * below.margin / below.value)
+        return Measured(value, sum(margin**2 for margin in margins) ** 0.5)
 
     return measure
 
