@@ -247,7 +247,7 @@ def _list(rows: Sequence[Row], as_json: bool) -> int:
         return 0
     for row in rows:
         tiers = ",".join(row.tiers) or "-"
-        seconds = sum(part.seconds for part in row.parts if part.tier is not Tier.SIM)
+        seconds = sum(part.seconds for part in row.parts)
         print(f"{row.key:20} {tiers:16} {minutes(seconds) if seconds else '-':>8}  {row.shows}")
     return 0
 

@@ -16,7 +16,7 @@ class Tier(StrEnum):
     MODEL = "model"  # formulas: seconds, no root
     LAB = "lab"  # replays in a lab
     TRAIN = "train"  # trainings with real data
-    SIM = "sim"  # a simulator, which does not exist yet
+    SIM = "sim"  # simulated clusters
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from sluice.reproduce.rows import Part, Tier
+from sluice.reproduce.rows import Part
 
 _LIMIT = 60  # seconds for an answer of the program
-_SIMULATOR = "needs the simulator"
-_OWN = ("bench", "plan", "trace")  # commands that may be of another version than this package
+# Commands that may be of another version than this package.
+_OWN = ("bench", "plan", "simulate", "trace")
 
 
 class Program:
@@ -27,8 +27,6 @@ class Program:
 
     def missing(self, part: Part, data: Path | None) -> str | None:
         """Returns what keeps the part from being made, as "needs ..."; None if nothing does."""
-        if part.tier is Tier.SIM:
-            return _SIMULATOR
         if "{data}" in part.command and (data is None or not data.is_dir()):
             return "needs the images: give their folder as --data-dir"
         for line in part.command.splitlines():
