@@ -6,6 +6,8 @@ option(SLUICE_WERROR "Treat warnings as errors" OFF)
 option(SLUICE_PYTHON "Build the Python module, if pybind11 and Python's headers are there"
   ${PROJECT_IS_TOP_LEVEL})
 option(SLUICE_UCX "Build the UCX fabric engine" ON)
+option(SLUICE_SIMGRID "Build the network model over SimGrid, if SimGrid is there"
+  ${PROJECT_IS_TOP_LEVEL})
 set(SLUICE_STATIC "" CACHE PATH
   "Folder of static libraries to link instead of the system's shared ones, for a wheel")
 set(SLUICE_TORCH "" CACHE STRING

@@ -3,15 +3,17 @@
 # Run it as often as you like: it skips installed packages. docs/dependencies.md gives the purpose
 # of each package.
 #
-#   scripts/install_deps.sh               everything but Torch
-#   scripts/install_deps.sh --with-torch  also PyTorch, for pytorch/ and the tests that compare with it
+#   scripts/install_deps.sh                 everything but Torch and SimGrid
+#   scripts/install_deps.sh --with-torch    also PyTorch, for pytorch/ and the tests that compare with it
+#   scripts/install_deps.sh --with-simgrid  also SimGrid, for 'sluice simulate --network simgrid'
 set -euo pipefail
 
-torch=no
+torch=no simgrid=no
 for argument in "$@"; do
   case "$argument" in
     --with-torch) torch=yes ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --with-simgrid) simgrid=yes ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "install_deps: unknown argument '$argument'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -39,6 +41,7 @@ packages=(
   # pictures of measurements
   python3-matplotlib
 )
+[[ $simgrid == yes ]] && packages+=('libsimgrid-dev>=3.32')
 # These packages come from PyPI, for --with-torch only.
 wheels=('numpy==2.4.6' 'torch==2.13.0' 'pytest==9.0.3' 'ruff==0.17.4' 'mypy==2.4.1' 'scikit-build-core==1.1.1')
 

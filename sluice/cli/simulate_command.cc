@@ -1,5 +1,6 @@
 // sluice simulate: train a model's profile on clusters that we do not have, with the real code in
 // simulated time.
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
@@ -64,8 +65,10 @@ Result<sim::Scenario> scenarioOf(const SimulateFlags& flags, const base::Config&
     scenario.algorithms.emplace_back(base::trim(name));
   for (const auto text : base::split(flags.hosts, ',')) {
     SLUICE_ASSIGN_OR_RETURN(const int64_t hosts, base::parseInteger(base::trim(text)));
-    if (hosts < 2 || hosts > 4096)
-      return Status(Code::kInvalidArgument, fmt::format("--hosts has {}; give 2 to 4096", hosts));
+    const int64_t most = job.fidelity == sim::Fidelity::kRacks ? 16384 : 4096;
+    if (hosts < 2 || hosts > most)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--hosts has {}; give 2 to {}", hosts, most));
     scenario.hosts.push_back(static_cast<uint32_t>(hosts));
   }
   for (uint64_t seed = 1; seed <= flags.seeds; ++seed) scenario.seeds.push_back(seed);
@@ -119,6 +122,13 @@ Result<int> runSimulate(const SimulateFlags& flags, const base::Config& config) 
 
 void addNetworkFlags(CLI::App* command, SimulateFlags& flags) {
   sim::NetworkOptions& network = flags.scenario.job.network;
+  command
+      ->add_option("--network", network.model,
+                   "Which model: segments, with windows, queues and drops, or simgrid, the flows "
+                   "of SimGrid as a second opinion")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, sim::NetworkModel>{
+          {"segments", sim::NetworkModel::kSegments}, {"simgrid", sim::NetworkModel::kSimgrid}}))
+      ->default_str("segments");
   command
       ->add_option("--topology", flags.topology,
                    "star: one switch; racks:16x4: racks of 16 hosts, uplinks 4 times too slow for "
@@ -179,12 +189,21 @@ void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
   command->add_option("--straggler", flags.straggler,
                       "So many workers compute so much longer, always, as 1:3x");
   command
-      ->add_option("--cpu", flags.cpu,
-                   "What a host's work costs: plain, encrypted, or free (no time at all)")
+      ->add_option(
+          "--cpu", flags.cpu,
+          "What a host's work costs: plain, encrypted, free (no time at all), or a file of "
+          "scripts/calibrate_hosts.py")
       ->capture_default_str();
   command->add_flag("--exact", scenario.job.isExact,
                     "Whole tensors and real sums, compared with those of one process; needs the "
                     "memory of all hosts");
+  command
+      ->add_option("--fidelity", scenario.job.fidelity,
+                   "hosts: the real code of every host; aggregated: each rack as one host, for up "
+                   "to 16384 hosts")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, sim::Fidelity>{
+          {"hosts", sim::Fidelity::kHosts}, {"aggregated", sim::Fidelity::kRacks}}))
+      ->default_str("hosts");
   command->add_option("--json", flags.json,
                       "Write the figures to this file; - for standard output");
   for (const base::Option* option :
@@ -206,6 +225,8 @@ void addSimulateCommand(Program& program, CLI::App& root) {
        "sluice simulate --hosts 16,64,256 --algorithms p3,sluice --rate 1gbit --json scale.json",
        "sluice simulate --hosts 256 --topology racks:16x4 --algorithms sluice --seeds 3",
        "sluice simulate --hosts 64 --cpu free      # without the hosts' own work",
+       "sluice simulate --hosts 4096 --topology racks:16x4 --algorithms sluice --fidelity "
+       "aggregated",
        "sluice simulate --hosts 8 --exact --seeds 1"});
   auto flags = std::make_shared<SimulateFlags>();
   flags->scenario.job.profile = "resnet50";

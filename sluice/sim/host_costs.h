@@ -32,7 +32,11 @@ struct HostCosts {
   }
 };
 
-// The costs by name: plain (TCP), encrypted (TLS), or free.
-Result<HostCosts> parseCosts(std::string_view name);
+// The costs by name: plain (TCP) or encrypted (TLS), as host_costs.json has them, or free. A path
+// names a file of the same form; "costs.json:encrypted" takes its other half.
+Result<HostCosts> parseCosts(std::string_view text);
+
+// Reads the object `which`, plain or encrypted, of such a file's content.
+Result<HostCosts> readCosts(std::string_view json, std::string_view which);
 
 }  // namespace sluice::sim

@@ -28,6 +28,7 @@ ScenarioRow rowOf(const SimulationOptions& job, double ratio,
                   .costs = job.costs,
                   .shrink = job.config.integer(option::kShrink),
                   .isExact = job.isExact,
+                  .fidelity = job.fidelity,
                   .iterations = job.iterations,
                   .ratio = ratio,
                   .computeSeconds = job.computeSeconds,
@@ -39,7 +40,8 @@ ScenarioRow rowOf(const SimulationOptions& job, double ratio,
   row.messages = over([](const Result& r) { return r.messages; });
   row.bytes = over([](const Result& r) { return r.bytes; });
   row.droppedShare = over([](const Result& r) {
-    return static_cast<double>(r.segmentsDropped) / static_cast<double>(r.segments);
+    return static_cast<double>(r.segmentsDropped) /
+           static_cast<double>(std::max(r.segments, uint64_t{1}));
   });
   row.busiestLoop = over([](const Result& r) { return r.busiestLoop; });
   row.inversionMs = over([](const Result& r) { return r.inversionMs; });
@@ -54,6 +56,11 @@ void compareWithKvstore(std::span<ScenarioRow> rows) {
   if (baseline == rows.end()) return;
   for (ScenarioRow& row : rows)
     row.speedupOverKvstore = baseline->iteration.median / row.iteration.median;
+}
+
+std::string_view fidelityOf(const ScenarioRow& row) {
+  if (row.fidelity == Fidelity::kRacks) return "aggregated";
+  return row.isExact ? "exact" : "shrunk";
 }
 
 }  // namespace
@@ -85,14 +92,24 @@ Result<std::vector<ScenarioRow>> run(const Scenario& scenario) {
 
 std::string describeFidelity(const SimulationOptions& job) {
   const int64_t shrink = job.config.integer(option::kShrink);
+  const std::string_view hosts = job.costs.isFree()
+                                     ? "left out (--cpu free): hosts are infinitely fast"
+                                     : "charged by message and byte to one server per host";
+  if (job.fidelity == Fidelity::kRacks) {
+    return fmt::format(
+        "aggregated simulation: each rack as one host; real plan and order; modelled: everything "
+        "else, by pieces of the model, without windows, queues and drops\nhost's own work: {}",
+        hosts);
+  }
   return fmt::format(
       "simulation: real plan, gates, queues, credit, shards and sums on one simulated clock; "
-      "modelled: computing (layer times), the network (segments, windows, queues, drops){}\n"
+      "modelled: computing (layer times), the network ({}){}\n"
       "host's own work: {}",
+      job.network.model == NetworkModel::kSegments ? "segments, windows, queues, drops"
+                                                   : "SimGrid's flows",
       shrink > 1 ? fmt::format("; every size divided by {} and counted {} times", shrink, shrink)
                  : "",
-      job.costs.isFree() ? "left out (--cpu free): hosts are infinitely fast"
-                         : "charged by message and byte to one server per host");
+      hosts);
 }
 
 nlohmann::ordered_json toJson(const ScenarioRow& row) {
@@ -115,7 +132,8 @@ nlohmann::ordered_json toJson(const ScenarioRow& row) {
       {"busiest_loop_share", row.busiestLoop.greatest},
       // The rest helps to judge these figures.
       {"simulated", true},
-      {"fidelity", row.isExact ? "exact" : "shrunk"},
+      {"fidelity", fidelityOf(row)},
+      {"network", row.network.model == NetworkModel::kSegments ? "segments" : "simgrid"},
       {"shrink", row.shrink},
       {"host_cost", row.costs.isFree() ? "free" : "charged"},
       {"iterations_per_run", row.iterations},

@@ -38,6 +38,7 @@ struct ScenarioRow {
   HostCosts costs{};
   int64_t shrink = 1;
   bool isExact = false;
+  Fidelity fidelity = Fidelity::kHosts;
   int iterations = 0;
   double ratio = 0;
   double computeSeconds = 0;

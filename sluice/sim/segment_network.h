@@ -27,7 +27,10 @@
 
 namespace sluice::sim {
 
+enum class NetworkModel : uint8_t { kSegments, kSimgrid };
+
 struct NetworkOptions {
+  NetworkModel model = NetworkModel::kSegments;
   uint32_t hosts = 0;
   Topology topology{};
   Rate rate{10'000'000'000};                         // of a host's line, frames and all

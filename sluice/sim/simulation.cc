@@ -14,6 +14,8 @@
 #include <sluice/bench/known_costs.h>
 #include <sluice/bench/replay_memory.h>
 #include <sluice/bench/shrunk_profile.h>
+#include <sluice/sim/rack_simulation.h>
+#include <sluice/sim/simgrid_network.h>
 #include <sluice/sim/simulated_host.h>
 #include <sluice/strategy/algorithms/registry.h>
 #include <sluice/timing/bounds.h>
@@ -36,17 +38,29 @@ Result<plan::Plan> planFor(const SimulationOptions& options, const strategy::Alg
   return plan::Plan::make(std::move(spec));
 }
 
+Result<std::unique_ptr<Network>> makeNetwork(EventQueue& events, const SimulationOptions& options) {
+  if (options.network.model == NetworkModel::kSegments)
+    return std::unique_ptr<Network>(std::make_unique<SegmentNetwork>(events, options.network));
+  if (!options.faults.empty() || options.randomCuts > 0) {
+    return Status(Code::kInvalidArgument,
+                  "--network simgrid cannot cut links or lose hosts: leave out the faults");
+  }
+  return makeSimgridNetwork(events, options.network);
+}
+
 // One job from its start to its end.
 class Job final : private EventTarget {
  public:
-  Job(const SimulationOptions& options, const plan::Plan& plan,
-      const strategy::Algorithm& algorithm, const base::Config& config,
+  // REQUIRES: `events` and `network` outlive this.
+  Job(EventQueue& events, Network& network, const SimulationOptions& options,
+      const plan::Plan& plan, const strategy::Algorithm& algorithm, const base::Config& config,
       const optimizer::OptimizerSpec& update)
       : options_(options),
         plan_(plan),
         update_(update),
         shrink_(static_cast<uint64_t>(config.integer(option::kShrink))),
-        network_(events_, options.network),
+        events_(events),
+        network_(network),
         hub_(events_, network_,
              {.worldSize = options.network.hosts, .costs = options.costs, .shrink = shrink_}),
         parts_{events_, hub_, plan, algorithm, config, update_, options.costs, shrink_} {}
@@ -56,10 +70,11 @@ class Job final : private EventTarget {
     const auto& workers = plan_.roles().workers;
     working_ = workers.size();
     for (uint32_t i = 0; i < workers.size(); ++i) {
-      hosts_[index(workers[i])]->train({.layers = layers,
-                                        .steps = steps(),
-                                        .factor = [this, i](uint64_t s) { return factor(i, s); },
-                                        .onEnd = [this] { --working_; }});
+      hosts_[index(workers[i])]->train(
+          {.layers = layers,
+           .steps = steps(),
+           .factor = [this, i](uint64_t s) { return computeFactor(options_, i, plan_, s); },
+           .onEnd = [this] { --working_; }});
     }
     scheduleFaults();
     while (working_ > 0) {
@@ -125,14 +140,6 @@ class Job final : private EventTarget {
 
   int steps() const { return options_.warmUp + options_.iterations; }
 
-  double factor(uint32_t worker, uint64_t step) const {
-    const auto workers = static_cast<uint32_t>(plan_.roles().workers.size());
-    const double chance =
-        base::fromZeroToOne(base::splitmix64(options_.network.seed, step * workers + worker));
-    return options_.unevenness.factor(worker, workers, step) *
-           (1 + options_.computeJitter * chance);
-  }
-
   Status makeHosts() {
     const uint32_t memories = options_.isExact ? options_.network.hosts : 1;
     for (uint32_t i = 0; i < memories; ++i) {
@@ -175,8 +182,8 @@ class Job final : private EventTarget {
   const plan::Plan& plan_;
   const optimizer::OptimizerSpec& update_;
   const uint64_t shrink_;
-  EventQueue events_;
-  SegmentNetwork network_;
+  EventQueue& events_;
+  Network& network_;
   SimHub hub_;
   const JobParts parts_;
   std::vector<std::unique_ptr<bench::ReplayMemory>> memories_;  // of each host, or one for all
@@ -186,7 +193,29 @@ class Job final : private EventTarget {
   size_t working_ = 0;
 };
 
+Result<SimulationResult> simulateHosts(const SimulationOptions& options, const plan::Plan& plan,
+                                       const strategy::Algorithm& algorithm,
+                                       const base::Config& config,
+                                       std::span<const timing::Layer> layers) {
+  SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
+  EventQueue events;
+  SLUICE_ASSIGN_OR_RETURN(const auto network, makeNetwork(events, options));
+  Job job(events, *network, options, plan, algorithm, config, update);
+  SLUICE_RETURN_IF_ERROR(job.run(layers));
+  SimulationResult result;
+  job.report(result);
+  return result;
+}
+
 }  // namespace
+
+double computeFactor(const SimulationOptions& options, uint32_t worker, const plan::Plan& plan,
+                     uint64_t step) {
+  const auto workers = static_cast<uint32_t>(plan.roles().workers.size());
+  const double chance =
+      base::fromZeroToOne(base::splitmix64(options.network.seed, step * workers + worker));
+  return options.unevenness.factor(worker, workers, step) * (1 + options.computeJitter * chance);
+}
 
 Result<SimulationResult> simulate(const SimulationOptions& options) {
   if (options.network.hosts < 2 || options.warmUp < 0 || options.iterations < 1) {
@@ -212,21 +241,22 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
   const Rate payload = timing::payloadRate(options.network.rate);
   SLUICE_RETURN_IF_ERROR(bench::setKnownCosts(options.profile, options.computeSeconds,
                                               bench::shrunkRate(payload, config), config));
-  SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(const plan::Plan plan,
                           planFor(options, *algorithm, config, profile.toModel()));
 
-  SimulationResult result;
   const auto layers = timing::layersOf(whole, options.computeSeconds);
   const double models = std::max(bench::modelsOverBusiestLink(plan.roles()),
                                  options.network.topology.modelsOverUplink(options.network.hosts));
-  result.boundSeconds = timing::p3Bound(
-      layers, {.start = 0, .perByte = models * 8 / static_cast<double>(payload.bitsPerSecond)});
-
+  const timing::WireCost wire{.start = 0,
+                              .perByte = models * 8 / static_cast<double>(payload.bitsPerSecond)};
   const Duration begin = base::threadCpuTime();
-  Job job(options, plan, *algorithm, config, update);
-  SLUICE_RETURN_IF_ERROR(job.run(layers));
-  job.report(result);
+  SLUICE_ASSIGN_OR_RETURN(
+      SimulationResult result,
+      options.fidelity == Fidelity::kRacks
+          ? simulateRacks(options, plan, static_cast<uint64_t>(config.integer(option::kShrink)),
+                          layers)
+          : simulateHosts(options, plan, *algorithm, config, layers));
+  result.boundSeconds = timing::p3Bound(layers, wire);
   result.cpuSeconds = base::seconds(base::threadCpuTime() - begin) /
                       static_cast<double>(options.warmUp + options.iterations);
   return result;

@@ -10,6 +10,7 @@
 #include <sluice/base/config.h>
 #include <sluice/base/status.h>
 #include <sluice/bench/unevenness.h>
+#include <sluice/plan/plan.h>
 #include <sluice/sim/faults.h>
 #include <sluice/sim/host_costs.h>
 #include <sluice/sim/segment_network.h>
@@ -17,7 +18,13 @@
 
 namespace sluice::sim {
 
+enum class Fidelity : uint8_t {
+  kHosts,  // every host with the real code, every message
+  kRacks   // each rack as one host, by rack_simulation.h
+};
+
 struct SimulationOptions {
+  Fidelity fidelity = Fidelity::kHosts;
   std::string profile{};      // a built-in one, or a file
   std::string algorithm{};    // as a user writes it: "ssp:3"
   double computeSeconds = 0;  // of one iteration
@@ -56,5 +63,10 @@ struct SimulationResult {
 // of the first of them is returned. Ends with kDataLoss if an exact job has not ended with the
 // parameters of one process.
 Result<SimulationResult> simulate(const SimulationOptions& options);
+
+// Returns how many times longer than in the profile a worker computes in this step: by unevenness
+// and by chance.
+double computeFactor(const SimulationOptions& options, uint32_t worker, const plan::Plan& plan,
+                     uint64_t step);
 
 }  // namespace sluice::sim
