@@ -1,11 +1,13 @@
 #include <sluice/sim/rack_simulation.h>
 
 #include <algorithm>
+#include <deque>
 #include <queue>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include <sluice/base/options.h>
 #include <sluice/sim/event_queue.h>
 #include <sluice/sim/trace_hash.h>
 #include <sluice/wire/header.h>
@@ -63,6 +65,7 @@ class RackJob final : private EventTarget {
         hosts_(options.network.hosts),
         hostsPerRack_(rackSize(options.network)),
         skew_(skewOf(plan, hosts_)),
+        credit_(static_cast<double>(options.config.bytes(option::kCredit)) * (hosts_ - 1)),
         pieces_(piecesOf(plan, shrink)),
         piecesOfTensor_(layers.size()),
         racks_(hosts_ / hostsPerRack_) {
@@ -135,8 +138,8 @@ class RackJob final : private EventTarget {
     std::vector<uint32_t> missing{};  // pieces by tensor
     // The hosts' lines and the uplink.
     std::priority_queue<Task> waiting{};
-    Task now{};
-    bool isLineBusy = false;
+    std::deque<Task> handedOver{};  // the first is on the lines
+    double bytesHandedOver = 0;
     // The hosts' loops.
     TimePoint loopFreeAt{};
     Duration busy{};
@@ -207,29 +210,40 @@ class RackJob final : private EventTarget {
 
   void send(uint32_t id, uint32_t piece, bool isAnswer) {
     racks_[id].waiting.push({piece, isAnswer, order_++});
-    if (!racks_[id].isLineBusy) sendNext(id);
+    handToNetwork(id);
   }
 
-  void sendNext(uint32_t id) {
+  // Pieces that the network has stay in their order, however urgent the next one is.
+  void handToNetwork(uint32_t id) {
     Rack& rack = racks_[id];
-    rack.isLineBusy = !rack.waiting.empty();
-    if (!rack.isLineBusy) return;
-    rack.now = rack.waiting.top();
-    rack.waiting.pop();
-    happensAt(events_.now() + lineTime(pieces_[rack.now.piece], rack.now.isAnswer),
-              Happening::kLineIsFree, id);
+    while (!rack.waiting.empty() && (rack.handedOver.empty() || rack.bytesHandedOver < credit_)) {
+      rack.handedOver.push_back(rack.waiting.top());
+      rack.bytesHandedOver += pieces_[rack.waiting.top().piece].bytes;
+      rack.waiting.pop();
+      if (rack.handedOver.size() == 1) begin(id);
+    }
+  }
+
+  void begin(uint32_t id) {
+    const Task& task = racks_[id].handedOver.front();
+    happensAt(events_.now() + lineTime(pieces_[task.piece], task.isAnswer), Happening::kLineIsFree,
+              id);
   }
 
   void sent(uint32_t id) {
-    const Task done = racks_[id].now;
+    Rack& rack = racks_[id];
+    const Task done = rack.handedOver.front();
+    rack.handedOver.pop_front();
     Piece& piece = pieces_[done.piece];
+    rack.bytesHandedOver -= piece.bytes;
     uint32_t& count = done.isAnswer ? piece.answered : piece.pushed;
     if (++count == racks_.size()) {
       count = 0;
       happensAt(events_.now() + options_.network.latency,
                 done.isAnswer ? Happening::kAllAnswered : Happening::kAllPushed, 0, done.piece);
     }
-    sendNext(id);
+    if (!rack.handedOver.empty()) begin(id);
+    handToNetwork(id);
   }
 
   void allPushed(uint32_t id) {
@@ -287,6 +301,7 @@ class RackJob final : private EventTarget {
   const uint32_t hosts_;
   const uint32_t hostsPerRack_;
   const double skew_;
+  const double credit_;        // bytes that a host's network may have, for all destinations
   std::vector<Piece> pieces_;  // the most urgent first
   std::vector<std::vector<uint32_t>> piecesOfTensor_;
   std::vector<Rack> racks_;

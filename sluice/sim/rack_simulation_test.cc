@@ -21,6 +21,9 @@ SimulationOptions rackJob(uint32_t hosts) {
 
 TEST(RackSimulation, IsNearTheSimulationOfAllHosts) {
   SimulationOptions options = rackJob(32);
+  options.profile = "resnet50";
+  options.computeSeconds = 0.16;
+  options.iterations = 1;
   const auto racks = simulate(options);
   options.fidelity = Fidelity::kHosts;
   const auto hosts = simulate(options);

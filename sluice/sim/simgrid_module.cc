@@ -4,9 +4,9 @@
 // when it has nothing to send. SimGrid's own engine, with its clock and its actors, does not run:
 // our event queue drives SimGrid's network model in *steps*. A step lets the flows move on since
 // the step before, takes the writes that are through, starts the next ones, and asks SimGrid when
-// the next one will be through. Steps are at least a tenth of the latency apart, since SimGrid
-// solves for all flows again at each. Latency is added behind the flow, so that it does not keep
-// the next write from following at once.
+// the next one will be through. Steps are at least half a latency apart, since SimGrid solves for
+// all flows again at each. Latency is added behind the flow, so that it does not keep the next
+// write from following at once.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -30,7 +30,7 @@ namespace s4u = simgrid::s4u;
 using simgrid::kernel::resource::Action;
 using simgrid::kernel::resource::Model;
 
-constexpr int kStepsPerLatency = 10;
+constexpr int kStepsPerLatency = 2;
 
 std::unique_ptr<s4u::Engine> makeEngine() {
   // crosstraffic: acknowledgements take no room here, as in segment_network.h.
