@@ -88,17 +88,20 @@ double spread(std::span<const double> values) {
   return greatest - least;
 }
 
-double modelsOverBusiestLink(const plan::Roles& roles) {
+double modelsOut(const plan::Roles& roles, uint32_t first, uint32_t count) {
+  const auto isInside = [&](Rank rank) { return index(rank) - first < count; };
   const auto servers = static_cast<double>(roles.servers.size());
+  const auto workers = static_cast<double>(roles.workers.size());
+  const auto serversInside = static_cast<double>(std::ranges::count_if(roles.servers, isInside));
+  const auto workersInside = static_cast<double>(std::ranges::count_if(roles.workers, isInside));
+  const double pushes = workersInside * (servers - serversInside) / servers;
+  const double publishes = serversInside * (workers - workersInside) / servers;
+  return pushes + publishes;
+}
+
+double modelsOverBusiestLink(const plan::Roles& roles) {
   double most = 0;
-  for (uint32_t r = 0; r < roles.world; ++r) {
-    const bool serves = roles.isServer(Rank{r});
-    const bool trains = roles.isWorker(Rank{r});
-    const double pushes = trains ? (servers - (serves ? 1 : 0)) / servers : 0;
-    const double publishes =
-        serves ? (static_cast<double>(roles.workers.size()) - (trains ? 1 : 0)) / servers : 0;
-    most = std::max(most, pushes + publishes);
-  }
+  for (uint32_t r = 0; r < roles.world; ++r) most = std::max(most, modelsOut(roles, r, 1));
   return most;
 }
 

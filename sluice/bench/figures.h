@@ -40,9 +40,11 @@ Result<double> throughputIteration(std::span<const RankReport> ranks);
 
 double spread(std::span<const double> values);  // from the least to the greatest
 
-// Returns how many times the model leaves the busiest host in one iteration, if servers share the
-// slices equally: 2(N-1)/N with a server on every rank. Slices that a host keeps for itself do not
-// travel.
+// Returns how many times the model leaves the `count` hosts from rank `first` on in one iteration,
+// if servers share the slices equally: 2(N-1)/N for one of N hosts with a server on every rank. As
+// much comes to them. Slices that the hosts keep among themselves do not travel.
+double modelsOut(const plan::Roles& roles, uint32_t first, uint32_t count);
+// The same for the busiest host.
 double modelsOverBusiestLink(const plan::Roles& roles);
 
 // The setting of a measurement: its lab and its options.

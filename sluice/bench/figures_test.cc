@@ -96,6 +96,16 @@ TEST(Figures, TheBusiestLinkFollowsFromWhoServes) {
   }
 }
 
+TEST(Figures, ARacksUplinkCarriesWhatLeavesTheRack) {
+  const plan::Roles roles = plan::parseRoles("all", 256).value();
+  EXPECT_DOUBLE_EQ(modelsOut(roles, 16, 16), 16 * 2 * 240.0 / 256);
+  EXPECT_DOUBLE_EQ(modelsOut(roles, 0, 256), 0);
+  // The servers are in one half and the workers in the other.
+  const plan::Roles apart = plan::parseRoles("dedicated:4", 8).value();
+  EXPECT_DOUBLE_EQ(modelsOut(apart, 0, 4), 4);
+  EXPECT_DOUBLE_EQ(modelsOut(apart, 4, 4), 4);
+}
+
 TEST(Figures, TheBusiestLinkAgreesWithTheBoundsOfPlan) {
   const Rate rate{8'000'000};
   for (const uint32_t ranks : {2U, 3U, 4U, 16U}) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/options.h>
+#include <sluice/bench/fair_figures.h>
 #include <sluice/bench/known_costs.h>
 #include <sluice/bench/rank_task.h>
 #include <sluice/bench/rank_variables.h>
@@ -111,8 +112,7 @@ Status fillInPlan(std::string_view written, base::Config config, const Model& mo
   spec.strategy = algorithm->name;
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   setting.sliceElements = spec.slicing.sliceElements;
-  setting.sendsEverything = algorithm->keepsRanksEqual && !algorithm->delaysResults &&
-                            !config.isOn(option::kDgc) && config.text(option::kCodec) == "none";
+  setting.sendsEverything = sendsEverything(*algorithm, config);
   SLUICE_ASSIGN_OR_RETURN(setting.plannedSeconds, strategy::plannedSeconds(config, spec));
   return base::ok();
 }
@@ -142,14 +142,16 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
     return Status(Code::kInvalidArgument,
                   "a replay needs a ratio above 0, at least one run and an algorithm");
   }
-  for (const auto& algorithm : options.algorithms) {
+  SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness,
+                          parseUnevenness(options.straggler, options.jitter));
+  std::vector<Measure> measures;  // by algorithm
+  for (const auto& written : options.algorithms) {
     base::Config config = options.config;
-    SLUICE_RETURN_IF_ERROR(strategy::readAlgorithm(algorithm, config).status());
+    SLUICE_ASSIGN_OR_RETURN(const auto* algorithm, strategy::readAlgorithm(written, config));
+    measures.push_back(measureFor(*algorithm, unevenness));
   }
   SLUICE_ASSIGN_OR_RETURN(const Profile profile,
                           findShrunkProfile(options.profile, options.config));
-  SLUICE_ASSIGN_OR_RETURN(const Unevenness unevenness,
-                          parseUnevenness(options.straggler, options.jitter));
   SLUICE_ASSIGN_OR_RETURN(const plan::Roles roles,
                           plan::parseRoles(options.config.text(option::kServers), arena.hosts()));
 
@@ -190,10 +192,6 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       .placement = options.config.text(option::kPlacement),
       .updateRateBits = static_cast<double>(options.config.rate(option::kUpdateRate).bitsPerSecond),
       .shrink = options.config.integer(option::kShrink)};
-  const auto measureFor = [&](const std::string& algorithm) {
-    return unevenness.isNone() && comparesRanks(algorithm) ? Measure::kSlowestWorker
-                                                           : Measure::kThroughput;
-  };
   base::Config config = options.config;
   SLUICE_RETURN_IF_ERROR(
       setKnownCosts(options.profile, task.computeSeconds, arena.payloadRate(), config));
@@ -210,7 +208,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       if (hooks.onRun) hooks.onRun(options.algorithms[s]);
       const auto& algorithm = options.algorithms[s];
       SLUICE_ASSIGN_OR_RETURN(
-          auto figures, Run(arena, hooks, measureFor(algorithm))
+          auto figures, Run(arena, hooks, measures[s])
                             .toTheEnd(task, config, algorithm,
                                       traceDirectoryFor(options.config, algorithm, run), limit));
       runs[s].push_back(std::move(figures));
@@ -220,7 +218,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
   for (size_t s = 0; s < options.algorithms.size(); ++s) {
     SLUICE_RETURN_IF_ERROR(
         fillInPlan(options.algorithms[s], config, profile.toModel(), roles, setting));
-    setting.measure = measureFor(options.algorithms[s]);
+    setting.measure = measures[s];
     rows.push_back(summarise(setting, options.algorithms[s], runs[s]));
   }
   compareWithKvstore(rows);
