@@ -49,6 +49,25 @@ def allReduce(method, size, **changed):
     } | changed
 
 
+def simulated(algorithm, hosts, **changed):
+    return {
+        "profile": "resnet50",
+        "algorithm": algorithm,
+        "workers": hosts,
+        "topology": "star",
+        "ratio": 1,
+        "iteration_s": 0.16,
+        "iteration_s_range": [0.15, 0.18],
+        "bound_s": 0.12,
+        "over_bound": 1.33,
+        "over_bound_range": [1.25, 1.5],
+        "rate_bits_per_s": 10**10,
+        "compute_s": 0.1,
+        "speedup_over_kvstore": None,
+        "simulated": True,
+    } | changed
+
+
 SAMPLES = {"step_s": 0.01, "sent_bits_per_s": [0, 1e9, 5e8], "received_bits_per_s": [1e9, 0, 5e8]}
 KINDS = {
     "comparison": [row("kvstore"), row(), row("a-new-one", speedup_over_kvstore=None)],
@@ -86,6 +105,12 @@ KINDS = {
         for e in ("fabric", "gloo")
         for w in (2, 4)
         for s in (10, 20)
+    ],
+    "simulated": [
+        simulated("sluice", 16),
+        simulated("sluice", 64),
+        simulated("sluice", 64, topology="racks:16x4"),
+        simulated("asp", 64, over_bound=None, over_bound_range=None),
     ],
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
@@ -144,7 +169,8 @@ class Plot(unittest.TestCase):
         self.assertEqual(drawn, ["drawComparison", "drawSweep", "drawSlices"])
 
     def testWhatIsNoMeasurementIsRefusedInOneLine(self):
-        for text in ("", "[]", "{}", "[1]", '[{"profile": "x"}]'):
+        mixed = json.dumps([row(), simulated("p3", 4)])
+        for text in ("", "[]", "{}", "[1]", '[{"profile": "x"}]', mixed):
             with self.subTest(text=text):
                 ran = self.plot(text)
                 self.assertEqual(ran.returncode, 1)

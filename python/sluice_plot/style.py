@@ -86,7 +86,8 @@ def panels(rows, columns, height, width=4.2):
 
 
 def drawLines(axis, rows, x, y, errors=None):
-    """Draws one line per algorithm."""
+    """Draws one line per algorithm. `errors` gives half the length of a point's bar, or the length
+    below the point and the one above it."""
     for algorithm in inOrder(row["algorithm"] for row in rows):
         points = sorted(
             (r for r in rows if r["algorithm"] == algorithm and y(r) is not None), key=x
@@ -94,10 +95,13 @@ def drawLines(axis, rows, x, y, errors=None):
         if not points:
             continue
         colour, marker = styleOf(algorithm)
+        lengths = [errors(p) for p in points] if errors else None
+        if lengths and isinstance(lengths[0], tuple):
+            lengths = list(zip(*lengths))
         axis.errorbar(
             [x(p) for p in points],
             [y(p) for p in points],
-            yerr=[errors(p) for p in points] if errors else None,
+            yerr=lengths,
             color=colour,
             marker=marker,
             markersize=5,
