@@ -14,6 +14,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from trace_format import breaches
+
 PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
 
 
@@ -77,10 +79,63 @@ class Simulate(unittest.TestCase):
         self.assertIn("left out (--cpu free)", ran.stdout)
 
     def testWrongFlagsAreRefusedInOneLine(self):
-        for flags in (["--topology", "ring"], ["--hosts", "1"], ["--cpu", "much"]):
-            ran = sluice("simulate", *flags)
-            self.assertNotEqual(ran.returncode, 0)
-            self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as topology:
+            topology.write('{"hosts": {"3": {"speed": "1gbit"}}}')
+            topology.flush()
+            for flags in (
+                ["--topology", "ring"],
+                ["--topology", "/nowhere/cluster.json"],
+                ["--topology", topology.name],
+                ["--hosts", "1"],
+                ["--cpu", "much"],
+                ["--faults", "rate:3@1s+1s"],
+                ["--trace-hosts", "0"],
+                ["--trace", "/nowhere", "--trace-hosts", "64"],
+                ["--exact", "--hosts", "4096", "--profile", "vgg19"],
+            ):
+                ran = sluice("simulate", *flags)
+                self.assertNotEqual(ran.returncode, 0, flags)
+                self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+
+    def testAlgorithmsThatSendLessAreNotComparedWithTheBound(self):
+        flags = ["--hosts", "4", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice,asp"]
+        ran = sluice("simulate", *flags, "--json", "-")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        ours, asp = json.loads(ran.stdout)
+        self.assertGreaterEqual(ours["over_bound"], 1)
+        self.assertIsNone(asp["over_bound"])
+        self.assertIsNone(asp["over_bound_range"])
+
+    def testATopologyIsReadFromAFile(self):
+        flags = ["--hosts", "8", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "cluster.json"
+            path.write_text(
+                '{"hosts_per_rack": 4, "uplink": "5gbit", "hosts": {"3": {"in": "1gbit"}}}'
+            )
+            ran = sluice("simulate", *flags, "--topology", path, "--json", "-")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        (row,) = json.loads(ran.stdout)
+        self.assertEqual(row["topology"], str(path))
+        self.assertGreaterEqual(row["over_bound"], 1)
+        self.assertGreater(row["bound_s"], 5 * row["compute_s"])  # host 3 holds all of them up
+
+    def testTheTracesOfChosenHostsOpen(self):
+        flags = ["--hosts", "4", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice"]
+        with tempfile.TemporaryDirectory() as folder:
+            ran = sluice("simulate", *flags, "--trace", folder, "--trace-hosts", "0,3")
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            traces = Path(folder) / "sluice-4-1"
+            names = sorted(path.name for path in traces.iterdir())
+            self.assertEqual(names, [f"simulated.rank-{rank}.json" for rank in (0, 3)])
+            for name in names:
+                document = json.loads((traces / name).read_text())
+                self.assertEqual(list(breaches(document))[:3], [], name)
+            merged = sluice("trace", "merge", traces, "-o", Path(folder) / "all.json")
+            self.assertEqual(merged.returncode, 0, merged.stderr)
+            self.assertIn("2 ranks on rank 0's clock, to within 0.00 ms", merged.stdout)
+            document = json.loads((Path(folder) / "all.json").read_text())
+            self.assertEqual(list(breaches(document))[:3], [])
 
 
 class Help(unittest.TestCase):

@@ -21,6 +21,8 @@ namespace sluice::cli {
 namespace {
 
 constexpr int64_t kDefaultShrink = 64;
+constexpr int64_t kMostHosts = 4096;
+constexpr int64_t kMostHostsInRacks = 16384;
 
 struct SimulateFlags {
   std::string hosts = "64";
@@ -32,6 +34,7 @@ struct SimulateFlags {
   std::string cpu = "plain";
   std::string straggler;
   std::string faults;
+  std::string traceHosts;
   std::string json;
   uint32_t seeds = 5;
   sim::Scenario scenario{};
@@ -49,6 +52,29 @@ Status readNetwork(const SimulateFlags& flags, sim::NetworkOptions& network) {
   return base::ok();
 }
 
+Result<std::vector<uint32_t>> parseHosts(std::string_view flag, std::string_view list,
+                                         int64_t least, int64_t most) {
+  std::vector<uint32_t> hosts;
+  for (const auto text : base::split(list, ',')) {
+    SLUICE_ASSIGN_OR_RETURN(const int64_t host, base::parseInteger(base::trim(text)));
+    if (host < least || host > most)
+      return Status(Code::kInvalidArgument,
+                    fmt::format("{} has {}; give {} to {}", flag, host, least, most));
+    hosts.push_back(static_cast<uint32_t>(host));
+  }
+  return hosts;
+}
+
+Status readTrace(const SimulateFlags& flags, sim::SimulationOptions& job) {
+  job.traceDirectory = job.config.text(option::kTrace);
+  if (flags.traceHosts.empty()) return base::ok();
+  if (job.traceDirectory.empty())
+    return {Code::kInvalidArgument, "--trace-hosts needs --trace DIR, where the traces go"};
+  SLUICE_ASSIGN_OR_RETURN(job.tracedHosts,
+                          parseHosts("--trace-hosts", flags.traceHosts, 0, kMostHosts - 1));
+  return base::ok();
+}
+
 Result<sim::Scenario> scenarioOf(const SimulateFlags& flags, const base::Config& config) {
   sim::Scenario scenario = flags.scenario;
   sim::SimulationOptions& job = scenario.job;
@@ -63,20 +89,15 @@ Result<sim::Scenario> scenarioOf(const SimulateFlags& flags, const base::Config&
   SLUICE_ASSIGN_OR_RETURN(job.costs, sim::parseCosts(flags.cpu));
   for (const auto name : base::split(flags.algorithms, ','))
     scenario.algorithms.emplace_back(base::trim(name));
-  for (const auto text : base::split(flags.hosts, ',')) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t hosts, base::parseInteger(base::trim(text)));
-    const int64_t most = job.fidelity == sim::Fidelity::kRacks ? 16384 : 4096;
-    if (hosts < 2 || hosts > most)
-      return Status(Code::kInvalidArgument,
-                    fmt::format("--hosts has {}; give 2 to {}", hosts, most));
-    scenario.hosts.push_back(static_cast<uint32_t>(hosts));
-  }
+  const int64_t most = job.fidelity == sim::Fidelity::kRacks ? kMostHostsInRacks : kMostHosts;
+  SLUICE_ASSIGN_OR_RETURN(scenario.hosts, parseHosts("--hosts", flags.hosts, 2, most));
+  SLUICE_RETURN_IF_ERROR(readTrace(flags, job));
   for (uint64_t seed = 1; seed <= flags.seeds; ++seed) scenario.seeds.push_back(seed);
   return scenario;
 }
 
-std::string rangeOf(double least, double greatest, int digits) {
-  return fmt::format("{:.{}f}-{:.{}f}", least, digits, greatest, digits);
+std::string rangeOf(const sim::Range& range, int digits) {
+  return fmt::format("{:.{}f}-{:.{}f}", range.least, digits, range.greatest, digits);
 }
 
 Table tableOf(const std::vector<sim::ScenarioRow>& rows) {
@@ -84,19 +105,19 @@ Table tableOf(const std::vector<sim::ScenarioRow>& rows) {
                "bound s", "over bound", "range", "over kvstore", "messages", "wire MB", "dropped %",
                "busiest loop %", "inversion p99 ms", "cpu s"});
   for (const auto& row : rows) {
-    table.addRow(
-        {row.profile, fmt::to_string(row.network.hosts), row.network.topology.toString(),
-         base::formatRate(row.network.rate), row.algorithm,
-         fmt::format("{:.4f}", row.iteration.median),
-         rangeOf(row.iteration.least, row.iteration.greatest, 4),
-         fmt::format("{:.4f}", row.boundSeconds), fmt::format("{:.3f}", row.overBound.median),
-         rangeOf(row.overBound.least, row.overBound.greatest, 3),
-         row.speedupOverKvstore ? fmt::format("{:.3f}", *row.speedupOverKvstore) : "-",
-         fmt::format("{:.0f}", row.messages.median), fmt::format("{:.1f}", row.bytes.median / 1e6),
-         fmt::format("{:.3f}", row.droppedShare.greatest * 100),
-         fmt::format("{:.1f}", row.busiestLoop.greatest * 100),
-         fmt::format("{:.2f}", row.inversionMs.greatest),
-         fmt::format("{:.2f}", row.cpuSeconds.median)});
+    table.addRow({row.profile, fmt::to_string(row.network.hosts), row.network.topology.toString(),
+                  base::formatRate(row.network.rate), row.algorithm,
+                  fmt::format("{:.4f}", row.iteration.median), rangeOf(row.iteration, 4),
+                  fmt::format("{:.4f}", row.boundSeconds),
+                  row.overBound ? fmt::format("{:.3f}", row.overBound->median) : "-",
+                  row.overBound ? rangeOf(*row.overBound, 3) : "-",
+                  row.speedupOverKvstore ? fmt::format("{:.3f}", *row.speedupOverKvstore) : "-",
+                  fmt::format("{:.0f}", row.messages.median),
+                  fmt::format("{:.1f}", row.bytes.median / 1e6),
+                  fmt::format("{:.3f}", row.droppedShare.greatest * 100),
+                  fmt::format("{:.1f}", row.busiestLoop.greatest * 100),
+                  fmt::format("{:.2f}", row.inversionMs.greatest),
+                  fmt::format("{:.2f}", row.cpuSeconds.median)});
   }
   return table;
 }
@@ -132,7 +153,7 @@ void addNetworkFlags(CLI::App* command, SimulateFlags& flags) {
   command
       ->add_option("--topology", flags.topology,
                    "star: one switch; racks:16x4: racks of 16 hosts, uplinks 4 times too slow for "
-                   "all of them")
+                   "all of them; cluster.json: a file (docs/scale.md)")
       ->capture_default_str();
   command->add_option("--rate", flags.rate, "Speed of each host's link")->capture_default_str();
   command->add_option("--latency", flags.latency, "From host to host")->capture_default_str();
@@ -140,7 +161,8 @@ void addNetworkFlags(CLI::App* command, SimulateFlags& flags) {
                       "Of a switch's port, as 1MiB; default: 5 ms of the rate, 256KiB at least");
   command->add_option(
       "--faults", flags.faults,
-      "A list: cut:3@200ms+50ms cuts host 3's link for 50 ms, lose:5@1s ends host 5");
+      "A list: cut:3@200ms+50ms cuts host 3's link for 50 ms, rate:3=100mbit@200ms+5s gives it "
+      "another rate for 5 s, lose:5@1s ends host 5");
   command
       ->add_option("--random-cuts", flags.scenario.job.randomCuts,
                    "Cut this many links for up to 20 ms, drawn from the seed")
@@ -204,10 +226,12 @@ void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
       ->transform(CLI::CheckedTransformer(std::map<std::string, sim::Fidelity>{
           {"hosts", sim::Fidelity::kHosts}, {"aggregated", sim::Fidelity::kRacks}}))
       ->default_str("hosts");
+  command->add_option("--trace-hosts", flags.traceHosts,
+                      "Which hosts --trace writes, as 0,3; default: all of them");
   command->add_option("--json", flags.json,
                       "Write the figures to this file; - for standard output");
-  for (const base::Option* option :
-       {&option::kServers, &option::kCredit, &option::kSliceElements, &option::kShrink})
+  for (const base::Option* option : {&option::kServers, &option::kCredit, &option::kSliceElements,
+                                     &option::kShrink, &option::kTrace, &option::kTraceEvents})
     program.addOption(command, *option);
   for (const base::Option* option : strategy::algorithmOptions()) {
     // --topology is the network's here; "adpsgd:torus" sets that of adpsgd.
@@ -227,7 +251,9 @@ void addSimulateCommand(Program& program, CLI::App& root) {
        "sluice simulate --hosts 64 --cpu free      # without the hosts' own work",
        "sluice simulate --hosts 4096 --topology racks:16x4 --algorithms sluice --fidelity "
        "aggregated",
-       "sluice simulate --hosts 8 --exact --seeds 1"});
+       "sluice simulate --hosts 8 --exact --seeds 1",
+       "sluice simulate --hosts 8 --seeds 1 --algorithms sluice --trace traces --trace-hosts 0,3",
+       "sluice trace merge traces/sluice-8-1"});
   auto flags = std::make_shared<SimulateFlags>();
   flags->scenario.job.profile = "resnet50";
   addJobFlags(program, command, *flags);

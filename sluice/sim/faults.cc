@@ -1,11 +1,11 @@
 #include <sluice/sim/faults.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
 
 #include <sluice/base/text.h>
-#include <sluice/base/units.h>
 #include <sluice/sim/random.h>
 
 namespace sluice::sim {
@@ -13,27 +13,52 @@ namespace {
 
 constexpr Duration kLongestCut = std::chrono::milliseconds(20);
 
+// Returns the text before the mark, and removes both from `text`; all of it if there is no mark.
+std::string_view takeUntil(char mark, std::string_view& text) {
+  const std::string_view before = text.substr(0, text.find(mark));
+  text.remove_prefix(std::min(text.size(), before.size() + 1));
+  return before;
+}
+
+// Reads KIND:HOST[=RATE]@TIME[+LENGTH]. The kind decides which parts are there.
 Result<Fault> parseFault(std::string_view text) {
   const Status bad(Code::kInvalidArgument,
                    fmt::format("'{}' is no fault; write cut:HOST@TIME+LENGTH, as cut:3@200ms+50ms, "
-                               "or lose:HOST@TIME, as lose:5@1s",
+                               "rate:HOST=RATE@TIME+LENGTH, as rate:3=100mbit@200ms+5s, or "
+                               "lose:HOST@TIME, as lose:5@1s",
                                text));
-  const size_t colon = text.find(':');
-  const size_t at = text.find('@');
-  if (colon == std::string_view::npos || at == std::string_view::npos || at < colon) return bad;
-  const std::string_view kind = text.substr(0, colon);
-  const auto host = base::parseInteger(text.substr(colon + 1, at - colon - 1));
-  const std::string_view when = text.substr(at + 1);
-  const size_t plus = when.find('+');
-  const bool isCut = kind == "cut";
-  if (!isCut && kind != "lose") return bad;
-  if (isCut != (plus != std::string_view::npos)) return bad;
-  const auto begin = base::parseDuration(when.substr(0, plus));
-  const auto length = isCut ? base::parseDuration(when.substr(plus + 1)) : Duration{};
-  if (!host.isOk() || !begin.isOk() || !length.isOk() || *host < 0 || *host > UINT32_MAX)
+  std::string_view when = text;
+  std::string_view which = takeUntil('@', when);
+  const std::string_view kind = takeUntil(':', which);
+  std::string_view rateText = which;
+  const auto host = base::parseInteger(takeUntil('=', rateText));
+  std::string_view lengthText = when;
+  const auto at = base::parseDuration(takeUntil('+', lengthText));
+  if (!host.isOk() || *host < 0 || *host > UINT32_MAX || !at.isOk()) return bad;
+
+  Fault fault{.host = static_cast<uint32_t>(*host), .at = *at};
+  if (kind == "cut") {
+    fault.kind = Fault::Kind::kLinkCut;
+  } else if (kind == "rate") {
+    fault.kind = Fault::Kind::kLinkRate;
+  } else if (kind == "lose") {
+    fault.kind = Fault::Kind::kHostLost;
+  } else {
     return bad;
-  return Fault{isCut ? Fault::Kind::kLinkCut : Fault::Kind::kHostLost, static_cast<uint32_t>(*host),
-               *begin, *length};
+  }
+  if ((fault.kind == Fault::Kind::kLinkRate) == rateText.empty()) return bad;
+  if ((fault.kind == Fault::Kind::kHostLost) != lengthText.empty()) return bad;
+  if (!rateText.empty()) {
+    const auto rate = base::parseRate(rateText);
+    if (!rate.isOk() || rate->bitsPerSecond == 0) return bad;
+    fault.rate = *rate;
+  }
+  if (!lengthText.empty()) {
+    const auto length = base::parseDuration(lengthText);
+    if (!length.isOk()) return bad;
+    fault.length = *length;
+  }
+  return fault;
 }
 
 }  // namespace
@@ -57,7 +82,7 @@ std::vector<Fault> drawCuts(uint64_t seed, uint32_t count, uint32_t hosts, Durat
   for (uint32_t i = 0; i < count; ++i) {
     const auto host = static_cast<uint32_t>(chance.uniform() * hosts);
     const Duration at = part(within);
-    cuts.push_back({Fault::Kind::kLinkCut, host, at, part(kLongestCut)});
+    cuts.push_back({.host = host, .at = at, .length = part(kLongestCut)});
   }
   return cuts;
 }

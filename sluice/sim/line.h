@@ -1,4 +1,4 @@
-// A line of one rate with a queue in front of it: first in, first out. A value of its network.
+// A line with a rate and a queue in front of it: first in, first out. A value of its network.
 //
 // A segment is put in when its first byte arrives and leaves as it comes (cut-through), as if it
 // were many small packets. So the time that a segment needs is known when it is put in, and costs
@@ -22,9 +22,13 @@ struct Passage {
 
 class Line final {
  public:
-  Line(Rate rate, uint64_t queueBytes)
-      : nanosecondsPerByte_(8e9 / static_cast<double>(rate.bitsPerSecond)),
-        queue_(timeOf(queueBytes)) {}
+  Line(Rate rate, uint64_t queueBytes) : queueBytes_(queueBytes) { setRate(rate); }
+
+  // The segments that are in the queue keep their times.
+  void setRate(Rate rate) {
+    nanosecondsPerByte_ = 8e9 / static_cast<double>(rate.bitsPerSecond);
+    queue_ = timeOf(queueBytes_);
+  }
 
   Duration timeOf(uint64_t bytes) const {
     return Duration(static_cast<Duration::rep>(static_cast<double>(bytes) * nanosecondsPerByte_));
@@ -46,8 +50,9 @@ class Line final {
   Duration queue() const { return queue_; }
 
  private:
-  double nanosecondsPerByte_;
-  Duration queue_;
+  uint64_t queueBytes_;
+  double nanosecondsPerByte_ = 0;
+  Duration queue_{};
   TimePoint freeAt_{};
 };
 

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <sluice/base/clock.h>
+#include <sluice/base/units.h>
 
 namespace sluice::sim {
 
@@ -51,6 +53,10 @@ class Network {
 
   // Lets nothing from or to the host pass until then.
   virtual void cut(HostId host, TimePoint until) = 0;
+
+  // Gives the host's link another rate in both directions, for segments that come from now on;
+  // empty: its own rate again.
+  virtual void setRate(HostId host, std::optional<Rate> rate) = 0;
 
   // Returns the time from one host to another when nothing is in the way.
   virtual Duration latency() const = 0;

@@ -327,11 +327,11 @@ Result<SimulationResult> simulateRacks(const SimulationOptions& options, const p
   }
   if (options.isExact || !options.faults.empty() || options.randomCuts > 0 ||
       options.network.loss > 0 || options.network.jitter > 0 ||
-      options.network.model != NetworkModel::kSegments ||
-      plan.roles().workers.size() != options.network.hosts) {
+      options.network.model != NetworkModel::kSegments || !options.network.topology.isEven() ||
+      !options.traceDirectory.empty() || plan.roles().workers.size() != options.network.hosts) {
     return Status(Code::kInvalidArgument,
                   "--fidelity aggregated takes equal hosts on a good network: leave out --exact, "
-                  "--network, --servers, faults, loss and jitter");
+                  "--network, --servers, --trace, topology files, faults, loss and jitter");
   }
   RackJob job(options, plan, shrink, layers);
   SLUICE_RETURN_IF_ERROR(job.run());

@@ -1,5 +1,7 @@
 #include <sluice/sim/replayed_worker.h>
 
+#include <utility>
+
 #include <sluice/base/check.h>
 
 namespace sluice::sim {
@@ -13,7 +15,7 @@ void ReplayedWorker::start() {
 void ReplayedWorker::onEvent(uint64_t piece) {
   if (hasEnded_) return;
   switch (static_cast<Piece>(piece)) {
-    case Piece::kGateOpened: return goForward();
+    case Piece::kGateOpened: endWait(); return goForward();
     case Piece::kForward: ++tensor_; return goForward();
     case Piece::kBackward: handOver(TensorId{--tensor_}); return goBackward();
   }
@@ -26,6 +28,7 @@ void ReplayedWorker::goForward() {
   for (; tensor_ < script_.layers.size(); ++tensor_) {
     const TensorId tensor{tensor_};
     if (!parts_.gates.isOpen(tensor)) {
+      waitingSince_ = parts_.events.now();
       return parts_.gates.whenOpen(tensor, [this](const Status& status) {
         if (!status.isOk()) return end(status);
         // The gate opens when the loop has done the work that opens it.
@@ -47,6 +50,16 @@ void ReplayedWorker::goBackward() {
   ends_.push_back(parts_.events.now());
   factor_ = script_.factor(ends_.size() - 1);
   goForward();
+}
+
+void ReplayedWorker::endWait() {
+  const auto since = std::exchange(waitingSince_, std::nullopt);
+  if (!since) return;
+  const uint64_t stepsDone = ends_.size() - 1;
+  parts_.observer.onWait({.tensor = TensorId{tensor_},
+                          .step = Step{stepsDone - 1},
+                          .from = *since,
+                          .to = parts_.events.now()});
 }
 
 void ReplayedWorker::handOver(TensorId tensor) {

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <sluice/base/status.h>
 #include <sluice/gate/gates.h>
+#include <sluice/observer.h>
 #include <sluice/sim/event_queue.h>
 #include <sluice/sim/host_loop.h>
 #include <sluice/strategy/strategy.h>
@@ -29,6 +31,7 @@ class ReplayedWorker final : private EventTarget {
     HostLoop& loop;
     gate::Gates& gates;
     strategy::Strategy& strategy;
+    StageObserver& observer;  // hears of waits
   };
   ReplayedWorker(const Parts& parts, Script script) : parts_(parts), script_(std::move(script)) {}
 
@@ -48,6 +51,7 @@ class ReplayedWorker final : private EventTarget {
   void goForward();
   void goBackward();
   void handOver(TensorId tensor);
+  void endWait();  // if there is one
   void compute(double seconds, Piece piece);
   void end(const Status& status);
 
@@ -57,6 +61,7 @@ class ReplayedWorker final : private EventTarget {
   bool hasEnded_ = false;
   uint32_t tensor_ = 0;  // the next one; in a backward pass, those before it are left
   double factor_ = 1;
+  std::optional<TimePoint> waitingSince_;  // at the gate of tensor_
   std::vector<TimePoint> ends_;
 };
 

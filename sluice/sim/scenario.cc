@@ -36,7 +36,8 @@ ScenarioRow rowOf(const SimulationOptions& job, double ratio,
   using Result = SimulationResult;
   const auto over = [&](auto figure) { return rangeOver(results, figure); };
   row.iteration = over([](const Result& r) { return r.iterationSeconds; });
-  row.overBound = over([](const Result& r) { return r.iterationSeconds / r.boundSeconds; });
+  if (results.front().sendsEverything)
+    row.overBound = over([](const Result& r) { return r.iterationSeconds / r.boundSeconds; });
   row.messages = over([](const Result& r) { return r.messages; });
   row.bytes = over([](const Result& r) { return r.bytes; });
   row.droppedShare = over([](const Result& r) {
@@ -80,6 +81,9 @@ Result<std::vector<ScenarioRow>> run(const Scenario& scenario) {
       std::vector<SimulationResult> results;
       for (const uint64_t seed : scenario.seeds) {
         job.network.seed = seed;
+        if (!scenario.job.traceDirectory.empty())
+          job.traceDirectory =
+              fmt::format("{}/{}-{}-{}", scenario.job.traceDirectory, algorithm, hosts, seed);
         scenario.onRun(fmt::format("{} with {} hosts, seed {}", algorithm, hosts, seed));
         SLUICE_ASSIGN_OR_RETURN(results.emplace_back(), simulate(job));
       }
@@ -122,8 +126,8 @@ nlohmann::ordered_json toJson(const ScenarioRow& row) {
       {"iteration_s", row.iteration.median},
       {"iteration_s_range", {row.iteration.least, row.iteration.greatest}},
       {"bound_s", row.boundSeconds},
-      {"over_bound", row.overBound.median},
-      {"over_bound_range", {row.overBound.least, row.overBound.greatest}},
+      {"over_bound", nullptr},
+      {"over_bound_range", nullptr},
       {"speedup_over_kvstore", nullptr},
       {"messages", row.messages.median},
       {"bytes_on_wire", row.bytes.median},
@@ -142,6 +146,10 @@ nlohmann::ordered_json toJson(const ScenarioRow& row) {
       {"latency_s", base::seconds(row.network.latency)},
       {"simulator_cpu_s", row.cpuSeconds.median},
   };
+  if (row.overBound) {
+    json["over_bound"] = row.overBound->median;
+    json["over_bound_range"] = {row.overBound->least, row.overBound->greatest};
+  }
   if (row.speedupOverKvstore) json["speedup_over_kvstore"] = *row.speedupOverKvstore;
   auto hashes = nlohmann::ordered_json::array();
   for (const uint64_t hash : row.traceHashes) hashes.push_back(fmt::format("{:016x}", hash));

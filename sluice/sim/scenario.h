@@ -15,7 +15,8 @@
 namespace sluice::sim {
 
 struct Scenario {
-  SimulationOptions job{};  // its algorithm, hosts, seed and compute time are filled in
+  // Its algorithm, hosts, seed and compute time are filled in. Traces get a directory per run.
+  SimulationOptions job{};
   std::vector<std::string> algorithms{};
   std::vector<uint32_t> hosts{};
   std::vector<uint64_t> seeds{};
@@ -45,7 +46,7 @@ struct ScenarioRow {
   double boundSeconds = 0;
   std::optional<double> speedupOverKvstore{};  // if that was simulated too
   Range iteration{};                           // seconds
-  Range overBound{};
+  std::optional<Range> overBound{};            // if the bound holds for the algorithm
   Range messages{};
   Range bytes{};
   Range droppedShare{};

@@ -22,17 +22,33 @@ constexpr uint64_t kSegmentsInLine = 2;
 
 SegmentNetwork::SegmentNetwork(EventQueue& events, const NetworkOptions& options)
     : events_(events), options_(options), chance_(options.seed) {
-  const Rate rate = timing::payloadRate(options.rate);
-  const uint64_t queue =
-      options.queueBytes == 0 ? lab::shapeFor(options.rate).queueBytes : options.queueBytes;
-  const Line own(rate, kSegmentsInLine * options.segmentBytes);
-  hosts_ = std::vector<Host>(options.hosts, Host(own, Line(rate, queue)));
-  if (options.topology.isStar()) return;
-  const double share = options.topology.hostsPerRack / options.topology.oversubscription;
-  const Rate ofRack{static_cast<uint64_t>(static_cast<double>(rate.bitsPerSecond) * share)};
-  const auto queueOfRack = static_cast<uint64_t>(static_cast<double>(queue) * std::max(share, 1.0));
-  const Line core(ofRack, queueOfRack);
-  racks_ = std::vector<Rack>(options.hosts / options.topology.hostsPerRack + 1, {core, core});
+  const Topology& topology = options.topology;
+  for (uint32_t host = 0; host < options.hosts; ++host) {
+    const LinkRates rates = topology.ofHost(host, options.rate);
+    const Line own(timing::payloadRate(rates.out), kSegmentsInLine * options.segmentBytes);
+    hosts_.push_back({own, lineBehindSwitch(rates.in)});
+  }
+  for (uint32_t rack = 0; rack < topology.racksFor(options.hosts); ++rack) {
+    const LinkRates rates = topology.ofRack(rack, options.rate);
+    racks_.push_back({lineBehindSwitch(rates.out), lineBehindSwitch(rates.in)});
+  }
+}
+
+// A switch has as much room for a faster line as the time of its bytes asks for.
+Line SegmentNetwork::lineBehindSwitch(Rate rate) const {
+  const uint64_t ofHost =
+      options_.queueBytes == 0 ? lab::shapeFor(options_.rate).queueBytes : options_.queueBytes;
+  const double share =
+      static_cast<double>(rate.bitsPerSecond) / static_cast<double>(options_.rate.bitsPerSecond);
+  return {timing::payloadRate(rate),
+          static_cast<uint64_t>(static_cast<double>(ofHost) * std::max(share, 1.0))};
+}
+
+void SegmentNetwork::setRate(HostId id, std::optional<Rate> rate) {
+  const LinkRates own = options_.topology.ofHost(sim::index(id), options_.rate);
+  Host& host = hosts_[sim::index(id)];
+  host.line.setRate(timing::payloadRate(rate.value_or(own.out)));
+  host.port.setRate(timing::payloadRate(rate.value_or(own.in)));
 }
 
 StreamId SegmentNetwork::open(HostId from, HostId to, StreamUser& user) {

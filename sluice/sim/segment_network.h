@@ -33,7 +33,7 @@ struct NetworkOptions {
   NetworkModel model = NetworkModel::kSegments;
   uint32_t hosts = 0;
   Topology topology{};
-  Rate rate{10'000'000'000};                         // of a host's line, frames and all
+  Rate rate{10'000'000'000};  // of a host's line, frames and all, if the topology has no other
   Duration latency = std::chrono::microseconds(50);  // from host to host
   double jitter = 0;              // a segment's latency grows by up to this share of itself
   double loss = 0;                // the share of segments that get lost besides
@@ -56,6 +56,7 @@ class SegmentNetwork final : public Network, private EventTarget {
   void read(StreamId stream, uint64_t bytes) override;
   void reset(StreamId stream) override;
   void cut(HostId host, TimePoint until) override { hosts_[sim::index(host)].cutUntil = until; }
+  void setRate(HostId host, std::optional<Rate> rate) override;
   Duration latency() const override { return options_.latency; }
   NetworkCounters counters() const override { return counters_; }
 
@@ -69,12 +70,11 @@ class SegmentNetwork final : public Network, private EventTarget {
     kTimer
   };
   struct Host {
-    explicit Host(const Line& own, const Line& fromSwitch) : line(own), port(fromSwitch) {}
     Line line;
     Line port;
-    std::deque<StreamId> turn;  // streams that have something to send and may
-    bool isWaiting = false;     // until the line is nearly free
-    TimePoint cutUntil{};       // nothing passes until then
+    std::deque<StreamId> turn{};  // streams that have something to send and may
+    bool isWaiting = false;       // until the line is nearly free
+    TimePoint cutUntil{};         // nothing passes until then
   };
   struct Rack {
     Line up;
@@ -134,6 +134,7 @@ class SegmentNetwork final : public Network, private EventTarget {
   Stream& at(StreamId id) { return streams_[sim::index(id)]; }
   const Stream& at(StreamId id) const { return streams_[sim::index(id)]; }
   uint32_t rackOf(HostId host) const { return sim::index(host) / options_.topology.hostsPerRack; }
+  Line lineBehindSwitch(Rate rate) const;
 
   EventQueue& events_;
   const NetworkOptions options_;

@@ -104,6 +104,7 @@ class SimgridNetwork final : public Network, private EventTarget {
 
   // simulate() refuses faults with this network.
   void cut(HostId /*host*/, TimePoint /*until*/) override {}
+  void setRate(HostId /*host*/, std::optional<Rate> /*rate*/) override {}
   Duration latency() const override { return options_.latency; }
   NetworkCounters counters() const override { return counters_; }
 

@@ -15,7 +15,8 @@ using MakeNetwork = Network*(EventQueue& events, const NetworkOptions& options);
 
 Result<std::unique_ptr<Network>> makeSimgridNetwork(EventQueue& events,
                                                     const NetworkOptions& options) {
-  if (!options.topology.isStar() || options.loss > 0 || options.jitter > 0) {
+  if (!options.topology.isStar() || !options.topology.isEven() || options.loss > 0 ||
+      options.jitter > 0) {
     return Status(Code::kInvalidArgument,
                   "--network simgrid knows one switch without losses only: leave out --topology, "
                   "--loss and --latency-jitter");
@@ -32,6 +33,11 @@ Result<std::unique_ptr<Network>> makeSimgridNetwork(EventQueue& events,
                               why != nullptr ? why : "?"));
   }
   auto* make = reinterpret_cast<MakeNetwork*>(::dlsym(module, "sluiceMakeSimgridNetwork"));
+  if (make == nullptr) {
+    return Status(Code::kUnavailable,
+                  fmt::format("--network simgrid: {} is of another build; build sluice again",
+                              path.string()));
+  }
   return std::unique_ptr<Network>(make(events, options));
 }
 

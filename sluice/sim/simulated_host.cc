@@ -5,7 +5,9 @@
 #include <sluice/gate/tensor_names.h>
 
 namespace sluice::sim {
-void SimulatedHost::Charges::onStage(const StageEvent& event) {
+
+void SimulatedHost::Observer::onStage(const StageEvent& event) {
+  if (recorder_ != nullptr) recorder_->onStage(event);
   if (event.stage != Stage::kReduce && event.stage != Stage::kUpdate) return;
   const uint64_t bytes = parts_.plan.bytesOf(parts_.plan.slice(event.slice)) * parts_.shrink;
   loop_.charge(event.stage == Stage::kUpdate
@@ -13,16 +15,21 @@ void SimulatedHost::Charges::onStage(const StageEvent& event) {
                    : parts_.costs.summed(bytes * parts_.plan.roles().workers.size()));
 }
 
-SimulatedHost::SimulatedHost(const JobParts& parts, Rank rank)
+void SimulatedHost::Observer::onWait(const WaitEvent& event) {
+  if (recorder_ != nullptr) recorder_->onWait(event);
+}
+
+SimulatedHost::SimulatedHost(const JobParts& parts, Rank rank, trace::Recorder* recorder)
     : parts_(parts),
       rank_(rank),
       loop_(parts.events),
-      charges_(parts, loop_),
+      observer_(parts, loop_, recorder),
       gates_(gate::tensorNames(parts.plan.model()), {}, [](auto...) {}) {}
 
 Result<std::unique_ptr<SimulatedHost>> SimulatedHost::make(const JobParts& parts, Rank rank,
-                                                           std::span<const TensorMemory> memory) {
-  std::unique_ptr<SimulatedHost> host(new SimulatedHost(parts, rank));
+                                                           std::span<const TensorMemory> memory,
+                                                           trace::Recorder* recorder) {
+  std::unique_ptr<SimulatedHost> host(new SimulatedHost(parts, rank, recorder));
   std::vector<std::span<const std::byte>> parameters;
   for (const TensorMemory& tensor : memory) parameters.emplace_back(tensor.result);
   host->fabric_ = parts.hub.join(rank, host->loop_, *host);
@@ -36,7 +43,7 @@ Result<std::unique_ptr<SimulatedHost>> SimulatedHost::make(const JobParts& parts
                             .update = parts.update,
                             .parameters = parameters,
                             .config = parts.config,
-                            .observer = parts.costs.isFree() ? nullptr : &host->charges_}));
+                            .observer = host->observer_.isNeeded() ? &host->observer_ : nullptr}));
   return host;
 }
 
@@ -45,7 +52,7 @@ SimulatedHost::~SimulatedHost() {
 }
 
 void SimulatedHost::train(ReplayedWorker::Script script) {
-  worker_.emplace(ReplayedWorker::Parts{parts_.events, loop_, gates_, *strategy_},
+  worker_.emplace(ReplayedWorker::Parts{parts_.events, loop_, gates_, *strategy_, observer_},
                   std::move(script));
   worker_->start();
 }

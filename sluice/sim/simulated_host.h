@@ -18,6 +18,7 @@
 #include <sluice/sim/replayed_worker.h>
 #include <sluice/sim/sim_fabric.h>
 #include <sluice/strategy/algorithms/algorithm.h>
+#include <sluice/trace/recorder.h>
 
 namespace sluice::sim {
 
@@ -35,9 +36,11 @@ struct JobParts {
 
 class SimulatedHost final : private fabric::Receiver {
  public:
-  // `memory` has the tensors by TensorId. REQUIRES: the parts and the memory outlive this.
+  // `memory` has the tensors by TensorId. `recorder` sees the path of slices; null: nobody does.
+  // REQUIRES: the parts, the memory and the recorder outlive this.
   static Result<std::unique_ptr<SimulatedHost>> make(const JobParts& parts, Rank rank,
-                                                     std::span<const TensorMemory> memory);
+                                                     std::span<const TensorMemory> memory,
+                                                     trace::Recorder* recorder = nullptr);
   ~SimulatedHost() override;
   SimulatedHost(const SimulatedHost&) = delete;
   SimulatedHost& operator=(const SimulatedHost&) = delete;
@@ -58,19 +61,23 @@ class SimulatedHost final : private fabric::Receiver {
   std::string describeWait() const;
 
  private:
-  // Charges the loop for sums and updates.
-  class Charges final : public StageObserver {
+  // Charges the loop for sums and updates, and passes everything on to the recorder, if there is
+  // one.
+  class Observer final : public StageObserver {
    public:
-    Charges(const JobParts& parts, HostLoop& loop) : parts_(parts), loop_(loop) {}
+    Observer(const JobParts& parts, HostLoop& loop, trace::Recorder* recorder)
+        : parts_(parts), loop_(loop), recorder_(recorder) {}
     void onStage(const StageEvent& event) override;
-    void onWait(const WaitEvent&) override {}
+    void onWait(const WaitEvent& event) override;
+    bool isNeeded() const { return recorder_ != nullptr || !parts_.costs.isFree(); }
 
    private:
     const JobParts parts_;
     HostLoop& loop_;
+    trace::Recorder* const recorder_;
   };
 
-  SimulatedHost(const JobParts& parts, Rank rank);
+  SimulatedHost(const JobParts& parts, Rank rank, trace::Recorder* recorder);
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
@@ -79,7 +86,7 @@ class SimulatedHost final : private fabric::Receiver {
   const JobParts parts_;
   const Rank rank_;
   HostLoop loop_;
-  Charges charges_;
+  Observer observer_;
   gate::Gates gates_;
   std::unique_ptr<strategy::Strategy> strategy_;
   std::unique_ptr<fabric::Fabric> fabric_;  // goes before the strategy

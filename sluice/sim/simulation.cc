@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <vector>
 
 #include <fmt/format.h>
@@ -10,10 +13,13 @@
 #include <sluice/base/cpu_time.h>
 #include <sluice/base/options.h>
 #include <sluice/base/random.h>
-#include <sluice/bench/figures.h>
+#include <sluice/bench/fair_figures.h>
 #include <sluice/bench/known_costs.h>
 #include <sluice/bench/replay_memory.h>
 #include <sluice/bench/shrunk_profile.h>
+#include <sluice/sim/cluster_bound.h>
+#include <sluice/sim/exact_memory.h>
+#include <sluice/sim/host_trace.h>
 #include <sluice/sim/rack_simulation.h>
 #include <sluice/sim/simgrid_network.h>
 #include <sluice/sim/simulated_host.h>
@@ -90,43 +96,67 @@ class Job final : private EventTarget {
     return options_.isExact ? compareWithOneProcess() : base::ok();
   }
 
-  void report(SimulationResult& result) const {
+  Status writeTraces() const {
+    std::vector<TracedHost> traced;
+    for (const auto& [rank, recorder] : recorders_) traced.push_back({rank, &recorder});
+    if (traced.empty()) return base::ok();
+    return writeHostTraces(options_.traceDirectory, plan_.model(), traced);
+  }
+
+  Status report(bench::Measure measure, SimulationResult& result) const {
     const double all = steps();
     result.messages = static_cast<double>(hub_.messages()) / all;
     result.bytes = static_cast<double>(network_.counters().bytes) / all;
     result.segments = network_.counters().segments;
     result.segmentsDropped = network_.counters().dropped;
     result.traceHash = hub_.traceHash();
-    TimePoint begin{};
-    TimePoint end{};
+    std::vector<bench::RankReport> reports;
     for (const auto& host : hosts_) {
-      result.inversionMs =
-          std::max(result.inversionMs,
-                   base::seconds(host->strategy().statistics().inversion.quantile(0.99)) * 1e3);
+      reports.push_back(reportOf(*host));
       result.busiestLoop =
           std::max(result.busiestLoop, base::seconds(host->loop().busy()) /
                                            base::seconds(events_.now().time_since_epoch()));
-      if (!plan_.roles().isWorker(host->rank()) || !host->worker().status().isOk()) continue;
-      const auto& ends = host->worker().ends();
-      begin = std::max(begin, ends[static_cast<size_t>(options_.warmUp)]);
-      end = std::max(end, ends.back());
     }
-    result.iterationSeconds = base::seconds(end - begin) / options_.iterations;
+    SLUICE_ASSIGN_OR_RETURN(const auto figures, bench::combineRanks(reports, measure));
+    result.iterationSeconds = figures.iterationSeconds;
+    result.inversionMs = figures.inversionMs;
+    return base::ok();
   }
 
  private:
+  bench::RankReport reportOf(const SimulatedHost& host) const {
+    bench::RankReport report;
+    report.inversionMs = base::seconds(host.strategy().statistics().inversion.quantile(0.99)) * 1e3;
+    // A host that was lost has no iterations that count.
+    if (!plan_.roles().isWorker(host.rank()) || !host.worker().status().isOk()) return report;
+    for (const TimePoint end : host.worker().ends() | std::views::drop(options_.warmUp))
+      report.ends.push_back(base::seconds(end.time_since_epoch()));
+    return report;
+  }
+
   void scheduleFaults() {
     faults_ = options_.faults;
     const Duration within = base::fromSeconds(options_.computeSeconds * steps());
     std::ranges::copy(
         drawCuts(options_.network.seed, options_.randomCuts, options_.network.hosts, within),
         std::back_inserter(faults_));
-    for (size_t i = 0; i < faults_.size(); ++i) events_.at(TimePoint(faults_[i].at), *this, i);
+    for (size_t i = 0; i < faults_.size(); ++i) {
+      const Fault& fault = faults_[i];
+      events_.at(TimePoint(fault.at), *this, 2 * i);
+      if (fault.kind == Fault::Kind::kLinkRate)
+        events_.at(TimePoint(fault.at + fault.length), *this, 2 * i + 1);
+    }
   }
-  void onEvent(uint64_t fault) override {
-    const Fault& now = faults_[fault];
-    if (now.kind == Fault::Kind::kHostLost) return lose(*hosts_[now.host]);
-    network_.cut(HostId{now.host}, events_.now() + now.length);
+  void onEvent(uint64_t what) override {
+    const Fault& now = faults_[what / 2];
+    const bool isEnd = what % 2 == 1;
+    switch (now.kind) {
+      case Fault::Kind::kHostLost: return lose(*hosts_[now.host]);
+      case Fault::Kind::kLinkCut: return network_.cut(HostId{now.host}, events_.now() + now.length);
+      case Fault::Kind::kLinkRate:
+        return network_.setRate(HostId{now.host},
+                                isEnd ? std::nullopt : std::optional<Rate>(now.rate));
+    }
   }
 
   // All hosts learn of the loss, those that do not talk to the host too: heartbeats, which are not
@@ -148,10 +178,20 @@ class Job final : private EventTarget {
     }
     for (uint32_t i = 0; i < options_.network.hosts; ++i) {
       SLUICE_ASSIGN_OR_RETURN(
-          auto host, SimulatedHost::make(parts_, Rank{i}, tensors_[options_.isExact ? i : 0]));
+          auto host,
+          SimulatedHost::make(parts_, Rank{i}, tensors_[options_.isExact ? i : 0], recorderFor(i)));
       hosts_.push_back(std::move(host));
     }
     return base::ok();
+  }
+
+  // Returns null if the host is not traced.
+  trace::Recorder* recorderFor(uint32_t host) {
+    const auto& traced = options_.tracedHosts;
+    if (options_.traceDirectory.empty()) return nullptr;
+    if (!traced.empty() && std::ranges::find(traced, host) == traced.end()) return nullptr;
+    const auto capacity = static_cast<size_t>(options_.config.integer(option::kTraceEvents));
+    return &recorders_.try_emplace(Rank{host}, capacity).first->second;
   }
 
   // Nothing is left to happen, and somebody still waits: a message was lost for good.
@@ -188,6 +228,7 @@ class Job final : private EventTarget {
   const JobParts parts_;
   std::vector<std::unique_ptr<bench::ReplayMemory>> memories_;  // of each host, or one for all
   std::vector<std::vector<TensorMemory>> tensors_;
+  std::map<Rank, trace::Recorder> recorders_;  // of the hosts that are traced
   std::vector<std::unique_ptr<SimulatedHost>> hosts_;
   std::vector<Fault> faults_;
   size_t working_ = 0;
@@ -201,10 +242,27 @@ Result<SimulationResult> simulateHosts(const SimulationOptions& options, const p
   EventQueue events;
   SLUICE_ASSIGN_OR_RETURN(const auto network, makeNetwork(events, options));
   Job job(events, *network, options, plan, algorithm, config, update);
-  SLUICE_RETURN_IF_ERROR(job.run(layers));
+  const Status ran = job.run(layers);
+  SLUICE_RETURN_IF_ERROR(job.writeTraces());  // also those of a job that has failed
+  SLUICE_RETURN_IF_ERROR(ran);
   SimulationResult result;
-  job.report(result);
+  SLUICE_RETURN_IF_ERROR(job.report(bench::measureFor(algorithm, options.unevenness), result));
   return result;
+}
+
+Status checkHosts(const SimulationOptions& options) {
+  const uint32_t hosts = options.network.hosts;
+  for (const Fault& fault : options.faults) {
+    if (fault.host >= hosts)
+      return {Code::kInvalidArgument, fmt::format("there is no host {} to fail", fault.host)};
+  }
+  for (const uint32_t host : options.tracedHosts) {
+    if (host >= hosts)
+      return {Code::kInvalidArgument, fmt::format("there is no host {} to trace", host)};
+  }
+  if (options.config.integer(option::kTraceEvents) < 1)
+    return {Code::kInvalidArgument, "trace-events must be at least 1"};
+  return options.network.topology.check(hosts);
 }
 
 }  // namespace
@@ -222,10 +280,7 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
     return Status(Code::kInvalidArgument,
                   "a simulation needs two hosts and one iteration at least");
   }
-  for (const Fault& fault : options.faults) {
-    if (fault.host >= options.network.hosts)
-      return Status(Code::kInvalidArgument, fmt::format("there is no host {} to fail", fault.host));
-  }
+  SLUICE_RETURN_IF_ERROR(checkHosts(options));
   base::Config config = options.config;
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, bench::findShrunkProfile(options.profile, config));
   SLUICE_ASSIGN_OR_RETURN(const Profile whole, timing::findProfile(options.profile));
@@ -238,6 +293,10 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
         Code::kInvalidArgument,
         fmt::format("--exact: ranks do not end with equal parameters with {}", algorithm->name));
   }
+  if (options.isExact) {
+    const uint64_t needed = exactBytes(profile.toModel().bytes(), options.network.hosts);
+    SLUICE_RETURN_IF_ERROR(checkMemory(needed, availableBytes(), options.network.hosts));
+  }
   const Rate payload = timing::payloadRate(options.network.rate);
   SLUICE_RETURN_IF_ERROR(bench::setKnownCosts(options.profile, options.computeSeconds,
                                               bench::shrunkRate(payload, config), config));
@@ -245,10 +304,6 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
                           planFor(options, *algorithm, config, profile.toModel()));
 
   const auto layers = timing::layersOf(whole, options.computeSeconds);
-  const double models = std::max(bench::modelsOverBusiestLink(plan.roles()),
-                                 options.network.topology.modelsOverUplink(options.network.hosts));
-  const timing::WireCost wire{.start = 0,
-                              .perByte = models * 8 / static_cast<double>(payload.bitsPerSecond)};
   const Duration begin = base::threadCpuTime();
   SLUICE_ASSIGN_OR_RETURN(
       SimulationResult result,
@@ -256,7 +311,9 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
           ? simulateRacks(options, plan, static_cast<uint64_t>(config.integer(option::kShrink)),
                           layers)
           : simulateHosts(options, plan, *algorithm, config, layers));
-  result.boundSeconds = timing::p3Bound(layers, wire);
+  result.sendsEverything = bench::sendsEverything(*algorithm, config);
+  result.boundSeconds = timing::p3Bound(
+      layers, {.start = 0, .perByte = secondsPerModelByte(options.network, plan.roles())});
   result.cpuSeconds = base::seconds(base::threadCpuTime() - begin) /
                       static_cast<double>(options.warmUp + options.iterations);
   return result;

@@ -40,6 +40,10 @@ struct SimulationOptions {
   uint32_t randomCuts = 0;   // of links, drawn from the seed
   NetworkOptions network{};  // the number of hosts and the seed, too
   HostCosts costs{};
+  // The path of slices through these hosts is written into the directory, in simulated time. An
+  // empty directory means no trace, an empty list all hosts.
+  std::vector<uint32_t> tracedHosts{};
+  std::string traceDirectory{};
   // Credit, slices and the like. --shrink in it: every tensor, slice, credit and threshold is
   // divided by it, and the network and the costs count every byte as often.
   base::Config config{};
@@ -47,8 +51,9 @@ struct SimulationOptions {
 };
 
 struct SimulationResult {
-  double iterationSeconds = 0;  // from the end of the warm-up to the end, by iteration
+  double iterationSeconds = 0;  // as replays measure it: bench/fair_figures.h
   double boundSeconds = 0;      // no flat exchange on these lines can be faster
+  bool sendsEverything = true;  // so the bound holds for the algorithm
   double messages = 0;          // per iteration, of all hosts
   double bytes = 0;             // the same, with headers
   uint64_t segmentsDropped = 0;
@@ -59,7 +64,7 @@ struct SimulationResult {
   double cpuSeconds = 0;  // that the simulation itself took, per iteration
 };
 
-// Refuses options that cannot be. If a host is lost that the others cannot do without, the reason
+// Refuses options that cannot be, and an exact job that the machine has no memory for. If a host is lost that the others cannot do without, the reason
 // of the first of them is returned. Ends with kDataLoss if an exact job has not ended with the
 // parameters of one process.
 Result<SimulationResult> simulate(const SimulationOptions& options);

@@ -16,18 +16,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A small model whose layers are cut into several slices, and some not at all.
+// A model whose layers are cut into several slices, and some not at all. `parameters` of its
+// largest tensor.
 class ProfileFile final {
  public:
-  ProfileFile()
+  explicit ProfileFile(uint64_t parameters = 100'000)
       : path_(std::filesystem::temp_directory_path() /
               fmt::format("sluice-simulation-{}.json", ::getpid())) {
-    std::ofstream(path_)
-        << R"({"model": "small", "note": "", "unit": "fraction of one forward+backward", "tensors": [
-        {"name": "a", "parameters": 40003, "forward": 0.1, "backward": 0.2},
-        {"name": "b", "parameters": 7, "forward": 0.0, "backward": 0.0},
-        {"name": "c", "parameters": 100000, "forward": 0.2, "backward": 0.3},
-        {"name": "d", "parameters": 1025, "forward": 0.1, "backward": 0.1}]})";
+    std::ofstream(path_) << fmt::format(
+        R"({{"model": "small", "note": "", "unit": "fraction of one forward+backward", "tensors": [
+        {{"name": "a", "parameters": 40003, "forward": 0.1, "backward": 0.2}},
+        {{"name": "b", "parameters": 7, "forward": 0.0, "backward": 0.0}},
+        {{"name": "c", "parameters": {}, "forward": 0.2, "backward": 0.3}},
+        {{"name": "d", "parameters": 1025, "forward": 0.1, "backward": 0.1}}]}})",
+        parameters);
   }
   ~ProfileFile() { std::filesystem::remove(path_); }
   ProfileFile(const ProfileFile&) = delete;
@@ -73,6 +75,16 @@ TEST(Simulation, EndsWithTheBitsOfOneProcessOnABadNetworkWithBusyHosts) {
   EXPECT_GT(result->busiestLoop, 0);
 }
 
+TEST(Simulation, EndsWithTheBitsOfOneProcessWithTwoMillionParametersOnSixtyFourHosts) {
+  const ProfileFile file(2'000'000 - 40'003 - 7 - 1025);
+  SimulationOptions options = smallJob(file, "sluice", base::testsAreShort() ? 8 : 64);
+  options.computeSeconds = 0.03;
+  options.warmUp = 0;
+  const auto result = simulate(options);
+  ASSERT_TRUE(result.isOk()) << result.status().toString();
+  EXPECT_GE(result->iterationSeconds, result->boundSeconds);
+}
+
 TEST(Simulation, EndsWithTheBitsOfOneProcessThoughLinksAreCut) {
   const ProfileFile file;
   SimulationOptions options = smallJob(file, "sluice", 8);
@@ -83,6 +95,28 @@ TEST(Simulation, EndsWithTheBitsOfOneProcessThoughLinksAreCut) {
   ASSERT_TRUE(whole.isOk() && cut.isOk()) << cut.status().toString();
   EXPECT_GT(cut->segmentsDropped, whole->segmentsDropped);
   EXPECT_GT(cut->iterationSeconds, whole->iterationSeconds);
+}
+
+TEST(Simulation, ASlowLinkSlowsAllWhileItIsSlow) {
+  const ProfileFile file;
+  SimulationOptions options = smallJob(file, "sluice", 4);
+  options.iterations = 10;
+  const auto secondsWith = [&](const char* faults) {
+    options.faults = parseFaults(faults).value();
+    const auto result = simulate(options);
+    EXPECT_TRUE(result.isOk()) << faults << ": " << result.status().toString();
+    return result.isOk() ? result->iterationSeconds : 0;
+  };
+  const double whole = secondsWith("");
+  const double awhile = secondsWith("rate:2=100mbit@10ms+50ms");
+  const double always = secondsWith("rate:2=100mbit@0ms+1h");
+  EXPECT_GT(awhile, 1.2 * whole);
+  EXPECT_GT(always, 1.2 * awhile);
+  options.network.topology.hosts[2] = {Rate{100'000'000}, Rate{100'000'000}};
+  const auto slow = simulate(options);
+  ASSERT_TRUE(slow.isOk()) << slow.status().toString();
+  EXPECT_NEAR(slow->iterationSeconds / always, 1, 0.1);
+  EXPECT_GE(slow->iterationSeconds, slow->boundSeconds);
 }
 
 TEST(Simulation, ALostHostIsNamedByTheOthers) {
@@ -120,15 +154,32 @@ TEST(Simulation, AHostsOwnWorkTakesTime) {
   EXPECT_GT(slow->iterationSeconds, 1.1 * fast->iterationSeconds);
 }
 
+// One worker of four computes ten times longer. Those that wait for it are as slow as it is; the
+// time of those that do not is elapsed time x workers / steps of all.
+TEST(Simulation, WorkersThatDoNotWaitAreMeasuredByTheStepsOfAll) {
+  const ProfileFile file;
+  const auto secondsOf = [&](const char* algorithm) {
+    SimulationOptions options = smallJob(file, algorithm, 4);
+    options.isExact = false;
+    options.iterations = 20;
+    options.unevenness = {.stragglers = 1, .stragglerFactor = 10};
+    const auto result = simulate(options);
+    EXPECT_TRUE(result.isOk()) << algorithm << ": " << result.status().toString();
+    return result.isOk() ? result->iterationSeconds : 0;
+  };
+  const double straggler = 10 * 0.005;
+  EXPECT_GE(secondsOf("sluice"), straggler);
+  EXPECT_LE(secondsOf("asp"), 0.5 * straggler);
+}
+
 // Sizes are divided and counted as often, so messages are the same and times nearly so.
 TEST(Simulation, ShrunkAndWholeTakeTheSameTimeInTheSameMessages) {
   for (const char* algorithm : {"sluice", "kvstore"}) {
-    SimulationOptions options{.profile = base::testsAreShort() ? "resnet18" : "resnet50",
-                              .algorithm = algorithm,
-                              .computeSeconds = 0.16};
+    SimulationOptions options{
+        .profile = "resnet18", .algorithm = algorithm, .computeSeconds = 0.16};
     options.warmUp = 1;
     options.iterations = 1;
-    options.network.hosts = base::testsAreShort() ? 4 : 16;
+    options.network.hosts = base::testsAreShort() ? 4 : 8;
     const auto whole = simulate(options);
     ASSERT_TRUE(options.config.set(option::kShrink, "64").isOk());
     const auto shrunk = simulate(options);
@@ -150,6 +201,16 @@ TEST(Simulation, RefusesWhatCannotBe) {
   EXPECT_EQ(simulate(options).status().code(), Code::kInvalidArgument);
   options = smallJob(file, "nosuch", 4);
   EXPECT_FALSE(simulate(options).isOk());
+  options = smallJob(file, "sluice", 4);
+  options.profile = "vgg19";
+  options.network.hosts = 1'000'000;  // more memory than any machine has
+  EXPECT_EQ(simulate(options).status().code(), Code::kUnavailable);
+  options = smallJob(file, "sluice", 4);
+  options.tracedHosts = {4};
+  EXPECT_EQ(simulate(options).status().code(), Code::kInvalidArgument);
+  options = smallJob(file, "sluice", 4);
+  options.network.topology.hosts[4] = {Rate{1}, Rate{1}};
+  EXPECT_EQ(simulate(options).status().code(), Code::kInvalidArgument);
 }
 
 }  // namespace
