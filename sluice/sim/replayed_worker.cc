@@ -65,6 +65,10 @@ void ReplayedWorker::endWait() {
 void ReplayedWorker::handOver(TensorId tensor) {
   const auto step = parts_.gates.close(tensor);
   SLUICE_CHECK(step.isOk(), step.status().toString());  // it was open in the forward pass
+  for (const plan::Slice& slice : parts_.plan.slicesOf(tensor)) {
+    parts_.observer.onStage(
+        {Stage::kReady, *step, tensor, slice.id, parts_.rank, parts_.events.now()});
+  }
   parts_.loop.post([this, tensor, number = *step] {
     parts_.strategy.contribute({tensor, number, /*hasGradient=*/true});
   });

@@ -11,6 +11,7 @@
 #include <sluice/base/status.h>
 #include <sluice/gate/gates.h>
 #include <sluice/observer.h>
+#include <sluice/plan/plan.h>
 #include <sluice/sim/event_queue.h>
 #include <sluice/sim/host_loop.h>
 #include <sluice/strategy/strategy.h>
@@ -31,7 +32,9 @@ class ReplayedWorker final : private EventTarget {
     HostLoop& loop;
     gate::Gates& gates;
     strategy::Strategy& strategy;
-    StageObserver& observer;  // hears of waits
+    StageObserver& observer;  // hears of gradients that are ready, and of waits
+    const plan::Plan& plan;
+    Rank rank{};
   };
   ReplayedWorker(const Parts& parts, Script script) : parts_(parts), script_(std::move(script)) {}
 

@@ -52,7 +52,8 @@ SimulatedHost::~SimulatedHost() {
 }
 
 void SimulatedHost::train(ReplayedWorker::Script script) {
-  worker_.emplace(ReplayedWorker::Parts{parts_.events, loop_, gates_, *strategy_, observer_},
+  worker_.emplace(ReplayedWorker::Parts{parts_.events, loop_, gates_, *strategy_, observer_,
+                                        parts_.plan, rank_},
                   std::move(script));
   worker_->start();
 }
