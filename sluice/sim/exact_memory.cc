@@ -12,7 +12,7 @@
 namespace sluice::sim {
 namespace {
 
-constexpr uint64_t kModelsPerHost = 4;
+constexpr uint64_t kModelsPerHost = 5;
 constexpr uint64_t kUnknown = std::numeric_limits<uint64_t>::max();
 
 // "MemAvailable:   19182736 kB"
