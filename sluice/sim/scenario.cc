@@ -47,7 +47,10 @@ ScenarioRow rowOf(const SimulationOptions& job, double ratio,
   row.busiestLoop = over([](const Result& r) { return r.busiestLoop; });
   row.inversionMs = over([](const Result& r) { return r.inversionMs; });
   row.cpuSeconds = over([](const Result& r) { return r.cpuSeconds; });
-  for (const Result& result : results) row.traceHashes.push_back(result.traceHash);
+  for (const Result& result : results) {
+    row.runs.push_back(result.iterationSeconds);
+    row.traceHashes.push_back(result.traceHash);
+  }
   return row;
 }
 
@@ -140,6 +143,7 @@ nlohmann::ordered_json toJson(const ScenarioRow& row) {
       {"network", row.network.model == NetworkModel::kSegments ? "segments" : "simgrid"},
       {"shrink", row.shrink},
       {"host_cost", row.costs.isFree() ? "free" : "charged"},
+      {"runs_s", row.runs},
       {"iterations_per_run", row.iterations},
       {"compute_s", row.computeSeconds},
       {"rate_bits_per_s", row.network.rate.bitsPerSecond},

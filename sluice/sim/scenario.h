@@ -53,6 +53,7 @@ struct ScenarioRow {
   Range busiestLoop{};
   Range inversionMs{};
   Range cpuSeconds{};
+  std::vector<double> runs{};           // seconds of an iteration, by seed
   std::vector<uint64_t> traceHashes{};  // by seed
 };
 

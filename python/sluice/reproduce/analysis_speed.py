@@ -83,9 +83,9 @@ _SIMULATED = {
     (model, speed): Part(
         f"analysis-f2-{model}-{speed}-sim",
         Tier.SIM,
-        f"sluice simulate --profile {model} --hosts 2,4,8,16,24 --rate 10gbit --ratio {ratio:g} "
-        "--algorithms bsp,asp,ssp:3,wfbp,adpsgd --cpu free --iterations 8 --seeds 3 --json {out}",
-        seconds=120,
+        f"sluice simulate --profile {model} --hosts 8,24 --rate 10gbit --ratio {ratio:g} "
+        "--algorithms bsp,asp,ssp:3,wfbp,adpsgd --cpu free --seeds 3 --json {out}",
+        seconds=240,
     )
     for model in _MODELS
     for speed, ratio in RATIOS.items()

@@ -188,7 +188,7 @@ _SIMULATED = {
         Tier.SIM,
         f"sluice simulate --profile {profile} --hosts 2,4,8,16 --rate 10gbit --ratio {ratio} "
         "--algorithms kvstore,p3,sluice --cpu free --seeds 3 --json {out}",
-        seconds=60,
+        seconds=120,
     )
     for profile, ratio in _RATIOS_OF_F10.items()
 }
