@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/options.h>
+#include <sluice/base/testing/short_tests.h>
 
 namespace sluice::sim {
 namespace {
@@ -41,6 +42,7 @@ TEST(Scenario, OnlyAlgorithmsThatSendEverythingAreComparedWithTheBound) {
 // out are the same in every order. So this finds faults of queue, credit and turns that exact jobs
 // do not.
 TEST(Scenario, P3AndSluiceStayNearTheBoundAndInvertLittle) {
+  if (base::testsAreShort()) GTEST_SKIP() << "other builds compare the figures";
   Scenario scenario = smallScenario({"p3", "sluice"});
   scenario.hosts = {8};
   const auto rows = run(scenario);
