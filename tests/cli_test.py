@@ -60,8 +60,10 @@ class Plan(unittest.TestCase):
 
 
 class Simulate(unittest.TestCase):
+    SMALL = ("--profile", "resnet110", "--shrink", "512", "--iterations", "2", "--warm-up", "1")
+
     def testTheSeedDecides(self):
-        flags = ["--hosts", "4", "--iterations", "1", "--warm-up", "1", "--shrink", "512"]
+        flags = [*self.SMALL, "--hosts", "4"]
         rows = []
         for _ in range(2):
             ran = sluice("simulate", *flags, "--seeds", "2", "--json", "-")
@@ -100,7 +102,7 @@ class Simulate(unittest.TestCase):
                 self.assertEqual(len(errors), 1, ran.stderr)
 
     def testAlgorithmsThatSendLessAreNotComparedWithTheBound(self):
-        flags = ["--hosts", "4", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice,asp"]
+        flags = [*self.SMALL, "--hosts", "4", "--seeds", "1", "--algorithms", "sluice,asp"]
         ran = sluice("simulate", *flags, "--json", "-")
         self.assertEqual(ran.returncode, 0, ran.stderr)
         ours, asp = json.loads(ran.stdout)
@@ -109,7 +111,7 @@ class Simulate(unittest.TestCase):
         self.assertIsNone(asp["over_bound_range"])
 
     def testATopologyIsReadFromAFile(self):
-        flags = ["--hosts", "8", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice"]
+        flags = [*self.SMALL, "--hosts", "8", "--seeds", "1", "--algorithms", "sluice"]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "cluster.json"
             path.write_text(
@@ -123,7 +125,7 @@ class Simulate(unittest.TestCase):
         self.assertGreater(row["bound_s"], 5 * row["compute_s"])  # host 3 holds all of them up
 
     def testTheTracesOfChosenHostsOpen(self):
-        flags = ["--hosts", "4", "--shrink", "512", "--seeds", "1", "--algorithms", "sluice"]
+        flags = [*self.SMALL, "--hosts", "4", "--seeds", "1", "--algorithms", "sluice"]
         with tempfile.TemporaryDirectory() as folder:
             ran = sluice("simulate", *flags, "--trace", folder, "--trace-hosts", "0,3")
             self.assertEqual(ran.returncode, 0, ran.stderr)

@@ -15,7 +15,8 @@ import subprocess
 import sys
 
 JOB = [
-    *("--hosts", "16", "--shrink", "512", "--seeds", "3", "--iterations", "2", "--warm-up", "1"),
+    *("--profile", "resnet110", "--hosts", "8", "--shrink", "64", "--seeds", "2"),
+    *("--iterations", "1", "--warm-up", "1"),
     *("--algorithms", "p3,sluice", "--topology", "racks:4x2", "--loss", "0.001"),
     *("--latency-jitter", "0.5", "--random-cuts", "2"),
     *("--faults", "cut:3@2ms+3ms,rate:5=1gbit@4ms+10ms"),

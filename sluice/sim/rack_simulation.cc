@@ -293,7 +293,9 @@ class RackJob final : private EventTarget {
     return Duration(static_cast<Duration::rep>(std::max(host, uplink) * 8 * kNanoseconds / rate));
   }
 
-  size_t steps() const { return static_cast<size_t>(options_.warmUp + options_.iterations); }
+  size_t steps() const {
+    return static_cast<size_t>(options_.warmUp) + static_cast<size_t>(options_.iterations);
+  }
 
   const SimulationOptions& options_;
   const plan::Plan& plan_;

@@ -33,7 +33,8 @@ Result<LinkRates> parseLink(const std::string& name, const Json& object) {
       return wrong(fmt::format("{} has '{}'; give rate, out or in", name, key));
     if (key == "rate" && object.size() > 1)
       return wrong(fmt::format("{} has a rate for both directions and one besides", name));
-    SLUICE_ASSIGN_OR_RETURN(const Rate rate, parseLinkRate(name + "'s " + key, value));
+    SLUICE_ASSIGN_OR_RETURN(const Rate rate,
+                            parseLinkRate(fmt::format("{}'s {}", name, key), value));
     if (key != "in") rates.out = rate;
     if (key != "out") rates.in = rate;
   }
