@@ -249,8 +249,7 @@ void addSimulateCommand(Program& program, CLI::App& root) {
        "sluice simulate --hosts 16,64,256 --algorithms p3,sluice --rate 1gbit --json scale.json",
        "sluice simulate --hosts 256 --topology racks:16x4 --algorithms sluice --seeds 3",
        "sluice simulate --hosts 64 --cpu free      # without the hosts' own work",
-       "sluice simulate --hosts 4096 --topology racks:16x4 --algorithms sluice --fidelity "
-       "aggregated",
+       "sluice simulate --hosts 4096 --topology racks:16x4 --fidelity aggregated",
        "sluice simulate --hosts 8 --exact --seeds 1",
        "sluice simulate --hosts 8 --seeds 1 --algorithms sluice --trace traces --trace-hosts 0,3",
        "sluice trace merge traces/sluice-8-1"});
