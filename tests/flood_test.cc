@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -34,9 +35,10 @@ using rendezvous::onLoop;
 constexpr uint32_t kRanks = 4;
 constexpr std::chrono::seconds kFloodTime{5};
 constexpr Duration kAway = 50ms;  // in each direction
+constexpr Duration kRetry = 5ms;
 
-// Passes bytes on in both directions, late. Only small things go through it, so no socket is ever
-// full.
+// Passes bytes on in both directions, late. A socket may take them later still: in a flood, its
+// connection may not be made yet.
 class LongWay final {
  public:
   LongWay(net::EpollLoop& loop, Address to) : loop_(loop), to_(std::move(to)) {
@@ -72,22 +74,31 @@ class LongWay final {
       std::array<char, 65536> bytes{};
       const ssize_t got = ::recv(ends[end].get(), bytes.data(), bytes.size(), 0);
       if (got < 0 && errno == EAGAIN) return;
-      if (got <= 0) {
-        loop.unwatch(ends[end].get());
-        later([end](Pipe& pipe) { ::shutdown(pipe.ends[1 - end].get(), SHUT_WR); });
-        return;
-      }
-      later([end, text = std::string(bytes.data(), static_cast<size_t>(got))](Pipe& pipe) {
-        EXPECT_TRUE(::send(pipe.ends[1 - end].get(), text.data(), text.size(), MSG_NOSIGNAL) ==
-                        std::ssize(text) ||
-                    errno != EAGAIN);
+      if (got <= 0) loop.unwatch(ends[end].get());
+      const std::string text(bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+      loop.after(kAway, [self = weak_from_this(), end, text] {
+        const auto pipe = self.lock();
+        if (!pipe) return;
+        pipe->unsent[1 - end] += text;
+        if (text.empty()) pipe->ended[1 - end] = true;
+        pipe->flush(1 - end);
       });
     }
-    template <typename Then>
-    void later(Then then) {
-      loop.after(kAway, [self = weak_from_this(), then] {
-        if (const auto pipe = self.lock(); pipe && pipe->ends[0].valid()) then(*pipe);
-      });
+    void flush(size_t end) {
+      if (!ends[end].valid()) return;
+      std::string& text = unsent[end];
+      if (!text.empty()) {
+        const ssize_t sent = ::send(ends[end].get(), text.data(), text.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno != EAGAIN) return text.clear();
+        text.erase(0, static_cast<size_t>(std::max<ssize_t>(sent, 0)));
+      }
+      if (!text.empty()) {
+        loop.after(kRetry, [self = weak_from_this(), end] {
+          if (const auto pipe = self.lock()) pipe->flush(end);
+        });
+      } else if (ended[end]) {
+        ::shutdown(ends[end].get(), SHUT_WR);
+      }
     }
     void close() {
       for (auto& end : ends) {
@@ -97,6 +108,8 @@ class LongWay final {
     }
     net::EpollLoop& loop;
     std::array<net::Fd, 2> ends;
+    std::array<std::string, 2> unsent;
+    std::array<bool, 2> ended{};
   };
 
   void accept() {

@@ -54,7 +54,7 @@ def test_all_algorithms_learn_and_the_page_compares_them(tmp_path: Path) -> None
         sent = by_name[name]["sent_bytes_per_step"] / by_name[name]["model_bytes"]
         assert sent == pytest.approx(algorithms.parse(name).models_sent(4), rel=0.25), name
     page = (tmp_path / "study.html").read_text()
-    assert page.count("<svg") == 5 and "Table III" in page and "1 %" in page
+    assert page.count("<svg") == 5 and "Table III" in page
     assert "11/11" in first.stderr and not list((tmp_path / "logs").iterdir())
 
     before = (tmp_path / results.RUNS).read_bytes()
