@@ -32,11 +32,12 @@ from typing import Any
 SUMMED_NS = 0.1  # a byte of one worker's part into the sum
 UPDATED_NS = 0.3  # a byte of the optimizer's step
 SENT = 0.45  # the sender's share of a byte's costs
+KINDS = {"off": "plain", "on": "encrypted"}  # by --encrypt
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What one rank did in one iteration, and the CPU time that it took."""
+    """The work of one rank in one iteration, and the CPU time that it took."""
 
     messages: float  # sent; as many came
     bytes: float  # the same
@@ -107,15 +108,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sluice", default="sluice", help="the program")
     args = parser.parse_args()
-    rows: dict[str, list[Measured]] = {"plain": [], "encrypted": []}
+    rows: dict[str, list[Measured]] = {kind: [] for kind in KINDS.values()}
     try:
         for path in args.files:
             for row in json.loads(path.read_text()):
-                kind = "encrypted" if row["encrypt"] == "on" else "plain"
-                rows[kind].append(measured(args.sluice, row))
+                if row["encrypt"] not in KINDS:
+                    raise ValueError("give runs with --encrypt off or on: auto may be either")
+                rows[KINDS[row["encrypt"]]].append(measured(args.sluice, row))
         result: dict[str, Any] = {"machine": args.machine}
         result |= {kind: fit(of_kind) for kind, of_kind in rows.items() if of_kind}
-    except ValueError as error:
+    except (ValueError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"calibrate_hosts: {error}")
     args.out.write_text(json.dumps(result, indent=2) + "\n")
     print(f"{args.out}: {json.dumps(result)}")

@@ -42,7 +42,7 @@ def main(program, processes):
     seen = collections.Counter(hashesOf(program, number) for number in range(processes))
     for hashes, count in seen.most_common():
         print(f"{count} of {processes} processes: {' '.join(hashes)}")
-    (first,) = list(seen)[:1]
+    first = next(iter(seen))
     if len(set(first)) != len(first):
         print("two simulations of one process have the same hash")
     return 0 if len(seen) == 1 and len(set(first)) == len(first) else 1

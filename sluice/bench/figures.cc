@@ -89,11 +89,14 @@ double spread(std::span<const double> values) {
 }
 
 double modelsOut(const plan::Roles& roles, uint32_t first, uint32_t count) {
-  const auto isInside = [&](Rank rank) { return index(rank) - first < count; };
+  const auto inside = [&](const std::vector<Rank>& ranks) {  // which ascend
+    return static_cast<double>(std::ranges::lower_bound(ranks, Rank{first + count}) -
+                               std::ranges::lower_bound(ranks, Rank{first}));
+  };
   const auto servers = static_cast<double>(roles.servers.size());
   const auto workers = static_cast<double>(roles.workers.size());
-  const auto serversInside = static_cast<double>(std::ranges::count_if(roles.servers, isInside));
-  const auto workersInside = static_cast<double>(std::ranges::count_if(roles.workers, isInside));
+  const double serversInside = inside(roles.servers);
+  const double workersInside = inside(roles.workers);
   const double pushes = workersInside * (servers - serversInside) / servers;
   const double publishes = serversInside * (workers - workersInside) / servers;
   return pushes + publishes;

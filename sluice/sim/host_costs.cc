@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kPlain = "plain";
 constexpr std::string_view kEncrypted = "encrypted";
 
-// Reads one cost; nothing good can come of a negative one.
+// Reads one cost. Refuses a negative one.
 Status readCost(const nlohmann::json& costs, const char* name, double& cost) {
   const auto found = costs.find(name);
   if (found == costs.end() || !found->is_number() || found->get<double>() < 0)

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include <sluice/gate/tensor_names.h>
 #include <sluice/trace/trace_file.h>
 
 namespace sluice::sim {
@@ -22,7 +23,7 @@ Status writeHostTraces(const std::string& directory, const Model& model,
     trace::RankTrace trace;
     trace.session = kSessionOfSimulation;
     trace.rank = host.rank;
-    for (const auto& tensor : model.tensors) trace.tensors.push_back(tensor.name);
+    trace.tensors = gate::tensorNames(model);
     for (const TracedHost& other : hosts) {
       if (other.rank != host.rank) trace.clocks[other.rank] = {};
     }

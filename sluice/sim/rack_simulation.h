@@ -5,9 +5,9 @@
 // All hosts of a rack send at the same time, each over its own line, and the rack's uplink carries
 // the part for other racks. A *piece* is a row of neighbouring slices. Every rack pushes it; when
 // the last rack has, the servers in all racks send the result; when the last of them has, the piece
-// is there for every host. The most urgent piece is handed to the network first, as long as that has
-// less than the credit for all destinations; after that, pieces stay in their order. The hosts' own
-// work is charged by message and byte, as elsewhere.
+// is there for every host. The most urgent piece is handed to the network first, as long as that
+// has less than the credit for all destinations; after that, pieces stay in their order. The hosts'
+// own work is charged by message and byte, as elsewhere.
 //
 // Left out: what differs among the hosts of a rack (only the slowest of them counts, and the server
 // with most bytes), windows, queues and losses.

@@ -64,9 +64,9 @@ struct SimulationResult {
   double cpuSeconds = 0;  // that the simulation itself took, per iteration
 };
 
-// Refuses options that cannot be, and an exact job that the machine has no memory for. If a host is lost that the others cannot do without, the reason
-// of the first of them is returned. Ends with kDataLoss if an exact job has not ended with the
-// parameters of one process.
+// Refuses options that cannot be, and an exact job that the machine has no memory for. If a host is
+// lost that the others cannot do without, the reason of the first of them is returned. Ends with
+// kDataLoss if an exact job has not ended with the parameters of one process.
 Result<SimulationResult> simulate(const SimulationOptions& options);
 
 // Returns how many times longer than in the profile a worker computes in this step: by unevenness
