@@ -65,7 +65,7 @@ class RackJob final : private EventTarget {
         hosts_(options.network.hosts),
         hostsPerRack_(rackSize(options.network)),
         skew_(skewOf(plan, hosts_)),
-        credit_(static_cast<double>(options.config.bytes(option::kCredit)) * (hosts_ - 1)),
+        credit_(static_cast<double>(options.config.bytes(option::kCredit))),
         pieces_(piecesOf(plan, shrink)),
         piecesOfTensor_(layers.size()),
         racks_(hosts_ / hostsPerRack_) {

@@ -61,7 +61,7 @@ StreamId SegmentNetwork::open(HostId from, HostId to, StreamUser& user) {
 uint64_t SegmentNetwork::write(StreamId id, uint64_t bytes) {
   Stream& stream = at(id);
   if (stream.isReset) return 0;
-  const uint64_t room = options_.unsentBytes - std::min(options_.unsentBytes, stream.unsent);
+  const uint64_t room = options_.unsentBytes() - std::min(options_.unsentBytes(), stream.unsent);
   const uint64_t taken = std::min(bytes, room);
   stream.unsent += taken;
   stream.isWriterWaiting = taken < bytes;
@@ -186,7 +186,7 @@ void SegmentNetwork::sendNext(StreamId id) {
   stream.sent += bytes;
   stream.onWay += bytes;
   launch(segment);
-  if (stream.isWriterWaiting && stream.unsent <= options_.unsentBytes / 2) {
+  if (stream.isWriterWaiting && stream.unsent <= options_.unsentBytes() / 2) {
     stream.isWriterWaiting = false;
     happensAt(events_.now(), Happening::kWritable, sim::index(id));
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <sluice/base/units.h>
+#include <sluice/fabric/unsent_bytes.h>
 #include <sluice/sim/congestion_window.h>
 #include <sluice/sim/event_queue.h>
 #include <sluice/sim/line.h>
@@ -35,14 +36,16 @@ struct NetworkOptions {
   Topology topology{};
   Rate rate{10'000'000'000};  // of a host's line, frames and all, if the topology has no other
   Duration latency = std::chrono::microseconds(50);  // from host to host
-  double jitter = 0;              // a segment's latency grows by up to this share of itself
-  double loss = 0;                // the share of segments that get lost besides
-  uint64_t queueBytes = 0;        // of a switch's port; 0: as in a lab
-  uint64_t segmentBytes = 16384;  // of one segment at most: what a host hands to its card at once
-  uint64_t unsentBytes = 128 << 10;  // of a stream's buffer (TCP_NOTSENT_LOWAT)
-  uint64_t windowBytes = 4 << 20;    // of a stream at most, on their way or not yet read
+  double jitter = 0;               // a segment's latency grows by up to this share of itself
+  double loss = 0;                 // the share of segments that get lost besides
+  uint64_t queueBytes = 0;         // of a switch's port; 0: as in a lab
+  uint64_t segmentBytes = 16384;   // of one segment at most: what a host hands to its card at once
+  uint64_t windowBytes = 4 << 20;  // of a stream at most, on their way or not yet read
   Duration retransmitAfter = std::chrono::milliseconds(10);
   uint64_t seed = 1;
+
+  // Bytes that a stream's buffer may hold, as the tcp fabric has it.
+  uint64_t unsentBytes() const { return fabric::unsentBytesPerConnection(hosts - 1); }
 };
 
 class SegmentNetwork final : public Network, private EventTarget {

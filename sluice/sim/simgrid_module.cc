@@ -78,7 +78,7 @@ class SimgridNetwork final : public Network, private EventTarget {
     Stream& stream = at(id);
     if (stream.isReset) return 0;
     const uint64_t taken =
-        std::min(bytes, options_.unsentBytes - std::min(options_.unsentBytes, stream.unsent));
+        std::min(bytes, options_.unsentBytes() - std::min(options_.unsentBytes(), stream.unsent));
     stream.isWriterWaiting = taken < bytes;
     if (taken == 0) return 0;
     stream.unsent += taken;
@@ -205,7 +205,7 @@ class SimgridNetwork final : public Network, private EventTarget {
     stream.flow->set_remains(static_cast<double>(stream.flying));
     stream.flow->set_state(Action::State::STARTED);
     stream.flow->set_sharing_penalty(1);
-    if (stream.isWriterWaiting && stream.unsent <= options_.unsentBytes / 2) {
+    if (stream.isWriterWaiting && stream.unsent <= options_.unsentBytes() / 2) {
       stream.isWriterWaiting = false;
       happensAt(lastStep_, Happening::kWritable, sim::index(id));
     }

@@ -1,5 +1,6 @@
 #include <sluice/strategy/outbox.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <sluice/base/check.h>
@@ -14,6 +15,15 @@ uint64_t creditOf(const base::Config& config) {
 
 queue::EgressOptions byUrgency(const base::Config& config) {
   return {.order = queue::Order::kPriority, .window = creditOf(config)};
+}
+
+queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations) {
+  // BBR learns the rate of a connection that has enough to send, which a shared credit prevents.
+  if (config.text(option::kCongestionControl) == "bbr") return byUrgency(config);
+  const uint64_t credit = creditOf(config);
+  return {.order = queue::Order::kPriority,
+          .window = destinations <= 3 ? credit : std::max(credit / destinations * 3, credit / 4),
+          .totalWindow = credit};
 }
 
 Outbox::Outbox(const Context& context, const queue::EgressOptions& options)

@@ -16,11 +16,17 @@
 
 namespace sluice::strategy {
 
-// The user's credit per destination, in bytes.
+// The user's credit, in bytes.
 uint64_t creditOf(const base::Config& config);
 
 // The most urgent first, with the user's credit per destination.
 queue::EgressOptions byUrgency(const base::Config& config);
+
+// The most urgent first, with the user's credit for all destinations together, and less of it for
+// one of many (with BBR, all of it for each). For algorithms whose ranks wait for each other: bytes
+// that are early at one destination help nobody while more urgent ones wait for a slower
+// connection.
+queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations);
 
 class Outbox final {
  public:

@@ -199,7 +199,7 @@ class MadMembers : public Strangers {
     }
   }
   StreamMaker& maker() {
-    if (!maker_) maker_ = std::make_unique<StreamMaker>(membership_.key, options_);
+    if (!maker_) maker_ = std::make_unique<StreamMaker>(membership_.key, options_, /*peers=*/1);
     return *maker_;
   }
   StreamClaim freeLane() const { return {membership_.epoch, Rank{1}, Rank{0}, Lane::kUrgent}; }

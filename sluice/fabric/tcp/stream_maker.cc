@@ -11,15 +11,17 @@
 #include <sluice/base/log.h>
 #include <sluice/fabric/tcp/plain_stream.h>
 #include <sluice/fabric/tcp/tls_stream.h>
+#include <sluice/fabric/unsent_bytes.h>
 
 namespace sluice::fabric {
 
 using secret::Handshake;
 using secret::Purpose;
 
-StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options)
+StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options, size_t peers)
     : key_(key),
       options_(options),
+      unsentBytes_(unsentBytesPerConnection(peers)),
       tls_(options.encrypt == Encrypt::kOff || options.encrypt == Encrypt::kIntegrity
                ? nullptr
                : std::make_shared<const TlsContext>(key.derive(Purpose::kTlsPsk))) {}
@@ -43,7 +45,7 @@ wire::PayloadCheckKind StreamMaker::plainCheck() const {
 
 void StreamMaker::prepare(int socket) const {
   const int on = 1;
-  const auto unsent = static_cast<int>(options_.notSentBytes);
+  const auto unsent = static_cast<int>(unsentBytes_);
   // These options only make the connection faster. A broken socket fails at its first byte.
   if (::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||
       ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent) != 0)

@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include <sluice/fabric/tcp/stream.h>
@@ -16,7 +17,7 @@ class TlsContext;
 
 class StreamMaker final {
  public:
-  StreamMaker(const secret::JobKey& key, const TcpOptions& options);
+  StreamMaker(const secret::JobKey& key, const TcpOptions& options, size_t peers);
   ~StreamMaker();
 
   // `peer` is the address of the other end.
@@ -32,6 +33,7 @@ class StreamMaker final {
 
   const secret::JobKey key_;
   const TcpOptions options_;
+  const size_t unsentBytes_;  // that the kernel may hold of one connection
   const std::shared_ptr<const TlsContext> tls_;
 };
 

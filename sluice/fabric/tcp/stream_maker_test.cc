@@ -10,6 +10,7 @@
 
 #include <sluice/fabric/tcp/stream.h>
 #include <sluice/fabric/tcp/stream_maker.h>
+#include <sluice/fabric/unsent_bytes.h>
 
 namespace sluice::fabric {
 namespace {
@@ -27,17 +28,26 @@ std::string machines() {
   return name;
 }
 
+size_t unsentLimitOf(int fd) {
+  unsigned bytes = 0;
+  socklen_t size = sizeof bytes;
+  EXPECT_EQ(::getsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, &size), 0);
+  return bytes;
+}
+
 TEST(StreamMaker, ConnectionsShareLinksInTheChosenWay) {
   const auto key = secret::JobKey::random();
   // reno is in every kernel; an unknown name leaves a connection as it was.
   for (const auto& [chosen, expected] : {std::pair<std::string, std::string>{"reno", "reno"},
                                          {"", machines()},
                                          {"nonesuch", machines()}}) {
-    const StreamMaker maker(key, {.encrypt = Encrypt::kOff, .congestionControl = chosen});
+    const TcpOptions options{.encrypt = Encrypt::kOff, .congestionControl = chosen};
+    const StreamMaker maker(key, options, /*peers=*/15);
     net::Fd socket(::socket(AF_INET, SOCK_STREAM, 0));
     const int fd = socket.get();
     const auto stream = maker.server(std::move(socket), Address());
     EXPECT_EQ(controlOf(fd), expected) << chosen;
+    EXPECT_EQ(unsentLimitOf(fd), unsentBytesPerConnection(15));
   }
 }
 

@@ -51,7 +51,7 @@ TcpNode::TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOption
       membership_(std::move(membership)),
       options_(options),
       receiver_(receiver),
-      maker_(membership_.key, options),
+      maker_(membership_.key, options, membership_.addresses.size() - 1),
       peers_(membership_.addresses.size()),
       self_(receiver, counters_) {}
 

@@ -23,10 +23,6 @@ struct TcpOptions {
 
   std::string congestionControl;  // as the kernel names it; empty: the machine's own
 
-  // The number of unsent bytes that the kernel may hold (TCP_NOTSENT_LOWAT). No message can
-  // overtake them.
-  size_t notSentBytes = size_t{128} << 10;
-
   // Strangers: connections that have not yet proved the job key (door/doorman.h).
   Duration handshakeDeadline = std::chrono::seconds(5);
   size_t maxStrangers = 256;  // the oldest goes when one more comes

@@ -1,7 +1,6 @@
-// Ours, the default: p3's priorities, with every chunk spread over all servers, destinations
-// rotated by rank, and credit per destination instead of one window. As published, all workers send
-// to the same few servers at the same time, so most of the network waits; rotated, every server
-// hears from somebody all the time.
+// Ours, the default: p3's priorities, with every chunk spread over all servers and destinations
+// rotated by rank. As published, all workers send to the same few servers at the same time, so most
+// of the network waits; rotated, every server hears from somebody all the time.
 #include <sluice/base/options.h>
 #include <sluice/strategy/algorithms/algorithm.h>
 #include <sluice/strategy/dgc/dgc_options.h>
@@ -21,19 +20,19 @@ Status chooseSluice(const base::Config& config, plan::PlanSpec& spec) {
 
 Result<std::unique_ptr<Strategy>> makeSluice(const Context& context) {
   if (isSparse(context.plan.spec())) return makeSparseServer(context);
-  return makeCollecting(context, {.egress = byUrgency(context.config)});
+  const size_t others = context.plan.roles().world - size_t{1};
+  return makeCollecting(context, {.egress = byUrgencyOverAll(context.config, others)});
 }
 
 constexpr auto kSluiceOptions = joined(kShardedOptions, kDgcOptions);
 
 }  // namespace
 
-extern const Algorithm kSluice{
-    .name = "sluice",
-    .help = "slices by priority, sharded and rotated, credit per destination (default)",
-    .choose = chooseSluice,
-    .make = makeSluice,
-    .alias = "bsp",
-    .options = kSluiceOptions};
+extern const Algorithm kSluice{.name = "sluice",
+                               .help = "slices by priority, sharded and rotated (default)",
+                               .choose = chooseSluice,
+                               .make = makeSluice,
+                               .alias = "bsp",
+                               .options = kSluiceOptions};
 
 }  // namespace sluice::strategy

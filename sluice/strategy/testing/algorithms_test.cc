@@ -3,6 +3,8 @@
 #include <sluice/strategy/testing/stepped_world.h>
 
 #include <set>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -96,6 +98,19 @@ TEST(Algorithms, ShrinkDividesSlicesAndCredit) {
   EXPECT_EQ(slicingOf("p3").sliceElements, 50'000U / 8);
   EXPECT_EQ(slicingOf("kvstore").sliceElements, plan::kKvstoreSplitFrom / 8);
   EXPECT_EQ(byUrgency(config).window, 50'000U);
+}
+
+TEST(Algorithms, ManyDestinationsShareTheCredit) {
+  base::Config config;
+  ASSERT_TRUE(config.set(option::kCredit, "400000").isOk());
+  for (const auto& [destinations, window] : std::vector<std::pair<size_t, uint64_t>>{
+           {0, 400'000}, {1, 400'000}, {3, 400'000}, {8, 150'000}, {12, 100'000}, {999, 100'000}}) {
+    EXPECT_EQ(byUrgencyOverAll(config, destinations).totalWindow, 400'000U);
+    EXPECT_EQ(byUrgencyOverAll(config, destinations).window, window) << destinations;
+  }
+  ASSERT_TRUE(config.set(option::kCongestionControl, "bbr").isOk());
+  EXPECT_EQ(byUrgencyOverAll(config, 12).totalWindow, queue::kUnlimited);
+  EXPECT_EQ(byUrgencyOverAll(config, 12).window, 400'000U);
 }
 
 }  // namespace

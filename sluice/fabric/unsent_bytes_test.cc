@@ -1,0 +1,17 @@
+#include <sluice/fabric/unsent_bytes.h>
+
+#include <gtest/gtest.h>
+
+namespace sluice::fabric {
+namespace {
+
+TEST(UnsentBytes, AreSharedByAllConnectionsWithinLimits) {
+  EXPECT_EQ(unsentBytesPerConnection(0), kMostUnsentBytes);
+  EXPECT_EQ(unsentBytesPerConnection(1), kMostUnsentBytes);
+  EXPECT_EQ(unsentBytesPerConnection(3), kMostUnsentBytes);
+  EXPECT_EQ(unsentBytesPerConnection(15), kUnsentBytes / 15);
+  EXPECT_EQ(unsentBytesPerConnection(1023), kFewestUnsentBytes);
+}
+
+}  // namespace
+}  // namespace sluice::fabric
