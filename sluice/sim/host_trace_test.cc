@@ -38,6 +38,8 @@ SimulationOptions tracedJob(const TraceFolder& folder) {
   options.network.hosts = 4;
   options.traceDirectory = folder.path();
   EXPECT_TRUE(options.config.set(option::kShrink, "64").isOk());
+  // Few messages: sanitizers make reading traces slow.
+  EXPECT_TRUE(options.config.set(option::kSliceElements, "100000").isOk());
   return options;
 }
 
