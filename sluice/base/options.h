@@ -52,9 +52,9 @@ inline constexpr Option kCongestionControl{
     "at once it is slower); machine: what the machine does by itself",
     "cubic|bbr|machine"};
 inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
-                                "Bytes that may be with the network, of sluice to all destinations "
-                                "together, else to each: more keeps a long link busy, less keeps "
-                                "urgency"};
+                                "Bytes that may be with the network: more keeps a long link busy, "
+                                "less keeps urgency; sluice counts all destinations together, "
+                                "other algorithms each on its own"};
 // This and silence-limit are the two halves of one promise: a rank that speaks more rarely than
 // another rank expects is given up.
 inline constexpr Option kHeartbeatInterval =

@@ -20,10 +20,12 @@ queue::EgressOptions byUrgency(const base::Config& config) {
 queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations) {
   // BBR learns the rate of a connection that has enough to send, which a shared credit prevents.
   if (config.text(option::kCongestionControl) == "bbr") return byUrgency(config);
+  // A few destinations may each have all of the credit; of many, each has less.
+  constexpr size_t kFew = 3;
   const uint64_t credit = creditOf(config);
-  return {.order = queue::Order::kPriority,
-          .window = destinations <= 3 ? credit : std::max(credit / destinations * 3, credit / 4),
-          .totalWindow = credit};
+  const uint64_t ofOne =
+      destinations <= kFew ? credit : std::max(credit / destinations * kFew, credit / 4);
+  return {.order = queue::Order::kPriority, .window = ofOne, .totalWindow = credit};
 }
 
 Outbox::Outbox(const Context& context, const queue::EgressOptions& options)
