@@ -76,7 +76,7 @@ TEST_P(FabricContract, BuffersNeedNoAlignment) {
   constexpr std::array<size_t, 3> kOffsets{1, 3, 7};
   const auto memory = pattern(kBytes + 7);
   std::vector<std::vector<std::byte>> places(
-      kOffsets.size(), std::vector<std::byte>(kBytes + 2 * 7, std::byte{0xee}));
+      kOffsets.size(), std::vector<std::byte>(kBytes + size_t{2} * 7, std::byte{0xee}));
   Completions landed(pace_);
   Watched<size_t> count(pace_);
   prepare(1, 2).answer = [&](Rank, Lane, const wire::Header& header) -> Result<Landing> {
@@ -124,8 +124,9 @@ TEST_P(FabricContract, BytesLandWhereTheReceiverSaidAndNowhereElse) {
 
 TEST_P(FabricContract, TheSendersOwnFlagsTravelUnread) {
   start(2);
+  constexpr auto kOwnFlags = wire::Flags{0x5a00};
   Message message;
-  message.flags = wire::Flags{0x5a00};
+  message.flags = kOwnFlags;
   send(0, 1, pattern(8), Lane::kControl, message);
   ASSERT_TRUE(receiver(1).waitLanded(1));
   ASSERT_TRUE(sends_.waitForAll());
