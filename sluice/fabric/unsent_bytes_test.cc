@@ -11,6 +11,8 @@ TEST(UnsentBytes, AreSharedByAllConnectionsWithinLimits) {
   EXPECT_EQ(unsentBytesPerConnection(3), kMostUnsentBytes);
   EXPECT_EQ(unsentBytesPerConnection(15), kUnsentBytes / 15);
   EXPECT_EQ(unsentBytesPerConnection(1023), kFewestUnsentBytes);
+  EXPECT_EQ(unsentBytesPerConnection(3, 8), kMostUnsentBytes / 8);
+  EXPECT_EQ(unsentBytesPerConnection(15, 64), kFewestShrunkBytes);
 }
 
 }  // namespace

@@ -18,18 +18,22 @@ TEST(ClusterBound, TheBusiestLineDecides) {
   const plan::Roles roles = plan::parseRoles("all", 256).value();
   const double ofHost = secondsOver(2 * 255.0 / 256, kTenGigabit);
   NetworkOptions network{.hosts = 256, .rate = kTenGigabit};
-  EXPECT_NEAR(secondsPerModelByte(network, roles), ofHost, 1e-6 * ofHost);
+  EXPECT_NEAR(busiestLine(network, roles).secondsPerModelByte, ofHost, 1e-6 * ofHost);
 
   network.topology = parseTopology("racks:16x4").value();
   const double ofUplink = 4 * secondsOver(2 * 240.0 / 256, kTenGigabit);
-  EXPECT_NEAR(secondsPerModelByte(network, roles), ofUplink, 1e-6 * ofUplink);
+  EXPECT_NEAR(busiestLine(network, roles).secondsPerModelByte, ofUplink, 1e-6 * ofUplink);
 
   network.topology.racks[3] = {.out = kTenGigabit, .in = {}};  // a fourth of the other uplinks
-  EXPECT_NEAR(secondsPerModelByte(network, roles), 4 * ofUplink, 1e-6 * ofUplink);
+  EXPECT_NEAR(busiestLine(network, roles).secondsPerModelByte, 4 * ofUplink, 1e-6 * ofUplink);
 
   network.topology = Topology{};
   network.topology.hosts[7] = {.out = {}, .in = kOneGigabit};
-  EXPECT_NEAR(secondsPerModelByte(network, roles), 10 * ofHost, 1e-5 * ofHost);
+  const BusiestLine line = busiestLine(network, roles);
+  EXPECT_NEAR(line.secondsPerModelByte, 10 * ofHost, 1e-5 * ofHost);
+  EXPECT_FALSE(line.isUplink);
+  EXPECT_EQ(line.number, 7U);
+  EXPECT_EQ(line.rate, kOneGigabit);
 }
 
 }  // namespace

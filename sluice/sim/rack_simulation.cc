@@ -114,6 +114,7 @@ class RackJob final : private EventTarget {
   enum class Happening : uint8_t {
     kComputedForward,
     kComputedBackward,
+    kDidOtherThings,
     kReadyToPush,    // the hosts have worked on it
     kReadyToAnswer,  // the same, as servers
     kLineIsFree,
@@ -156,6 +157,7 @@ class RackJob final : private EventTarget {
     switch (static_cast<Happening>(what & 15U)) {
       case Happening::kComputedForward: ++racks_[rack].tensor; return goForward(rack);
       case Happening::kComputedBackward: handOver(rack); return goBackward(rack);
+      case Happening::kDidOtherThings: return goForward(rack);
       case Happening::kReadyToPush: return send(rack, piece, false);
       case Happening::kReadyToAnswer: return send(rack, piece, true);
       case Happening::kLineIsFree: return sent(rack);
@@ -193,7 +195,8 @@ class RackJob final : private EventTarget {
     }
     rack.ends.push_back(events_.now());
     rack.factor = factor(id, rack.ends.size() - 1);
-    goForward(id);
+    if (options_.otherSeconds <= 0) return goForward(id);
+    compute(id, rack.factor * options_.otherSeconds, Happening::kDidOtherThings);
   }
 
   void compute(uint32_t rack, double seconds, Happening then) {

@@ -18,6 +18,7 @@ void ReplayedWorker::onEvent(uint64_t piece) {
     case Piece::kGateOpened: endWait(); return goForward();
     case Piece::kForward: ++tensor_; return goForward();
     case Piece::kBackward: handOver(TensorId{--tensor_}); return goBackward();
+    case Piece::kOther: return goForward();
   }
 }
 
@@ -48,8 +49,11 @@ void ReplayedWorker::goBackward() {
     if (seconds > 0) return compute(seconds, Piece::kBackward);
   }
   ends_.push_back(parts_.events.now());
-  factor_ = script_.factor(ends_.size() - 1);
-  goForward();
+  const size_t steps = ends_.size() - 1;
+  factor_ = script_.factor(steps);
+  const bool isAfterAll = steps == static_cast<size_t>(script_.steps);
+  if (isAfterAll || script_.otherSeconds <= 0) return goForward();
+  compute(factor_ * script_.otherSeconds, Piece::kOther);
 }
 
 void ReplayedWorker::endWait() {

@@ -24,6 +24,9 @@ class ReplayedWorker final : private EventTarget {
   struct Script {
     std::span<const timing::Layer> layers{};
     int steps = 0;
+    // Seconds of every step outside the passes: reading data, the user's own optimizer. Gates may
+    // open meanwhile.
+    double otherSeconds = 0;
     std::function<double(uint64_t step)> factor{};  // how many times longer this step takes
     std::function<void()> onEnd{};                  // all results are here, or an error
   };
@@ -48,7 +51,7 @@ class ReplayedWorker final : private EventTarget {
   const std::vector<TimePoint>& ends() const { return ends_; }
 
  private:
-  enum class Piece : uint8_t { kGateOpened, kForward, kBackward };
+  enum class Piece : uint8_t { kGateOpened, kForward, kBackward, kOther };
 
   void onEvent(uint64_t piece) override;
   void goForward();

@@ -79,6 +79,7 @@ class Job final : private EventTarget {
       hosts_[index(workers[i])]->train(
           {.layers = layers,
            .steps = steps(),
+           .otherSeconds = options_.otherSeconds,
            .factor = [this, i](uint64_t s) { return computeFactor(options_, i, plan_, s); },
            .onEnd = [this] { --working_; }});
     }
@@ -250,6 +251,12 @@ Result<SimulationResult> simulateHosts(const SimulationOptions& options, const p
   return result;
 }
 
+double slowestFactor(const SimulationOptions& options) {
+  double most = 1;
+  for (const auto& [host, factor] : options.slowerHosts) most = std::max(most, factor);
+  return most;
+}
+
 Status checkHosts(const SimulationOptions& options) {
   const uint32_t hosts = options.network.hosts;
   for (const Fault& fault : options.faults) {
@@ -262,6 +269,12 @@ Status checkHosts(const SimulationOptions& options) {
   }
   if (options.config.integer(option::kTraceEvents) < 1)
     return {Code::kInvalidArgument, "trace-events must be at least 1"};
+  for (const auto& [host, factor] : options.slowerHosts) {
+    if (host >= hosts || !(factor > 0)) {
+      return {Code::kInvalidArgument,
+              fmt::format("host {} cannot compute {:g} times longer", host, factor)};
+    }
+  }
   return options.network.topology.check(hosts);
 }
 
@@ -272,7 +285,10 @@ double computeFactor(const SimulationOptions& options, uint32_t worker, const pl
   const auto workers = static_cast<uint32_t>(plan.roles().workers.size());
   const double chance =
       base::fromZeroToOne(base::splitmix64(options.network.seed, step * workers + worker));
-  return options.unevenness.factor(worker, workers, step) * (1 + options.computeJitter * chance);
+  const auto slower = options.slowerHosts.find(index(plan.roles().workers[worker]));
+  return options.unevenness.factor(worker, workers, step) *
+         (slower == options.slowerHosts.end() ? 1 : slower->second) *
+         (1 + options.computeJitter * chance);
 }
 
 Result<SimulationResult> simulate(const SimulationOptions& options) {
@@ -312,8 +328,11 @@ Result<SimulationResult> simulate(const SimulationOptions& options) {
                           layers)
           : simulateHosts(options, plan, *algorithm, config, layers));
   result.sendsEverything = bench::sendsEverything(*algorithm, config);
-  result.boundSeconds = timing::p3Bound(
-      layers, {.start = 0, .perByte = secondsPerModelByte(options.network, plan.roles())});
+  result.boundSeconds = std::max(
+      timing::p3Bound(
+          layers,
+          {.start = 0, .perByte = busiestLine(options.network, plan.roles()).secondsPerModelByte}),
+      slowestFactor(options) * (options.computeSeconds + options.otherSeconds));
   result.cpuSeconds = base::seconds(base::threadCpuTime() - begin) /
                       static_cast<double>(options.warmUp + options.iterations);
   return result;

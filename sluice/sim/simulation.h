@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct SimulationOptions {
   Fidelity fidelity = Fidelity::kHosts;
   std::string profile{};      // a built-in one, or a file
   std::string algorithm{};    // as a user writes it: "ssp:3"
-  double computeSeconds = 0;  // of one iteration
+  double computeSeconds = 0;  // of one forward and backward pass
+  double otherSeconds = 0;    // of one step, outside the passes
   int warmUp = 2;
   int iterations = 4;
   std::string update = "sgd:lr=0.01";
@@ -35,7 +37,8 @@ struct SimulationOptions {
   // the hosts share one memory, whose contents mean nothing.
   bool isExact = false;
   bench::Unevenness unevenness{};
-  double computeJitter = 0.01;  // a step takes up to this share longer, by chance
+  std::map<uint32_t, double> slowerHosts{};  // these compute so many times longer
+  double computeJitter = 0.01;               // a step takes up to this share longer, by chance
   std::vector<Fault> faults{};
   uint32_t randomCuts = 0;   // of links, drawn from the seed
   NetworkOptions network{};  // the number of hosts and the seed, too

@@ -34,6 +34,17 @@ Result<double> shareField(const Json& object, const char* key) {
   return value;
 }
 
+// Returns 0 if the field is left out.
+Result<double> secondsField(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return 0.0;
+  constexpr double kMost = 86'400;
+  const double value = found->is_number() ? found->get<double>() : -1;
+  if (!(value >= 0 && value <= kMost))
+    return unusable(fmt::format("'{}' must be a number of seconds, a day at most", key));
+  return value;
+}
+
 Result<ProfileTensor> parseTensor(const Json& object) {
   if (!object.is_object()) return unusable("it must be a JSON object");
   ProfileTensor tensor;
@@ -54,6 +65,8 @@ Result<Profile> parse(std::string_view text) {
   Profile profile;
   SLUICE_ASSIGN_OR_RETURN(profile.model, textField(root, "model"));
   SLUICE_ASSIGN_OR_RETURN(profile.note, textField(root, "note"));
+  SLUICE_ASSIGN_OR_RETURN(profile.computeSeconds, secondsField(root, "compute_s"));
+  SLUICE_ASSIGN_OR_RETURN(profile.otherSeconds, secondsField(root, "other_s"));
   const auto tensors = root.find("tensors");
   if (tensors == root.end() || !tensors->is_array()) return unusable("'tensors' must be a list");
   double total = 0;

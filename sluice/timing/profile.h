@@ -26,6 +26,9 @@ struct Profile {
   std::string model{};                   // "ResNet-50"
   std::string note{};                    // says what the profile stands for
   std::vector<ProfileTensor> tensors{};  // in forward order
+  // Measured seconds of one forward and backward pass, and of a step outside both; 0: not measured.
+  double computeSeconds = 0;
+  double otherSeconds = 0;
 
   Model toModel(DType dtype = DType::kF32) const;
   uint64_t parameters() const;

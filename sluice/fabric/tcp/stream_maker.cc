@@ -21,7 +21,7 @@ using secret::Purpose;
 StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options, size_t peers)
     : key_(key),
       options_(options),
-      unsentBytes_(unsentBytesPerConnection(peers)),
+      unsentBytes_(unsentBytesPerConnection(peers, options.shrink)),
       tls_(options.encrypt == Encrypt::kOff || options.encrypt == Encrypt::kIntegrity
                ? nullptr
                : std::make_shared<const TlsContext>(key.derive(Purpose::kTlsPsk))) {}

@@ -1,5 +1,6 @@
 #include <sluice/fabric/tcp/tcp_fabric.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,6 +64,7 @@ TcpOptions readTcpOptions(const base::Config& config) {
   const std::string& congestionControl = config.text(option::kCongestionControl);
   if (congestionControl != "machine") options.congestionControl = congestionControl;
   options.insecure = config.isOn(option::kInsecure);
+  options.shrink = static_cast<size_t>(std::max<int64_t>(config.integer(option::kShrink), 1));
   return options;
 }
 

@@ -22,6 +22,7 @@ struct TcpOptions {
       false;  // the user has said that no stranger can reach the ports: no job key is needed
 
   std::string congestionControl;  // as the kernel names it; empty: the machine's own
+  size_t shrink = 1;              // for measurements: the kernel's buffers are divided by it
 
   // Strangers: connections that have not yet proved the job key (door/doorman.h).
   Duration handshakeDeadline = std::chrono::seconds(5);
