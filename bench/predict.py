@@ -1,12 +1,13 @@
 """Compares what 'sluice simulate' predicts with what 'sluice bench replay' measures in a lab of the
 same hosts, links, algorithms and models.
 
-    python3 bench/predict.py --sluice build/release/bin/sluice --json out.json
+    python3 bench/predict.py --sluice build/release/bin/sluice --keep lab --json out.json
 
 The lab's hosts share this machine's cores, so its links are slow enough for them. A model that does
 not fit is made small (--shrink), in the lab and in the simulation; bytes are then cheap for the
 lab's hosts, so the simulation gets costs of bytes that are divided by as much. A case whose own
-runs in the lab spread by more than 10 % of their median is shown and does not count.
+runs in the lab spread by more than 10 % of their median is shown and does not count. What the lab
+has measured is kept in the directory --keep, and a second call measures only what is missing there.
 """
 
 from __future__ import annotations
@@ -45,9 +46,19 @@ class Case:
         return self.predicted / self.median() - 1
 
 
-def rows_of(command: list[str]) -> list[dict[str, Any]]:
-    done = subprocess.run([*command, "--json", "-"], check=True, stdout=subprocess.PIPE, text=True)
-    rows: list[dict[str, Any]] = json.loads(done.stdout)
+def rows_of(command: list[str], kept: Path | None = None) -> list[dict[str, Any]]:
+    """Runs the command, or reads the file in which its result was kept before."""
+    if kept is not None and kept.exists():
+        text = kept.read_text()
+    else:
+        done = subprocess.run(
+            [*command, "--json", "-"], check=True, stdout=subprocess.PIPE, text=True
+        )
+        text = done.stdout
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(text)
+    rows: list[dict[str, Any]] = json.loads(text)
     return rows
 
 
@@ -70,7 +81,9 @@ def compare(args: argparse.Namespace, profile: str, hosts: int, folder: Path) ->
             "--shrink", str(shrink)]  # fmt: skip
     lab = rows_of([args.sluice, "bench", "replay", "--lab", "--workers", str(hosts),
                    "--runs", str(args.runs), "--encrypt", "off",
-                   *(["--rate", args.rate] if args.rate else []), *same])  # fmt: skip
+                   "--iterations", str(args.iterations),
+                   *(["--rate", args.rate] if args.rate else []), *same],
+                  args.keep and args.keep / f"{profile}-{hosts}.json")  # fmt: skip
     # --shrink has divided the lab's rate; the simulation counts every byte as often instead.
     rate = f"{lab[0]['rate_bits_per_s'] * shrink:.0f}bit"
     simulated = rows_of([args.sluice, "simulate", "--hosts", str(hosts), "--rate", rate,
@@ -107,6 +120,7 @@ def main() -> None:
     parser.add_argument("--hosts", default="8,16")
     parser.add_argument("--algorithms", default="kvstore,p3,sluice,allreduce,mgwfbp")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=3, help="that count in each run")
     parser.add_argument("--ratio", type=float, default=1)
     parser.add_argument("--rate", help="of the lab's links; default: what this machine can carry")
     parser.add_argument("--latency", default="50us", help="of the lab's links")
@@ -114,6 +128,7 @@ def main() -> None:
     parser.add_argument("--shrink", type=int, default=8, help="models that do not fit")
     parser.add_argument("--large", default="vgg19,vgg16", help="models that do not fit")
     parser.add_argument("--whole-up-to", type=int, default=16, help="hosts with other models")
+    parser.add_argument("--keep", type=Path, help="directory for what the lab has measured")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.large = args.large.split(",")

@@ -19,7 +19,8 @@ std::string machinesCongestionControl() {
 
 }  // namespace
 
-Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const base::Config& config) {
+Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const HostRates& unlike,
+                                         const base::Config& config) {
   if (hosts < 2) return Status(Code::kInvalidArgument, "a replay needs at least two hosts");
   lab::Layout layout;
   layout.hosts = static_cast<int>(hosts);
@@ -30,6 +31,12 @@ Result<std::unique_ptr<Arena>> Arena::up(uint32_t hosts, Rate rate, const base::
       std::move(lab), hosts, rate,
       layout.congestionControl.empty() ? machinesCongestionControl() : layout.congestionControl));
   SLUICE_ASSIGN_OR_RETURN(arena->goodput_, measureGoodput(arena->lab()));
+  for (const auto& [host, own] : unlike) {
+    if (host >= hosts)
+      return Status(Code::kInvalidArgument, fmt::format("--host-rate: there is no host {}", host));
+    SLUICE_RETURN_IF_ERROR((*arena->lab_)->setRate({static_cast<int>(host)}, own));
+    if (own.bitsPerSecond < arena->slowest_.bitsPerSecond) arena->slowest_ = own;
+  }
   return arena;
 }
 

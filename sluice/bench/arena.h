@@ -1,6 +1,7 @@
 // The lab that replays run in, and the rate that its links carry. The destructor removes the lab.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,11 +15,14 @@
 
 namespace sluice::bench {
 
+using HostRates = std::map<uint32_t, Rate>;  // of the hosts whose links are unlike the others
+
 class Arena final {
  public:
   // Makes the lab and measures it, which takes some seconds. Its routes use --congestion-control
   // too, for programs that do not choose for themselves.
-  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const base::Config& config);
+  static Result<std::unique_ptr<Arena>> up(uint32_t hosts, Rate rate, const HostRates& unlike,
+                                           const base::Config& config);
 
   const lab::Lab& lab() const { return **lab_; }
   uint32_t hosts() const { return hosts_; }
@@ -26,6 +30,8 @@ class Arena final {
   Rate goodput() const { return goodput_; }  // that iperf3 reached
   // Returns the rate at which a link carries payload, as follows from its shape.
   Rate payloadRate() const { return timing::payloadRate(rate_); }
+  // The same for the slowest link.
+  Rate slowestPayloadRate() const { return timing::payloadRate(slowest_); }
   // Returns the wire time of the bytes that a link lets pass at once after a rest.
   double burstSeconds() const;
   const std::string& congestionControl() const { return congestionControl_; }
@@ -44,6 +50,7 @@ class Arena final {
   const Rate rate_;
   const std::string congestionControl_;
   Rate goodput_{};
+  Rate slowest_ = rate_;
 };
 
 // Returns a speed at which two cores can carry all hosts of the lab and still compute: links are to

@@ -160,6 +160,7 @@ nlohmann::ordered_json toJson(const Figures& figures) {
       {"overlap", setting.overlaps},
       {"slice_elements", setting.sliceElements},
       {"planned_s", nullptr},
+      {"host_rates", setting.hostRates},
       {"straggler", setting.straggler},
       {"jitter", setting.jitter},
       {"iteration_s_is", name(setting.measure)},

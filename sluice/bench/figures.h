@@ -67,6 +67,7 @@ struct Setting {
   // The time of an iteration, by the costs that tensors are merged by.
   std::optional<double> plannedSeconds{};
   int iterations = 0;       // counted per run
+  std::string hostRates{};  // as given: links that are unlike the others
   std::string straggler{};  // as given: unevenness.h
   std::string jitter{};
   std::string placement{};    // of slices on servers, of algorithms that take the option

@@ -168,9 +168,10 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       .compareWithReference = options.compareWithReference,
       .unevenness = unevenness};
   const auto layers = timing::layersOf(profile, task.computeSeconds);
-  const timing::WireCost wire{.start = 0,
-                              .perByte = modelsOverBusiestLink(roles) * 8 /
-                                         static_cast<double>(arena.payloadRate().bitsPerSecond)};
+  const timing::WireCost wire{
+      .start = 0,
+      .perByte = modelsOverBusiestLink(roles) * 8 /
+                 static_cast<double>(arena.slowestPayloadRate().bitsPerSecond)};
   Setting setting{
       .profile = options.profile,
       .workers = workers,
@@ -187,6 +188,7 @@ Result<std::vector<Figures>> replay(const Arena& arena, const ReplayOptions& opt
       .codec = options.config.text(option::kCodec),
       .overlaps = !options.config.isOn(option::kNoOverlap),
       .iterations = options.iterations,
+      .hostRates = options.hostRates,
       .straggler = options.straggler,
       .jitter = options.jitter,
       .placement = options.config.text(option::kPlacement),

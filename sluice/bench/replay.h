@@ -23,6 +23,7 @@ struct ReplayOptions {
   std::string update{};               // on the servers: optimizer/optimizer_spec.h
   bool watchNetwork = false;          // sample the first host's link
   bool compareWithReference = false;  // compare final parameters with those of one process
+  std::string hostRates{};            // of the arena, as given
   std::string straggler{};            // unevenness.h
   std::string jitter{};
   // The configuration of the ranks: servers, fabric, slice size, ...; traces get a directory per

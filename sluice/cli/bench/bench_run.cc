@@ -17,10 +17,16 @@
 #include <sluice/cli/program.h>
 #include <sluice/cli/run_progress.h>
 #include <sluice/cli/table.h>
+#include <sluice/lab/layout.h>
 #include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::cli {
 namespace {
+
+// Returns where text for people goes: standard output may be for JSON alone.
+std::FILE* forPeople(const BenchFlags& flags) {
+  return flags.json == "-" ? stderr : stdout;
+}
 
 std::string fixed(double value, int digits) {
   return fmt::format("{:.{}f}", value, digits);
@@ -66,6 +72,28 @@ void printNotes(const std::vector<bench::Figures>& rows) {
   }
 }
 
+// Parses "2=300mbit,3=100mbit".
+Result<bench::HostRates> parseHostRates(std::string_view text, const base::Config& config) {
+  bench::HostRates rates;
+  if (text.empty()) return rates;
+  for (const auto piece : base::split(text, ',')) {
+    const size_t sign = piece.find('=');
+    if (sign == std::string_view::npos) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--host-rate has '{}'; write it as 2=300mbit", piece));
+    }
+    SLUICE_ASSIGN_OR_RETURN(const int64_t host,
+                            base::parseInteger(base::trim(piece.substr(0, sign))));
+    SLUICE_ASSIGN_OR_RETURN(const Rate rate, base::parseRate(base::trim(piece.substr(sign + 1))));
+    if (host < 0 || host >= lab::kMaxHosts || rate.bitsPerSecond == 0) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--host-rate has '{}'; write it as 2=300mbit", piece));
+    }
+    rates[static_cast<uint32_t>(host)] = bench::shrunkRate(rate, config);
+  }
+  return rates;
+}
+
 nlohmann::ordered_json jsonOf(const std::vector<bench::Figures>& rows) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& row : rows) list.push_back(bench::toJson(row));
@@ -95,6 +123,7 @@ class Bench final {
                                  .update = flags_.update,
                                  .watchNetwork = flags_.watchNetwork,
                                  .compareWithReference = flags_.compareWithReference,
+                                 .hostRates = flags_.hostRates,
                                  .straggler = flags_.straggler,
                                  .jitter = flags_.jitter,
                                  .config = config_};
@@ -127,11 +156,12 @@ class Bench final {
       SLUICE_ASSIGN_OR_RETURN(rate, base::parseRate(flags_.rate));
     }
     arena_.reset();
-    SLUICE_ASSIGN_OR_RETURN(arena_,
-                            bench::Arena::up(world, bench::shrunkRate(rate, config_), config_));
+    SLUICE_ASSIGN_OR_RETURN(const auto unlike, parseHostRates(flags_.hostRates, config_));
+    SLUICE_ASSIGN_OR_RETURN(
+        arena_, bench::Arena::up(world, bench::shrunkRate(rate, config_), unlike, config_));
     progress_.clear();
-    fmt::print("{}\nlab: {}\n", profile.toString(), arena_->toString());
-    std::fflush(stdout);
+    fmt::print(forPeople(flags_), "{}\nlab: {}\n", profile.toString(), arena_->toString());
+    std::fflush(forPeople(flags_));
     return base::ok();
   }
 
@@ -170,6 +200,8 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
       ->capture_default_str();
   command->add_option("--rate", flags->rate,
                       "Speed of each host's link, as 1gbit; default: what two cores can carry");
+  command->add_option("--host-rate", flags->hostRates,
+                      "Hosts whose links are unlike the others, as 2=300mbit,3=100mbit");
   command->add_option("--json", flags->json,
                       "Write the figures to this file; - for standard output");
   command->add_flag("--lab", flags->inLab, "Run in a lab made for it, and removed at the end");
@@ -198,6 +230,7 @@ Result<int> runBench(const BenchFlags& flags, const base::Config& config,
   const size_t algorithms = base::split(flags.algorithms, ',').size();
   Bench bench(flags, config, cases.size() * algorithms * static_cast<size_t>(flags.runs));
   fmt::print(
+      forPeople(flags),
       "replay: computing is precise sleeping with the layer times; bytes, sums, updates, gates and "
       "network "
       "are real\n");

@@ -23,6 +23,7 @@ struct BenchFlags {
   int iterations = 5;
   std::string update = "sgd:lr=0.01";
   std::string rate;
+  std::string hostRates;
   std::string json;
   bool inLab = false;
   bool watchNetwork = false;
