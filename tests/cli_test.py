@@ -37,10 +37,10 @@ def allCommands(path=()):
         yield from allCommands((*path, name))
 
 
-class Plan(unittest.TestCase):
+class Formulas(unittest.TestCase):
     def testFormulasAreThoseOfThePapers(self):
         flags = ["--workers", "2,4,8", "--latency", "45.26us", "--rate", "10gbit", "--json"]
-        ran = sluice("plan", *flags)
+        ran = sluice("formulas", *flags)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         plan = json.loads(ran.stdout)
         starts = [round(1e6 * at["costs"]["ring"]["a_s"], 2) for at in plan["plans"]]
@@ -54,9 +54,53 @@ class Plan(unittest.TestCase):
 
     def testWrongFlagsAreRefusedInOneLine(self):
         for flags in (["--method", "pigeon"], ["--workers", "1"], ["--profile", "none"]):
-            ran = sluice("plan", *flags)
+            ran = sluice("formulas", *flags)
             self.assertNotEqual(ran.returncode, 0)
             self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+
+
+class Plan(unittest.TestCase):
+    SMALL = ("--profile", "resnet110", "--compute-time", "20ms", "--hosts", "2")
+
+    def testItChoosesAndSaysWhy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "plan.json"
+            ran = sluice("plan", *self.SMALL, "--rate", "1gbit", "--json", "-", "-o", str(config))
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            answer = json.loads(ran.stdout)
+            self.assertIn(answer["choice"]["class"], ("same bits", "exact in another order"))
+            self.assertEqual(
+                [one["class"] for one in answer["best"]],
+                ["same bits", "exact in another order", "delayed", "lossy or stale"],
+            )
+            times = [one["iteration_s"] for one in answer["candidates"]]
+            self.assertEqual(times, sorted(times))
+            shown = sluice("config", "show", SLUICE_CONFIG=str(config))
+            self.assertEqual(shown.returncode, 0, shown.stderr)
+            self.assertIn(answer["choice"]["algorithm"], shown.stdout)
+
+    def testATableForPeopleHasTheCause(self):
+        ran = sluice("plan", *self.SMALL, "--rate", "100gbit", "--why", "kvstore")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("choice: sluice", ran.stdout)
+        self.assertIn("why: computing takes 20 ms", ran.stdout)
+        self.assertRegex(ran.stdout, r"kvstore would take \S+ s, \S+ times the \S+ s of sluice")
+
+    def testWhatCannotBeIsRefusedInOneLine(self):
+        for flags in (
+            [],
+            ["--rate", "1gbit", "--network", "net.json"],
+            ["--rate", "0bit", "--compute-time", "1ms"],
+            ["--rate", "1gbit"],
+            ["--rate", "1gbit", "train.py"],
+            ["--network", "/no/such/file"],
+            ["--rate", "1gbit", "--compute-time", "1ms", "--hosts", "1"],
+            [*self.SMALL, "--rate", "1gbit", "--why", "nobody"],
+        ):
+            ran = sluice("plan", *flags)
+            self.assertEqual(ran.returncode in (1, 2, 4), True, (flags, ran))
+            last = ran.stderr.splitlines()[-1]
+            self.assertTrue(last.startswith("sluice: "), ran.stderr)
 
 
 class Simulate(unittest.TestCase):

@@ -68,6 +68,26 @@ def simulated(algorithm, hosts, **changed):
     } | changed
 
 
+def planned(name, kind, seconds, **changed):
+    return {
+        "name": name,
+        "class": kind,
+        "iteration_s": seconds,
+        "bound_s": 0.1,
+        "rate_bits_per_s": 10**9,
+        "hosts": 4,
+    } | changed
+
+
+PLANS = [planned("sluice", "same bits", 0.11), planned("asp", "lossy or stale", 0.1, bound_s=None)]
+PLAN = {
+    "profile": "ResNet-50",
+    "hosts": 4,
+    "rate_bits_per_s": 10**9,
+    "choice": PLANS[0],
+    "best": PLANS,
+    "candidates": PLANS,
+}
 SAMPLES = {"step_s": 0.01, "sent_bits_per_s": [0, 1e9, 5e8], "received_bits_per_s": [1e9, 0, 5e8]}
 KINDS = {
     "comparison": [row("kvstore"), row(), row("a-new-one", speedup_over_kvstore=None)],
@@ -112,6 +132,12 @@ KINDS = {
         simulated("sluice", 64, topology="racks:16x4"),
         simulated("asp", 64, over_bound=None, over_bound_range=None),
     ],
+    "plan": PLAN,
+    "swept plan": PLAN
+    | {
+        "by_rate": [p | {"rate_bits_per_s": r} for p in PLANS for r in (10**9, 10**10)],
+        "by_hosts": [p | {"hosts": h} for p in PLANS for h in (2, 4)],
+    },
     "utilisation": [row("kvstore", utilisation=SAMPLES), row(utilisation=SAMPLES)],
 }
 

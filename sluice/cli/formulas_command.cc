@@ -1,4 +1,4 @@
-// sluice plan: the formulas of sluice/timing for one model and one network, as a table or as JSON.
+// sluice formulas: the formulas of sluice/timing for one model and one network, as a table or as JSON.
 // Nothing is sent: the numbers are what a schedule would take if the network cost what is given.
 #include <array>
 #include <limits>
@@ -23,7 +23,7 @@ using timing::Group;
 using timing::Layer;
 using timing::WireCost;
 
-struct PlanFlags {
+struct FormulaFlags {
   std::string profile = "resnet50";
   std::string workers = "4,8,16,32,64";
   std::string computeTime = "100ms";
@@ -115,7 +115,7 @@ Result<const ReductionMethod*> methodOf(std::string_view name) {
                             name));
 }
 
-Result<timing::Link> linkOf(const PlanFlags& flags) {
+Result<timing::Link> linkOf(const FormulaFlags& flags) {
   timing::Link link;
   SLUICE_ASSIGN_OR_RETURN(const Duration latency, base::parseDuration(flags.latency));
   SLUICE_ASSIGN_OR_RETURN(const Rate rate, base::parseRate(flags.rate));
@@ -149,7 +149,7 @@ ordered_json toJson(const PlannedSchedule& schedule, double computeSeconds) {
           {"groups", std::move(groups)}};
 }
 
-Result<int> runPlan(const PlanFlags& flags) {
+Result<int> runFormulas(const FormulaFlags& flags) {
   SLUICE_ASSIGN_OR_RETURN(const Profile profile, timing::findProfile(flags.profile));
   SLUICE_ASSIGN_OR_RETURN(const Duration computeTime, base::parseDuration(flags.computeTime));
   SLUICE_ASSIGN_OR_RETURN(const timing::Link link, linkOf(flags));
@@ -193,12 +193,12 @@ Result<int> runPlan(const PlanFlags& flags) {
 
 }  // namespace
 
-void addPlanCommand(Program& program, CLI::App& root) {
+void addFormulasCommand(Program& program, CLI::App& root) {
   CLI::App* command = program.addCommand(
-      root, "plan", "Compute what an iteration takes by the papers' formulas; sends nothing",
-      {"sluice plan --profile resnet50 --workers 4,64 --compute-time 500ms --latency 45us",
-       "sluice plan --profile vgg19 --workers 4 --rate 15gbit --json"});
-  auto flags = std::make_shared<PlanFlags>();
+      root, "formulas", "Compute what an iteration takes by the papers' formulas; sends nothing",
+      {"sluice formulas --profile resnet50 --workers 4,64 --compute-time 500ms --latency 45us",
+       "sluice formulas --profile vgg19 --workers 4 --rate 15gbit --json"});
+  auto flags = std::make_shared<FormulaFlags>();
   command
       ->add_option(
           "--profile", flags->profile,
@@ -219,7 +219,7 @@ void addPlanCommand(Program& program, CLI::App& root) {
       ->capture_default_str();
   command->add_flag("--by-tensor", flags->byTensor, "A message for each tensor, not each layer");
   command->add_flag("--json", flags->asJson, "Print JSON, with all messages, instead of a table");
-  program.onRun(command, [flags](const base::Config&) { return runPlan(*flags); });
+  program.onRun(command, [flags](const base::Config&) { return runFormulas(*flags); });
 }
 
 }  // namespace sluice::cli

@@ -237,7 +237,7 @@ class FakeProgram(Program):
         ("sluice bench replay --profile {inputs}/mine.json", None),
         ("sluice bench replay --shrink 8", "needs `sluice bench replay --shrink`"),
         ("sluice bench replay --algorithms p3,other:3", "needs the algorithm other:3"),
-        ("sluice plan --json", "needs `sluice plan`"),
+        ("sluice formulas --json", "needs `sluice formulas`"),
         ("sluice study --data-dir {data}", "needs the images: give their folder as --data-dir"),
     ],
 )

@@ -119,11 +119,12 @@ def _train(flags: argparse.Namespace, layers: list[dict[str, float]], rank: int,
 
 def _planned(flags: argparse.Namespace) -> dict[str, Any]:
     """Returns the layers with the times that make the ratio, and the rate in bits."""
-    command = [ranks.program(), "plan", "--profile", flags.profile, "--workers", str(flags.workers),
+    command = [ranks.program(), "formulas", "--profile", flags.profile,
+               "--workers", str(flags.workers),
                "--rate", flags.rate, "--compute-time", "1s", "--json"]  # fmt: skip
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
     if shown.returncode != 0:
-        raise OSError((shown.stderr.strip() or "sluice plan has failed").splitlines()[-1])
+        raise OSError((shown.stderr.strip() or "sluice formulas has failed").splitlines()[-1])
     plan: dict[str, Any] = json.loads(shown.stdout)
     size = sum(layer["bytes"] for layer in plan["layers"])
     share = 2 * (flags.workers - 1) / flags.workers

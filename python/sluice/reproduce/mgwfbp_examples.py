@@ -28,7 +28,7 @@ def _example(
     return Part(
         f"mgwfbp-{name}",
         Tier.MODEL,
-        f"sluice plan --profile {{inputs}}/mgwfbp-{name}.json --workers 2 "
+        f"sluice formulas --profile {{inputs}}/mgwfbp-{name}.json --workers 2 "
         f"--compute-time {inputs.total_units(layers):g}s --latency {round(1000 * start)}ms "
         "--rate 8mbit --method link --json",
         inputs={f"mgwfbp-{name}.json": inputs.toy("four layers", layers)},
@@ -46,7 +46,7 @@ _F4 = _example("f4", (0.5, 0.5, 0.5, 0.5), start=0.8, backward=(1.5, 1.5, 0.5, 1
 _COUNTER = Part(
     "mgwfbp-f4-counter",
     Tier.MODEL,
-    "sluice plan --profile {inputs}/mgwfbp-f4-counter.json --workers 2 --compute-time 7s "
+    "sluice formulas --profile {inputs}/mgwfbp-f4-counter.json --workers 2 --compute-time 7s "
     "--latency 3s --rate 8mbit --method link --json",
     inputs={
         "mgwfbp-f4-counter.json": inputs.toy(

@@ -19,7 +19,9 @@ _NODES = (2, 4, 8, 16, 32, 64)
 
 # ---- table II ------------------------------------------------------------------------------------
 
-_COSTS = Part("mgwfbp-t2", Tier.MODEL, f"sluice plan --workers 2,4,8,16,32,64 {_NETWORK} --json")
+_COSTS = Part(
+    "mgwfbp-t2", Tier.MODEL, f"sluice formulas --workers 2,4,8,16,32,64 {_NETWORK} --json"
+)
 
 
 def _start(method: str, workers: int) -> Callable[[Plan], float]:
@@ -53,7 +55,7 @@ _SIMULATED = {
     model: Part(
         f"mgwfbp-f9-{model}",
         Tier.MODEL,
-        f"sluice plan --profile {model} --workers 4,8,16,32,64 --compute-time 500ms {_NETWORK} "
+        f"sluice formulas --profile {model} --workers 4,8,16,32,64 --compute-time 500ms {_NETWORK} "
         "--json",
     )
     for model in _MODELS

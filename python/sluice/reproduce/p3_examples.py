@@ -18,7 +18,7 @@ _TOY = [(1.0, 1.0, 250_000)] * 3  # a megabyte each: two seconds at 4 Mbit/s
 _F4 = Part(
     "p3-f4",
     Tier.MODEL,
-    "sluice plan --profile {inputs}/p3-f4.json --workers 2 --compute-time 6s --latency 0s "
+    "sluice formulas --profile {inputs}/p3-f4.json --workers 2 --compute-time 6s --latency 0s "
     "--rate 4mbit --method link --json",
     inputs={"p3-f4.json": inputs.toy("three equal layers", _TOY)},
 )
@@ -100,7 +100,7 @@ def _draw_f6(kept: Kept) -> list[str]:
 
 _SIZES = {
     profile: Part(
-        f"p3-f5-{profile}", Tier.MODEL, f"sluice plan --profile {profile} --workers 2 --json"
+        f"p3-f5-{profile}", Tier.MODEL, f"sluice formulas --profile {profile} --workers 2 --json"
     )
     for profile in ("resnet50", "vgg19", "sockeye")
 }

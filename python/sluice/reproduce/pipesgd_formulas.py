@@ -17,7 +17,7 @@ _BOUND = {
     kind: Part(
         f"pipesgd-f2-{kind}",
         Tier.MODEL,
-        f"sluice plan --profile resnet50 --workers {_WORKERS} --compute-time {time} "
+        f"sluice formulas --profile resnet50 --workers {_WORKERS} --compute-time {time} "
         "--latency 45.26us --rate 10gbit --json",
     )
     for kind, time in (("communication", "60ms"), ("computing", "400ms"))

@@ -1,4 +1,4 @@
-"""Numbers and time-lines out of what `sluice plan --json` prints."""
+"""Numbers and time-lines out of what `sluice formulas --json` prints."""
 
 from __future__ import annotations
 

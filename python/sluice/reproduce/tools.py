@@ -14,7 +14,7 @@ from sluice.reproduce.rows import Part
 
 _LIMIT = 60  # seconds for an answer of the program
 # Commands that may be of another version than this package.
-_OWN = ("bench", "plan", "simulate", "trace")
+_OWN = ("bench", "formulas", "plan", "simulate", "trace")
 
 
 class Program:

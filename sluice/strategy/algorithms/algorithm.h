@@ -27,6 +27,8 @@ struct Algorithm {
   std::string_view alias{};  // another name of the algorithm; empty if it has none
   std::span<const base::Option* const> options{};  // that it takes besides the general ones
   const base::Option* argument = nullptr;          // the option that "NAME:VALUE" sets
+  // Says what it cost in accuracy where that was measured; empty if it costs none.
+  std::string_view accuracy{};
 
   // Traits.
   bool keepsRanksEqual = true;  // all ranks have the same parameters after every step, bit for bit

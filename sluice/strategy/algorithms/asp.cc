@@ -19,6 +19,7 @@ extern const Algorithm kAsp{
     .choose = chooseStale,
     .make = makeAsp,
     .options = kStaleOptions,
+    .accuracy = "1.0 points less with 8 workers, 7.8 with 16",
     .keepsRanksEqual = false,
     .checkpointHoldsModel = true};
 

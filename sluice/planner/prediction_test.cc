@@ -1,0 +1,88 @@
+#include <sluice/planner/prediction.h>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <sluice/planner/report.h>
+#include <sluice/strategy/algorithms/registry.h>
+
+namespace sluice::planner {
+namespace {
+
+Question small(uint32_t hosts) {
+  Question question;
+  question.profile = "resnet110";
+  question.model = timing::findProfile("resnet110").value();
+  question.computeSeconds = 0.02;
+  question.cluster.network.hosts = hosts;
+  question.cluster.network.rate = {1'000'000'000};
+  return question;
+}
+
+TEST(Prediction, CountsTheTimeOutsideThePasses) {
+  Question question = small(2);
+  const Candidate sluice{strategy::findAlgorithm("sluice").value()};
+  const double without = predict(question, sluice).value()->iterationSeconds;
+  question.otherSeconds = 0.1;
+  const double with = predict(question, sluice).value()->iterationSeconds;
+  EXPECT_GE(with, 0.12);
+  EXPECT_LT(with, without + 0.1);  // messages travel meanwhile
+}
+
+TEST(Prediction, CountsAHostThatComputesLonger) {
+  Question question = small(2);
+  question.cluster.slowerHosts[1] = 5;
+  const Candidate sluice{strategy::findAlgorithm("sluice").value()};
+  EXPECT_GE(predict(question, sluice).value()->iterationSeconds, 0.1);
+  question.cluster.slowerHosts[2] = 5;  // there is no such host
+  EXPECT_FALSE(predict(question, sluice).isOk());
+}
+
+TEST(Prediction, UsesRacksAndFormulasWhereHostsAreMany) {
+  const Question question = small(1024);
+  const auto sluice = predict(question, {strategy::findAlgorithm("sluice").value()});
+  ASSERT_TRUE(sluice.isOk() && *sluice) << sluice.status().toString();
+  EXPECT_EQ((*sluice)->means, Means::kRacks);
+  const auto merged = predict(question, {strategy::findAlgorithm("mgwfbp").value()});
+  ASSERT_TRUE(merged.isOk() && *merged) << merged.status().toString();
+  EXPECT_EQ((*merged)->means, Means::kFormula);
+  const auto stale =
+      predict(question, {strategy::findAlgorithm("asp").value(), {}, Exactness::kLossy});
+  ASSERT_TRUE(stale.isOk()) << stale.status().toString();
+  EXPECT_FALSE(stale->has_value());
+}
+
+TEST(Prediction, AllCandidatesOfASmallClusterMakeAReport) {
+  Question question = small(2);
+  size_t count = 0;
+  Answer given;
+  given.decision = answer(question, [&](std::string_view, size_t all) { count = all; }).value();
+  EXPECT_EQ(given.decision.predictions.size(), count);
+  EXPECT_TRUE(given.decision.unknown.empty());
+  for (const Prediction& one : given.decision.predictions) {
+    if (!one.sendsEverything) continue;
+    EXPECT_GE(one.iterationSeconds, 0.999 * one.boundSeconds) << one.candidate.name();
+  }
+  given.cause = causeOf(question, given.decision.chosen());
+  given.gains = gainsOf(question, given.decision.chosen()).value();
+  const auto json = toJson(question, given);
+  EXPECT_EQ(json["best"].size(), 4U);
+  EXPECT_EQ(json["candidates"].size(), count);
+  EXPECT_EQ(json["choice"]["name"], given.decision.chosen().candidate.name());
+  EXPECT_NE(summaryOf(question, given).find("choice: "), std::string::npos);
+}
+
+TEST(Report, AConfigurationHasTheTimesThatMergingGoesBy) {
+  const Question question = small(2);
+  const auto plain =
+      configurationOf(question, {.candidate = {strategy::findAlgorithm("sluice").value()}});
+  EXPECT_EQ(plain.dump(), R"({"algorithm":"sluice"})");
+  const auto merged =
+      configurationOf(question, {.candidate = {strategy::findAlgorithm("mgwfbp").value()}});
+  EXPECT_EQ(merged["layer-times"], "resnet110");
+  EXPECT_EQ(merged["compute-time"], "20000us");
+  EXPECT_TRUE(merged.contains("reduction-rate"));
+}
+
+}  // namespace
+}  // namespace sluice::planner
