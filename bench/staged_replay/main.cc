@@ -200,7 +200,7 @@ Status measure(const Flags& flags, const base::Config& config) {
   const TemporaryFolder temporary;
   if (flags.traces.empty() && !temporary.isMade())
     return base::fromErrno("cannot make a folder for traces");
-  SLUICE_ASSIGN_OR_RETURN(const auto arena, Arena::up(flags.workers, rate, config));
+  SLUICE_ASSIGN_OR_RETURN(const auto arena, Arena::up(flags.workers, rate, {}, config));
   fmt::print(stderr, "lab: {}\n", arena->toString());
   Measurement measurement(flags, config, *arena,
                           flags.traces.empty() ? temporary.path() : flags.traces);
