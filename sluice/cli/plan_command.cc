@@ -140,8 +140,8 @@ Result<int> answerAndPrint(const PlanFlags& flags, const planner::Question& ques
                             progress.next(what, count);
                           }));
   const planner::Prediction& chosen = answer.decision.chosen();
-  answer.cause = planner::causeOf(question, chosen);
   SLUICE_ASSIGN_OR_RETURN(answer.gains, planner::gainsOf(question, chosen));
+  answer.cause = planner::causeOf(question, chosen, answer.gains);
   std::string why;
   if (!flags.why.empty()) {
     SLUICE_ASSIGN_OR_RETURN(why, planner::whyNot(answer.decision, flags.why));

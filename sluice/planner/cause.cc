@@ -13,7 +13,6 @@ namespace {
 
 constexpr double kNearly = 1.05;   // this close to a limit, the limit is the cause
 constexpr double kRoughly = 1.15;  // the same, for the network
-constexpr double kBusyLoop = 0.85;
 
 std::string timeText(double seconds) {
   if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
@@ -99,7 +98,7 @@ std::string causeInNetwork(const Question& question, const Prediction& chosen,
 
 }  // namespace
 
-std::string causeOf(const Question& question, const Prediction& chosen) {
+std::string causeOf(const Question& question, const Prediction& chosen, const Gains& gains) {
   const double iteration = chosen.iterationSeconds;
   const double own = question.computeSeconds + question.otherSeconds;
   const auto& slower = question.cluster.slowerHosts;
@@ -120,15 +119,18 @@ std::string causeOf(const Question& question, const Prediction& chosen) {
         "network gains nothing, only faster computing does",
         timeText(own), timeText(iteration));
   }
-  if (chosen.busiestLoop > kBusyLoop) {
+  const double excess = iteration - chosen.boundSeconds;
+  const bool isHosts =
+      iteration > kNearly * chosen.boundSeconds && iteration - gains.freeHosts > excess / 2;
+  if (isHosts) {
     return fmt::format(
-        "the work for {:.0f} messages{} keeps the communication thread of a host "
-        "busy for {:.0f} % of each iteration's {}: {}",
-        chosen.messages, question.cluster.isEncrypted ? ", with encryption," : "",
-        chosen.busiestLoop * 100, timeText(iteration),
+        "{} of each iteration's {} are the hosts' own work for {:.0f} messages{}: {}",
+        timeText(iteration - gains.freeHosts), timeText(iteration), chosen.messages,
+        question.cluster.isEncrypted ? ", with encryption" : "",
         question.cluster.isEncrypted
-            ? "larger slices or, on a trusted network, --encrypt off help"
-            : "larger slices or a faster processor help, more bandwidth does not");
+            ? "faster processors or, on a trusted network, --encrypt off help, more "
+              "bandwidth does not"
+            : "faster processors help, more bandwidth does not");
   }
   return causeInNetwork(question, chosen, factor * own);
 }
@@ -139,6 +141,7 @@ Result<Gains> gainsOf(const Question& question, const Prediction& chosen) {
     for (double* cost : {&better.costs.byteSent, &better.costs.byteReceived,
                          &better.costs.byteSummed, &better.costs.byteUpdated})
       *cost *= byteCosts;
+    if (byteCosts <= 0) better.costs = {};
     SLUICE_ASSIGN_OR_RETURN(const auto prediction, predict(better, chosen.candidate));
     return prediction ? prediction->iterationSeconds : chosen.iterationSeconds;
   };
@@ -147,6 +150,7 @@ Result<Gains> gainsOf(const Question& question, const Prediction& chosen) {
   SLUICE_ASSIGN_OR_RETURN(gains.tenTimesTheRate, with(10, 1));
   // Half the bytes on a link are as many on one that is twice as fast, and cost hosts half as much.
   SLUICE_ASSIGN_OR_RETURN(gains.halfTheBytes, with(2, 0.5));
+  SLUICE_ASSIGN_OR_RETURN(gains.freeHosts, with(1, 0));
   return gains;
 }
 

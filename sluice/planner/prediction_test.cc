@@ -63,8 +63,8 @@ TEST(Prediction, AllCandidatesOfASmallClusterMakeAReport) {
     if (!one.sendsEverything) continue;
     EXPECT_GE(one.iterationSeconds, 0.999 * one.boundSeconds) << one.candidate.name();
   }
-  given.cause = causeOf(question, given.decision.chosen());
   given.gains = gainsOf(question, given.decision.chosen()).value();
+  given.cause = causeOf(question, given.decision.chosen(), given.gains);
   const auto json = toJson(question, given);
   EXPECT_EQ(json["best"].size(), 4U);
   EXPECT_EQ(json["candidates"].size(), count);
