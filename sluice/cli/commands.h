@@ -12,6 +12,7 @@ void addBenchCommand(Program& program, CLI::App& root);
 void addBenchCollectiveCommands(Program& program, CLI::App& bench);  // of `sluice bench`
 void addBenchFabricCommands(Program& program, CLI::App& bench);      // of `sluice bench`
 void addConfigCommand(Program& program, CLI::App& root);
+void addDoctorCommand(Program& program, CLI::App& root);
 void addFormulasCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);

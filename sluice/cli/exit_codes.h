@@ -12,6 +12,7 @@ enum class ExitCode : int {
   kUsage = 2,          // the command line or a configuration value is wrong
   kPermission = 3,     // needs root or user namespaces, or a key
   kUnavailable = 4,    // something outside is missing: a tool, a kernel module, a peer
+  kFindings = 5,       // an examination has found a fault (sluice doctor)
   kTimeout = 124,      // a time limit was reached, as with timeout(1)
   kNoCommand = 127,    // neither a subcommand nor a program sluice-NAME
   kInterrupted = 130,  // ended by Ctrl-C

@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
   sluice::cli::addAlgorithmsCommand(program, program.root());
   sluice::cli::addBenchCommand(program, program.root());
   sluice::cli::addConfigCommand(program, program.root());
+  sluice::cli::addDoctorCommand(program, program.root());
   sluice::cli::addFormulasCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());
   sluice::cli::addLabCommand(program, program.root());

@@ -34,9 +34,10 @@ std::vector<std::string> subcommandNames(const CLI::App& app) {
 }
 
 // Returns a list for the end of the program's help; empty if there are no external commands.
-std::string listOfExternalCommands() {
+std::string listOfExternalCommands(const std::vector<std::string>& builtIn) {
   std::string list;
   for (const auto& [name, description] : findExternalCommands()) {
+    if (std::ranges::find(builtIn, name) != builtIn.end()) continue;  // a part of it, as of doctor
     list +=
         fmt::format("\n  {:<28}{}", name, description.empty() ? "(see its --help)" : description);
   }
@@ -55,8 +56,8 @@ Program::Program()
     : root_("Gradient synchronisation for networks slower than the accelerators", "sluice") {
   root_.set_version_flag("--version", versionText(), "Show the version and exit");
   root_.set_help_flag("-h,--help", "Show this help and exit");
-  root_.footer([] {  // made only if the help is shown
-    return listOfExternalCommands() +
+  root_.footer([this] {  // made only if the help is shown
+    return listOfExternalCommands(subcommandNames(root_)) +
            "Examples:\n  sluice config show\n  sluice lab up --hosts 4 --rate 1gbit\n"
            "  sluice lab run -- ./train\n  sluice lab down\n  sluice bench replay --profile "
            "resnet50 "
@@ -64,7 +65,8 @@ Program::Program()
            "A command that is not listed is looked for as a program sluice-NAME beside this one "
            "and on the "
            "PATH.\n"
-           "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 124 timeout, 127 no "
+           "Exit codes: 0 ok, 1 failed, 2 usage, 3 permission, 4 unavailable, 5 findings, 124 "
+           "timeout, 127 no "
            "such "
            "command, 130 interrupted.";
   });
@@ -83,6 +85,14 @@ CLI::App* Program::addCommand(CLI::App& parent, const std::string& name, const s
 
 void Program::onRun(CLI::App* command, Run run) {
   runs_[command] = std::move(run);
+}
+
+void Program::addExternalPart(CLI::App& parent, const std::string& name, const std::string& help,
+                              const std::vector<std::string>& examples, const Status& missing) {
+  CLI::App* part = addCommand(parent, name, help, examples);
+  part->prefix_command();
+  externalParts_.emplace(parent.get_name(), name);
+  onRun(part, [missing](const base::Config&) -> Result<int> { return missing; });
 }
 
 void Program::addOption(CLI::App* command, const base::Option& option) {
@@ -117,6 +127,8 @@ int Program::run(int argc, char** argv) {
       return static_cast<int>(ExitCode::kNoCommand);
     }
   }
+  if (argc > 2 && externalParts_.contains({argv[1], argv[2]}))
+    runExternalCommand(argv[1], argv + 1);
   try {
     root_.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -9,8 +9,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -36,6 +38,11 @@ class Program final {
                        const std::vector<std::string>& examples);
   void onRun(CLI::App* command, Run run);
 
+  // Adds a subcommand of `parent` that is part of the program sluice-PARENT: its words go there
+  // unread. `missing` is the error if there is no such program.
+  void addExternalPart(CLI::App& parent, const std::string& name, const std::string& help,
+                       const std::vector<std::string>& examples, const Status& missing);
+
   // Makes the option a flag of the command: --name VALUE with its help and default.
   void addOption(CLI::App* command, const base::Option& option);
 
@@ -46,6 +53,7 @@ class Program final {
 
   CLI::App root_;
   std::map<const CLI::App*, Run> runs_;
+  std::set<std::pair<std::string, std::string>> externalParts_;  // command and subcommand
   // The text given for each option, by option name. CLI11 writes into the values, so they must not
   // move.
   std::map<std::string, std::unique_ptr<std::string>> flags_;
