@@ -17,7 +17,7 @@ from pathlib import Path
 from lab_job import Lab
 from root import skip_without_lab
 
-PROGRAM = sys.argv[1]
+PROGRAM = str(Path(sys.argv[1]).resolve())
 HOSTS = 4
 SECONDS = 60  # at most, also on a busy machine; alone, a plan takes a quarter of it
 SCRIPT = """

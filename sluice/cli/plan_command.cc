@@ -1,7 +1,4 @@
 // sluice plan: decide how to synchronise a training, before it runs, and say why.
-#include <algorithm>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -109,7 +106,10 @@ Result<planner::Question> questionFor(const PlanFlags& flags, const base::Config
   planner::Question question;
   question.profile = flags.profile;
   question.config = config;
-  question.worst = flags.worst;
+  question.worst = flags.only == "same-bits" ? planner::Exactness::kSameBits
+                   : flags.only == "exact"   ? planner::Exactness::kOtherOrder
+                   : flags.only == "delayed" ? planner::Exactness::kDelayed
+                                             : planner::Exactness::kLossy;
   question.isInterrupted = &Interruption::came;
   question.cluster = std::move(cluster);
   SLUICE_ASSIGN_OR_RETURN(question.model, timing::findProfile(flags.profile));
@@ -172,7 +172,9 @@ Result<int> answerAndPrint(const PlanFlags& flags, const planner::Question& ques
 
 void addPlanCommand(Program& program, CLI::App& root) {
   CLI::App* command = program.addCommand(
-      root, "plan", "Predict which algorithm is fastest on a cluster, and say why",
+      root, "plan",
+      "Predict which algorithm is fastest on a cluster, and say why; sluice plan [FLAGS] [SCRIPT "
+      "ARGUMENTS...]",
       {"torchrun --no-python --nproc-per-node 1 ... sluice plan train.py   # on the cluster itself",
        "sluice plan --profile resnet50 --compute-time 200ms --rate 1gbit --hosts 8",
        "sluice plan --profile vgg19 --compute-time 1s --network net.json --hosts 4 -o plan.json",
@@ -181,10 +183,7 @@ void addPlanCommand(Program& program, CLI::App& root) {
        "sluice plot plan.json -o plan.png"});
   auto flags = std::make_shared<PlanFlags>();
   flags->profile = "resnet50";
-  command->add_option("script", flags->script,
-                      "A training script and its arguments: started as the training would be, all "
-                      "ranks measure its model and the network");
-  command->prefix_command();  // what follows the script is the script's
+  command->prefix_command();  // the script and all that follows it
   command
       ->add_option("--profile", flags->profile,
                    fmt::format("Which model: {}, or a file of 'sluice profile'",
@@ -209,13 +208,10 @@ void addPlanCommand(Program& program, CLI::App& root) {
       ->capture_default_str();
   command->add_option("--why", flags->why, "Say why this candidate was not chosen");
   command
-      ->add_option("--only", flags->worst,
-                   "Leave out plans that are less exact: same-bits, exact (sums in another order, "
-                   "too), delayed")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, planner::Exactness>{{"same-bits", planner::Exactness::kSameBits},
-                                                    {"exact", planner::Exactness::kOtherOrder},
-                                                    {"delayed", planner::Exactness::kDelayed}}));
+      ->add_option("--only", flags->only,
+                   "Leave out plans that are less exact than same-bits, exact (sums in another "
+                   "order, too) or delayed")
+      ->check(CLI::IsMember({"same-bits", "exact", "delayed"}));
   command->add_flag("--all", flags->showsAll, "Show every candidate, not the best of each class");
   command->add_flag("--sweep", flags->sweeps,
                     "Also predict other bandwidths and numbers of hosts, for 'sluice plot'");
@@ -226,7 +222,7 @@ void addPlanCommand(Program& program, CLI::App& root) {
   program.addOption(command, option::kEncrypt);
   program.onRun(command, [flags, command](const base::Config& config) {
     PlanFlags all = *flags;
-    std::ranges::copy(command->remaining(), std::back_inserter(all.script));
+    all.script = command->remaining();
     return runPlan(all, config);
   });
 }

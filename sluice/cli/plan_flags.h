@@ -24,7 +24,7 @@ struct PlanFlags {
   std::string profileOut = "profile.json";
   uint32_t hosts = 0;  // 0: not given
   uint32_t steps = 10;
-  planner::Exactness worst = planner::Exactness::kLossy;
+  std::string only;
   bool showsAll = false;
   bool sweeps = false;
   std::vector<std::string> script;  // and its arguments

@@ -162,7 +162,8 @@ TEST(Verdicts, EveryFaultHasItsOwnCodeAndNoOther) {
     plant(file);
     const auto findings = judge(file);
     EXPECT_THAT(codesOf(findings), ElementsAre(code));
-    if (!findings.empty()) EXPECT_THAT(findings.front().ranks, ElementsAre(rank)) << code;
+    ASSERT_FALSE(findings.empty()) << code;
+    EXPECT_THAT(findings.front().ranks, ElementsAre(rank)) << code;
   }
 }
 

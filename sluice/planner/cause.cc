@@ -66,6 +66,8 @@ std::string bytesName(const Question& question, const Binding& binding) {
   const double largest = 4.0 * static_cast<double>(tensors[binding.largest].parameters);
   if (2 * largest > binding.bytes)
     return fmt::format("{}'s {:.3g} MB", tensors[binding.largest].name, largest / 1e6);
+  if (binding.layer + 1 == tensors.size())
+    return fmt::format("the {:.3g} MB of all {} tensors", binding.bytes / 1e6, tensors.size());
   return fmt::format("the {:.3g} MB of the first {} of {} tensors, up to {},", binding.bytes / 1e6,
                      binding.layer + 1, tensors.size(), tensors[binding.layer].name);
 }

@@ -1,5 +1,6 @@
 #include <sluice/planner/cluster.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -108,7 +109,8 @@ Result<Cluster> parse(Json root, const std::string& origin) {
 }  // namespace
 
 std::string Cluster::nameOf(uint32_t host) const {
-  return host < names.size() ? "host " + names[host] : fmt::format("host {}", host);
+  const bool isNamed = host < names.size() && std::ranges::count(names, names[host]) == 1;
+  return isNamed ? "host " + names[host] : fmt::format("host {}", host);
 }
 
 Result<Cluster> parseCluster(std::string_view json, const std::string& origin) {

@@ -25,7 +25,7 @@ struct Cluster {
   std::vector<std::string> names{};  // of the hosts, from 0 on
   std::map<uint32_t, double> slowerHosts{};
 
-  std::string nameOf(uint32_t host) const;  // "host c"; "host 2" if it has no name
+  std::string nameOf(uint32_t host) const;  // "host c"; "host 2" if it has no name of its own
 };
 
 // `origin` names the text in errors.

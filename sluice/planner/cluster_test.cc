@@ -23,6 +23,7 @@ TEST(Cluster, ReadsEveryKey) {
   EXPECT_EQ(cluster->slowerHosts, (std::map<uint32_t, double>{{0, 2.5}}));
   EXPECT_EQ(cluster->nameOf(1), "host b");
   EXPECT_EQ(cluster->nameOf(2), "host 2");
+  EXPECT_EQ((Cluster{.names = {"a", "a"}}.nameOf(1)), "host 1");  // two have the name
 }
 
 TEST(Cluster, NeedsTheRateOnly) {
