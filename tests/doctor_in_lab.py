@@ -233,6 +233,12 @@ PLANTS = {
         [],
     ),
     "mtu": (["mtu-hole"], lambda lab: ruled(lab, "input", "meta length > 1200 drop"), []),
+    "mtu-pair": (
+        ["mtu-hole"],
+        lambda lab: ruled(lab, "input", f"ip saddr {lab.addresses[1]} meta length > 1200 drop"),
+        [],
+    ),
+    "mtu-out": (["mtu-hole"], lambda lab: ruled(lab, "output", "meta length > 1200 drop"), []),
     "queue": (["overfilled-queue"], overfilledQueue, []),
     "cpu": (["starved-cpu"], starvedCpu, []),
     "resolver": (["resolver"], lambda lab: lyingResolver(lab, VICTIM), []),

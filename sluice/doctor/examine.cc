@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include <sluice/doctor/verdicts.h>
 #include <sluice/probe/json_fields.h>
 #include <sluice/probe/meeting.h>
+#include <sluice/probe/own_sockets.h>
 #include <sluice/probe/probe.h>
 
 namespace sluice::doctor {
@@ -24,6 +27,7 @@ using probe::Meeting;
 
 constexpr auto kReachWithin = 3500ms;  // three tries of the kernel
 constexpr auto kLinger = 6s;
+constexpr auto kSoon = 5s;  // all ranks are here, and have nothing else to do
 
 double wallSeconds(const Plants& plants) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -39,7 +43,7 @@ std::vector<std::string> hostsOf(const std::vector<Address>& addresses) {
 // All ranks have just met, so the second meeting takes a round trip: rank 0 reads its clock when it
 // is complete, and the others know that this was between their question and the answer.
 Result<std::vector<ClockReading>> compareClocks(Meeting& meeting, const Plants& plants) {
-  SLUICE_RETURN_IF_ERROR(meeting.gather("doctor/before-clocks", "").status());
+  SLUICE_RETURN_IF_ERROR(meeting.gather("doctor/before-clocks", "", kSoon).status());
   const double asked = wallSeconds(plants);
   SLUICE_RETURN_IF_ERROR(meeting.gather("doctor/clocks", "").status());
   const double answered = wallSeconds(plants);
@@ -113,11 +117,49 @@ Result<Examination> explain(const Status& error, const HostReport& own, Examinat
   return examination;
 }
 
+// Returns a finding for each rank to which packets of full size do not pass, though a connection can
+// be made: a rank that is cut off or dead could not be connected to.
+std::vector<Finding> findHoles(const std::map<uint32_t, Address>& ranks) {
+  const std::set<std::string> stuck = probe::hostsWithStuckConnections();
+  std::vector<Finding> findings;
+  for (const auto& [rank, address] : ranks) {
+    if (!stuck.contains(address.host())) continue;
+    if (!findUnreachable({address}, {0}, kReachWithin).empty()) continue;
+    findings.push_back(
+        {Fault::kMtuHole,
+         {rank},
+         fmt::format("a connection to rank {} at {} can be made, but a message of full-sized "
+                     "packets has not arrived there, however often it was sent again",
+                     rank, address.host()),
+         std::string(kMtuRemedy)});
+  }
+  return findings;
+}
+
+// The ranks have met, and then some did not come to the next meeting. The others wait until rank 0
+// has said why.
+Result<Examination> explainSilence(const Status& error, Meeting& meeting, Examination examination) {
+  if (meeting.rank() != Rank{0}) {
+    meeting.lingerUntilRank0Leaves(kLinger);
+    return examination;
+  }
+  std::map<uint32_t, Address> ranks;
+  for (uint32_t rank = 1; rank < meeting.worldSize(); ++rank)
+    ranks.emplace(rank, meeting.addresses()[rank]);
+  examination.findings = findHoles(ranks);
+  if (examination.findings.empty()) return error;
+  return examination;
+}
+
 // The ranks have not met. Rank 0 and those that reached it only know who is missing; a rank that
 // did not reach rank 0 says why itself.
 Result<Examination> explainAbsence(const Status& error, Meeting& meeting, const HostReport& own,
                                    Examination examination) {
   const bool isMissing = error.code() == Code::kTimeout || error.code() == Code::kPeerLost;
+  if (isMissing && meeting.rank() != Rank{0}) {
+    examination.findings = findHoles({{0, meeting.master().front()}});
+    if (!examination.findings.empty()) return examination;
+  }
   if (!isMissing || !meeting.hasReachedRank0()) return explain(error, own, std::move(examination));
   examination.missing = error.message();
   meeting.lingerUntilRank0Leaves(kLinger);
@@ -162,7 +204,8 @@ Result<Examination> examine(const base::Config& config, const base::Config::Valu
     SLUICE_ASSIGN_OR_RETURN(auto host, decodeHostReport(note));
     examination.file.hosts.push_back(std::move(host));
   }
-  SLUICE_RETURN_IF_ERROR(examineJob(*meeting, plants, examination.file));
+  const Status examined = examineJob(*meeting, plants, examination.file);
+  if (!examined.isOk()) return explainSilence(examined, *meeting, std::move(examination));
   if (examination.rank == 0) examination.findings = judge(examination.file);
   examination.seconds = base::seconds(clock.now() - begun);
   return examination;

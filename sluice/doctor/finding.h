@@ -49,6 +49,10 @@ constexpr std::string_view name(Fault fault) {
   return "?";
 }
 
+inline constexpr std::string_view kMtuRemedy =
+    "Set the same MTU on all interfaces and switches of the way (ip link set dev IFACE mtu 1400 "
+    "tries it), and let ICMP 'fragmentation needed' through.";
+
 struct Finding {
   Fault fault{};
   std::vector<uint32_t> ranks;  // that it concerns

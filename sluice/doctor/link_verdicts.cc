@@ -50,8 +50,7 @@ std::vector<Finding> judgeHoles(const CaseFile& file) {
          fmt::format("connections from {} to {} are made, but full-sized packets on them do not "
                      "arrive{}",
                      describe(file, from), describe(file, {to}), why),
-         "Set the same MTU on all interfaces and switches of the way (ip link set dev IFACE mtu "
-         "1400 tries it), and let ICMP 'fragmentation needed' through."});
+         std::string(kMtuRemedy)});
   }
   return found;
 }

@@ -40,19 +40,39 @@ void addConnection(int fd, std::map<std::string, TcpFigures>& all) {
     figures.control = name.data();
 }
 
+// Calls `see` with every descriptor of this process. One that is closed meanwhile is asked in vain;
+// nothing is changed by asking.
+template <typename See>
+void forEachDescriptor(const See& see) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
+  if (folder == nullptr) return;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    char* end = nullptr;
+    const auto fd = std::strtol(entry->d_name, &end, 10);
+    if (end != entry->d_name) see(static_cast<int>(fd));
+  }
+}
+
 }  // namespace
 
 std::map<std::string, TcpFigures> ownConnections() {
   std::map<std::string, TcpFigures> all;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
-  if (folder == nullptr) return all;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    char* end = nullptr;
-    const auto fd = std::strtol(entry->d_name, &end, 10);
-    // An fd that is closed meanwhile is asked in vain; nothing is changed by asking.
-    if (end != entry->d_name) addConnection(static_cast<int>(fd), all);
-  }
+  forEachDescriptor([&all](int fd) { addConnection(fd, all); });
   return all;
+}
+
+std::set<std::string> hostsWithStuckConnections() {
+  constexpr int kTimesAgain = 2;  // after about a second
+  std::set<std::string> hosts;
+  forEachDescriptor([&hosts](int fd) {
+    tcp_info info{};
+    socklen_t size = sizeof(info);
+    if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+    const bool isStuck =
+        info.tcpi_backoff >= kTimesAgain && info.tcpi_unacked > 0 && info.tcpi_bytes_acked > 1;
+    if (isStuck) hosts.insert(Address::peerOf(fd).host());
+  });
+  return hosts;
 }
 
 }  // namespace sluice::probe

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include <sluice/net/address.h>
@@ -20,5 +21,9 @@ struct TcpFigures {
 // Returns the figures of the connections from this process, by the address that they lead to, with
 // its port. Connections to one address are added up.
 std::map<std::string, TcpFigures> ownConnections();
+
+// Returns the hosts, without a port, with a connection that has worked and on which TCP now sends
+// the same segment again and again.
+std::set<std::string> hostsWithStuckConnections();
 
 }  // namespace sluice::probe
