@@ -55,6 +55,9 @@ struct SessionOptions {
   Device* device = nullptr;
   bool updatesWaitForWord = false;  // Makes servers wait for update() or drop() after each step.
   Interruption interruption{};  // Called while a thread waits for this session; empty: the job's.
+  // Gives options this session's own values, in the place of the job's: slice-elements, credit, and
+  // those of the algorithm. The same on every rank.
+  Config::Values settings{};
 };
 
 // A session begins with open() and ends with leave(). All ranks make the same calls.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sluice import _core, _model, _optimizer, _server
+from sluice import _auto, _core, _model, _optimizer, _server
 from sluice._doors import accelerator_of
 from sluice._engine import Engine
 from sluice._job import Job, current
@@ -79,7 +79,8 @@ def distribute(
         torch.distributed reduces (Gloo, NCCL), at the times and in the pieces that sluice says. It
         has all ranks of the job, in the same order.
     options: every option of docs/configuration.md, with underscores: algorithm="sluice",
-        slice_elements=50_000.
+        slice_elements=50_000. algorithm="auto" begins with "sluice", measures, and changes to the
+        fastest plan that gives the same bits.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
     if isinstance(optimizer, Optimizer):
@@ -89,6 +90,7 @@ def distribute(
     else:
         optimizers = list(optimizer)
     _refuse(model, optimizers, job)
+    _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
     if process_group is not None:
         _refuse_group(process_group, job)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))

@@ -59,9 +59,19 @@ class Job:
         return self.core.option(name)
 
     @property
+    def is_auto(self) -> bool:
+        """True iff plans change during training (_auto.py)."""
+        return self.option("algorithm").split(":")[0] == "auto"
+
+    @property
     def algorithm(self) -> _core.Algorithm:
-        """The algorithm that the user has named, without the option after a colon."""
-        return _core.algorithm(self.option("algorithm").split(":")[0])
+        """The algorithm that the user has named, without the option after a colon. Those that auto
+        chooses from have the traits of sluice."""
+        return _core.algorithm("sluice" if self.is_auto else self.option("algorithm").split(":")[0])
+
+    def seconds(self, name: str) -> float:
+        """Returns the value of an option that is a duration."""
+        return self.core.seconds(name)
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")
@@ -161,7 +171,7 @@ class Job:
             return self._mean(value)
 
     def _mean(self, value: Tensor) -> Tensor:
-        brought = self._brought(f"{tuple(value.shape)} {value.dtype}")
+        brought = self.brought(f"{tuple(value.shape)} {value.dtype}")
         if other := next((rank for rank, text in enumerate(brought) if text != brought[0]), 0):
             raise ValueError(
                 f"sluice.mean() got {brought[0]} on rank 0, but {brought[other]} on rank {other}; "
@@ -174,7 +184,7 @@ class Job:
             total += part
         return total / self.world_size
 
-    def _brought(self, text: str) -> list[str]:
+    def brought(self, text: str) -> list[str]:
         """Returns the texts of all ranks, cut to a line, in rank order. Unlike gather() it ends as
         soon as a missing rank ends its training."""
         texts = []

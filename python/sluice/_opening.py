@@ -3,6 +3,7 @@ sent."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from sluice import _core
 from sluice._backend import over
 from sluice._checkpoint import Checkpoint
 from sluice._doors import DeviceDoor, HostDoor
-from sluice._slots import DTYPES
+from sluice._slots import described
 from sluice._training import Training
 
 if TYPE_CHECKING:
@@ -24,14 +25,20 @@ def open_session(
     or sluice itself where there is none."""
     job, server = training.job, training.server
     name = f"{training.name}.{number}"
-    tensors = [
-        (slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in training.slots
-    ]
+    tensors = described(training.slots)
     device = 0 if training.device is None else training.device.address
     if server is None:
         training.collective = None if process_group is None else over(process_group, job.core)
         address = 0 if training.collective is None else training.collective.address
-        training.session = _core.Session(job.core, name, tensors, collective=address, device=device)
+        training.session = _core.Session(
+            job.core,
+            name,
+            tensors,
+            collective=address,
+            algorithm=training.algorithm,
+            device=device,
+            settings=training.settings,
+        )
     else:
         for slot in training.slots:
             slot.result = slot.parameter.detach()
@@ -52,6 +59,25 @@ def open_session(
         server.hand_out()
     if job.rank == 0:
         _say_hello(training, training.session)
+
+
+def change_session(training: Training, number: int) -> None:
+    """Opens a session with the training's new algorithm and settings beside the old one, which then
+    ends. Every rank calls it. REQUIRES: nothing is on its way."""
+    old = training.session
+    assert old is not None and training.server is None
+    training.session = _core.Session(
+        training.job.core,
+        f"{training.name}.{number}",
+        described(training.slots),
+        algorithm=training.algorithm,
+        device=0 if training.device is None else training.device.address,
+        settings=training.settings,
+    )
+    open_doors(training, training.session)
+    old.leave()
+    training.spent.plan_is_made()
+    training.spent.began = time.perf_counter()
 
 
 def open_doors(training: Training, session: _core.Session) -> None:

@@ -86,6 +86,11 @@ class Gate:
         self.update: _c10d.Update | None = None
 
 
+def described(slots: list[Slot]) -> list[tuple[str, int, str]]:
+    """Returns name, number of elements and dtype of each, as a session takes them."""
+    return [(slot.name, slot.parameter.numel(), DTYPES[slot.parameter.dtype]) for slot in slots]
+
+
 def _look(parameter: Tensor) -> tuple[int, int]:
     return parameter._version, parameter.data_ptr()
 

@@ -13,8 +13,7 @@
 #include <sluice/session/agreement.h>
 #include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
-#include <sluice/strategy/algorithms/registry.h>
-#include <sluice/strategy/dgc/dgc_options.h>
+#include <sluice/session/session_plan.h>
 
 namespace sluice::session {
 namespace {
@@ -61,27 +60,6 @@ Result<End> parseEnd(const std::string& note) {
   return end;
 }
 
-Result<plan::Plan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
-                            const JobParts& job) {
-  base::Config config = job.config();
-  const std::string& wanted = options.algorithm;
-  if (!wanted.empty())
-    SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // for the job's own algorithm only
-  SLUICE_ASSIGN_OR_RETURN(
-      const auto* algorithm,
-      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
-                              config));
-  plan::PlanSpec spec;
-  spec.model = options.model;
-  spec.strategy = algorithm->name;
-  spec.settings["update"] = optimizer::canonicalText(update);
-  SLUICE_ASSIGN_OR_RETURN(spec.roles,
-                          plan::parseRoles(config.text(option::kServers), job.worldSize()));
-  SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::rejectIgnoredOptions(config, spec));
-  return plan::Plan::make(std::move(spec));
-}
-
 Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
                    optimizer::Publishes publishes, Rank rank) {
   if (!plan.roles().isWorker(rank)) return base::ok();
@@ -108,7 +86,8 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
                                                          collective::Collective* collective) {
   SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
-  SLUICE_ASSIGN_OR_RETURN(auto plan, makePlan(options, update, job));
+  SLUICE_ASSIGN_OR_RETURN(auto made, makePlan(options, update, job));
+  plan::Plan plan = std::move(made.plan);
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
     return Status(Code::kInvalidArgument,
                   "updates that wait for step() need a worker beside every server; use servers=all "
@@ -118,7 +97,8 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, options.name, job));
   if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
   const bool isWorker = plan.roles().isWorker(job.rank());
-  std::unique_ptr<SessionParts> session(new SessionParts(job, options.name));
+  std::unique_ptr<SessionParts> session(
+      new SessionParts(job, options.name, std::move(made.config)));
   SLUICE_ASSIGN_OR_RETURN(session->tracing_,
                           Tracing::begin(job.config(), plan.model(), options.name, job.rank()));
   if (job.metrics() != nullptr) {
@@ -143,7 +123,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                     session->devicePath_.get()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
-      Trainer::start(std::move(training), job.config(), session->observers_.orNull(),
+      Trainer::start(std::move(training), session->config_, session->observers_.orNull(),
                      [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
                        SLUICE_ASSIGN_OR_RETURN(auto fabric,
                                                makeFabric(job, options.name, receiver));

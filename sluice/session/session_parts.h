@@ -60,12 +60,14 @@ class SessionParts final {
   DevicePath* devicePath() { return devicePath_.get(); }
 
  private:
-  SessionParts(JobParts& job, std::string name) : job_(job), name_(std::move(name)) {}
+  SessionParts(JobParts& job, std::string name, base::Config config)
+      : job_(job), name_(std::move(name)), config_(std::move(config)) {}
   void listenForTheEnd();
   void exchangeDone();
 
   JobParts& job_;
   const std::string name_;
+  const base::Config config_;  // the job's, with the session's own settings
   const base::ProcessMark process_;
   // The observers outlive the trainer, which reports to them.
   base::HomePtr<Tracing> tracing_;    // null: no trace is wanted

@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import sluice
+from sluice._program import find_program
 from sluice.demo.processes import WORLD, Start, on_loopback
 
 KINDS = ("auto", "lab", "pacing")
@@ -94,16 +90,3 @@ def _call(words: list[str]) -> None:
     if called.returncode != 0:
         lines = called.stderr.strip().splitlines()
         raise OSError(lines[-1] if lines else f"'{' '.join(words[1:3])}' has failed")
-
-
-def find_program() -> str | None:
-    """Returns the program `sluice` that belongs to this package, or another on the PATH."""
-    places = [
-        Path(sys.executable).parent,
-        Path(sysconfig.get_path("scripts")),
-        Path(sluice.__file__).parents[2] / "bin",  # of a build tree
-    ]
-    for place in places:
-        if os.access(place / "sluice", os.X_OK):
-            return str(place / "sluice")
-    return shutil.which("sluice")

@@ -26,20 +26,28 @@ auto waitFor(Session& training, Call&& call) {
 
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
+inline Model modelOf(const std::vector<TensorDescription>& tensors) {
+  Model model;
+  for (const auto& [tensor, elements, dtype] : tensors)
+    model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+  return model;
+}
+
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
  public:
   // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
   // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's.
+  // job's. `settings` are this session's own values of options.
   Training(const Membership& member, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
-           const std::string& algorithm, uintptr_t device)
+           const std::string& algorithm, uintptr_t device, const Config::Values& settings)
       : member_(member), waits_(tensors.size()) {
     session::JobParts& job = member.job();
     SessionOptions options;
     options.name = name;
+    options.settings = settings;
     options.observer = &waits_;
     options.interruption = checkSignals;
     options.update = update;
@@ -49,8 +57,7 @@ class Training final : public DeviceEntrance {
     auto* engine = reinterpret_cast<collective::Collective*>(collective);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
     options.device = reinterpret_cast<Device*>(device);
-    for (const auto& [tensor, elements, dtype] : tensors)
-      options.model.tensors.push_back({tensor, elements, dtypeNamed(dtype)});
+    options.model = modelOf(tensors);
     for (size_t t = 0; t < parameters.size(); ++t) {
       const auto memory = memoryAt(parameters[t], options.model.tensors.at(t).bytes());
       options.memory.push_back({memory, memory});  // every gradient brings its own
@@ -180,6 +187,11 @@ class Training final : public DeviceEntrance {
   size_t slices() const { return inside().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
+  // Bytes of payloads from other ranks, and the seconds in which any of them was coming.
+  std::pair<uint64_t, double> receiving() const {
+    const session::Receiving& receiving = inside().trainer().receiving();
+    return {receiving.bytes(), base::seconds(receiving.time())};
+  }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
     const auto counters = inside().trainer().counters();
     return {counters.bytesSent, counters.bytesReceived};
@@ -203,6 +215,29 @@ class Training final : public DeviceEntrance {
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<Session> session_;
+};
+
+// The values of all ranks for a key, which nobody waits for.
+class Gathering final {
+ public:
+  Gathering(const Membership& member, const std::string& key, const std::string& value) {
+    const auto promise = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
+    values_ = promise->get_future().share();
+    session::JobParts& job = member.job();
+    job.gatherLater(key, value, job.config().duration(option::kWaitTimeout),
+                    [promise](auto values) { promise->set_value(std::move(values)); });
+  }
+
+  // None: they are not all here. Throws if they never will be.
+  std::optional<std::vector<py::bytes>> values() const {
+    if (values_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+    const auto& values = values_.get();
+    throwIfError(values.status());
+    return std::vector<py::bytes>(values->begin(), values->end());
+  }
+
+ private:
+  std::shared_future<Result<std::vector<std::string>>> values_;
 };
 
 // A comparison between ranks, as Python asks for it.

@@ -1,0 +1,67 @@
+#include <sluice/session/session_plan.h>
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <sluice/base/options.h>
+#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/strategy/dgc/dgc_options.h>
+
+namespace sluice::session {
+namespace {
+
+// A fabric, its protection and the roles of ranks belong to the job.
+Status applySettings(const Config::Values& settings, const strategy::Algorithm& algorithm,
+                     base::Config& config) {
+  for (const auto& [name, value] : settings) {
+    SLUICE_ASSIGN_OR_RETURN(const base::Option* option, base::knownOption(name));
+    if (option != &option::kSliceElements && option != &option::kCredit &&
+        !algorithm.takes(*option)) {
+      return {Code::kInvalidArgument,
+              fmt::format("a session of {} cannot have its own {}; give it to the whole job",
+                          algorithm.name, name)};
+    }
+    SLUICE_RETURN_IF_ERROR(config.set(*option, value));
+  }
+  return base::ok();
+}
+
+}  // namespace
+
+Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
+                             const JobParts& job) {
+  base::Config config = job.config();
+  const std::string& wanted = options.algorithm;
+  if (!wanted.empty())
+    SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // for the job's own algorithm only
+  SLUICE_ASSIGN_OR_RETURN(
+      const auto* algorithm,
+      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
+                              config));
+  SLUICE_RETURN_IF_ERROR(applySettings(options.settings, *algorithm, config));
+  plan::PlanSpec spec;
+  spec.model = options.model;
+  spec.strategy = algorithm->name;
+  spec.settings["update"] = optimizer::canonicalText(update);
+  SLUICE_ASSIGN_OR_RETURN(spec.roles,
+                          plan::parseRoles(config.text(option::kServers), job.worldSize()));
+  SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
+  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::rejectIgnoredOptions(config, spec));
+  SLUICE_ASSIGN_OR_RETURN(auto plan, plan::Plan::make(std::move(spec)));
+  return SessionPlan{std::move(config), std::move(plan)};
+}
+
+Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job) {
+  SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
+  SLUICE_ASSIGN_OR_RETURN(const auto made, makePlan(options, update, job));
+  if (!strategy::sumsInRankOrder(made.plan.spec())) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} with these settings does not sum in rank order, so its results "
+                              "have other bits; leave it out",
+                              made.plan.spec().strategy));
+  }
+  return plan::toHex(made.plan.hash());
+}
+
+}  // namespace sluice::session

@@ -1,0 +1,29 @@
+// The plan of one session: the job's options with the session's own in their place, and the plan
+// that follows from them. Nothing here meets other ranks (agreement.h does). Any thread.
+#pragma once
+
+#include <string>
+
+#include <sluice/session.h>
+
+#include <sluice/base/config.h>
+#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/plan/plan.h>
+#include <sluice/session/job_parts.h>
+
+namespace sluice::session {
+
+struct SessionPlan {
+  base::Config config;  // the job's, with SessionOptions::settings
+  plan::Plan plan;
+};
+
+Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
+                             const JobParts& job);
+
+// Returns the hash of the plan that a session with these options would have, in hexadecimal digits.
+// For a job that changes its plan between two steps: refuses a plan whose mean gradients do not
+// have the bits of sums in rank order.
+Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job);
+
+}  // namespace sluice::session

@@ -1,0 +1,152 @@
+"""Trains with algorithm="auto" in a network that becomes 20 times slower and then fast again. Makes
+a lab.
+
+  auto_in_lab.py PATH_OF_SLUICE PYTHONPATH [PLANNER]
+
+PLANNER: the program that plans; without it `sluice plan` does, or rule_planner.py if that command
+cannot yet. Training must be planned anew for each network within twice the steps that auto
+measures, all ranks must end with the parameters, bit for bit, of one process that sums in rank
+order, and with rule_planner.py the plan must change and change back.
+"""
+
+import importlib.util
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from lab_job import Lab
+from root import SKIPPED, skip_without_lab
+
+HERE = Path(__file__).parent
+PROGRAM, PYTHON = sys.argv[1], sys.argv[2]
+RULE = str(HERE / "rule_planner.py")
+RANKS = 3
+MEASURED = 8  # steps
+FAST, SLOW = "200mbit", "10mbit"
+WORD = re.compile(r"auto: after round (\d+) '\S+' (changes|stays) .*?(\d+) Mbit/s")
+CHANGE = re.compile(r"changes from (\w+).* to (\w+), slice")
+
+
+class Trainers:
+    """The ranks, one on each host. `said` are the lines of rank 0."""
+
+    def __init__(self, lab, folder, planner):
+        self.said = []
+        self.stop = Path(folder, "stop")
+        environment = dict(
+            os.environ,
+            PYTHONPATH=PYTHON,
+            SLUICE_LOG="warn,pytorch=info",
+            SLUICE_JOB_KEY=secrets.token_hex(32),
+            SLUICE_SILENCE_LIMIT="20s",
+            SLUICE_AUTO_STEPS=str(MEASURED),
+            SLUICE_AUTO_PLANNER=planner,
+            OMP_NUM_THREADS="1",
+            WORLD_SIZE=str(RANKS),
+            LOCAL_RANK="0",
+            MASTER_ADDR=lab.addresses[0],
+            MASTER_PORT="29500",
+            AUTO_ALGORITHM="auto",
+            AUTO_STOP=str(self.stop),
+            AUTO_CHECK="1",
+            AUTO_PAUSE="0.1",
+        )
+        at = [lab.sluice, "lab", "exec", "--name", lab.name, "--host"]
+        self.ranks = [
+            subprocess.Popen(
+                [*at, str(rank), "--", sys.executable, str(HERE / "auto_rank.py")],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=environment | {"RANK": str(rank)},
+            )
+            for rank in range(RANKS)
+        ]
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.ranks[0].stdout:
+            self.said.append(line.rstrip("\n"))
+
+    def words(self):
+        """Returns [(round, changes or stays, Mbit/s, line)]."""
+        found = [(WORD.search(line), line) for line in list(self.said)]
+        return [(int(w[1]), w[2], int(w[3]), line) for w, line in found if w]
+
+    def step(self):
+        steps = [line for line in list(self.said) if line.startswith("step ")]
+        return int(steps[-1].split()[1]) if steps else 0
+
+    def waitForWord(self, after, fits, what):
+        """Returns the first word after this step whose rate fits."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.ranks[0].poll() is None:
+            for word in self.words():
+                if word[0] > after and fits(word[2]):
+                    return word
+            time.sleep(0.05)
+        raise AssertionError(f"no plan for {what} after step {after}\n" + "\n".join(self.said))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for rank in self.ranks:
+            if rank.poll() is None:
+                rank.kill()
+            rank.wait()
+        self.reader.join(timeout=10)
+
+
+def can_plan():
+    told = subprocess.run([PROGRAM, "plan", "--help"], capture_output=True, text=True)
+    return "--network" in told.stdout
+
+
+def main():
+    planner = sys.argv[3] if len(sys.argv) > 3 else "" if can_plan() else RULE
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Lab(PROGRAM, RANKS, FAST) as lab,
+        Trainers(lab, folder, planner) as trainers,
+    ):
+        hosts = f"0-{RANKS - 1}"
+        trainers.waitForWord(0, lambda rate: True, "the network at the start")
+        took = []
+        for rate, fits in ((SLOW, lambda rate: rate < 40), (FAST, lambda rate: rate > 60)):
+            lab.call("set", "--host", hosts, "--rate", rate)
+            before = trainers.step()
+            took.append(trainers.waitForWord(before, fits, rate)[0] - before)
+        trainers.stop.touch()
+        others = [rank.communicate(timeout=60)[0] for rank in trainers.ranks[1:]]
+        trainers.ranks[0].wait(timeout=60)
+        trainers.reader.join(timeout=10)
+        text = "\n".join(trainers.said)
+        for rank, said in enumerate([text, *others]):
+            if trainers.ranks[rank].returncode != 0 or "\nexact" not in said:
+                sys.exit(f"rank {rank} has not ended with the bits of one process\n{said}")
+        if max(took) > 2 * MEASURED:
+            sys.exit(f"planned anew after {took} steps instead of {2 * MEASURED}\n{text}")
+        changes = [
+            tuple(CHANGE.search(w[3]).groups()) for w in trainers.words() if w[1] == "changes"
+        ]
+        if planner == RULE and changes != [("sluice", "p3"), ("p3", "sluice")]:
+            sys.exit(f"the plan changed {changes}\n{text}")
+        if "gave no plan" in text or "refuses the plan" in text:
+            sys.exit(f"the planner has failed\n{text}")
+    print(f"planned anew {took} steps after the network had changed; changes: {changes}")
+
+
+if __name__ == "__main__":
+    if importlib.util.find_spec("torch") is None:
+        print("skipped: there is no Torch")
+        sys.exit(SKIPPED)
+    skip_without_lab()
+    main()
