@@ -111,12 +111,12 @@ def test_the_planner_ends_when_it_is_told_to() -> None:
 
 PATCHED = """
 import os, sluice._auto
-use = sluice._auto.Auto._with_files
+use = sluice._auto.Auto._settings
 def other(self, *args):
     if os.environ["RANK"] == "1":
         {}
     return use(self, *args)
-sluice._auto.Auto._with_files = other
+sluice._auto.Auto._settings = other
 """
 
 
