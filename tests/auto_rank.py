@@ -6,7 +6,7 @@ loop accumulates in no_sync(), scales, skips steps and loads its own checkpoint 
   AUTO_PACE=1          goes on until the plan has changed to p3, on connections that are slowed down,
                        and back to sluice
 
-Prints a line for each step, then the number of steps with digests of losses and parameters, and
+Prints a line for each step if there is such a file, then the number of steps with digests of losses and parameters, and
 sluice.report(). With AUTO_CHECK=1 it says whether the parameters have the bits of one process that
 sums all gradients in rank order.
 """
@@ -134,7 +134,8 @@ for number in numbers():
     losses.append(train(number).hex())
     time.sleep(PAUSE)
     done = number + 1
-    print(f"step {done}", flush=True)
+    if "AUTO_STOP" in os.environ:
+        print(f"step {done}", flush=True)
 optimizer.synchronize()
 said = hashlib.sha256(" ".join(losses).encode()).hexdigest()[:16]
 print(f"ended {done} {said} {digest(model)}")
