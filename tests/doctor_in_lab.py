@@ -249,7 +249,7 @@ PLANTS = {
         [],
     ),
 }
-NOT_MET = ("rank0-port", "no-interface", "key", "resolver")  # the victim says why it cannot come
+NOT_MET = ("rank0-port", "no-interface", "key", "resolver", "mtu-out")  # the victim says why it cannot come
 NEED_ROOT = ("queue", "cpu", "resolver", "rank0-resolver")
 FEW = ("key", "values", "loss")
 
@@ -281,7 +281,7 @@ def main():
     parser.add_argument("plants", nargs="*", help=", ".join(PLANTS))
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--healthy", type=int, default=None, help="healthy runs")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     skip_without_lab()
     names = arguments.plants or (PLANTS if arguments.all else FEW)
     healthy = arguments.healthy

@@ -95,7 +95,7 @@ void printFindings(const Examination& seen) {
   }
   if (!seen.missing.empty()) {
     fmt::print(
-        "\nThe ranks have not met: {}\n  A rank that was started says itself why it could not "
+        "\nNot all ranks took part: {}\n  A rank that was started says itself why it could not "
         "come. One that says nothing was not started, or its launcher ended it first.\n",
         seen.missing);
   } else if (seen.findings.empty()) {

@@ -136,18 +136,21 @@ std::vector<Finding> findHoles(const std::map<uint32_t, Address>& ranks) {
   return findings;
 }
 
-// The ranks have met, and then some did not come to the next meeting. The others wait until rank 0
-// has said why.
+// The ranks have met, and then some did not come to a later meeting. The others wait until rank 0
+// has said why, or the rank that cannot speak to rank 0.
 Result<Examination> explainSilence(const Status& error, Meeting& meeting, Examination examination) {
   if (meeting.rank() != Rank{0}) {
-    meeting.lingerUntilRank0Leaves(kLinger);
+    examination.findings = findHoles({{0, meeting.addresses().front()}});
+    if (examination.findings.empty()) meeting.lingerUntilRank0Leaves(kLinger);
     return examination;
   }
+  const bool isMissing = error.code() == Code::kTimeout || error.code() == Code::kPeerLost;
+  if (!isMissing) return error;
   std::map<uint32_t, Address> ranks;
   for (uint32_t rank = 1; rank < meeting.worldSize(); ++rank)
     ranks.emplace(rank, meeting.addresses()[rank]);
   examination.findings = findHoles(ranks);
-  if (examination.findings.empty()) return error;
+  if (examination.findings.empty()) examination.missing = error.message();
   return examination;
 }
 
@@ -156,10 +159,6 @@ Result<Examination> explainSilence(const Status& error, Meeting& meeting, Examin
 Result<Examination> explainAbsence(const Status& error, Meeting& meeting, const HostReport& own,
                                    Examination examination) {
   const bool isMissing = error.code() == Code::kTimeout || error.code() == Code::kPeerLost;
-  if (isMissing && meeting.rank() != Rank{0}) {
-    examination.findings = findHoles({{0, meeting.master().front()}});
-    if (!examination.findings.empty()) return examination;
-  }
   if (!isMissing || !meeting.hasReachedRank0()) return explain(error, own, std::move(examination));
   examination.missing = error.message();
   meeting.lingerUntilRank0Leaves(kLinger);
@@ -197,8 +196,10 @@ Result<Examination> examine(const base::Config& config, const base::Config::Valu
     const auto routed = rendezvous::chooseInterface({}, meeting->master().front(), "");
     if (routed.isOk()) own.routedAddress = routed->address.host();
   }
-  const auto notes = meeting->join(encode(own));
-  if (!notes.isOk()) return explainAbsence(notes.status(), *meeting, own, std::move(examination));
+  if (const auto met = meeting->join(""); !met.isOk())
+    return explainAbsence(met.status(), *meeting, own, std::move(examination));
+  const auto notes = meeting->gather("doctor/hosts", encode(own), kSoon);
+  if (!notes.isOk()) return explainSilence(notes.status(), *meeting, std::move(examination));
   examination.hasMet = true;
   for (const auto& note : *notes) {
     SLUICE_ASSIGN_OR_RETURN(auto host, decodeHostReport(note));

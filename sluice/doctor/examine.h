@@ -17,7 +17,7 @@ struct Examination {
   uint32_t rank = 0;
   uint32_t worldSize = 1;
   bool hasMet = false;  // all ranks came
-  std::string missing;  // if not: what rank 0 says about it
+  std::string missing;  // if some did not come, or went: what rank 0 says
   std::vector<Finding> findings;
   CaseFile file;  // empty if the ranks have not met
   double seconds = 0;

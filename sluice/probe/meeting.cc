@@ -8,6 +8,7 @@
 
 #include <sluice/base/options.h>
 #include <sluice/fabric/common.h>
+#include <sluice/probe/own_sockets.h>
 #include <sluice/session/await.h>
 
 namespace sluice::probe {
@@ -15,7 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kLastAnswers = 3s;    // rank 0 stays this long for the others
+constexpr auto kLastAnswers = 3s;  // rank 0 stays this long for the others
+constexpr auto kLookEvery = 500ms;
+constexpr auto kStuckFor = 1500ms;
 constexpr auto kConnectWithin = 4s;  // a peer that does not answer then is reported
 
 bool hasLauncher(const base::Config::Values& environment) {
@@ -23,6 +26,28 @@ bool hasLauncher(const base::Config::Values& environment) {
                                                        "SLURM_PROCID"};
   return std::ranges::any_of(kRankNames, [&](auto name) { return environment.contains(name); });
 }
+
+// Ends a wait for rank 0 when TCP has sent it the same bytes in vain for a while: the store would
+// wait for much longer.
+class StuckWay final {
+ public:
+  Status check(const std::vector<Address>& master) {
+    const TimePoint now = clock_.now();
+    if (now - lookedAt_ < kLookEvery) return base::ok();
+    lookedAt_ = now;
+    const auto stuck = hostsWithStuckConnections();
+    const bool isStuck = std::ranges::any_of(
+        master, [&](const Address& address) { return stuck.contains(address.host()); });
+    if (!isStuck) since_ = now;
+    if (now - since_ < kStuckFor) return base::ok();
+    return {Code::kTimeout, "what this rank sends to rank 0 does not arrive there"};
+  }
+
+ private:
+  base::RealClock clock_;
+  TimePoint since_ = clock_.now();
+  TimePoint lookedAt_ = since_;
+};
 
 }  // namespace
 
@@ -125,7 +150,8 @@ Result<std::vector<std::string>> Meeting::gather(const std::string& key, const s
                                                  Duration atMost) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   return session::await<std::vector<std::string>>(
-      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); });
+      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
+      [this, ways = StuckWay()]() mutable { return ways.check(master_); });
 }
 
 Result<std::unique_ptr<fabric::Fabric>> Meeting::makeFabric(fabric::Receiver& receiver) {

@@ -68,8 +68,8 @@ std::set<std::string> hostsWithStuckConnections() {
     tcp_info info{};
     socklen_t size = sizeof(info);
     if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-    const bool isStuck =
-        info.tcpi_backoff >= kTimesAgain && info.tcpi_unacked > 0 && info.tcpi_bytes_acked > 1;
+    const bool hasUnsent = info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0;
+    const bool isStuck = info.tcpi_backoff >= kTimesAgain && hasUnsent && info.tcpi_bytes_acked > 1;
     if (isStuck) hosts.insert(Address::peerOf(fd).host());
   });
   return hosts;
