@@ -28,7 +28,7 @@ PROGRAM, PYTHON = sys.argv[1], sys.argv[2]
 RULE = str(HERE / "rule_planner.py")
 RANKS = 3
 MEASURED = 8  # steps
-FAST, SLOW = "200mbit", "10mbit"
+FAST, SLOW = "400mbit", "20mbit"
 WORD = re.compile(r"auto: after round (\d+) '\S+' (changes|stays) .*?(\d+) Mbit/s")
 CHANGE = re.compile(r"changes from (\w+).* to (\w+), slice")
 
@@ -55,7 +55,7 @@ class Trainers:
             AUTO_ALGORITHM="auto",
             AUTO_STOP=str(self.stop),
             AUTO_CHECK="1",
-            AUTO_PAUSE="0.1",
+            AUTO_PAUSE="0.06",
         )
         at = [lab.sluice, "lab", "exec", "--name", lab.name, "--host"]
         self.ranks = [
@@ -120,7 +120,7 @@ def main():
         hosts = f"0-{RANKS - 1}"
         trainers.waitForWord(0, lambda rate: True, "the network at the start")
         took = []
-        for rate, fits in ((SLOW, lambda rate: rate < 40), (FAST, lambda rate: rate > 60)):
+        for rate, fits in ((SLOW, lambda rate: rate < 40), (FAST, lambda rate: rate > 40)):
             lab.call("set", "--host", hosts, "--rate", rate)
             before = trainers.step()
             took.append(trainers.waitForWord(before, fits, rate)[0] - before)
@@ -142,6 +142,7 @@ def main():
         if "gave no plan" in text or "refuses the plan" in text:
             sys.exit(f"the planner has failed\n{text}")
     print(f"planned anew {took} steps after the network had changed; changes: {changes}")
+    print("\n".join(word[3] for word in trainers.words()))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ loop accumulates in no_sync(), scales, skips steps and loads its own checkpoint 
 
   AUTO_STEPS=N         makes N steps
   AUTO_STOP=FILE       goes on until the file is there
+  AUTO_UNTIL=complaint goes on until rank 0 has said that a plan cannot be used
   AUTO_PACE=1          goes on until the plan has changed to p3, on connections that are slowed down,
                        and back to sluice
 
@@ -62,10 +63,11 @@ def numbers() -> Iterator[int]:
     training = optimizer._late.engine.training
     if "AUTO_STEPS" in os.environ:
         yield from range(int(os.environ["AUTO_STEPS"]))
-    elif "AUTO_STOP" in os.environ:
-        stop = Path(os.environ["AUTO_STOP"])
+    elif "AUTO_PACE" not in os.environ:
+        stop = Path(os.environ.get("AUTO_STOP", "/nowhere"))
+        advisor = optimizer._late.engine._auto._advisor
         for step in range(MOST_STEPS):
-            is_over = sluice.rank() == 0 and stop.exists()
+            is_over = sluice.rank() == 0 and (stop.exists() or advisor._has_complained)
             if sluice.mean(float(is_over)) > 0:
                 return
             yield step

@@ -108,6 +108,9 @@ class Auto:
         is_telling = bool(self._word) or self._job.health.is_owed(self)
         if self._advisor is not None and not is_telling:
             self._word = self._advisor.advance(self._plan)
+        for window in (self._window, self._since):
+            if window is not None:
+                window.note()
         rounds = self._training.spent.rounds
         if rounds < self._next_beat:
             return

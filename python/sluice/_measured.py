@@ -14,6 +14,7 @@ from sluice._training import Training
 
 _MOST_SECONDS = 1e6
 _MOST_RATE = 1e15  # bits per second
+_COUNTED = 0.75  # of the rounds; the slowest ones may have waited for a busy machine
 _SLOW_HOST = 0.7  # of the usual rate: such a host is named to the planner
 
 
@@ -52,7 +53,17 @@ class Window:
         self._waited = training.spent.waited
         self._forward = dict(training.spent.times.forward)
         self._backward = dict(training.spent.times.backward)
-        self._received = _received(training)
+        self._received = _received(training)  # at the last note
+        self._rates: list[tuple[float, int, float]] = []  # of each note, with bytes and seconds
+
+    def note(self) -> None:
+        """Notes the rate since the last note, for a rate without the slowest rounds. Call it after
+        each round."""
+        received, seconds = _received(self._training)
+        part = received - self._received[0], seconds - self._received[1]
+        if part[1] > 0:
+            self._rates.append((part[0] / part[1], *part))
+        self._received = received, seconds
 
     @property
     def is_empty(self) -> bool:
@@ -66,11 +77,15 @@ class Window:
         compute = sum(tensor["forward"] + tensor["backward"] for tensor in tensors)
         iteration = (time.perf_counter() - self._began) / rounds
         waited = (spent.waited - self._waited) / rounds
-        received, seconds = _received(self._training)
-        seconds -= self._received[1]
-        rate = 8 * (received - self._received[0]) / seconds if seconds > 0 else 0.0
+        rate = min(self._rate(), _MOST_RATE)
         other = max(0.0, iteration - waited - compute)
-        return Measured(iteration, waited, compute, other, min(rate, _MOST_RATE)), tensors
+        return Measured(iteration, waited, compute, other, rate), tensors
+
+    def _rate(self) -> float:
+        """Returns bits per second; 0 if nothing has come."""
+        counted = sorted(self._rates)[int((1 - _COUNTED) * len(self._rates)) :]
+        seconds = sum(part[2] for part in counted)
+        return 8 * sum(part[1] for part in counted) / seconds if seconds > 0 else 0.0
 
     def _tensors(self, rounds: int) -> list[dict[str, Any]]:
         """The first tensor of a gate has the times of all: they are read together."""

@@ -50,14 +50,14 @@ def test_follows_the_network_with_the_bits_of_sluice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "line"),
+    ("rule", "timeout", "line"),
     [
-        ("fail", "it ended with code 1: rule_planner: this network"),
-        ("hang", "not answered in 0.2 s"),
+        ("fail", "60s", "it ended with code 1: rule_planner: this network"),
+        ("hang", "200ms", "it has not answered in 0.2 s"),
     ],
 )
-def test_a_planner_that_gives_no_plan_changes_nothing(rule: str, line: str) -> None:
-    results = train(2, AUTO_STEPS="80", RULE=rule, SLUICE_AUTO_PLANNER_TIMEOUT="200ms")
+def test_a_planner_that_gives_no_plan_changes_nothing(rule: str, timeout: str, line: str) -> None:
+    results = train(2, AUTO_UNTIL="complaint", RULE=rule, SLUICE_AUTO_PLANNER_TIMEOUT=timeout)
     endings(results)
     assert results[0].stderr.count("stays with sluice, since the planner gave no plan") == 1
     assert line in results[0].stderr, output(results)
@@ -120,14 +120,14 @@ sluice._auto.Auto._settings = other
 
 def test_a_rank_that_refuses_a_plan_keeps_all_from_it() -> None:
     text = PATCHED.format('return {"slice-elements": "-1"}') + RANK
-    results = train(2, text, AUTO_STEPS="90", AUTO_PAUSE="0.01", RULE="slow")
+    results = train(2, text, AUTO_UNTIL="complaint", RULE="slow")
     endings(results)
     assert "a rank refuses the plan p3" in results[0].stderr, output(results)
 
 
 def test_ranks_with_different_plans_end_with_the_difference() -> None:
     text = PATCHED.format('return {"slice-elements": "7777"}') + RANK
-    results = train(2, text, AUTO_STEPS="90", AUTO_PAUSE="0.01", RULE="slow")
+    results = train(2, text, AUTO_UNTIL="complaint", RULE="slow")
     for one in results:
         assert one.returncode != 0
         assert "the ranks do not train the same thing" in one.stderr, output(results)
