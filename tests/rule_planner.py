@@ -43,6 +43,7 @@ def main():
     parser.add_argument("command", choices=["plan"])
     for name in ("profile", "network", "json"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--only")  # it has no other plans
     parser.add_argument("--hosts", type=int, required=True)
     options = parser.parse_args()
     rule = os.environ.get("RULE", "")

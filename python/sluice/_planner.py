@@ -68,7 +68,8 @@ class Planner:
         (folder / "profile.json").write_text(json.dumps(profile))
         (folder / "network.json").write_text(json.dumps(network))
         words = [self._program, "plan", "--profile", str(folder / "profile.json"), "--network",
-                 str(folder / "network.json"), "--hosts", str(hosts), "--json", "-"]  # fmt: skip
+                 str(folder / "network.json"), "--hosts", str(hosts),
+                 "--only", "same-bits", "--json", "-"]  # fmt: skip
         try:
             with (folder / "answer").open("wb") as answer, (folder / "errors").open("wb") as errors:
                 self._process = subprocess.Popen(
