@@ -90,8 +90,7 @@ def distribute(
     else:
         optimizers = list(optimizer)
     _refuse(model, optimizers, job)
-    _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
-    if process_group is not None:
+    if process_group is not None and not job.is_auto:
         _refuse_group(process_group, job)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     if server_optimizer:
@@ -104,6 +103,8 @@ def distribute(
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
     with job.health.whole("sluice.distribute()", but=(ValueError,)):  # raised on every rank
         _agree(job, name, [*_describe(model, optimizers), *settings])
+        # Every rank refuses, since all have these settings.
+        _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
         _start_alike(job, model, optimizers)
         engine = Engine(
             job,

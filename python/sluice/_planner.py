@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Steps below this process: a tenth of a core where all of them compute, which is a few per cent of a
-# step. At the lowest priority the planner would never end there.
+# Steps below this process: a tenth of a core where all of them compute. At the lowest priority the
+# planner would not end there.
 _NICER = 10
 _MOST_BYTES = 16 << 20  # of an answer
 EXACT = "same bits"  # the class of plans that auto may change to
@@ -65,12 +65,12 @@ class Planner:
         self.end()
         self._folder = tempfile.TemporaryDirectory(prefix="sluice-plan-")
         folder = Path(self._folder.name)
-        (folder / "profile.json").write_text(json.dumps(profile))
-        (folder / "network.json").write_text(json.dumps(network))
         words = [self._program, "plan", "--profile", str(folder / "profile.json"), "--network",
                  str(folder / "network.json"), "--hosts", str(hosts),
                  "--only", "same-bits", "--json", "-"]  # fmt: skip
         try:
+            (folder / "profile.json").write_text(json.dumps(profile))
+            (folder / "network.json").write_text(json.dumps(network))
             with (folder / "answer").open("wb") as answer, (folder / "errors").open("wb") as errors:
                 self._process = subprocess.Popen(
                     words,

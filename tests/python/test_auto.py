@@ -160,19 +160,19 @@ def test_settings_that_cannot_change_are_refused(options: str, what: str) -> Non
     assert what in result.stdout and len(result.stdout.splitlines()) == 1, output([result])
 
 
-ONE_REFUSES = """
-import torch, sluice
+DIFFERENT = """
+import os, time, torch, sluice
 from torch import nn
 model = nn.Linear(4, 4)
-import os
-sluice.distribute(model, torch.optim.SGD(model.parameters(), lr=0.1), algorithm="auto",
-    server_optimizer=os.environ["RANK"] == "1")
+try:
+    sluice.distribute(model, torch.optim.SGD(model.parameters(), lr=0.1), algorithm="auto",
+        server_optimizer=os.environ["RANK"] == "1")
+except ValueError as error:
+    print(error, flush=True)
+    time.sleep(1)  # no rank is told by the end of another one
 """
 
 
-def test_all_end_if_one_rank_refuses() -> None:
-    begun = time.monotonic()
-    first, second = run_script(ONE_REFUSES, 2)
-    assert time.monotonic() - begun < 20
-    assert "ValueError: algorithm=auto changes plans" in second.stderr
-    assert first.returncode != 0 and "rank 1" in first.stderr, first.stderr
+def test_all_ranks_refuse_what_one_rank_has() -> None:
+    for result in run_script(DIFFERENT, 2, timeout=20):
+        assert "the ranks do not train the same thing: on rank 1 server_optim" in result.stdout
