@@ -249,7 +249,8 @@ PLANTS = {
         [],
     ),
 }
-NOT_MET = ("rank0-port", "no-interface", "key", "resolver", "mtu-out")  # the victim says why it cannot come
+# The victim says why it cannot come.
+NOT_MET = ("rank0-port", "no-interface", "key", "resolver", "mtu-out")
 NEED_ROOT = ("queue", "cpu", "resolver", "rank0-resolver")
 FEW = ("key", "values", "loss")
 

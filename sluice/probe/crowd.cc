@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/probe/own_sockets.h>
 #include <sluice/session/await.h>
 
 namespace sluice::probe {
@@ -13,41 +14,39 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kDrainWithin = 1500ms;
+constexpr size_t kFloodPiece = kLargestPiece / 2;
 constexpr int kPiecesAhead = 2;  // for each peer, that the kernel has not taken
 constexpr int kLooks = 4;        // at TCP's round trips, in the second half
 
-using RoundTrips = std::map<std::string, std::vector<double>>;
-
 class Crowd final : public std::enable_shared_from_this<Crowd> {
  public:
-  Crowd(Loop& loop, Talker& talker, const CrowdOptions& options,
+  Crowd(Loop& loop, Talker& talker, std::vector<Rank> peers, Duration length,
         std::shared_ptr<RoundTrips> roundTrips, std::function<void()> done)
       : loop_(loop),
         talker_(talker),
-        options_(options),
+        peers_(std::move(peers)),
+        length_(length),
         roundTrips_(std::move(roundTrips)),
         done_(std::move(done)) {}
 
   void start() {
     begun_ = loop_.now();
-    talker_.countFloods(begun_ + options_.length / 4, begun_ + options_.length);
-    for (const Rank peer : options_.peers) {
+    for (const Rank peer : peers_) {
       for (int i = 0; i < kPiecesAhead; ++i) next(peer);
     }
     for (int look = 1; look <= kLooks; ++look) {
-      loop_.after(options_.length / 2 + options_.length * look / (2 * kLooks + 1),
+      loop_.after(length_ / 2 + length_ * look / (2 * kLooks + 1),
                   [self = shared_from_this()] { self->look(); });
     }
-    loop_.after(options_.length, [self = shared_from_this()] { self->drain(); });
+    loop_.after(length_, [self = shared_from_this()] { self->drain(); });
   }
 
  private:
   void next(Rank peer) {
-    if (loop_.now() >= begun_ + options_.length) return;
-    talker_.flood(peer, options_.pieceBytes,
-                  [self = shared_from_this(), peer](const Status& status) {
-                    if (status.isOk()) self->next(peer);
-                  });
+    if (loop_.now() >= begun_ + length_) return;
+    talker_.flood(peer, kFloodPiece, [self = shared_from_this(), peer](const Status& status) {
+      if (status.isOk()) self->next(peer);
+    });
   }
   void look() {
     for (const auto& [address, figures] : ownConnections())
@@ -55,14 +54,14 @@ class Crowd final : public std::enable_shared_from_this<Crowd> {
   }
   // The answer to a last small question says that all before it has arrived.
   void drain() {
-    open_ = options_.peers.size() + 1;
-    for (const Rank peer : options_.peers) {
+    open_ = peers_.size() + 1;
+    for (const Rank peer : peers_) {
       talker_.ask(peer, fabric::Lane::kBulk, 0,
                   [self = shared_from_this()](const Result<Duration>&) { self->oneLess(); });
     }
     timer_ = loop_.after(kDrainWithin, [self = shared_from_this()] {
       self->timer_.reset();
-      for (const Rank peer : self->options_.peers) self->talker_.forget(peer);
+      for (const Rank peer : self->peers_) self->talker_.forget(peer);
     });
     oneLess();
   }
@@ -74,7 +73,8 @@ class Crowd final : public std::enable_shared_from_this<Crowd> {
 
   Loop& loop_;
   Talker& talker_;
-  const CrowdOptions options_;
+  const std::vector<Rank> peers_;
+  const Duration length_;
   const std::shared_ptr<RoundTrips> roundTrips_;
   std::function<void()> done_;
   TimePoint begun_{};
@@ -84,20 +84,14 @@ class Crowd final : public std::enable_shared_from_this<Crowd> {
 
 }  // namespace
 
-Result<CrowdResult> sendToAll(Loop& loop, Talker& talker, const CrowdOptions& options) {
+Result<RoundTrips> crowdTheNetwork(Loop& loop, Talker& talker, const std::vector<Rank>& peers,
+                                   Duration length) {
   const auto roundTrips = std::make_shared<RoundTrips>();
-  CrowdResult result;
   const auto ended = session::await<bool>(loop, [&](auto got) {
-    std::make_shared<Crowd>(loop, talker, options, roundTrips, [&, got] {
-      const double seconds = base::seconds(options.length - options.length / 4);
-      for (const auto& [from, bytes] : talker.floods())
-        result.inBits[index(from)] = static_cast<double>(bytes) * 8 / seconds;
-      got(true);
-    })->start();
+    std::make_shared<Crowd>(loop, talker, peers, length, roundTrips, [got] { got(true); })->start();
   });
   SLUICE_RETURN_IF_ERROR(ended.status());
-  result.roundTrips = *roundTrips;
-  return result;
+  return *roundTrips;
 }
 
 }  // namespace sluice::probe

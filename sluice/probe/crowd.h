@@ -1,28 +1,20 @@
-// All ranks send to all at the same time: only then does it show that a host cannot take in what
-// the others send, and how long queues become. Waits; any thread but the loop's.
+// All ranks send to all as fast as TCP lets them, to see how long queues become. Waits; any thread
+// but the loop's.
 #pragma once
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include <sluice/probe/own_sockets.h>
 #include <sluice/probe/talker.h>
 
 namespace sluice::probe {
 
-struct CrowdOptions {
-  std::vector<Rank> peers;
-  Duration length{};
-  size_t pieceBytes = kLargestPiece;
-};
+using RoundTrips = std::map<std::string, std::vector<double>>;  // seconds, by address
 
-struct CrowdResult {
-  std::map<uint32_t, double> inBits;                      // from each rank, in bits a second
-  std::map<std::string, std::vector<double>> roundTrips;  // by address, in the second half
-};
-
-// Every rank calls it at the same time.
-Result<CrowdResult> sendToAll(Loop& loop, Talker& talker, const CrowdOptions& options);
+// Every rank calls it at the same time. Returns TCP's average round trips of this process's
+// connections, several looks at each, in the second half of the time.
+Result<RoundTrips> crowdTheNetwork(Loop& loop, Talker& talker, const std::vector<Rank>& peers,
+                                   Duration length);
 
 }  // namespace sluice::probe

@@ -1,7 +1,6 @@
 #include <sluice/probe/facts.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +19,7 @@ json toJson(const PairFacts& pair) {
           {"round_trip_s", pair.roundTrip},
           {"loaded_round_trip_s", pair.loadedRoundTrip},
           {"bits_per_s", pair.bitsPerSecond},
+          {"all_at_once_bits_per_s", pair.sharedBitsPerSecond},
           {"segments", pair.segments},
           {"resent", pair.resent},
           {"congestion_control", pair.control}};
@@ -33,6 +33,7 @@ PairFacts pairFrom(const json& each) {
   pair.roundTrip = numberIn(each, "round_trip_s");
   pair.loadedRoundTrip = numberIn(each, "loaded_round_trip_s");
   pair.bitsPerSecond = numberIn(each, "bits_per_s");
+  pair.sharedBitsPerSecond = numberIn(each, "all_at_once_bits_per_s");
   pair.segments = countIn(each, "segments");
   pair.resent = countIn(each, "resent");
   pair.control = base::printable(textIn(each, "congestion_control", 16));
@@ -42,13 +43,10 @@ PairFacts pairFrom(const json& each) {
 json toJson(const RankFacts& facts) {
   json pairs = json::array();
   for (const PairFacts& pair : facts.pairs) pairs.push_back(toJson(pair));
-  json in = json::object();
-  for (const auto& [from, bits] : facts.inAll) in[std::to_string(from)] = bits;
   return {{"host", facts.name},
           {"address", facts.address},
           {"encrypted", facts.isEncrypted},
           {"pairs", std::move(pairs)},
-          {"all_at_once_in_bits_per_s_from", std::move(in)},
           {"all_at_once_out_bits_per_s", facts.outAllBits},
           {"all_at_once_in_bits_per_s", facts.inAllBits},
           {"cpu_s_per_gb", facts.cpuPerGb},
@@ -77,12 +75,6 @@ Result<RankFacts> decodeRankFacts(std::string_view text, uint32_t worldSize) {
   for (const json& each : partIn(document, "pairs")) {
     PairFacts pair = pairFrom(each);
     if (pair.to < worldSize) facts.pairs.push_back(std::move(pair));
-  }
-  const json in = partIn(document, "all_at_once_in_bits_per_s_from");
-  for (const auto& [key, value] : in.items()) {
-    uint32_t from = worldSize;
-    std::from_chars(key.data(), key.data() + key.size(), from);
-    if (from < worldSize) facts.inAll[from] = numberIn(in, key.c_str());
   }
   facts.outAllBits = numberIn(document, "all_at_once_out_bits_per_s");
   facts.inAllBits = numberIn(document, "all_at_once_in_bits_per_s");

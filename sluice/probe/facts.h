@@ -21,20 +21,20 @@ struct PairFacts {
   std::string problem;       // the reason why no small message came through; empty: one did
   bool largePasses = false;  // a message of many packets came through
   double roundTrip = 0;      // of small messages, median, nothing else on the way; 0: not measured
-  double loadedRoundTrip = 0;  // TCP's average while all ranks send to all
-  double bitsPerSecond = 0;    // with no other traffic at either end; 0: not measured
-  uint64_t segments = 0;       // that TCP sent meanwhile
-  uint64_t resent = 0;         // of these, lost and sent again
-  std::string control;         // the sender's congestion control
+  double loadedRoundTrip = 0;      // TCP's average while all ranks send to all
+  double bitsPerSecond = 0;        // with no other traffic at either end; 0: not measured
+  double sharedBitsPerSecond = 0;  // while all ranks send to all
+  uint64_t segments = 0;           // that TCP sent meanwhile
+  uint64_t resent = 0;             // of these, lost and sent again
+  std::string control;             // the sender's congestion control
 };
 
 struct RankFacts {
   std::string name;     // of the host
   std::string address;  // without a port
   bool isEncrypted = false;
-  std::vector<PairFacts> pairs;      // to the ranks that were measured
-  std::map<uint32_t, double> inAll;  // bits a second from each rank while all send to all
-  double outAllBits = 0;             // the sum to all other ranks meanwhile
+  std::vector<PairFacts> pairs;  // to the ranks that were measured
+  double outAllBits = 0;         // to all other ranks together, while all send to all
   double inAllBits = 0;
   double cpuPerGb = 0;  // CPU seconds for each GB sent or received, with the job's settings
   double cpuPerGbPlain = 0;

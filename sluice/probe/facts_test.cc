@@ -34,7 +34,7 @@ NetworkFacts fourHosts() {
 
 TEST(Facts, ComeBackAsTheyWere) {
   RankFacts own = fourHosts().ranks[1];
-  own.inAll = {{0, 1e6}, {3, 2e6}};
+  own.pairs[2].sharedBitsPerSecond = 3e8;
   own.pairs[0].problem = "no answer";
   own.pairs[1].control = "cubic";
   own.codecCpuPerGb = {{"fp16", 0.5}};
@@ -48,12 +48,11 @@ TEST(Facts, SurviveWhatAnotherRankSends) {
   EXPECT_FALSE(decodeRankFacts("nonsense", 4).isOk());
   const auto odd = decodeRankFacts(
       R"({"pairs": [{"to": 9}, 3, {"to": 1, "bits_per_s": "x"}], "codec_cpu_s_per_gb": 4,
-          "all_at_once_in_bits_per_s_from": {"7": 1, "x": 2, "1": 5}})",
+          "host": [], "encrypted": 1})",
       4);
   ASSERT_TRUE(odd.isOk());
   for (const PairFacts& pair : odd->pairs) EXPECT_LT(pair.to, 4U);
-  EXPECT_EQ(odd->inAll.count(7), 0U);
-  EXPECT_DOUBLE_EQ(odd->inAll.at(1), 5);
+  EXPECT_EQ(odd->name, "");
 }
 
 TEST(NetworkFile, NamesTheUsualLinkAndTheHostsThatDiffer) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace sluice::probe {
 namespace {
@@ -17,6 +18,25 @@ constexpr double kLoopSeconds = 1e-3;  // the turns of the loops at both ends
 double rateBetween(TimePoint from, uint64_t fromBytes, TimePoint to, uint64_t toBytes) {
   const double seconds = base::seconds(to - from);
   return seconds > 0 ? static_cast<double>(toBytes - fromBytes) / seconds : 0;
+}
+
+// The slope of the line with the least squares; 0 if there are too few points for one.
+double slopeOf(const std::vector<std::pair<double, double>>& points) {
+  constexpr size_t kFewest = 4;
+  if (points.size() < kFewest) return 0;
+  double x = 0;
+  double y = 0;
+  for (const auto& [px, py] : points) {
+    x += px / static_cast<double>(points.size());
+    y += py / static_cast<double>(points.size());
+  }
+  double xx = 0;
+  double xy = 0;
+  for (const auto& [px, py] : points) {
+    xx += (px - x) * (px - x);
+    xy += (px - x) * (py - y);
+  }
+  return xx > 0 ? xy / xx : 0;
 }
 
 }  // namespace
@@ -81,7 +101,8 @@ void Load::finish() {
   std::exchange(done_, nullptr)(result());
 }
 
-// The first third does not count: windows grow, and buckets of a shaped link are still full.
+// The first third does not count: windows grow, and buckets of a shaped link are still full. The
+// slope of a line is the rate: answers come in clumps, and the ends of a clump are no measure.
 LoadResult Load::result() const {
   LoadResult result;
   if (deliveries_.empty()) {
@@ -91,13 +112,14 @@ LoadResult Load::result() const {
     return result;
   }
   const Delivery& last = deliveries_.back();
-  const auto first = std::ranges::find_if(
-      deliveries_, [&](const Delivery& d) { return d.when >= begun_ + options_.length / 3; });
   result.bytes = last.bytes;
-  const bool hasEnough = first != deliveries_.end() && last.when > first->when;
-  result.bitsPerSecond =
-      8 * (hasEnough ? rateBetween(first->when, first->bytes, last.when, last.bytes)
-                     : rateBetween(begun_, 0, last.when, last.bytes));
+  result.bitsPerSecond = 8 * rateBetween(begun_, 0, last.when, last.bytes);
+  std::vector<std::pair<double, double>> points;
+  for (const Delivery& each : deliveries_) {
+    if (each.when >= begun_ + options_.length / 3)
+      points.emplace_back(base::seconds(each.when - begun_), static_cast<double>(each.bytes));
+  }
+  if (const double slope = slopeOf(points); slope > 0) result.bitsPerSecond = 8 * slope;
   return result;
 }
 

@@ -1,5 +1,6 @@
 #include <sluice/probe/network_file.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 

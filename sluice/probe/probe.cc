@@ -29,7 +29,6 @@ constexpr auto kTurnWithin = 10s;
 constexpr auto kLoadPatience = 1s;
 constexpr auto kShortestLoad = 150ms;
 constexpr auto kLongestLoad = 500ms;
-constexpr double kFast = 2e8;  // bits a second, from which large pieces pay
 
 std::string ownHostName() {
   std::array<char, 256> name{};
@@ -122,18 +121,20 @@ class Probe final {
     return base::ok();
   }
 
+  LoadOptions loadOf(const PairFacts& pair, Duration length) const {
+    return {.to = Rank{pair.to},
+            .length = length,
+            .patience = kLoadPatience,
+            .roundTrip = base::fromSeconds(pair.roundTrip)};
+  }
+
   Status load(PairFacts& pair, Duration length) {
     const std::string address = meeting_.addresses()[pair.to].toString();
     const TcpFigures before = ownConnections()[address];
-    SLUICE_ASSIGN_OR_RETURN(const LoadResult result,
-                            session::await<LoadResult>(meeting_.loop(), [&](auto got) {
-                              Load::start(meeting_.loop(), talker_,
-                                          {.to = Rank{pair.to},
-                                           .length = length,
-                                           .patience = kLoadPatience,
-                                           .roundTrip = base::fromSeconds(pair.roundTrip)},
-                                          std::move(got));
-                            }));
+    SLUICE_ASSIGN_OR_RETURN(
+        const LoadResult result, session::await<LoadResult>(meeting_.loop(), [&](auto got) {
+          Load::start(meeting_.loop(), talker_, loadOf(pair, length), std::move(got));
+        }));
     const TcpFigures after = ownConnections()[address];
     pair.bitsPerSecond = result.bitsPerSecond;
     if (!result.status.isOk()) pair.problem = result.status.message();
@@ -143,21 +144,38 @@ class Probe final {
     return base::ok();
   }
 
+  // All ranks send to all: first as much as the links carry, which shows a host that cannot take in
+  // what the others send; then as TCP likes, which shows how long queues become.
   Status measureAll() {
-    CrowdOptions crowd{.peers = {}, .length = options_.allAtOnce};
-    double fastest = 0;
-    for (const PairFacts& pair : own_.pairs) {
-      if (usablePair(pair.to) == nullptr) continue;
-      crowd.peers.push_back(Rank{pair.to});
-      fastest = std::max(fastest, pair.bitsPerSecond);
-    }
-    if (fastest < kFast) crowd.pieceBytes = kLargestPiece / 4;
-    SLUICE_RETURN_IF_ERROR(meet("all"));
-    SLUICE_ASSIGN_OR_RETURN(const CrowdResult result, sendToAll(meeting_.loop(), talker_, crowd));
-    own_.inAll = result.inBits;
+    std::vector<PairFacts*> pairs;
+    std::vector<Rank> peers;
     for (PairFacts& pair : own_.pairs) {
-      const auto found = result.roundTrips.find(meeting_.addresses()[pair.to].toString());
-      if (found != result.roundTrips.end()) pair.loadedRoundTrip = base::median(found->second);
+      if (usablePair(pair.to) == nullptr) continue;
+      pairs.push_back(&pair);
+      peers.push_back(Rank{pair.to});
+    }
+    SLUICE_RETURN_IF_ERROR(meet("all"));
+    SLUICE_RETURN_IF_ERROR(session::await<bool>(meeting_.loop(), [&](auto got) {
+                             auto open = std::make_shared<size_t>(pairs.size() + 1);
+                             const auto oneLess = [open, got] {
+                               if (--*open == 0) got(true);
+                             };
+                             for (PairFacts* pair : pairs) {
+                               Load::start(meeting_.loop(), talker_,
+                                           loadOf(*pair, options_.allAtOnce),
+                                           [pair, oneLess](const LoadResult& result) {
+                                             pair->sharedBitsPerSecond = result.bitsPerSecond;
+                                             oneLess();
+                                           });
+                             }
+                             oneLess();
+                           }).status());
+    SLUICE_RETURN_IF_ERROR(meet("crowd"));
+    SLUICE_ASSIGN_OR_RETURN(const auto roundTrips,
+                            crowdTheNetwork(meeting_.loop(), talker_, peers, options_.crowd));
+    for (PairFacts& pair : own_.pairs) {
+      const auto found = roundTrips.find(meeting_.addresses()[pair.to].toString());
+      if (found != roundTrips.end()) pair.loadedRoundTrip = base::median(found->second);
     }
     return base::ok();
   }
@@ -169,14 +187,11 @@ class Probe final {
       SLUICE_ASSIGN_OR_RETURN(auto rank, decodeRankFacts(each, meeting_.worldSize()));
       facts.ranks.push_back(std::move(rank));
     }
-    for (RankFacts& to : facts.ranks) {
-      to.outAllBits = 0;
-      to.inAllBits = 0;
-    }
-    for (RankFacts& to : facts.ranks) {
-      for (const auto& [from, bits] : to.inAll) {
-        to.inAllBits += bits;
-        facts.ranks[from].outAllBits += bits;
+    for (RankFacts& rank : facts.ranks) rank.inAllBits = rank.outAllBits = 0;
+    for (RankFacts& from : facts.ranks) {
+      for (const PairFacts& pair : from.pairs) {
+        from.outAllBits += pair.sharedBitsPerSecond;
+        facts.ranks[pair.to].inAllBits += pair.sharedBitsPerSecond;
       }
     }
     return facts;

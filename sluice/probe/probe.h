@@ -12,7 +12,8 @@ namespace sluice::probe {
 
 struct ProbeOptions {
   Duration pairs = std::chrono::milliseconds(2100);  // for the loads of all rounds together
-  Duration allAtOnce = std::chrono::milliseconds(800);
+  Duration allAtOnce = std::chrono::milliseconds(700);
+  Duration crowd = std::chrono::milliseconds(600);  // to fill queues
   double computeFactor = 1;  // for tests: this rank says that its work took so many times as long
   uint32_t mostRounds = 8;   // of pairs: with more than nine ranks some pairs are not measured
 };

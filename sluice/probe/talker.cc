@@ -47,12 +47,6 @@ void Talker::flood(Rank to, size_t bytes, fabric::Done taken) {
                 std::move(taken));
 }
 
-void Talker::countFloods(TimePoint from, TimePoint to) {
-  countFrom_ = from;
-  countTo_ = to;
-  floods_.clear();
-}
-
 Status Talker::lossOf(Rank peer) const {
   const auto found = lost_.find(peer);
   return found == lost_.end() ? base::ok() : found->second;
@@ -79,9 +73,6 @@ void Talker::arrived(Rank from, const wire::Header& header) {
     const auto found = questions_.find(index(header.slice));
     if (found == questions_.end() || found->second.to != from) return;  // it came too late
     complete(found->first, loop_.now() - found->second.asked);
-  } else if (header.tensor == kFlood) {
-    const TimePoint now = loop_.now();
-    if (now >= countFrom_ && now < countTo_) floods_[from] += header.length;
   }
 }
 

@@ -35,10 +35,6 @@ class Talker final : public fabric::Receiver {
   // Sends `bytes`; `taken` runs when they are the kernel's. REQUIRES: bytes <= kLargestPiece.
   void flood(Rank to, size_t bytes, fabric::Done taken);
 
-  // Counts the floods that arrive between these two times, by rank.
-  void countFloods(TimePoint from, TimePoint to);
-  const std::map<Rank, uint64_t>& floods() const { return floods_; }
-
   // Returns the error that ended the connections with `peer`; ok if there is none.
   Status lossOf(Rank peer) const;
 
@@ -62,9 +58,6 @@ class Talker final : public fabric::Receiver {
   std::map<std::pair<Rank, fabric::Lane>, std::unique_ptr<std::vector<std::byte>>> landings_;
   std::map<uint32_t, Question> questions_;
   uint32_t nextId_ = 1;
-  TimePoint countFrom_{};
-  TimePoint countTo_{};
-  std::map<Rank, uint64_t> floods_;
   std::map<Rank, Status> lost_;
 };
 
