@@ -129,7 +129,8 @@ class Session:
     def waited(self) -> list[float]: ...
     @property
     def seconds_on_the_way(self) -> float: ...
-    # Bytes of payloads from other ranks, and the seconds in which any of them was coming.
+    # Bytes of payloads from other ranks without their beginnings, and the seconds in which any of
+    # them was coming, as sluice/session/receiving.h describes them.
     @property
     def receiving(self) -> tuple[int, float]: ...
     @property

@@ -53,6 +53,7 @@ class Window:
         self._waited = training.spent.waited
         self._forward = dict(training.spent.times.forward)
         self._backward = dict(training.spent.times.backward)
+        self._moved = _moved(training)
         self._received = _received(training)  # at the last note
         self._rates: list[tuple[float, int, float]] = []  # of each note, with bytes and seconds
 
@@ -61,7 +62,7 @@ class Window:
         each round."""
         received, seconds = _received(self._training)
         part = received - self._received[0], seconds - self._received[1]
-        if part[1] > 0:
+        if part[0] > 0 and part[1] > 0:
             self._rates.append((part[0] / part[1], *part))
         self._received = received, seconds
 
@@ -82,10 +83,16 @@ class Window:
         return Measured(iteration, waited, compute, other, rate), tensors
 
     def _rate(self) -> float:
-        """Returns bits per second; 0 if nothing has come."""
+        """Returns bits per second; 0 if nothing has come. Payloads that are too small to be timed
+        show only how much came while gradients were on their way, which may be less than the
+        network can do."""
         counted = sorted(self._rates)[int((1 - _COUNTED) * len(self._rates)) :]
         seconds = sum(part[2] for part in counted)
-        return 8 * sum(part[1] for part in counted) / seconds if seconds > 0 else 0.0
+        if seconds > 0:
+            return 8 * sum(part[1] for part in counted) / seconds
+        received, seconds = _moved(self._training)
+        seconds -= self._moved[1]
+        return 8 * (received - self._moved[0]) / seconds if seconds > 0 else 0.0
 
     def _tensors(self, rounds: int) -> list[dict[str, Any]]:
         """The first tensor of a gate has the times of all: they are read together."""
@@ -160,3 +167,8 @@ def bits(rate: float) -> str:
 
 def _received(training: Training) -> tuple[int, float]:
     return (0, 0.0) if training.session is None else training.session.receiving
+
+
+def _moved(training: Training) -> tuple[int, float]:
+    session = training.session
+    return (0, 0.0) if session is None else (session.bytes_moved[1], session.seconds_on_the_way)

@@ -187,7 +187,8 @@ class Training final : public DeviceEntrance {
   size_t slices() const { return inside().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
-  // Bytes of payloads from other ranks, and the seconds in which any of them was coming.
+  // Bytes of payloads from other ranks without their beginnings, and the seconds in which any of
+  // them was coming (session/receiving.h).
   std::pair<uint64_t, double> receiving() const {
     const session::Receiving& receiving = inside().trainer().receiving();
     return {receiving.bytes(), base::seconds(receiving.time())};
