@@ -55,7 +55,7 @@ class Trainers:
             AUTO_ALGORITHM="auto",
             AUTO_STOP=str(self.stop),
             AUTO_CHECK="1",
-            AUTO_PAUSE="0.06",
+            AUTO_PAUSE="0.1",
         )
         at = [lab.sluice, "lab", "exec", "--name", lab.name, "--host"]
         self.ranks = [
@@ -120,7 +120,7 @@ def main():
         hosts = f"0-{RANKS - 1}"
         trainers.waitForWord(0, lambda rate: True, "the network at the start")
         took = []
-        for rate, fits in ((SLOW, lambda rate: rate < 40), (FAST, lambda rate: rate > 40)):
+        for rate, fits in ((SLOW, lambda rate: rate < 100), (FAST, lambda rate: rate > 100)):
             lab.call("set", "--host", hosts, "--rate", rate)
             before = trainers.step()
             took.append(trainers.waitForWord(before, fits, rate)[0] - before)

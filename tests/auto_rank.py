@@ -96,7 +96,7 @@ def train(step: int) -> float:
     if step % 11 == 5:
         optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
         model.load_state_dict(copy.deepcopy(model.state_dict()))
-    return float(loss)
+    return float(loss.detach())
 
 
 def reference(steps: int, ranks: int) -> nn.Module:

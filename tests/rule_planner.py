@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A planner for tests of algorithm="auto": answers as `sluice plan` does, by a rule that depends on
-the rate of the network only. Below 40 Mbit/s p3 is the fastest plan with the same bits, else
+the rate of the network only. Below 100 Mbit/s p3 is the fastest plan with the same bits, else
 sluice.
 
   rule_planner.py plan --profile FILE --network FILE --hosts N --json -
@@ -59,7 +59,7 @@ def main():
     shares = sum(tensor["forward"] + tensor["backward"] for tensor in profile["tensors"])
     if abs(shares - 1) > 1e-6 or profile["compute_s"] <= 0 or options.hosts < 2:
         sys.exit(f"rule_planner: the profile cannot be right: {profile}")
-    isSlow = rule == "slow" or bitsPerSecond(network["rate"]) < 40e6
+    isSlow = rule == "slow" or bitsPerSecond(network["rate"]) < 100e6
     compute = profile["compute_s"]
     candidates = [
         candidate("sluice", compute * (3 if isSlow else 1), slice_elements=50000),

@@ -19,8 +19,10 @@ Word = dict[str, Any]
 _PAYS_FIRST = 0.01  # of an iteration: the first change must save more
 _PAYS_LATER = 0.05
 _CHANGED = 1.1  # a network that is so much faster or slower is planned for anew
-_CHANGED_MUCH = 2.0  # this also if hardly anything waits for the network
-_OTHER_MODEL = 1.5  # and so are layer times
+_CHANGED_MUCH = 1.5  # so much at once, also if hardly anything waits for the network
+# Figures that are passed over after a run of the planner for a small change; after each further
+# one, twice as many. Rates swing by themselves, and a plan may make its own rate.
+_PASSED_OVER = 2
 _EXPOSED = 0.02  # of an iteration: with shorter waits no plan can save much
 _MERGING = ("mgwfbp", "mgp3")  # algorithms that go by layer times
 _BY_MEASURING = ("layer-times", "compute-time", "reduction-rate")  # their settings
@@ -50,8 +52,11 @@ class Advisor:
         self._gathering: _core.Gathering | None = None
         self._tensors: list[dict[str, Any]] = []  # of the last window
         self._asked: Measured | None = None  # the figures of the planner's last run
-        self._profile: dict[str, Any] = {}  # of that run
+        self._before: Measured | None = None  # those of the run before
+        self._profile: dict[str, Any] = {}  # of the last run
         self._has_planned = False
+        self._pause = 0  # figures that were passed over after the last run
+        self._passed = 0  # are still to be passed over
 
     def end(self) -> None:
         """Ends a planner that is still at work."""
@@ -93,12 +98,21 @@ class Advisor:
         now = together(known)
         if now.compute <= 0 or now.rate <= 0:
             raise PlannerError("layer times or the rate of the network could not be measured")
-        if not _is_worth_it(self._asked, now):
+        if not self._is_worth_it(now):
+            self._passed = max(0, self._passed - 1)
             return
-        self._asked = now
+        self._before, self._asked = self._asked, now
         self._profile = profile(self._training.name, now, self._tensors)
         there = network(known, encrypted=_is_encrypted(self._job))
         self._planner.start(self._profile, there, self._job.world_size)
+
+    def _is_worth_it(self, now: Measured) -> bool:
+        """True iff another plan may pay by now."""
+        if self._asked is None or _how_much(self._asked, now) >= _CHANGED_MUCH:
+            return True
+        is_exposed = now.waited > _EXPOSED * now.iteration
+        is_due = self._passed == 0
+        return is_due and is_exposed and ratio(self._asked.rate, now.rate) >= _CHANGED
 
     def _decide(self, answer: Answer, plan: Candidate) -> Word:
         assert self._asked is not None
@@ -117,12 +131,16 @@ class Advisor:
         }
         why = f"{asked.rate / 1e6:.0f} Mbit/s, {asked.compute * 1e3:.1f} ms of computing"
         why += f"; {answer.cause}" if answer.cause else ""
+        is_new = self._before is None or _how_much(self._before, asked) >= _CHANGED_MUCH
+        self._pause = _PASSED_OVER if is_new else 2 * self._pause
+        self._passed = self._pause
         if not pays:
-            _core.say(
-                f"auto: after round {self._training.spent.rounds} '{self._training.name}' stays "
-                f"with {plan.describe()}: no plan with the same bits is faster by more than "
-                f"{least:.0%}; {why}"
-            )
+            if is_new:
+                _core.say(
+                    f"auto: after round {self._training.spent.rounds} '{self._training.name}' "
+                    f"stays with {plan.describe()}: no plan with the same bits is faster by more "
+                    f"than {least:.0%}; {why}"
+                )
             return word
         return word | {
             "algorithm": best.algorithm,
@@ -151,16 +169,9 @@ class Advisor:
         return plan.settings[key] if key in plan.settings else self._job.option(key)
 
 
-def _is_worth_it(before: Measured | None, now: Measured) -> bool:
-    if before is None:
-        return True
-    is_exposed = now.waited > _EXPOSED * now.iteration
-    network_changed = ratio(before.rate, now.rate)
-    return (
-        network_changed >= _CHANGED_MUCH
-        or (is_exposed and network_changed >= _CHANGED)
-        or (is_exposed and ratio(before.compute, now.compute) >= _OTHER_MODEL)
-    )
+def _how_much(before: Measured, now: Measured) -> float:
+    """Returns how many times the network or the model is as fast as before, or as slow."""
+    return max(ratio(before.rate, now.rate), ratio(before.compute, now.compute))
 
 
 def _is_encrypted(job: Job) -> bool:

@@ -3,10 +3,11 @@ bits.
 
 Time is counted in rounds of gradients, which all ranks count alike. A *window* of auto-steps rounds
 is measured on every rank, and its figures go to rank 0, for which nobody waits. Rank 0 runs the
-planner beside its training (_advisor.py). At every *beat*, a quarter of a window, rank 0 tells the
-others in a short broadcast whether the plan changes here. If so, every rank checks the plan, and
-they compare its hash; then nothing is on its way, a session with the new plan opens beside the old
-one, and the old one ends. Any failure of the planner leaves the plan as it is.
+planner beside its training (_advisor.py). At every *beat*, a quarter of a window, a window ends and
+another one begins, and rank 0 tells the others in a short broadcast whether the plan changes here.
+If so, every rank checks the plan, and they compare its hash; then nothing is on its way, a session
+with the new plan opens beside the old one, and the old one ends. Any failure of the planner leaves
+the plan as it is.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Auto:
         self._steps = int(self._job.option("auto-steps"))
         self._beat = max(1, self._steps // 4)
         self._next_beat = self._beat
-        self._windows = 0  # that have ended
+        self._ended = 0  # windows
         self._files: tempfile.TemporaryDirectory[str] | None = None  # that the plan uses
         self._advisor = Advisor(training) if self._job.rank == 0 else None
         self._word: Word = {}  # rank 0's, for the next beat
@@ -85,7 +86,7 @@ class Auto:
     def _begin(self) -> None:
         self._plan = FIRST
         self._training.algorithm, self._training.settings = FIRST.algorithm, {}
-        self._window: Window | None = None
+        self._windows: list[Window] = []  # the oldest first, one from each beat
         self._word = {}
         # For the report: the prediction for the plan in use, and the rounds since it was made.
         self._forecast: Forecast | None = None
@@ -108,9 +109,8 @@ class Auto:
         is_telling = bool(self._word) or self._job.health.is_owed(self)
         if self._advisor is not None and not is_telling:
             self._word = self._advisor.advance(self._plan)
-        for window in (self._window, self._since):
-            if window is not None:
-                window.note()
+        for window in (*self._windows, *([] if self._since is None else [self._since])):
+            window.note()
         rounds = self._training.spent.rounds
         if rounds < self._next_beat:
             return
@@ -118,14 +118,13 @@ class Auto:
         self._next_beat = at + self._beat
         if "algorithm" in word:
             self._change(rounds, at, word)
-            return  # the next window begins at the next beat, when connections are warm
+            return
         if "forecast" in word:
             self._forecast = Forecast.from_json(word["forecast"])
             self._since = Window(self._training)
-        if self._window is None:
-            self._window = Window(self._training)
-        elif rounds - self._window.rounds >= self._steps:
-            self._end_window(self._window)
+        if self._windows and rounds - self._windows[0].rounds >= self._steps:
+            self._end_window(self._windows.pop(0))
+        self._windows.append(Window(self._training))
 
     def _hear(self, rounds: int) -> tuple[int, Word]:
         """Returns rank 0's round and its word. Most beats have none, and cost a few bytes. The call
@@ -142,12 +141,11 @@ class Auto:
 
     def _end_window(self, window: Window) -> None:
         measured, tensors = window.look()
-        self._windows += 1
-        key = f"auto/{self._training.name}/{self._windows}"
+        self._ended += 1
+        key = f"auto/{self._training.name}/{self._ended}"
         gathering = _core.Gathering(self._job.core, key, measured.text().encode())
         if self._advisor is not None:
             self._advisor.take(gathering, tensors)
-        self._window = Window(self._training)
 
     def _change(self, rounds: int, at: int, word: Word) -> None:
         """Changes to rank 0's plan if every rank can."""
@@ -174,7 +172,7 @@ class Auto:
         self._change_session(Candidate(plan.algorithm, settings))
         self._plan = plan
         self._forecast = Forecast.from_json(word["forecast"])
-        self._since, self._window = Window(self._training), None
+        self._since, self._windows = Window(self._training), [Window(self._training)]
         if job.rank == 0:
             _core.say(f"auto: after round {rounds} '{name}' {word['reason']}")
 

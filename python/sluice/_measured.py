@@ -72,6 +72,7 @@ class Window:
 
     def look(self) -> tuple[Measured, list[dict[str, Any]]]:
         """Returns the measured means, and the tensors in the plan's order with both times."""
+        self.note()
         spent = self._training.spent
         rounds = max(1, spent.rounds - self.rounds)
         tensors = self._tensors(rounds)
