@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults in a lab of four hosts, and lets `sluice doctor` find each by its code and no other.
+"""Plants faults in a lab of four hosts; `sluice doctor` must find each by its code and no other.
 
   doctor_in_lab.py SLUICE            a few faults and one healthy run, in about 20 s
   doctor_in_lab.py SLUICE --all      every fault, and 20 healthy runs (--healthy N)
@@ -29,6 +29,17 @@ LIMIT = 20.0  # seconds, for four hosts
 FINDINGS, OK = 5, 0  # exit codes
 
 
+class Lab(lab_job.Lab):
+    def __init__(self, sluice, hosts, rate):
+        super().__init__(sluice, hosts, rate)
+        self.rate = rate
+
+    def share(self, part):
+        """Returns a part of the links' rate as tc takes it."""
+        number = int(self.rate.rstrip("gmbit")) * (1000 if "g" in self.rate else 1)
+        return f"{number * part:g}mbit"
+
+
 class Doctor:
     """One `sluice doctor` on every host of a lab. Each ends by itself."""
 
@@ -48,7 +59,7 @@ class Doctor:
         self.begun = time.monotonic()
         self.ranks = []
         for rank in range(HOSTS):
-            isVictim = rank == VICTIM
+            is_victim = rank == VICTIM
             everybody = (variables or {}).get("everybody", {})
             own = {k: v for k, v in (variables or {}).items() if k != "everybody"}
             words = [lab.sluice, "lab", "exec", "--name", lab.name, "--host", str(rank), "--"]
@@ -59,15 +70,15 @@ class Doctor:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
-                    env=common | everybody | {"RANK": str(rank)} | (own if isVictim else {}),
-                    preexec_fn=enter if isVictim else None,
+                    env=common | everybody | {"RANK": str(rank)} | (own if is_victim else {}),
+                    preexec_fn=enter if is_victim else None,
                 )
             )
 
-    def end(self, waitFor):
-        """Waits for the ranks in `waitFor`, ends the others, and returns {rank: (code, report)}."""
+    def end(self, wait_for):
+        """Waits for some ranks, ends the others, and returns {rank: (code, report)}."""
         reports, told = {}, ""
-        for rank in waitFor:
+        for rank in wait_for:
             try:
                 out, err = self.ranks[rank].communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -104,13 +115,13 @@ def ruled(lab, chain, rule, host=VICTIM):
 
 
 @contextmanager
-def slowDirection(lab):
-    inside(lab, VICTIM, "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate", "10mbit",
-           "burst", "128kb", "limit", "256kb")  # fmt: skip
+def slow_direction(lab):
+    queue = f"qdisc replace dev eth0 root tbf rate {lab.share(0.1)} burst 128kb limit 256kb"
+    inside(lab, VICTIM, "tc", *queue.split())
     try:
         yield {}
     finally:
-        lab.call("set", "--host", str(VICTIM), "--rate", "100mbit")
+        lab.call("set", "--host", str(VICTIM), "--rate", lab.rate)
 
 
 @contextmanager
@@ -124,20 +135,20 @@ def sysctl(lab, name, value):
 
 
 @contextmanager
-def overfilledQueue(lab):
+def overfilled_queue(lab):
     """The victim sends with reno, and the switch has a very long queue before host 0."""
     switch = ["ip", "netns", "exec", f"sluice-{lab.name}-switch"]
-    queue = "qdisc replace dev h0 root tbf rate 50mbit burst 128kb limit 8mb"
+    queue = f"qdisc replace dev h0 root tbf rate {lab.share(0.5)} burst 128kb limit 32mb"
     with sysctl(lab, "net.ipv4.tcp_congestion_control", "reno"):
         subprocess.run([*switch, "tc", *queue.split()], check=True)
         try:
             yield {"variables": {"SLUICE_CONGESTION_CONTROL": "machine"}}
         finally:
-            lab.call("set", "--host", "0", "--rate", "100mbit")
+            lab.call("set", "--host", "0", "--rate", lab.rate)
 
 
 @contextmanager
-def starvedCpu(lab):
+def starved_cpu(lab):
     """The victim may use a fifth of a CPU."""
     root = Path("/sys/fs/cgroup/cpu" if Path("/sys/fs/cgroup/cpu").exists() else "/sys/fs/cgroup")
     group = root / f"sluice-test-{os.getpid()}"
@@ -163,7 +174,7 @@ def starvedCpu(lab):
 
 
 @contextmanager
-def lyingResolver(lab, liar):
+def lying_resolver(lab, liar):
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(HOSTS):
             address = "127.0.1.1" if rank == liar else lab.addresses[0]
@@ -177,7 +188,7 @@ def lyingResolver(lab, liar):
 
 
 @contextmanager
-def wrongInterface(lab):
+def wrong_interface(lab):
     inside(lab, VICTIM, "ip", "link", "add", "plant0", "type", "veth", "peer", "name", "plant1")
     try:
         inside(lab, VICTIM, "ip", "link", "set", "plant0", "up")
@@ -201,7 +212,7 @@ PLANTS = {
         lambda lab: ruled(lab, "output", f"tcp dport {PORT} drop"),
         [],
     ),
-    "interface": (["wrong-interface"], wrongInterface, []),
+    "interface": (["wrong-interface"], wrong_interface, []),
     "no-interface": (
         ["wrong-interface"],
         lambda lab: given(lab, variables={"SLUICE_IFACE": "eth7"}),
@@ -226,7 +237,7 @@ PLANTS = {
         lambda lab: given(lab, variables={"SLUICE_PAYLOAD_CHECK": "off"}),
         [],
     ),
-    "direction": (["slow-direction"], slowDirection, []),
+    "direction": (["slow-direction"], slow_direction, []),
     "loss": (
         ["packet-loss"],
         lambda lab: ruled(lab, "input", "numgen random mod 100 < 1 drop"),
@@ -239,10 +250,10 @@ PLANTS = {
         [],
     ),
     "mtu-out": (["mtu-hole"], lambda lab: ruled(lab, "output", "meta length > 1200 drop"), []),
-    "queue": (["overfilled-queue"], overfilledQueue, []),
-    "cpu": (["starved-cpu"], starvedCpu, []),
-    "resolver": (["resolver"], lambda lab: lyingResolver(lab, VICTIM), []),
-    "rank0-resolver": (["resolver"], lambda lab: lyingResolver(lab, 0), []),
+    "queue": (["overfilled-queue"], overfilled_queue, []),
+    "cpu": (["starved-cpu"], starved_cpu, []),
+    "resolver": (["resolver"], lambda lab: lying_resolver(lab, VICTIM), []),
+    "rank0-resolver": (["resolver"], lambda lab: lying_resolver(lab, 0), []),
     "buffers": (
         ["small-buffers"],
         lambda lab: sysctl(lab, "net.ipv4.tcp_rmem", "4096 8192 16384"),
@@ -260,15 +271,15 @@ def check(name, wanted, doctor, speaker):
     found = [finding["code"] for finding in report["findings"]] if report else []
     words = f"{name:15} {doctor.seconds:5.1f} s  {', '.join(found) or 'nothing found'}"
     print(words, flush=True)
-    isRight = set(found) == set(wanted) and code == (FINDINGS if wanted else OK)
-    if not isRight:
+    is_right = set(found) == set(wanted) and code == (FINDINGS if wanted else OK)
+    if not is_right:
         print(f"  wanted {wanted}, exit code {code}\n{doctor.told}", flush=True)
     if doctor.seconds > LIMIT:
         print(f"  took longer than {LIMIT} s", flush=True)
-    return isRight and doctor.seconds <= LIMIT
+    return is_right and doctor.seconds <= LIMIT
 
 
-def runPlant(lab, name):
+def run_plant(lab, name):
     wanted, plant, plants = PLANTS[name]
     flags = [word for text in plants for word in ("--plant", text)]
     with plant(lab) as how:
@@ -281,6 +292,7 @@ def main():
     parser.add_argument("sluice")
     parser.add_argument("plants", nargs="*", help=", ".join(PLANTS))
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--rate", default="100mbit", help="of the links, for the faults")
     parser.add_argument("--healthy", type=int, default=None, help="healthy runs")
     arguments = parser.parse_intermixed_args()
     skip_without_lab()
@@ -291,13 +303,13 @@ def main():
     good = 0
     total = 0
     with ExitStack() as stack:
-        lab = stack.enter_context(lab_job.Lab(arguments.sluice, HOSTS, "100mbit"))
+        lab = stack.enter_context(Lab(arguments.sluice, HOSTS, arguments.rate))
         for name in names:
             if name in NEED_ROOT and os.geteuid() != 0:
                 print(f"{name}: skipped, needs root")
                 continue
             total += 1
-            good += runPlant(lab, name)
+            good += run_plant(lab, name)
         for i in range(healthy):
             rate = ("100mbit", "1gbit", "20mbit")[i % 3]
             for host in range(HOSTS):

@@ -17,7 +17,7 @@ using probe::PairFacts;
 constexpr double kSlowFactor4 = 4;        // between the two directions, or between hosts
 constexpr double kLossLimit = 0.003;      // of the segments of one direction of a host
 constexpr double kLossEqual = 0.7;        // of the worst: named together with it
-constexpr uint64_t kFewestResent = 5;     // fewer may be chance
+constexpr uint64_t kFewestResent = 3;     // fewer may be chance
 constexpr double kOverfilledFactor = 10;  // round trip under load / idle
 constexpr double kOverfilledSeconds = 0.03;
 

@@ -24,7 +24,7 @@ struct PairFacts {
   double loadedRoundTrip = 0;      // TCP's average while all ranks send to all
   double bitsPerSecond = 0;        // with no other traffic at either end; 0: not measured
   double sharedBitsPerSecond = 0;  // while all ranks send to all
-  uint64_t segments = 0;           // that TCP sent meanwhile
+  uint64_t segments = 0;           // that TCP sent in both measurements
   uint64_t resent = 0;             // of these, lost and sent again
   std::string control;             // the sender's congestion control
 };

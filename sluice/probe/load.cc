@@ -66,14 +66,18 @@ size_t Load::window() const {
 }
 
 void Load::pump() {
-  if (!hasEnded_ && loop_.now() - begun_ >= options_.length) hasEnded_ = true;
+  if (loop_.now() - begun_ >= options_.length) hasEnded_ = true;
+  if (options_.singleBytes > 0 && deliveries_.size() >= options_.mostSingles) hasEnded_ = true;
   if (hasEnded_ || !failed_.isOk()) {
     if (underWay_ == 0) finish();
     return;
   }
-  const size_t window = this->window();
-  const auto piece = static_cast<size_t>(std::clamp(static_cast<double>(window) / 4, kSmallestPiece,
-                                                    static_cast<double>(kLargestPiece)));
+  const bool isSingle = options_.singleBytes > 0;
+  const size_t window = isSingle ? options_.singleBytes : this->window();
+  const auto piece =
+      isSingle ? window
+               : static_cast<size_t>(std::clamp(static_cast<double>(window) / 4, kSmallestPiece,
+                                                static_cast<double>(kLargestPiece)));
   while (underWay_ + piece <= window) {
     underWay_ += piece;
     talker_.ask(options_.to, fabric::Lane::kBulk, piece,

@@ -20,6 +20,9 @@ struct LoadOptions {
   Duration length{};     // of the load
   Duration patience{};   // for the last answers, after it
   Duration roundTrip{};  // of the idle link
+  // Not 0: one question of this size at a time, each a packet of its own, and so many at most.
+  size_t singleBytes = 0;
+  size_t mostSingles = 0;
 };
 
 struct LoadResult {

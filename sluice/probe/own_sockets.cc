@@ -25,7 +25,8 @@ void addConnection(int fd, std::map<std::string, TcpFigures>& all) {
   const Address peer = Address::peerOf(fd);
   if (!peer.isSet()) return;  // it listens, or is gone
   TcpFigures& figures = all[peer.toString()];
-  if (reaches(size, offsetof(tcp_info, tcpi_segs_in))) figures.segments += info.tcpi_segs_out;
+  if (reaches(size, offsetof(tcp_info, tcpi_data_segs_out) + sizeof(info.tcpi_data_segs_out)))
+    figures.segments += info.tcpi_data_segs_out;
   // A segment that was only late is sent again, too, and the other end says so (DSACK).
   uint64_t needless = 0;
   if (reaches(size, offsetof(tcp_info, tcpi_dsack_dups) + sizeof(info.tcpi_dsack_dups)))

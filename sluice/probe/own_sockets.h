@@ -11,7 +11,7 @@
 namespace sluice::probe {
 
 struct TcpFigures {
-  uint64_t segments = 0;    // sent, repeated ones included
+  uint64_t segments = 0;    // with data that were sent, repeated ones included
   uint64_t resent = 0;      // of these, sent again and not found to be needless later
   double roundTrip = 0;     // seconds: TCP's moving average, of the connection that sent most
   std::string control;      // congestion control of that connection

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -29,6 +30,8 @@ constexpr auto kTurnWithin = 10s;
 constexpr auto kLoadPatience = 1s;
 constexpr auto kShortestLoad = 150ms;
 constexpr auto kLongestLoad = 500ms;
+constexpr size_t kSingleBytes = 64;
+constexpr size_t kMostSingles = 1000;
 
 std::string ownHostName() {
   std::array<char, 256> name{};
@@ -135,42 +138,70 @@ class Probe final {
         const LoadResult result, session::await<LoadResult>(meeting_.loop(), [&](auto got) {
           Load::start(meeting_.loop(), talker_, loadOf(pair, length), std::move(got));
         }));
-    const TcpFigures after = ownConnections()[address];
     pair.bitsPerSecond = result.bitsPerSecond;
     if (!result.status.isOk()) pair.problem = result.status.message();
-    pair.control = after.control;
-    pair.segments = after.segments - std::min(before.segments, after.segments);
-    pair.resent = after.resent - std::min(before.resent, after.resent);
+    countLosses(pair, before, ownConnections()[address]);
     return base::ok();
   }
 
-  // All ranks send to all: first as much as the links carry, which shows a host that cannot take in
-  // what the others send; then as TCP likes, which shows how long queues become.
-  Status measureAll() {
+  static void countLosses(PairFacts& pair, const TcpFigures& before, const TcpFigures& after) {
+    pair.control = after.control;
+    pair.segments += after.segments - std::min(before.segments, after.segments);
+    pair.resent += after.resent - std::min(before.resent, after.resent);
+  }
+
+  using Took = std::function<void(PairFacts& pair, const LoadResult& result)>;
+
+  // Loads all usable pairs of this rank at the same time, as all other ranks do.
+  Status loadAll(const std::string& where, const LoadOptions& options, const Took& took) {
     std::vector<PairFacts*> pairs;
-    std::vector<Rank> peers;
     for (PairFacts& pair : own_.pairs) {
-      if (usablePair(pair.to) == nullptr) continue;
-      pairs.push_back(&pair);
-      peers.push_back(Rank{pair.to});
+      if (usablePair(pair.to) != nullptr) pairs.push_back(&pair);
     }
-    SLUICE_RETURN_IF_ERROR(meet("all"));
-    SLUICE_RETURN_IF_ERROR(session::await<bool>(meeting_.loop(), [&](auto got) {
-                             auto open = std::make_shared<size_t>(pairs.size() + 1);
-                             const auto oneLess = [open, got] {
-                               if (--*open == 0) got(true);
-                             };
-                             for (PairFacts* pair : pairs) {
-                               Load::start(meeting_.loop(), talker_,
-                                           loadOf(*pair, options_.allAtOnce),
-                                           [pair, oneLess](const LoadResult& result) {
-                                             pair->sharedBitsPerSecond = result.bitsPerSecond;
-                                             oneLess();
-                                           });
-                             }
-                             oneLess();
-                           }).status());
+    SLUICE_RETURN_IF_ERROR(meet(where));
+    auto before = ownConnections();
+    const auto ended = session::await<bool>(meeting_.loop(), [&](auto got) {
+      auto open = std::make_shared<size_t>(pairs.size() + 1);
+      const auto oneLess = [open, got] {
+        if (--*open == 0) got(true);
+      };
+      for (PairFacts* pair : pairs) {
+        LoadOptions own = loadOf(*pair, options.length);
+        own.singleBytes = options.singleBytes;
+        own.mostSingles = options.mostSingles;
+        Load::start(meeting_.loop(), talker_, own, [pair, took, oneLess](const LoadResult& result) {
+          took(*pair, result);
+          oneLess();
+        });
+      }
+      oneLess();
+    });
+    SLUICE_RETURN_IF_ERROR(ended.status());
+    auto after = ownConnections();
+    for (PairFacts* pair : pairs) {
+      const std::string address = meeting_.addresses()[pair->to].toString();
+      countLosses(*pair, before[address], after[address]);
+    }
+    return base::ok();
+  }
+
+  // All ranks send to all: packets one by one, since the kernel and the card may lose a bundle as
+  // one; then as much as the links carry, which shows a host that cannot take in what the others
+  // send; then as TCP likes, which shows how long queues become.
+  Status measureAll() {
+    LoadOptions singles{.length = options_.singles};
+    singles.singleBytes = kSingleBytes;
+    singles.mostSingles = kMostSingles;
+    SLUICE_RETURN_IF_ERROR(loadAll("singles", singles, [](PairFacts&, const LoadResult&) {}));
+    SLUICE_RETURN_IF_ERROR(loadAll("all", {.length = options_.allAtOnce},
+                                   [](PairFacts& pair, const LoadResult& result) {
+                                     pair.sharedBitsPerSecond = result.bitsPerSecond;
+                                   }));
     SLUICE_RETURN_IF_ERROR(meet("crowd"));
+    std::vector<Rank> peers;
+    for (const PairFacts& pair : own_.pairs) {
+      if (usablePair(pair.to) != nullptr) peers.push_back(Rank{pair.to});
+    }
     SLUICE_ASSIGN_OR_RETURN(const auto roundTrips,
                             crowdTheNetwork(meeting_.loop(), talker_, peers, options_.crowd));
     for (PairFacts& pair : own_.pairs) {

@@ -11,7 +11,8 @@
 namespace sluice::probe {
 
 struct ProbeOptions {
-  Duration pairs = std::chrono::milliseconds(2100);  // for the loads of all rounds together
+  Duration pairs = std::chrono::milliseconds(2100);   // for the loads of all rounds together
+  Duration singles = std::chrono::milliseconds(500);  // small messages, one at a time
   Duration allAtOnce = std::chrono::milliseconds(700);
   Duration crowd = std::chrono::milliseconds(600);  // to fill queues
   double computeFactor = 1;  // for tests: this rank says that its work took so many times as long

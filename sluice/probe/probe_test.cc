@@ -54,7 +54,8 @@ TEST(Probe, MeasuresEveryPairAndEveryRankKnowsAll) {
     const auto notes = meeting.join("hello from " + std::to_string(index(meeting.rank())));
     ASSERT_TRUE(notes.isOk()) << notes.status().toString();
     EXPECT_EQ(notes->at(2), "hello from 2");
-    const auto facts = probeNetwork(meeting, {.pairs = 900ms, .allAtOnce = 100ms, .crowd = 100ms});
+    const auto facts = probeNetwork(
+        meeting, {.pairs = 900ms, .singles = 50ms, .allAtOnce = 100ms, .crowd = 100ms});
     ASSERT_TRUE(facts.isOk()) << facts.status().toString();
     ASSERT_EQ(facts->ranks.size(), kRanks);
     for (uint32_t from = 0; from < kRanks; ++from) {
@@ -83,7 +84,8 @@ TEST(Probe, ARankThatLeavesIsAnErrorAndNoHang) {
   asRanks("off", [](Meeting& meeting) {
     ASSERT_TRUE(meeting.join("").isOk());
     if (meeting.rank() == Rank{2}) return;
-    const auto facts = probeNetwork(meeting, {.pairs = 300ms, .allAtOnce = 100ms, .crowd = 100ms});
+    const auto facts = probeNetwork(
+        meeting, {.pairs = 300ms, .singles = 50ms, .allAtOnce = 100ms, .crowd = 100ms});
     EXPECT_FALSE(facts.isOk());
   });
 }
