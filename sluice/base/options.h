@@ -17,10 +17,10 @@ namespace sluice::base {
 
 // Add an option here and in kAll in options.cc.
 namespace option {
-inline constexpr Option kAlgorithm =
-    sameOnAllRanks({"algorithm", Kind::kText, "sluice",
-                    "How ranks are kept in step ('sluice algorithms' lists them); from PyTorch also auto, "
-                    "which measures and then chooses"});
+inline constexpr Option kAlgorithm = sameOnAllRanks(
+    {"algorithm", Kind::kText, "sluice",
+     "How ranks are kept in step ('sluice algorithms' lists them); from PyTorch also auto, "
+     "which measures and then chooses"});
 inline constexpr Option kAutoPlanner{
     "auto-planner", Kind::kText, "",
     "PyTorch, algorithm auto: the program whose command 'plan' finds the best plan; empty: sluice"};
