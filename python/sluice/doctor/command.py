@@ -14,7 +14,7 @@ import torch
 from sluice.doctor import device as device_topic
 from sluice.doctor.report import text
 
-_EXAMPLES = """examples:
+_EXAMPLES = """Examples:
   sluice doctor device                       # the accelerator of this machine, about a minute
   sluice doctor device --output doctor.json  # a file to attach to a report
   sluice doctor device --json                # the same on standard output"""
