@@ -349,8 +349,9 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
   auto landing =
       isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());
-  if (landing.isOk() && !landing->isLater && header.length > 0 && from != fabric_->rank())
-    measure(*landing, header.length);
+  // The fabric still hands over messages while it ends.
+  const bool isMeasured = landing.isOk() && !landing->isLater && header.length > 0 && !isEnding_;
+  if (isMeasured && from != fabric_->rank()) measure(*landing, header.length);
   return landing;
 }
 
