@@ -149,16 +149,16 @@ def overfilled_queue(lab):
 
 @contextmanager
 def starved_cpu(lab):
-    """The victim may use a fifth of a CPU."""
+    """The victim may use a tenth of a CPU."""
     root = Path("/sys/fs/cgroup/cpu" if Path("/sys/fs/cgroup/cpu").exists() else "/sys/fs/cgroup")
     group = root / f"sluice-test-{os.getpid()}"
     group.mkdir()
     try:
         if (group / "cpu.max").exists():
-            (group / "cpu.max").write_text("20000 100000")
+            (group / "cpu.max").write_text("10000 100000")
         else:
             (group / "cpu.cfs_period_us").write_text("100000")
-            (group / "cpu.cfs_quota_us").write_text("20000")
+            (group / "cpu.cfs_quota_us").write_text("10000")
 
         def enter():
             (group / "cgroup.procs").write_text("0")

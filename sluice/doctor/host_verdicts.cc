@@ -9,7 +9,7 @@
 namespace sluice::doctor {
 namespace {
 
-constexpr double kStarvedFactor = 2.5;  // wall time / CPU time of work that never waits
+constexpr double kStarvedFactor = 3;  // wall time / CPU time of work that never waits
 constexpr double kStolenLimit = 0.25;
 constexpr double kSlowFactor = 1.5;
 constexpr uint64_t kTinyBuffer = 128 << 10;

@@ -9,9 +9,10 @@ namespace sluice::probe {
 
 // A fixed amount of arithmetic, the same on every rank, several times over.
 struct ComputeFacts {
-  double cpuSeconds = 0;       // of the fastest time: how fast the CPU is
-  double totalCpuSeconds = 0;  // of all times
-  double totalSeconds = 0;     // on the wall's clock; much longer: others had the CPU meanwhile
+  double cpuSeconds = 0;  // of the fastest time: how fast the CPU is
+  // Of all times of one half, the one that was disturbed less.
+  double totalCpuSeconds = 0;
+  double totalSeconds = 0;  // on the wall's clock; much longer: others had the CPU meanwhile
 };
 ComputeFacts measureCompute();
 
