@@ -7,8 +7,8 @@ loop accumulates in no_sync(), scales, skips steps and loads its own checkpoint 
   AUTO_PACE=1          goes on until the plan has changed to p3, on connections that are slowed down,
                        and back to sluice
 
-Prints a line for each step if there is such a file, then the number of steps with digests of losses and parameters, and
-sluice.report(). With AUTO_CHECK=1 it says whether the parameters have the bits of one process that
+Prints a line for each step if there is such a file, then the number of steps with digests of losses
+and parameters, and sluice.report(). With AUTO_CHECK=1 it says whether the parameters have the bits of one process that
 sums all gradients in rank order.
 """
 
