@@ -4,6 +4,8 @@
   doctor_in_lab.py SLUICE            a few faults and one healthy run, in about 20 s
   doctor_in_lab.py SLUICE --all      every fault, and 20 healthy runs (--healthy N)
   doctor_in_lab.py SLUICE loss mtu   these faults only
+  doctor_in_lab.py SLUICE --busy     other programs work on this machine: hosts without enough CPU
+                                     are no false finding, and the doctor may take longer
 
 Exit code 77 if no lab can be made here.
 """
@@ -27,6 +29,7 @@ VICTIM = 2
 PORT = 29517
 LIMIT = 20.0  # seconds, for four hosts
 FINDINGS, OK = 5, 0  # exit codes
+OF_BUSY_MACHINES = {"starved-cpu", "slow-rank"}
 
 
 class Lab(lab_job.Lab):
@@ -266,25 +269,27 @@ NEED_ROOT = ("queue", "cpu", "resolver", "rank0-resolver")
 FEW = ("key", "values", "loss")
 
 
-def check(name, wanted, doctor, speaker):
+def check(name, wanted, doctor, speaker, is_busy):
     code, report = doctor.end([speaker])[speaker]
     found = [finding["code"] for finding in report["findings"]] if report else []
     words = f"{name:15} {doctor.seconds:5.1f} s  {', '.join(found) or 'nothing found'}"
     print(words, flush=True)
-    is_right = set(found) == set(wanted) and code == (FINDINGS if wanted else OK)
+    true = set(wanted) | (OF_BUSY_MACHINES if is_busy else set())
+    is_right = set(wanted) <= set(found) <= true and code == (FINDINGS if found else OK)
+    limit = 3 * LIMIT if is_busy else LIMIT
     if not is_right:
         print(f"  wanted {wanted}, exit code {code}\n{doctor.told}", flush=True)
-    if doctor.seconds > LIMIT:
-        print(f"  took longer than {LIMIT} s", flush=True)
-    return is_right and doctor.seconds <= LIMIT
+    if doctor.seconds > limit:
+        print(f"  took longer than {limit} s", flush=True)
+    return is_right and doctor.seconds <= limit
 
 
-def run_plant(lab, name):
+def run_plant(lab, name, is_busy):
     wanted, plant, plants = PLANTS[name]
     flags = [word for text in plants for word in ("--plant", text)]
     with plant(lab) as how:
         doctor = Doctor(lab, *flags, **how)
-        return check(name, wanted, doctor, VICTIM if name in NOT_MET else 0)
+        return check(name, wanted, doctor, VICTIM if name in NOT_MET else 0, is_busy)
 
 
 def main():
@@ -292,6 +297,7 @@ def main():
     parser.add_argument("sluice")
     parser.add_argument("plants", nargs="*", help=", ".join(PLANTS))
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--busy", action="store_true", help="other programs work here")
     parser.add_argument("--rate", default="100mbit", help="of the links, for the faults")
     parser.add_argument("--healthy", type=int, default=None, help="healthy runs")
     arguments = parser.parse_intermixed_args()
@@ -309,13 +315,13 @@ def main():
                 print(f"{name}: skipped, needs root")
                 continue
             total += 1
-            good += run_plant(lab, name)
+            good += run_plant(lab, name, arguments.busy)
         for i in range(healthy):
             rate = ("100mbit", "1gbit", "20mbit")[i % 3]
             for host in range(HOSTS):
                 lab.call("set", "--host", str(host), "--rate", rate)
             total += 1
-            good += check(f"healthy {rate}", [], Doctor(lab), 0)
+            good += check(f"healthy {rate}", [], Doctor(lab), 0, arguments.busy)
     print(f"{good} of {total} as wanted")
     return 0 if good == total else 1
 
