@@ -9,15 +9,17 @@ COLOURS = {
     "delayed": "#009E73",
     "lossy or stale": "#999999",
 }
-MOST_BARS = 24
+MOST_BARS = 7  # of a class
 
 
 def drawBars(axis, plan):
-    """Draws the predicted time of each candidate, the fastest at the top. The best of a class are
-    kept where there are too many."""
-    shown = plan["candidates"][:MOST_BARS]
-    names = {row["name"] for row in shown}
-    shown += [row for row in plan["best"] if row["name"] not in names]
+    """Draws the predicted time of the fastest candidates of each class, the most exact class at the
+    top."""
+    shown = [
+        row
+        for name in COLOURS
+        for row in [one for one in plan["candidates"] if one["class"] == name][:MOST_BARS]
+    ]
     heights = range(len(shown), 0, -1)
     axis.barh(
         list(heights),
