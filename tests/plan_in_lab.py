@@ -1,10 +1,11 @@
 """Plans a training of four hosts in a lab, as a job, and checks that the plan has seen the network:
 one host has a slower link than the others.
 
-  plan_in_lab.py PATH_OF_SLUICE [--script]
+  plan_in_lab.py PATH_OF_SLUICE [--script] [--deadline]
 
 With --script, the plan measures a training script's model, too; that needs the Python package in the
-build tree.
+build tree. With --deadline, all candidates are predicted, in 30 s at most: for an optimised program
+on a quiet machine.
 """
 
 import json
@@ -19,7 +20,8 @@ from root import skip_without_lab
 
 PROGRAM = str(Path(sys.argv[1]).resolve())
 HOSTS = 4
-SECONDS = 60  # at most, also on a busy machine; alone, a plan takes a quarter of it
+SECONDS = 30
+WAIT = 160  # on a busy machine
 SCRIPT = """
 import sys
 import torch
@@ -42,7 +44,7 @@ def plan(lab, folder, *words):
         [PROGRAM, "lab", "run", "--name", lab.name, "--", PROGRAM, "plan", *words],
         capture_output=True,
         text=True,
-        timeout=SECONDS + 60,
+        timeout=WAIT,
         cwd=folder,
     )
     if ran.returncode != 0:
@@ -55,6 +57,8 @@ def main():
         lab.call("set", "--host", "2", "--rate", "100mbit")
         path = Path(folder) / "plan.json"
         words = ["--profile", "resnet18", "--compute-time", "100ms", "--json", str(path)]
+        if "--deadline" not in sys.argv:
+            words += ["--only", "same-bits"]
         shown, seconds = plan(lab, folder, *words)
         answer = json.loads(path.read_text())
         wrong = []
@@ -66,7 +70,7 @@ def main():
             wrong.append(f"the cause does not know the slow host: {answer['cause']}")
         if answer["hosts"] != HOSTS or "choice: " not in shown:
             wrong.append("rank 0 has not printed the plan of four hosts")
-        if seconds > SECONDS:
+        if "--deadline" in sys.argv and seconds > SECONDS:
             wrong.append(f"the plan took {seconds:.0f} s")
         if wrong:
             sys.exit("\n".join([*wrong, shown]))
