@@ -29,7 +29,7 @@ using Each = std::function<void(size_t peer, const Result<Duration>& roundTrip)>
 Status askAll(Loop& loop, Talker& talker, const std::vector<PairFacts>& pairs, fabric::Lane lane,
               size_t bytes, Duration within, const Each& each) {
   return session::await<bool>(loop,
-                              [&](auto got) {
+                              [&](const auto& got) {
                                 struct State {
                                   size_t open = 1;
                                   std::optional<TimerId> timer;
@@ -92,7 +92,7 @@ class Pings final : public std::enable_shared_from_this<Pings> {
 
 Status pingAll(Loop& loop, Talker& talker, std::vector<PairFacts>& pairs) {
   return session::await<bool>(loop,
-                              [&](auto got) {
+                              [&](const auto& got) {
                                 auto timer = std::make_shared<std::optional<TimerId>>();
                                 std::make_shared<Pings>(talker, pairs, [got, timer, &loop] {
                                   if (*timer) loop.cancel(**timer);
