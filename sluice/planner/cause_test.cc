@@ -77,8 +77,10 @@ TEST(Cause, NamesLossWhereTheBoundIsFar) {
 
 TEST(Gains, MoreBandwidthHelpsWhereTheNetworkIsTheLimit) {
   Question question = vgg(0.1, {1'000'000'000});
-  question.profile = "resnet18";
-  question.model = timing::findProfile("resnet18").value();
+  question.profile = "resnet110";
+  question.model = timing::findProfile("resnet110").value();
+  question.computeSeconds = 0.005;
+  question.cluster.network.hosts = 2;
   const Candidate sluice{strategy::findAlgorithm("sluice").value()};
   const auto today = predict(question, sluice);
   ASSERT_TRUE(today.isOk() && *today) << today.status().toString();

@@ -1,5 +1,11 @@
 #include <sluice/planner/prediction.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -9,14 +15,25 @@
 namespace sluice::planner {
 namespace {
 
-Question small(uint32_t hosts) {
+Question questionOf(const std::string& profile, uint32_t hosts) {
   Question question;
-  question.profile = "resnet110";
-  question.model = timing::findProfile("resnet110").value();
+  question.profile = profile;
+  question.model = timing::findProfile(profile).value();
   question.computeSeconds = 0.02;
   question.cluster.network.hosts = hosts;
   question.cluster.network.rate = {1'000'000'000};
   return question;
+}
+
+// A model that simulates quickly, also with sanitizers.
+Question small(uint32_t hosts) {
+  // Tests run at the same time, each in a process of its own.
+  const auto path = std::filesystem::path(::testing::TempDir()) /
+                    fmt::format("sluice_planner_{}.json", ::getpid());
+  std::ofstream(path) << R"({"model": "small", "note": "", "tensors": [
+    {"name": "a", "parameters": 300000, "forward": 0.2, "backward": 0.3},
+    {"name": "b", "parameters": 100000, "forward": 0.2, "backward": 0.3}]})";
+  return questionOf(path.string(), hosts);
 }
 
 TEST(Prediction, CountsTheTimeOutsideThePasses) {
@@ -39,7 +56,7 @@ TEST(Prediction, CountsAHostThatComputesLonger) {
 }
 
 TEST(Prediction, UsesRacksAndFormulasWhereHostsAreMany) {
-  const Question question = small(1024);
+  const Question question = questionOf("resnet110", 1024);
   const auto sluice = predict(question, {strategy::findAlgorithm("sluice").value()});
   ASSERT_TRUE(sluice.isOk() && *sluice) << sluice.status().toString();
   EXPECT_EQ((*sluice)->means, Means::kRacks);
@@ -79,7 +96,7 @@ TEST(Report, AConfigurationHasTheTimesThatMergingGoesBy) {
   EXPECT_EQ(plain.dump(), R"({"algorithm":"sluice"})");
   const auto merged =
       configurationOf(question, {.candidate = {strategy::findAlgorithm("mgwfbp").value()}});
-  EXPECT_EQ(merged["layer-times"], "resnet110");
+  EXPECT_EQ(merged["layer-times"], question.profile);
   EXPECT_EQ(merged["compute-time"], "20000us");
   EXPECT_TRUE(merged.contains("reduction-rate"));
 }
