@@ -34,7 +34,7 @@ std::vector<std::string> environmentWithoutLauncher() {
     const bool isLaunchers = std::ranges::any_of(kOfLaunchers, [&](std::string_view one) {
       return one.ends_with('_') ? name.starts_with(one) : name == one;
     });
-    if (!isLaunchers) kept.push_back(name + "=" + value);
+    if (!isLaunchers) kept.push_back(fmt::format("{}={}", name, value));
   }
   return kept;
 }
