@@ -1,7 +1,6 @@
 #include <sluice/rendezvous/table.h>
 
 #include <algorithm>
-#include <functional>
 
 #include <fmt/format.h>
 
@@ -96,14 +95,11 @@ void Table::wait(Rank who, const std::string& key, Duration timeout, Got got) {
 }
 
 void Table::forget(Rank who, Waiters& waiters) {
-  const auto isOfThatRank = [&](const std::shared_ptr<Waiter>& waiter) {
-    return waiter->who == who;
-  };
-  const auto first =
-      std::stable_partition(waiters.begin(), waiters.end(), std::not_fn(isOfThatRank));
-  for (auto each = first; each != waiters.end(); ++each)
-    answer(*each, Status(Code::kCancelled, "its connection is gone"));
-  waiters.erase(first, waiters.end());
+  std::erase_if(waiters, [&](const std::shared_ptr<Waiter>& waiter) {
+    const bool isOfThatRank = waiter->who == who;
+    if (isOfThatRank) answer(waiter, Status(Code::kCancelled, "its connection is gone"));
+    return isOfThatRank;
+  });
 }
 
 void Table::disconnected(Rank who) {
