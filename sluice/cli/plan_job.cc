@@ -1,9 +1,8 @@
 // sluice plan as a job: the launcher that would start the training starts the plan, too.
 #include <sluice/cli/plan_flags.h>
 
-#include <unistd.h>
-
-#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,20 +22,28 @@ constexpr double kSlower = 1.15;
 // Ranks wait for the profile of the slowest.
 constexpr Duration kMostProfiling = std::chrono::minutes(10);
 
+Result<Profile> profileInto(const PlanFlags& flags, const std::string& path) {
+  SLUICE_RETURN_IF_ERROR(profileScript(flags.script, flags.steps, path, kMostProfiling));
+  return timing::readProfile(path);
+}
+
+// Keeps no file. The folder is this user's alone: others could foresee a name in a common one.
+Result<Profile> profileAside(const PlanFlags& flags) {
+  std::string folder = (std::filesystem::temp_directory_path() / "sluice-plan-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr)
+    return base::fromErrno("cannot make a folder for the profile");
+  auto profile = profileInto(flags, folder + "/profile.json");
+  std::error_code ignored;  // a file that stays does no harm
+  std::filesystem::remove_all(folder, ignored);
+  return profile;
+}
+
 // Runs the script on every rank, each on its own. Returns the seconds that each of them computes.
 Result<std::vector<double>> profileTogether(probe::Meeting& meeting, PlanFlags& flags) {
   const bool isFirst = index(meeting.rank()) == 0;
-  const std::string path =
-      isFirst ? flags.profileOut : fmt::format("/tmp/sluice-profile-{}.json", ::getpid());
-  const Status ran = profileScript(flags.script, flags.steps, path, kMostProfiling);
-  double seconds = 0;
-  Status status = ran;
-  if (ran.isOk()) {
-    const auto profile = timing::readProfile(path);
-    status = profile.status();
-    if (profile.isOk()) seconds = profile->computeSeconds;
-  }
-  if (!isFirst) std::remove(path.c_str());
+  auto profile = isFirst ? profileInto(flags, flags.profileOut) : profileAside(flags);
+  const Status status = profile.status();
+  const double seconds = profile.isOk() ? profile->computeSeconds : 0;
   // A rank that has failed says so to the others, instead of letting them wait.
   SLUICE_ASSIGN_OR_RETURN(
       const auto values,
