@@ -1,13 +1,13 @@
 // sluice doctor: examines a job before it trains, and says in plain words what is wrong with it. A
 // launcher starts it on every rank, as it would start training. `sluice doctor device`, which looks
 // at an accelerator, is a program of the Python package.
-#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/median.h>
 #include <sluice/base/options.h>
 #include <sluice/cli/commands.h>
 #include <sluice/cli/json_output.h>
@@ -41,8 +41,7 @@ std::string medianOfPairs(const probe::RankFacts& rank, double factor, const Tak
     if (take(pair) > 0) values.push_back(take(pair));
   }
   if (values.empty()) return "-";
-  std::ranges::nth_element(values, values.begin() + static_cast<long>(values.size() / 2));
-  return fmt::format("{:.2f}", values[values.size() / 2] * factor);
+  return fmt::format("{:.2f}", base::median(values) * factor);
 }
 
 std::string lostText(const probe::RankFacts& rank) {

@@ -1,4 +1,4 @@
-// What a rank knows about itself and its host, without any other rank. It travels to all ranks as a
+// A rank's report on itself and its host, made without any other rank. It travels to all ranks as a
 // note of the rendezvous. Plain values; any thread.
 #pragma once
 

@@ -138,21 +138,22 @@ std::string causeOf(const Question& question, const Prediction& chosen, const Ga
 }
 
 Result<Gains> gainsOf(const Question& question, const Prediction& chosen) {
-  const auto with = [&](double times, double byteCosts) -> Result<double> {
-    Question better = withRatesTimes(question, times);
-    for (double* cost : {&better.costs.byteSent, &better.costs.byteReceived,
-                         &better.costs.byteSummed, &better.costs.byteUpdated})
-      *cost *= byteCosts;
-    if (byteCosts <= 0) better.costs = {};
+  const auto secondsWith = [&](const Question& better) -> Result<double> {
     SLUICE_ASSIGN_OR_RETURN(const auto prediction, predict(better, chosen.candidate));
     return prediction ? prediction->iterationSeconds : chosen.iterationSeconds;
   };
   Gains gains;
-  SLUICE_ASSIGN_OR_RETURN(gains.twiceTheRate, with(2, 1));
-  SLUICE_ASSIGN_OR_RETURN(gains.tenTimesTheRate, with(10, 1));
+  SLUICE_ASSIGN_OR_RETURN(gains.twiceTheRate, secondsWith(withRatesTimes(question, 2)));
+  SLUICE_ASSIGN_OR_RETURN(gains.tenTimesTheRate, secondsWith(withRatesTimes(question, 10)));
   // Half the bytes on a link are as many on one that is twice as fast, and cost hosts half as much.
-  SLUICE_ASSIGN_OR_RETURN(gains.halfTheBytes, with(2, 0.5));
-  SLUICE_ASSIGN_OR_RETURN(gains.freeHosts, with(1, 0));
+  Question halved = withRatesTimes(question, 2);
+  for (double* cost : {&halved.costs.byteSent, &halved.costs.byteReceived, &halved.costs.byteSummed,
+                       &halved.costs.byteUpdated})
+    *cost /= 2;
+  SLUICE_ASSIGN_OR_RETURN(gains.halfTheBytes, secondsWith(halved));
+  Question freeHosts = question;
+  freeHosts.costs = {};
+  SLUICE_ASSIGN_OR_RETURN(gains.freeHosts, secondsWith(freeHosts));
   return gains;
 }
 

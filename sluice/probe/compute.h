@@ -1,5 +1,5 @@
-// What this host's CPU costs: a fixed amount of work, and the codecs. The calling thread works; any
-// thread.
+// Measures this host's CPU: the time of a fixed amount of work, and of the codecs. The calling
+// thread works; any thread.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 // Sends to one rank as fast as the link takes it for a short time, and measures how fast that was.
 //
-// What is under way is bounded: little more than twice what the link holds by the delivery rate so
-// far and the idle round trip. So the probe itself fills no queue until it overflows, and segments
+// The bytes under way are bounded: little more than twice those that the link holds, by the delivery
+// rate so far and the idle round trip. So the probe itself fills no queue until it overflows, and segments
 // that TCP must send again were lost by the network. Loop thread only.
 #pragma once
 

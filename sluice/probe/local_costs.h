@@ -1,5 +1,5 @@
-// What moving bytes costs this host's CPU, plain and encrypted: two ranks of a fabric of their own
-// in this process, over the loopback interface. Any thread but a loop's; it waits.
+// Measures the CPU time that moving bytes takes on this host, plain and encrypted. Two ranks of a
+// fabric of their own talk in this process, over the loopback interface. Any thread but a loop's; it waits.
 #pragma once
 
 #include <sluice/base/status.h>
