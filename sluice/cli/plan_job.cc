@@ -42,7 +42,7 @@ Result<Profile> profileAside(const PlanFlags& flags) {
 Result<std::vector<double>> profileTogether(probe::Meeting& meeting, PlanFlags& flags) {
   const bool isFirst = index(meeting.rank()) == 0;
   auto profile = isFirst ? profileInto(flags, flags.profileOut) : profileAside(flags);
-  const Status status = profile.status();
+  const Status& status = profile.status();
   const double seconds = profile.isOk() ? profile->computeSeconds : 0;
   // A rank that has failed says so to the others, instead of letting them wait.
   SLUICE_ASSIGN_OR_RETURN(
