@@ -1,12 +1,11 @@
 #include <sluice/planner/cluster.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/file.h>
 #include <sluice/sim/topology_file.h>
 
 namespace sluice::planner {
@@ -122,11 +121,8 @@ Result<Cluster> parseCluster(std::string_view json, const std::string& origin) {
 }
 
 Result<Cluster> readCluster(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return base::fromErrno(fmt::format("cannot read the network {}", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parseCluster(text.view(), path);
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, base::readFile("network", path));
+  return parseCluster(text, path);
 }
 
 }  // namespace sluice::planner

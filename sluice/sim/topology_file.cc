@@ -1,10 +1,9 @@
 #include <sluice/sim/topology_file.h>
 
-#include <fstream>
-#include <sstream>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <sluice/base/file.h>
 
 namespace sluice::sim {
 namespace {
@@ -92,11 +91,8 @@ Result<Topology> parseTopologyJson(std::string_view json, const std::string& ori
 }
 
 Result<Topology> readTopology(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return base::fromErrno(fmt::format("cannot read the topology {}", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parseTopologyJson(text.view(), path);
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, base::readFile("topology", path));
+  return parseTopologyJson(text, path);
 }
 
 }  // namespace sluice::sim

@@ -3,11 +3,11 @@
 #include <cmath>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <sluice/base/file.h>
 #include <sluice/timing/built_in_profiles.h>
 
 namespace sluice::timing {
@@ -119,11 +119,8 @@ Result<Profile> parseProfile(std::string_view json, std::string_view origin) {
 }
 
 Result<Profile> readProfile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return base::fromErrno(fmt::format("cannot read the profile {}", path));
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parseProfile(text.view(), path);
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, base::readFile("profile", path));
+  return parseProfile(text, path);
 }
 
 std::vector<std::string_view> builtInProfiles() {
