@@ -40,6 +40,12 @@ sluice::Result<Step> Gates::close(TensorId tensor) {
   return Step{gate.closedFor++};
 }
 
+void Gates::startAt(TensorId tensor, Step step) {
+  Lock lock(mutex_);
+  Gate& gate = gates_.at(index(tensor));
+  gate.closedFor = gate.opened = index(step);
+}
+
 void Gates::open(TensorId tensor, Step step, Result result) {
   {
     Lock lock(mutex_);

@@ -43,6 +43,10 @@ class Gates final {
   // with an error anyway.
   sluice::Result<Step> close(TensorId tensor);
 
+  // Makes `step` the first step of the tensor, for a job that goes on from there. REQUIRES: close()
+  // has not been called for it.
+  void startAt(TensorId tensor, Step step);
+
   // Opens the gate: the result of `step` is here. REQUIRES: it is the step that the gate was closed
   // for.
   void open(TensorId tensor, Step step) { open(tensor, step, Result::kHere); }

@@ -153,5 +153,15 @@ TEST(Gates, CallBackOnceWhenOneOpensOrFails) {
   EXPECT_EQ(seen.size(), 3U);
 }
 
+TEST(Gates, StartAtALaterStepInAJobThatGoesOn) {
+  Gates gates = makeGates();
+  gates.startAt(kConv, Step{7});
+  EXPECT_TRUE(gates.isOpen(kConv));
+  EXPECT_EQ(gates.close(kConv).value(), Step{7});
+  EXPECT_EQ(gates.close(kFc).value(), Step{0});
+  gates.open(kConv, Step{7});
+  EXPECT_TRUE(gates.isOpen(kConv));
+}
+
 }  // namespace
 }  // namespace sluice::gate

@@ -1,5 +1,7 @@
 #include <sluice/plan/plan.h>
 
+#include <map>
+
 #include <sodium.h>
 
 #include <fmt/format.h>
@@ -46,6 +48,31 @@ std::string toHex(const Hash& hash) {
 Result<Plan> Plan::make(PlanSpec spec) {
   SLUICE_ASSIGN_OR_RETURN(auto slices, cut(spec.model, spec.roles, spec.slicing));
   return Plan(std::move(spec), std::move(slices));
+}
+
+Plan Plan::continued(const Plan& first, Epoch epoch, std::span<const Rank> members) {
+  std::map<Rank, Rank> newRanks;
+  for (const Rank member : members) {
+    const Rank rank{static_cast<uint32_t>(newRanks.size())};
+    newRanks.emplace(member, rank);
+  }
+  PlanSpec spec = first.spec();
+  spec.epoch = epoch;
+  spec.roles = {.world = static_cast<uint32_t>(members.size())};
+  for (const auto& [before, rank] : newRanks) {
+    spec.roles.workers.push_back(rank);
+    if (first.roles().isServer(before)) spec.roles.servers.push_back(rank);
+  }
+  if (spec.roles.servers.empty()) spec.roles.servers = spec.roles.workers;
+  std::vector<Slice> slices(first.slices().begin(), first.slices().end());
+  size_t dealt = 0;
+  for (Slice& slice : slices) {
+    const auto found = newRanks.find(slice.server);
+    slice.server = found != newRanks.end()
+                       ? found->second
+                       : spec.roles.servers[dealt++ % spec.roles.servers.size()];
+  }
+  return {std::move(spec), std::move(slices)};
 }
 
 Plan::Plan(PlanSpec spec, std::vector<Slice> slices)

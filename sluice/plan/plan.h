@@ -41,6 +41,12 @@ class Plan final {
  public:
   static Result<Plan> make(PlanSpec spec);
 
+  // Returns the plan with which some ranks of `first` go on without the others: `members` are their
+  // ranks there, ascending, and their order gives the new ranks. The slices are those of `first`.
+  // Members keep those that they serve; those of lost servers are dealt to the servers that are
+  // left. REQUIRES: every rank of `first` trains; `members` is not empty.
+  static Plan continued(const Plan& first, Epoch epoch, std::span<const Rank> members);
+
   const PlanSpec& spec() const { return spec_; }
   Epoch epoch() const { return spec_.epoch; }
   const Model& model() const { return spec_.model; }

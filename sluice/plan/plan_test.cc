@@ -1,5 +1,8 @@
 #include <sluice/plan/plan.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -143,6 +146,37 @@ TEST(Plan, TheFirstDifferenceIsOneLineThatNamesIt) {
             "setting rate is '0.1' here, not set on rank 2");
   EXPECT_EQ(difference([](PlanSpec& s) { s.settings["nesterov"] = "on"; }),
             "setting nesterov is not set here, 'on' on rank 2");
+}
+
+TEST(Plan, GoesOnWithTheMembersThatAreLeft) {
+  const auto first = *Plan::make(smallSpec());
+  const std::vector left{Rank{0}, Rank{2}, Rank{3}};
+  const Plan next = Plan::continued(first, Epoch{4}, left);
+  EXPECT_EQ(next.epoch(), Epoch{4});
+  EXPECT_EQ(next.roles().toString(), "3 ranks: servers 0-2, workers 0-2");
+  ASSERT_EQ(next.slices().size(), first.slices().size());
+  std::vector<size_t> dealt(3);
+  for (size_t s = 0; s < first.slices().size(); ++s) {
+    const Slice& before = first.slices()[s];
+    const Slice& after = next.slices()[s];
+    EXPECT_EQ(std::tie(after.id, after.tensor, after.offset, after.count),
+              std::tie(before.id, before.tensor, before.offset, before.count));
+    if (before.server == Rank{1}) {
+      ++dealt[index(after.server)];
+    } else {
+      EXPECT_EQ(left[index(after.server)], before.server);
+    }
+  }
+  EXPECT_LE(*std::ranges::max_element(dealt), *std::ranges::min_element(dealt) + 1);
+}
+
+TEST(Plan, HasServersWhenAllThatServedAreLost) {
+  PlanSpec spec = smallSpec();
+  spec.roles = *parseRoles("1", 4);
+  const Plan next = Plan::continued(*Plan::make(spec), Epoch{4}, std::vector{Rank{1}, Rank{3}});
+  EXPECT_EQ(next.roles().toString(), "2 ranks: servers 0-1, workers 0-1");
+  EXPECT_FALSE(next.slicesOn(Rank{0}).empty());
+  EXPECT_FALSE(next.slicesOn(Rank{1}).empty());
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ class Shard final {
   // publishes gradients.
   void setParameters(SliceId slice, std::span<const std::byte> parameters);
 
+  // Makes `step` the first one that is collected of the slice. REQUIRES: no part has come.
+  void startAt(SliceId slice, Step step) { served(slice).step = step; }
+
   // Sets the hyperparameters from step `from` on, in the order of the optimizer's list. Earlier
   // steps that are being collected keep the earlier values. Refuses a step that is finished, or far
   // ahead.

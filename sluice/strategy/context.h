@@ -49,6 +49,8 @@ struct Context {
   std::function<void(Rank peer, const Status& why)> onRefused{};
   // Told of every result before its gate opens. Null: nobody listens.
   ResultSink* results = nullptr;
+  // The places for results of servers. Null: their tensors' memory. REQUIRES: there is a sink
+  ResultPlaces* places = nullptr;
 
   void refuse(Rank peer, const Status& why) const {
     if (onRefused) return onRefused(peer, why);
@@ -56,6 +58,14 @@ struct Context {
   }
 
   plan::Stages stages() const { return {observer, fabric.loop().clock()}; }
+
+  // Returns the place for the result of a slice.
+  std::span<std::byte> placeOf(const plan::Slice& slice, Step step) const {
+    if (places != nullptr) return places->placeFor(slice, step);
+    const size_t elementBytes = sizeOf(plan.model()[slice.tensor].dtype);
+    return memory[index(slice.tensor)].result.subspan(slice.offset * elementBytes,
+                                                      slice.count * elementBytes);
+  }
 
   // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says
   // so once for every slice, before it opens the tensor's gate.
@@ -68,7 +78,7 @@ struct Context {
   void resultIsHere(const plan::Slice& slice, Step step, Rank from,
                     const ResultBytes& whole) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
-    stages().enter(Stage::kStageIn, step, slice, from);
+    if (places == nullptr) stages().enter(Stage::kStageIn, step, slice, from);
     const size_t elementBytes = sizeOf(plan.model()[slice.tensor].dtype);
     results->onResult({.tensor = slice.tensor,
                        .slice = slice.id,

@@ -20,13 +20,14 @@ struct Contribution {
 };
 
 // One slice of a gradient that comes slice by slice, in any order. Every slice of the tensor comes
-// once in the step.
+// once in the step, except those whose result is here already (Takeover).
 struct SliceContribution {
   TensorId tensor{};
   SliceId slice{};
   Step step{};
-  size_t come = 0;    // slices of the tensor that have come in this step, this one among them
-  size_t slices = 0;  // of the tensor
+  size_t come = 0;          // slices of the tensor that have come in this step, this one among them
+  size_t slices = 0;        // that come in this step
+  bool hasGradient = true;  // false: counts as zeros; the same for all slices of the tensor
 
   bool isFirst() const { return come == 1; }
   bool isLast() const { return come == slices; }

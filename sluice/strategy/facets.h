@@ -1,5 +1,6 @@
 // Abilities that an algorithm may have: to save its state, to hand out results late, to go on
-// without a lost rank, and to have gradients staged into its own memory. A strategy that has one
+// without a lost rank, to have gradients staged into its own memory, and to take over a model in the
+// middle of training. A strategy that has one
 // passes itself to Strategy's constructor; the others have these defaults.
 #pragma once
 
@@ -82,6 +83,23 @@ class LossPolicy {
   virtual void forget(Rank /*lost*/) {}
 };
 
+// Taking over a model in the middle of training, after the strategy before has lost a member. By
+// default that is not possible. Fabric's loop.
+class Takeover {
+ public:
+  virtual ~Takeover() = default;
+
+  virtual bool isPossible() const { return false; }
+
+  // True iff all tensors start at the earliest of the slices' steps. A tensor that has the result
+  // of a step already then takes part in that step without a gradient.
+  virtual bool startsTogether() const { return false; }
+
+  // By SliceId: the first step whose result is missing. No two are more than one step apart. Called
+  // once, before anything else.
+  virtual void startAt(std::span<const Step> /*steps*/) {}
+};
+
 // Memory of the strategy's own to which gradients are staged from a device, so that they need not
 // be copied once more. By default gradients come to memory of the session.
 class StagingTargets {
@@ -103,6 +121,7 @@ struct Facets {
   DelayedResults* delayedResults = nullptr;
   LossPolicy* losses = nullptr;
   StagingTargets* stagingTargets = nullptr;
+  Takeover* takeover = nullptr;
 };
 
 }  // namespace sluice::strategy

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include <sluice/plan/slicing.h>
 #include <sluice/types/ids.h>
 
 namespace sluice::strategy {
@@ -43,6 +44,15 @@ class ResultSink {
   // The step has no result: no worker had a gradient, or the step was dropped. The gate opens
   // empty.
   virtual void onNoResult(TensorId tensor, Step step) = 0;
+};
+
+// Places for results beside the gradients that they replace. Is called on the fabric's loop.
+class ResultPlaces {
+ public:
+  virtual ~ResultPlaces() = default;
+
+  // Returns the place for the result of a slice, which the sink hears of when it is whole.
+  virtual std::span<std::byte> placeFor(const plan::Slice& slice, Step step) = 0;
 };
 
 }  // namespace sluice::strategy

@@ -45,7 +45,7 @@ class Strategy {
   // gossip, since its steps are local; compression with clipping, since that needs the tensor's
   // norm.
   virtual void contributeSlice(const SliceContribution& slice) {
-    if (slice.isLast()) contribute({slice.tensor, slice.step, /*hasGradient=*/true});
+    if (slice.isLast()) contribute({slice.tensor, slice.step, slice.hasGradient});
   }
 
   // As fabric::Receiver::onMessage.
@@ -85,6 +85,7 @@ class Strategy {
   Checkpoint& checkpoint() const { return facetOr<Checkpoint>(facets_.checkpoint); }
   DelayedResults& delayedResults() const { return facetOr<DelayedResults>(facets_.delayedResults); }
   LossPolicy& losses() const { return facetOr<LossPolicy>(facets_.losses); }
+  Takeover& takeover() const { return facetOr<Takeover>(facets_.takeover); }
   StagingTargets& stagingTargets() const { return facetOr<StagingTargets>(facets_.stagingTargets); }
 
  protected:

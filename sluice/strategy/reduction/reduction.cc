@@ -23,7 +23,8 @@ constexpr size_t kAtOnce = std::numeric_limits<size_t>::max();
 
 Reduction::Reduction(const Context& context, ReductionSettings settings,
                      std::optional<timing::Costs> costs)
-    : Strategy({.checkpoint = this, .delayedResults = this, .stagingTargets = this}),
+    : Strategy(
+          {.checkpoint = this, .delayedResults = this, .stagingTargets = this, .takeover = this}),
       context_(context),
       settings_(std::move(settings)),
       urgent_(settings_.byPriority
@@ -122,6 +123,13 @@ void Reduction::makeGroups() {
   opening_.assign(groups_.size(), false);
   turn_ = groups_.size() - 1;
   nextSteps_.assign(groups_.size(), stepsClosed_);
+}
+
+void Reduction::startAt(std::span<const Step> steps) {
+  const Step earliest = *std::ranges::min_element(steps);
+  stepsClosed_ = index(earliest);
+  nextSteps_.assign(groups_.size(), stepsClosed_);
+  if (replanner_) replanner_->startAt(earliest);
 }
 
 // Of a call that this rank has not made: whether another rank can have made it already. Another

@@ -24,7 +24,8 @@ namespace sluice::strategy {
 class Reduction final : public Strategy,
                         private Checkpoint,
                         private DelayedResults,
-                        private StagingTargets {
+                        private StagingTargets,
+                        private Takeover {
  public:
   // With `costs` that the groups were merged by, they may change as the costs do.
   Reduction(const Context& context, ReductionSettings settings, std::optional<timing::Costs> costs);
@@ -49,6 +50,14 @@ class Reduction final : public Strategy,
   // are.
   bool has(TensorId tensor) const override;
   std::span<std::byte> targetFor(TensorId tensor) override;
+
+  // Takeover. What a codec owes, and delayed means, would have to be taken over, too.
+  bool isPossible() const override {
+    return publishesMean() && settings_.codec == nullptr && settings_.delay == 0 &&
+           !settings_.byPriority && onFabric_ != nullptr;
+  }
+  bool startsTogether() const override { return true; }
+  void startAt(std::span<const Step> steps) override;
 
   // Checkpoint; reduction_checkpoint.cc.
   Result<std::vector<std::byte>> take() override;

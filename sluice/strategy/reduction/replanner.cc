@@ -79,6 +79,11 @@ void Replanner::reduced(size_t group, Step step, TimePoint begun) {
   if (isMeasured(step)) timer_.reduced(group, context_.fabric.loop().now() - begun);
 }
 
+void Replanner::startAt(Step first) {
+  const uint64_t steps = settings_.replanSteps;
+  boundary_ = Step{(index(first) / steps + 1) * steps - 1};
+}
+
 collective::Ticket Replanner::ticket(uint32_t round) const {
   // After those of all groups, of which there are never more than tensors.
   return {boundary_, TensorId{static_cast<uint32_t>(context_.plan.model().tensors.size()) + round}};

@@ -28,6 +28,8 @@ class Replanner final {
   // The step at whose end the ranks agree. REQUIRES: no gate opens for it before: whoever shares
   // the collective with this may use it then.
   Step boundary() const { return boundary_; }
+  // Training goes on at this step: the next boundary is not before it.
+  void startAt(Step first);
   // True iff it is a call by which the ranks agree at that boundary.
   bool isOwn(const collective::Ticket& ticket) const {
     return ticket == this->ticket(0) || ticket == this->ticket(1);

@@ -88,7 +88,7 @@ void AnsweringWorker::tellServers(Step step, wire::Flags word) {
 
 void AnsweringWorker::begin(const Contribution& contribution) {
   for (const auto& [tensor, step, hasGradient] : toBegin_.add(contribution)) {
-    outcomes_.begin(tensor, step);
+    outcomes_.begin(tensor, step, parts_.plan().slicesOf(tensor).size());
     for (const Slice& slice : parts_.plan().slicesOf(tensor)) beginSlice(slice, step, hasGradient);
   }
 }
@@ -100,7 +100,8 @@ bool AnsweringWorker::takesSlices() const {
 }
 
 void AnsweringWorker::contributeSlice(const SliceContribution& contribution) {
-  if (contribution.isFirst()) outcomes_.begin(contribution.tensor, contribution.step);
+  if (contribution.isFirst())
+    outcomes_.begin(contribution.tensor, contribution.step, contribution.slices);
   beginSlice(parts_.plan().slice(contribution.slice), contribution.step, /*hasGradient=*/true);
 }
 

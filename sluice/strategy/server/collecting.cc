@@ -12,10 +12,10 @@
 namespace sluice::strategy {
 namespace {
 
-class Collecting final : public Strategy, private Checkpoint {
+class Collecting final : public Strategy, private Checkpoint, private Takeover {
  public:
   Collecting(const Context& context, const ServerStyle& style, std::unique_ptr<shard::Shard> shard)
-      : Strategy({.checkpoint = hasState(context) ? this : nullptr}),
+      : Strategy({.checkpoint = hasState(context) ? this : nullptr, .takeover = this}),
         parts_(context, style),
         server_(
             parts_, std::move(shard),
@@ -70,6 +70,17 @@ class Collecting final : public Strategy, private Checkpoint {
   }
   Status restore(std::span<const std::byte> state) override;
   Status checkEveryServerTrains() const;
+
+  // Takeover. A server's memory of its optimizer goes with it. Without overlap all tensors are
+  // pushed together, and some may have their results already.
+  bool isPossible() const override {
+    return !hasState(parts_.context) && parts_.isOverlapping &&
+           parts_.roles().workers.size() == parts_.roles().world;
+  }
+  void startAt(std::span<const Step> steps) override {
+    for (const SliceId id : parts_.plan().slicesOn(parts_.self))
+      server_.shard().startAt(id, steps[index(id)]);
+  }
 
   CollectingParts parts_;
   CollectingServer server_;

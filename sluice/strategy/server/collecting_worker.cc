@@ -14,7 +14,7 @@ using plan::Slice;
 
 void CollectingWorker::contribute(const Contribution& contribution) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
-  begin(contribution.tensor, contribution.step);
+  begin(contribution.tensor, contribution.step, parts_.plan().slicesOf(contribution.tensor).size());
   for (const Slice& slice : parts_.plan().slicesOf(contribution.tensor))
     expectResult(slice, contribution.step);
   for (const auto& [tensor, step, hasGradient] : toPush_.add(contribution)) {
@@ -32,15 +32,19 @@ void CollectingWorker::contribute(const Contribution& contribution) {
 // written, and the result may land in the same place.
 void CollectingWorker::contributeSlice(const SliceContribution& contribution) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
-  if (contribution.isFirst()) begin(contribution.tensor, contribution.step);
+  if (contribution.isFirst()) begin(contribution.tensor, contribution.step, contribution.slices);
   const Slice& slice = parts_.plan().slice(contribution.slice);
   expectResult(slice, contribution.step);
-  push(slice, contribution.step);
+  if (contribution.hasGradient) {
+    push(slice, contribution.step);
+  } else {
+    pushNothing(slice, contribution.step);
+  }
 }
 
-void CollectingWorker::begin(TensorId tensor, Step step) {
-  outcomes_.begin(tensor, step);
-  unnotified_[index(tensor)] = parts_.plan().slicesOf(tensor).size();
+void CollectingWorker::begin(TensorId tensor, Step step, size_t slices) {
+  outcomes_.begin(tensor, step, slices);
+  unnotified_[index(tensor)] = slices;
   if (parts_.context.updatesWaitForWord) undecided_ = step;
 }
 
@@ -120,7 +124,9 @@ Result<Landing> CollectingWorker::landNotice(const Slice& slice, Rank from,
 void CollectingWorker::takeNotice(const Slice& slice, Step step) {
   if (parts_.style.answer == Answer::kNotifyAndPullParts) return pull(slice, step);
   if (--unnotified_[index(slice.tensor)] > 0) return;
-  for (const Slice& each : parts_.plan().slicesOf(slice.tensor)) pull(each, step);
+  for (const Slice& each : parts_.plan().slicesOf(slice.tensor)) {
+    if (slices_[index(each.id)].isNotified) pull(each, step);
+  }
 }
 
 void CollectingWorker::pull(const Slice& slice, Step step) {
@@ -139,8 +145,7 @@ Result<Landing> CollectingWorker::landResult(const Slice& slice, Rank from, fabr
   slices_[index(slice.id)].state = State::kLanding;
   const auto done = parts_.whenHere([this, &slice, isEmpty] { takeResult(slice, isEmpty); });
   if (isEmpty) return Landing{{}, done};
-  const auto place =
-      partOf(parts_.plan(), parts_.context.memory[index(slice.tensor)].result, slice);
+  const auto place = parts_.context.placeOf(slice, header.step);
   return Landing{{place.data(), place.size()}, done};
 }
 

@@ -60,7 +60,7 @@ class CollectingWorker final {
     OwnPart part{};
   };
 
-  void begin(TensorId tensor, Step step);
+  void begin(TensorId tensor, Step step, size_t slices);
   // A result is ready at its server, or, if this rank serves the slice, in its place.
   void takeNotice(const plan::Slice& slice, Step step);
   void pull(const plan::Slice& slice, Step step);

@@ -4,10 +4,10 @@
 
 namespace sluice::strategy {
 
-void Outcomes::begin(TensorId tensor, Step step) {
+void Outcomes::begin(TensorId tensor, Step step, size_t slices) {
   OneTensor& here = tensors_[index(tensor)];
   here.step = step;
-  here.slicesLeft = context_.plan.slicesOf(tensor).size();
+  here.slicesLeft = slices;
   here.hasResult = false;
   here.without.clear();
 }

@@ -1,0 +1,430 @@
+#include <sluice/strategy/testing/lasting_world.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sluice/base/check.h>
+#include <sluice/base/options.h>
+#include <sluice/gate/tensor_names.h>
+#include <sluice/kernel/reduce.h>
+#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/plan/roles.h>
+
+namespace sluice::strategy {
+namespace {
+
+constexpr uint64_t kMostActions = 1'000'000;
+
+Model smallModel() {
+  Model model;
+  for (const uint64_t elements : {9U, 7U, 1U, 5U})
+    model.tensors.push_back({fmt::format("t{}", model.tensors.size()), elements, DType::kF32});
+  return model;
+}
+
+// A number that depends on all of its arguments, and whose sums are not exact.
+float numberFor(Rank member, uint64_t step, TensorId tensor, uint64_t element) {
+  uint64_t x = (index(member) + 1) * 0x9e3779b97f4a7c15ULL + step * 0xbf58476d1ce4e5b9ULL +
+               (index(tensor) + 1) * 0x94d049bb133111ebULL + element;
+  x ^= x >> 31U;
+  x *= 0xd6e8feb86659fd93ULL;
+  x ^= x >> 29U;
+  return static_cast<float>(static_cast<double>(x % 2'000'003) / 1000.0 - 1000.0);
+}
+
+}  // namespace
+
+// Absent now and then: for one member, for all but one, and for all.
+std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, TensorId id) {
+  const uint64_t kind = (step * 7 + index(id) * 3) % 9;
+  const bool isAbsent =
+      (kind == 1 && index(member) == 1) || (kind == 4 && index(member) != 0) || kind == 7;
+  if (isAbsent) return {};
+  std::vector<float> values;
+  for (uint64_t e = 0; e < tensor.elements; ++e) values.push_back(numberFor(member, step, id, e));
+  return values;
+}
+
+// One member: a training program, gates, and a strategy on the fabric of its epoch.
+class LastingMember final {
+ public:
+  LastingMember(LastingWorld& world, uint32_t number)
+      : world_(world), number_(number), model_(world.epochs_.front()->plan.model()) {
+    gates_ = std::make_unique<gate::Gates>(gate::tensorNames(model_), gate::WaitOptions{},
+                                           [](auto...) {});
+    for (const Tensor& tensor : model_.tensors) memories_.emplace_back(tensor.elements);
+    memory_.resize(model_.tensors.size());
+  }
+  ~LastingMember() {
+    loop_.post([this] { rooms_.clear(); });
+    loop_.runReady();
+    lasting_.reset();
+  }
+
+  // A fabric of an epoch, which holds messages back until the member has entered it. Half of a
+  // payload lands at once, the rest later or never.
+  struct Room final : fabric::Receiver {
+    Room(LastingMember& its, TestEpoch& of, Rank at) : member(its), epoch(of) {
+      fabric = of.hub.join(at, its.loop_, *this);
+    }
+    ~Room() override { leave(); }
+
+    Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
+                                      const wire::Header& header) override {
+      if (!isOpen) return deferred.defer(from, lane);
+      auto landing = member.lasting_->onMessage(from, lane, header);
+      if (!landing.isOk() || landing->isLater || header.length == 0) return landing;
+      return landSlowly(*std::move(landing), header.length);
+    }
+    void onPeerLost(Rank, const Status&) override {
+      if (isOpen) member.lasting_->suspend();
+    }
+    void onPeerLeft(Rank) override {}
+
+    fabric::Landing landSlowly(fabric::Landing landing, size_t bytes) {
+      const auto slow = std::make_shared<SlowLanding>();
+      slow->landing = std::move(landing);
+      slow->payload.resize(bytes);
+      return {{slow->payload.data(), bytes}, [this, slow](const Status& status) {
+                if (!status.isOk()) return slow->landing.done(status);
+                std::memcpy(slow->landing.buffer.data, slow->payload.data(),
+                            slow->payload.size() / 2);
+                landings.push_back(slow);
+                member.loop_.post([this, slow] {
+                  if (std::erase(landings, slow) == 0) return;
+                  std::ranges::copy(slow->payload, slow->landing.buffer.data);
+                  slow->landing.done(base::ok());
+                });
+              }};
+    }
+
+    void leave() {
+      fabric.reset();
+      for (const auto& slow : std::exchange(landings, {}))
+        slow->landing.done(Status(Code::kCancelled, "the epoch has ended"));
+    }
+
+    struct SlowLanding {
+      fabric::Landing landing;
+      std::vector<std::byte> payload;
+    };
+
+    LastingMember& member;
+    TestEpoch& epoch;
+    bool isOpen = false;
+    fabric::DeferredLanes deferred;
+    std::vector<std::shared_ptr<SlowLanding>> landings;
+    std::unique_ptr<fabric::Fabric> fabric;
+  };
+
+  Status begin() {
+    makeRoom(*world_.epochs_.front());
+    Status status;
+    loop_.post([this, &status] { status = openFirst(); });
+    loop_.runReady();
+    return status;
+  }
+
+  void makeRoom(TestEpoch& epoch) {
+    const auto found = std::ranges::find(epoch.members, Rank{number_});
+    const Rank rank{static_cast<uint32_t>(found - epoch.members.begin())};
+    rooms_.push_back(std::make_unique<Room>(*this, epoch, rank));
+  }
+
+  // Leaves its epoch for the newest one.
+  bool mayEnter() const { return rooms_.size() > 1; }
+  void enter() {
+    loop_.post([this] {
+      if (rooms_.size() < 2 || isLeaving_) return;
+      isLeaving_ = true;
+      lasting_->suspend();
+      rooms_.front()->leave();
+      loop_.post([this] { enterNewest(); });  // after what the fabric has posted
+    });
+  }
+
+  void giveUp(uint32_t lost) {
+    loop_.post([this, lost] {
+      for (const auto& room : rooms_) {
+        if (room->fabric == nullptr) continue;
+        const auto found = std::ranges::find(room->epoch.members, Rank{lost});
+        if (found == room->epoch.members.end()) continue;
+        room->fabric->giveUp(Rank{static_cast<uint32_t>(found - room->epoch.members.begin())},
+                             Status(Code::kPeerLost, "it is silent"));
+      }
+    });
+  }
+
+  // The training program does its next thing; false if it has to wait.
+  bool train() {
+    if (step_ == world_.job_.steps) return false;
+    if (handedOver_ < model_.tensors.size()) {
+      handOver(TensorId{static_cast<uint32_t>(model_.tensors.size() - 1 - handedOver_++)});
+      return true;
+    }
+    const TensorId tensor{static_cast<uint32_t>(taken_)};
+    if (!gates_->error().isOk()) {
+      world_.error_ = gates_->error();
+      return false;
+    }
+    if (!gates_->isOpen(tensor)) return false;
+    take(tensor);
+    if (++taken_ < model_.tensors.size()) return true;
+    handedOver_ = 0;
+    taken_ = 0;
+    ++step_;
+    return true;
+  }
+
+  bool hasEnded() const { return step_ == world_.job_.steps; }
+  base::ManualLoop& loop() { return loop_; }
+  uint64_t step() const { return step_; }
+  std::string describeWait() {
+    std::string text;
+    loop_.post([&] { text = lasting_->describeWait(TensorId{static_cast<uint32_t>(taken_)}); });
+    loop_.runReady();
+    return text;
+  }
+
+ private:
+  Status openFirst() {
+    Room& room = *rooms_.front();
+    auto made = Lasting::begin({.plan = room.epoch.plan,
+                                .fabric = *room.fabric,
+                                .gates = *gates_,
+                                .memory = memory_,
+                                .update = optimizer::parseOptimizerSpec("mean-gradient").value(),
+                                .parameters = {},
+                                .config = world_.config_,
+                                .observer = nullptr},
+                               world_.algorithm_->make);
+    SLUICE_RETURN_IF_ERROR(made.status());
+    lasting_ = *std::move(made);
+    room.isOpen = true;
+    room.deferred.resume(*room.fabric);
+    return base::ok();
+  }
+
+  void enterNewest() {
+    isLeaving_ = false;
+    if (rooms_.empty()) return;  // the test is over
+    while (rooms_.size() > 1) rooms_.erase(rooms_.begin());
+    Room& room = *rooms_.front();
+    const Status entered = lasting_->enter(room.epoch.plan, *room.fabric);
+    if (!entered.isOk()) world_.error_ = entered;
+    room.isOpen = true;
+    room.deferred.resume(*room.fabric);
+  }
+
+  void handOver(TensorId tensor) {
+    std::vector<float>& place = memories_[index(tensor)];
+    const auto gradient = gradientOf(Rank{number_}, step_, model_[tensor], tensor);
+    if (!gradient.empty()) place = gradient;
+    const auto bytes = std::as_writable_bytes(std::span(place));
+    const Step step = gates_->close(tensor).value();
+    loop_.post([this, tensor, step, bytes, hasGradient = !gradient.empty()] {
+      memory_[index(tensor)] = {.gradient = hasGradient ? bytes : std::span<std::byte>(),
+                                .result = bytes};
+      lasting_->contribute({tensor, step, hasGradient});
+    });
+  }
+
+  void take(TensorId tensor) {
+    LastingWorld::Seen seen;
+    for (const plan::Slice& slice : world_.epochs_.front()->plan.slicesOf(tensor))
+      seen.made.push_back(lasting_->lastResult(slice.id).made);
+    seen.isEmpty = gates_->isEmpty(tensor);
+    std::vector<float>& place = memories_[index(tensor)];
+    if (!seen.isEmpty) seen.values = place;
+    if (const Status fine = world_.check({step_, tensor}, seen); !fine.isOk()) world_.error_ = fine;
+    world_.seen_[number_].emplace(std::pair(step_, tensor), std::move(seen));
+    std::ranges::fill(place, -7.0F);  // as clipping and zero_grad() do
+  }
+
+  LastingWorld& world_;
+  const uint32_t number_;
+  const Model& model_;
+  std::vector<std::vector<float>> memories_;  // by TensorId
+  std::vector<TensorMemory> memory_;
+  base::ManualLoop loop_;
+  std::unique_ptr<gate::Gates> gates_;
+  std::unique_ptr<Lasting> lasting_;
+  std::vector<std::unique_ptr<Room>> rooms_;  // the first is the epoch that it is in
+  bool isLeaving_ = false;
+  uint64_t step_ = 0;
+  size_t handedOver_ = 0;
+  size_t taken_ = 0;
+};
+
+LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed) {
+  SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
+  algorithm_ = readAlgorithm(job.algorithm, config_).value();
+  plan::PlanSpec spec;
+  spec.model = smallModel();
+  spec.roles = plan::parseRoles("all", job.members).value();
+  spec.strategy = algorithm_->name;
+  SLUICE_CHECK(algorithm_->choose(config_, spec).isOk());
+  std::vector<Rank> all;
+  for (uint32_t r = 0; r < job.members; ++r) all.push_back(Rank{r});
+  epochs_.push_back(std::make_unique<TestEpoch>(plan::Plan::make(std::move(spec)).value(), all,
+                                                fabric::LoopbackHub(job.members, Epoch{0})));
+  seen_.resize(job.members);
+  for (uint32_t r = 0; r < job.members; ++r) {
+    members_.push_back(std::make_unique<LastingMember>(*this, r));
+    if (const Status begun = members_.back()->begin(); !begun.isOk()) error_ = begun;
+  }
+}
+
+LastingWorld::~LastingWorld() = default;
+
+Result<uint64_t> LastingWorld::run() {
+  while (error_.isOk() && !isOver()) {
+    if (++actions_ > kMostActions) error_ = Status(Code::kTimeout, "the job does not end");
+    loseMembers();
+    // Nobody can do anything: time passes, until a loss is noticed or an epoch is agreed on.
+    if (!act() && !noticeLoss() && !agreeOnEpoch())
+      error_ = Status(Code::kTimeout, "all members wait");
+  }
+  if (error_.isOk()) error_ = compareMembers();
+  if (error_.isOk()) return actions_;
+  return error_.withContext(describe());
+}
+
+std::string LastingWorld::describe() const {
+  std::string text =
+      fmt::format("{} with {} members, seed {}", job_.algorithm, job_.members, job_.seed);
+  for (const auto& [member, moment, isCutOff] : job_.losses)
+    text += fmt::format(", {} {} at {}", member, isCutOff ? "cut off" : "lost", moment);
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (isLost(m)) continue;
+    text += fmt::format("; {} in step {}", m, members_[m]->step());
+    if (error_.code() == Code::kTimeout) text += ": " + members_[m]->describeWait();
+  }
+  return text;
+}
+
+void LastingWorld::loseMembers() {
+  for (const auto& [member, moment, isCutOff] : job_.losses) {
+    if (moment != actions_ || lost_.size() + 1 >= members_.size()) continue;
+    lost_.insert(member);
+    if (!isCutOff) stopped_.insert(member);
+  }
+}
+
+bool LastingWorld::isOver() const {
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (!isLost(m) && !members_[m]->hasEnded()) return false;
+  }
+  return true;
+}
+
+bool LastingWorld::act() {
+  // Now and then a loss is noticed, an epoch agreed on or entered before all else is done.
+  const uint64_t kind = random_() % 16;
+  if (kind == 0 && noticeLoss()) return true;
+  if (kind == 1 && agreeOnEpoch()) return true;
+  std::vector<uint32_t> order;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (!stopped_.contains(m)) order.push_back(m);
+  }
+  std::ranges::shuffle(order, random_);
+  for (const uint32_t m : order) {
+    LastingMember& member = *members_[m];
+    if (random_() % 2 == 0 && member.train()) return true;
+    if (member.loop().runOne()) return true;
+    if (member.train()) return true;
+    if (member.mayEnter()) {
+      member.enter();
+      return true;
+    }
+  }
+  return false;
+}
+
+// One of the members that are left gives up a lost one.
+bool LastingWorld::noticeLoss() {
+  std::vector<std::pair<uint32_t, uint32_t>> open;
+  for (const uint32_t lost : lost_) {
+    for (uint32_t m = 0; m < members_.size(); ++m) {
+      if (!isLost(m) && !noticed_.contains(lost)) open.emplace_back(m, lost);
+    }
+  }
+  if (open.empty()) return false;
+  const auto [member, lost] = open[random_() % open.size()];
+  members_[member]->giveUp(lost);
+  noticed_.insert(lost);
+  return true;
+}
+
+// The next epoch has all members of the last one that nobody has given up.
+bool LastingWorld::agreeOnEpoch() {
+  const TestEpoch& last = *epochs_.back();
+  std::vector<Rank> left;
+  for (const Rank member : last.members) {
+    if (!noticed_.contains(index(member))) left.push_back(member);
+  }
+  if (left.size() == last.members.size()) return false;
+  const Epoch number{static_cast<uint32_t>(epochs_.size())};
+  epochs_.push_back(
+      std::make_unique<TestEpoch>(plan::Plan::continued(epochs_.front()->plan, number, left), left,
+                                  fabric::LoopbackHub(left.size(), number)));
+  for (const Rank member : left) members_[index(member)]->makeRoom(*epochs_.back());
+  return true;
+}
+
+// A lost member may have had results of its last step that nobody else had. They were made again
+// without it.
+Status LastingWorld::compareMembers() const {
+  uint32_t first = 0;
+  while (isLost(first)) ++first;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    for (const auto& [moment, seen] : seen_[m]) {
+      if (isLost(m) && moment.first + 1 >= members_[m]->step()) continue;
+      if (seen_[first].at(moment) == seen) continue;
+      return {Code::kDataLoss, fmt::format("member {} has other bits than {} in step {} of t{}", m,
+                                           first, moment.first, index(moment.second))};
+    }
+  }
+  return base::ok();
+}
+
+// Sums each slice over the members of the epoch in which it was made, in one process.
+Status LastingWorld::check(Moment moment, const Seen& seen) const {
+  const auto [step, tensor] = moment;
+  const plan::Plan& plan = epochs_.front()->plan;
+  const Tensor& its = plan.model()[tensor];
+  std::vector<float> expected(its.elements);
+  bool isEmpty = true;
+  for (size_t s = 0; s < seen.made.size(); ++s) {
+    const plan::Slice& slice = plan.slicesOf(tensor)[s];
+    const auto& members = epochs_[index(seen.made[s])]->members;
+    std::vector<std::vector<float>> parts;
+    std::vector<std::span<const std::byte>> bytes;
+    bool isSliceEmpty = true;
+    for (const Rank member : members) {
+      auto gradient = gradientOf(member, step, its, tensor);
+      isSliceEmpty = isSliceEmpty && gradient.empty();
+      gradient.resize(its.elements);
+      parts.push_back(std::move(gradient));
+    }
+    if (isSliceEmpty) continue;
+    isEmpty = false;
+    for (const auto& part : parts)
+      bytes.push_back(std::as_bytes(std::span(part).subspan(slice.offset, slice.count)));
+    const auto place = std::span(expected).subspan(slice.offset, slice.count);
+    kernel::sumInRankOrder(DType::kF32, std::as_writable_bytes(place), bytes,
+                           kernel::meanScale(members.size()));
+  }
+  const bool isRight =
+      seen.isEmpty == isEmpty && (isEmpty || std::memcmp(expected.data(), seen.values.data(),
+                                                         its.elements * sizeof(float)) == 0);
+  if (isRight) return base::ok();
+  return {Code::kDataLoss,
+          fmt::format("the bits of step {} of t{} are not those of one process: {} instead of {}",
+                      step, index(tensor), seen.values, expected)};
+}
+
+}  // namespace sluice::strategy

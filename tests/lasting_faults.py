@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Tests whether schedules of lost members find faults: plants one fault after another in the code
+that goes on without them, builds, and checks that a test in sluice/strategy/testing/lasting_test.cc
+fails within a minute of CPU. Prints the number of faults found.
+
+    tests/lasting_faults.py [NAME...]      # takes many minutes; only these faults
+"""
+
+from __future__ import annotations
+
+import sys
+
+from planted_faults import Fault, findFaults
+
+TARGET = "sluice_strategy_testing_test"
+TESTS = "*Lasting*"
+
+FAULTS = {
+    "members-tell-each-other-nothing": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  auto agreed = agreeOn(reports_);\n",
+        "  auto agreed = agreeOn(std::span(reports_).subspan(index(fabric_->rank()), 1));\n",
+    ),
+    "a-slice-is-summed-twice": Fault(
+        "sluice/strategy/lasting/lasting.cc",
+        "  if (missing == slices.size()) {\n",
+        "  if (missing > 0) {\n",
+    ),
+    "the-kept-result-is-the-programs-memory": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  const auto bytes = kept_.bytes(slice.id);\n",
+        "  const auto bytes = partOf(*plan_, outer_.memory[index(slice.tensor)].result, slice);\n",
+    ),
+    "a-result-lands-in-place": Fault(
+        "sluice/strategy/lasting/lasting.cc",
+        "  return kept_.landing(slice.id);\n",
+        "  return partOf(*plan_, outer_.memory[index(slice.tensor)].result, slice);\n",
+    ),
+    "slices-start-at-step-0": Fault(
+        "sluice/strategy/server/collecting.cc",
+        "      server_.shard().startAt(id, steps[index(id)]);\n",
+        "      server_.shard().startAt(id, Step{0 * index(steps[index(id)])});\n",
+    ),
+    "a-gradient-is-forgotten-while-members-agree": Fault(
+        "sluice/strategy/lasting/lasting.cc",
+        "  OneTensor& here = tensors_[index(contribution.tensor)];\n  here.step",
+        "  OneTensor& here = tensors_[index(contribution.tensor)];\n"
+        "  if (phase_ == Phase::kSuspended) return;\n  here.step",
+    ),
+    "an-empty-result-is-awaited": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "    kept_.storeEmpty(slice.id, agreed.standing.made);\n",
+        "    ++awaited_;\n",
+    ),
+    "a-lost-servers-slices-stay-with-a-rank-that-is-not-there": Fault(
+        "sluice/plan/plan.cc",
+        "spec.roles.servers[dealt++ % spec.roles.servers.size()]",
+        "Rank{static_cast<uint32_t>(dealt++ * 0 + spec.roles.world)}",
+    ),
+    "messages-before-the-agreement-are-refused": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  if (phase_ == Phase::kExchanging) return deferred_.defer(from, lane);\n",
+        '  if (phase_ == Phase::kExchanging) return Status(Code::kRefused, "early");\n',
+    ),
+}
+
+if __name__ == "__main__":
+    sys.exit(1 if findFaults(FAULTS, TARGET, TESTS, sys.argv[1:]) > 0 else 0)
