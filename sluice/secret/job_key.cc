@@ -19,6 +19,7 @@ std::string_view name(Purpose purpose) {
     case Purpose::kTlsPsk: return "tls psk";
     case Purpose::kWireHeader: return "wire header";
     case Purpose::kStoreNote: return "store note";
+    case Purpose::kMembership: return "membership";
   }
   return "?";
 }

@@ -21,6 +21,7 @@ enum class Purpose : uint16_t {
   kTlsPsk = 3,      // the pre-shared key of an encrypted fabric connection
   kWireHeader = 4,  // the keyed check over message headers
   kStoreNote = 5,   // the keyed check over notes in somebody else's store (torchrun's)
+  kMembership = 6,  // the seal of members and epochs in the store that membership is agreed in
 };
 std::string_view name(Purpose purpose);
 

@@ -42,7 +42,7 @@ TEST(JobKey, EveryPurposeAndEveryKeyGivesAnotherSubKey) {
   const JobKey b = JobKey::random();
   std::set<std::string> seen{a.toHex(), b.toHex()};
   for (const auto purpose : {Purpose::kRendezvous, Purpose::kFabric, Purpose::kTlsPsk,
-                             Purpose::kWireHeader, Purpose::kStoreNote}) {
+                             Purpose::kWireHeader, Purpose::kStoreNote, Purpose::kMembership}) {
     EXPECT_TRUE(seen.insert(hexOf(a.derive(purpose))).second) << name(purpose);
     EXPECT_TRUE(seen.insert(hexOf(b.derive(purpose))).second) << name(purpose);
     EXPECT_EQ(a.derive(purpose), JobKey::parse(a.toHex()).value().derive(purpose));
