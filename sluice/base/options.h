@@ -73,6 +73,9 @@ inline constexpr Option kHeartbeatInterval =
 inline constexpr Option kInsecure{"insecure", Kind::kSwitch, "off",
                                   "Talk to other hosts without a job key: only on a network where "
                                   "nobody else can reach the ports"};
+inline constexpr Option kJob = sameOnAllRanks(
+    {"job", Kind::kText, "",
+     "The name of this job among those whose members are agreed in the same etcd servers"});
 inline constexpr Option kJobKey{"job-key",
                                 Kind::kText,
                                 "",
@@ -88,6 +91,19 @@ inline constexpr Option kLeaveOnTerm{"leave-on-term", Kind::kSwitch, "off",
 inline constexpr Option kLog{
     "log", Kind::kText, "info",
     "Log level, also by layer: info, or warn,fabric=debug (trace, debug, info, warn, error, off)"};
+inline constexpr Option kMembers{
+    "members", Kind::kText, "",
+    "The etcd servers in which the members of a job are agreed: etcd://a,b:2379,c, or "
+    "etcds://a,b,c for TLS"};
+inline constexpr Option kMembersCa{
+    "members-ca", Kind::kText, "",
+    "etcds: the file of the authorities that etcd's certificates are checked by; empty: the "
+    "system's"};
+inline constexpr Option kMembersCertificate{
+    "members-certificate", Kind::kText, "",
+    "etcds: the file of the certificate that this process shows to etcd"};
+inline constexpr Option kMembersKey{"members-key", Kind::kText, "",
+                                    "etcds: the file of that certificate's private key"};
 inline constexpr Option kMetricsAddress{
     "metrics-address", Kind::kText, "127.0.0.1",
     "Where metrics are served: who can reach it can read layer names"};
