@@ -23,6 +23,7 @@ ROOMS = {
     "c10/": "pytorch",
     "pybind11/": "pytorch",
     "CLI/": "cli",
+    "curl/": "membership/etcd",
 }
 # Each public header (include/sluice) belongs to the folder that implements it.
 PUBLIC = {

@@ -6,7 +6,7 @@
 set -euo pipefail
 prefix=/opt/sluice
 room=$(mktemp -d)
-dnf install -y perl-core zlib-devel zlib-static ninja-build
+dnf install -y perl-core zlib-devel zlib-static libcurl-devel ninja-build
 
 # name, repository, tag, licence
 libraries='
