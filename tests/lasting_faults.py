@@ -57,6 +57,21 @@ FAULTS = {
         "spec.roles.servers[dealt++ % spec.roles.servers.size()]",
         "Rank{static_cast<uint32_t>(dealt++ * 0 + spec.roles.world)}",
     ),
+    "two-proposers-both-win": Fault(
+        "sluice/membership/memory_table.cc",
+        "    if (!there.entries.empty()) return Appended",
+        "    if (there.entries.size() > 1000) return Appended",
+    ),
+    "a-member-that-was-removed-goes-on": Fault(
+        "sluice/membership/keeper.cc",
+        "  if (!standing.record.rankOf(self_)) {\n",
+        "  if (!standing.record.rankOf(self_) && self_ == standing.record.proposer) {\n",
+    ),
+    "an-epoch-that-was-missed-is-not-looked-for": Fault(
+        "sluice/membership/keeper.cc",
+        "    follow(*answer);\n",
+        "    if (answer->record.proposer == self_) follow(*answer);\n",
+    ),
     "messages-before-the-agreement-are-refused": Fault(
         "sluice/strategy/lasting/exchange.cc",
         "  if (phase_ == Phase::kExchanging) return deferred_.defer(from, lane);\n",

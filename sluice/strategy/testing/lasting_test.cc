@@ -69,7 +69,8 @@ LastingJob randomJob(uint64_t seed) {
   for (uint64_t n = 0; n < losses; ++n) {
     job.losses.push_back({.member = static_cast<uint32_t>(random() % job.members),
                           .moment = 1 + random() % (150 * job.members),
-                          .isCutOff = random() % 3 == 0});
+                          .isCutOff = random() % 3 == 0,
+                          .reachesStore = random() % 2 == 0});
   }
   return job;
 }

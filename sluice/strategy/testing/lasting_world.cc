@@ -17,6 +17,8 @@ namespace sluice::strategy {
 namespace {
 
 constexpr uint64_t kMostActions = 1'000'000;
+constexpr Duration kPatience = std::chrono::seconds(60);
+constexpr Duration kLongest = std::chrono::minutes(5);  // in the members' own time
 
 Model smallModel() {
   Model model;
@@ -59,7 +61,11 @@ class LastingMember final {
     memory_.resize(model_.tensors.size());
   }
   ~LastingMember() {
-    loop_.post([this] { rooms_.clear(); });
+    loop_.post([this] {
+      rooms_.clear();
+      keeper_.reset();
+      membership_.reset();
+    });
     loop_.runReady();
     lasting_.reset();
   }
@@ -79,8 +85,8 @@ class LastingMember final {
       if (!landing.isOk() || landing->isLater || header.length == 0) return landing;
       return landSlowly(*std::move(landing), header.length);
     }
-    void onPeerLost(Rank, const Status&) override {
-      if (isOpen) member.lasting_->suspend();
+    void onPeerLost(Rank from, const Status& why) override {
+      if (isOpen) member.sawLoss(epoch, from, why);
     }
     void onPeerLeft(Rank) override {}
 
@@ -115,6 +121,7 @@ class LastingMember final {
     LastingMember& member;
     TestEpoch& epoch;
     bool isOpen = false;
+    std::set<uint32_t> givenUp;
     fabric::DeferredLanes deferred;
     std::vector<std::shared_ptr<SlowLanding>> landings;
     std::unique_ptr<fabric::Fabric> fabric;
@@ -134,33 +141,36 @@ class LastingMember final {
     rooms_.push_back(std::make_unique<Room>(*this, epoch, rank));
   }
 
-  // Leaves its epoch for the newest one.
-  bool mayEnter() const { return rooms_.size() > 1; }
-  void enter() {
-    loop_.post([this] {
-      if (rooms_.size() < 2 || isLeaving_) return;
-      isLeaving_ = true;
-      lasting_->suspend();
-      rooms_.front()->leave();
-      loop_.post([this] { enterNewest(); });  // after what the fabric has posted
-    });
+  // Of a member that it has not given up in its epoch yet.
+  bool mayGiveUp(uint32_t other) const {
+    const Room& room = *rooms_.front();
+    return !hasEnded_ && room.isOpen && room.fabric != nullptr && other != number_ &&
+           !room.givenUp.contains(other) &&
+           std::ranges::find(room.epoch.members, Rank{other}) != room.epoch.members.end();
+  }
+  void giveUp(uint32_t other) {
+    Room& room = *rooms_.front();
+    room.givenUp.insert(other);
+    const auto place =
+        std::ranges::find(room.epoch.members, Rank{other}) - room.epoch.members.begin();
+    room.fabric->giveUp(Rank{static_cast<uint32_t>(place)},
+                        Status(Code::kPeerLost, "it is silent"));
   }
 
-  void giveUp(uint32_t lost) {
-    loop_.post([this, lost] {
-      for (const auto& room : rooms_) {
-        if (room->fabric == nullptr) continue;
-        const auto found = std::ranges::find(room->epoch.members, Rank{lost});
-        if (found == room->epoch.members.end()) continue;
-        room->fabric->giveUp(Rank{static_cast<uint32_t>(found - room->epoch.members.begin())},
-                             Status(Code::kPeerLost, "it is silent"));
-      }
+  // Another member says so.
+  void heardOfLoss(const membership::MemberId& lost, const membership::MemberId& witness) {
+    loop_.post([this, lost, witness] {
+      if (keeper_) keeper_->heardOfLoss(lost, witness);
     });
   }
+  void leaveStore() {
+    loop_.post([this] { way_->setUnavailable("it is cut off"); });
+  }
+  bool isExcluded() const { return hasEnded_; }
 
   // The training program does its next thing; false if it has to wait.
   bool train() {
-    if (step_ == world_.job_.steps) return false;
+    if (step_ == world_.job_.steps || hasEnded_) return false;
     if (handedOver_ < model_.tensors.size()) {
       handOver(TensorId{static_cast<uint32_t>(model_.tensors.size() - 1 - handedOver_++)});
       return true;
@@ -179,7 +189,7 @@ class LastingMember final {
     return true;
   }
 
-  bool hasEnded() const { return step_ == world_.job_.steps; }
+  bool hasFinished() const { return step_ == world_.job_.steps; }
   base::ManualLoop& loop() { return loop_; }
   uint64_t step() const { return step_; }
   std::string describeWait() {
@@ -205,13 +215,60 @@ class LastingMember final {
     lasting_ = *std::move(made);
     room.isOpen = true;
     room.deferred.resume(*room.fabric);
+    auto store =
+        membership::makeMemoryMembership(loop_, world_.table_, {.job = "test", .key = world_.key_});
+    membership_ = std::move(store.membership);
+    way_ = store.way;
+    membership_->begin(world_.firstRecord(), kPatience, [this](Result<membership::Standing> got) {
+      if (!got.isOk()) {
+        if (got.status().code() != Code::kCancelled) world_.error_ = got.status();
+        return;
+      }
+      keep(*std::move(got));
+    });
     return base::ok();
   }
 
-  void enterNewest() {
+  void keep(membership::Standing standing) {
+    keeper_ = std::make_unique<membership::Keeper>(
+        loop_, *membership_, world_.entries_[number_].id, std::move(standing),
+        membership::KeeperOptions{},
+        membership::Keeper::Events{
+            .onEpoch = [this](const membership::Standing& next) { follow(next); },
+            .onEnd = [this](const Status&) { hasEnded_ = true; },
+            .tellOthers = [this](const membership::MemberId& lost) { tellOthers(lost); },
+            .nextStep = [this] { return Step{step_}; }});
+  }
+
+  void tellOthers(const membership::MemberId& lost) {
+    if (world_.isLost(number_)) return;
+    for (uint32_t m = 0; m < world_.members_.size(); ++m) {
+      if (m != number_ && !world_.isLost(m))
+        world_.members_[m]->heardOfLoss(lost, world_.entries_[number_].id);
+    }
+  }
+
+  void sawLoss(const TestEpoch& epoch, Rank lost, const Status& why) {
+    if (world_.isEnding_) return;
+    lasting_->suspend();
+    // Not if a newer epoch is known: members leave this one.
+    if (!keeper_ || keeper_->standing().record.number != epoch.number) return;
+    keeper_->sawLoss(world_.entries_[index(epoch.members[index(lost)])].id, why);
+  }
+
+  void follow(const membership::Standing& next) {
+    if (world_.isEnding_) return;
+    wanted_ = world_.epochOf(next.record).number;
+    if (std::exchange(isLeaving_, true)) return;
+    lasting_->suspend();
+    rooms_.front()->leave();
+    loop_.post([this] { enterWanted(); });  // after what the fabric has posted
+  }
+
+  void enterWanted() {
     isLeaving_ = false;
+    while (!rooms_.empty() && rooms_.front()->epoch.number != wanted_) rooms_.erase(rooms_.begin());
     if (rooms_.empty()) return;  // the test is over
-    while (rooms_.size() > 1) rooms_.erase(rooms_.begin());
     Room& room = *rooms_.front();
     const Status entered = lasting_->enter(room.epoch.plan, *room.fabric);
     if (!entered.isOk()) world_.error_ = entered;
@@ -253,7 +310,12 @@ class LastingMember final {
   std::unique_ptr<gate::Gates> gates_;
   std::unique_ptr<Lasting> lasting_;
   std::vector<std::unique_ptr<Room>> rooms_;  // the first is the epoch that it is in
-  bool isLeaving_ = false;
+  std::unique_ptr<membership::Membership> membership_;
+  membership::MemoryKeyValues* way_ = nullptr;  // its part that can be cut off
+  std::unique_ptr<membership::Keeper> keeper_;
+  Epoch wanted_{};          // the epoch that it enters
+  bool isLeaving_ = false;  // its present one, for that
+  bool hasEnded_ = false;   // it is not in the newest epoch
   uint64_t step_ = 0;
   size_t handedOver_ = 0;
   size_t taken_ = 0;
@@ -269,24 +331,40 @@ LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed)
   SLUICE_CHECK(algorithm_->choose(config_, spec).isOk());
   std::vector<Rank> all;
   for (uint32_t r = 0; r < job.members; ++r) all.push_back(Rank{r});
-  epochs_.push_back(std::make_unique<TestEpoch>(plan::Plan::make(std::move(spec)).value(), all,
-                                                fabric::LoopbackHub(job.members, Epoch{0})));
+  epochs_.push_back(std::make_unique<TestEpoch>(Epoch{0}, plan::Plan::make(std::move(spec)).value(),
+                                                all, fabric::LoopbackHub(job.members, Epoch{0})));
   seen_.resize(job.members);
+  for (uint32_t r = 0; r < job.members; ++r)
+    entries_.push_back(
+        {.id = membership::MemberId::random(), .host = fmt::format("host{}", r), .address = ""});
   for (uint32_t r = 0; r < job.members; ++r) {
     members_.push_back(std::make_unique<LastingMember>(*this, r));
     if (const Status begun = members_.back()->begin(); !begun.isOk()) error_ = begun;
   }
+  table_->setFaults({.seed = job.seed,
+                     .longestDelay = std::chrono::milliseconds(job.seed % 4 * 30),
+                     .lostAnswers = 0.1 * static_cast<double>(job.seed % 3),
+                     .lostNotices = 0.2 * static_cast<double>(job.seed % 2)});
 }
 
-LastingWorld::~LastingWorld() = default;
+LastingWorld::~LastingWorld() {
+  isEnding_ = true;
+}
+
+membership::EpochRecord LastingWorld::firstRecord() const {
+  membership::EpochRecord record;
+  record.members = entries_;
+  record.why = "the job begins";
+  record.proposer = entries_.front().id;
+  record.nonce = membership::Nonce::random();
+  return record;
+}
 
 Result<uint64_t> LastingWorld::run() {
   while (error_.isOk() && !isOver()) {
     if (++actions_ > kMostActions) error_ = Status(Code::kTimeout, "the job does not end");
     loseMembers();
-    // Nobody can do anything: time passes, until a loss is noticed or an epoch is agreed on.
-    if (!act() && !noticeLoss() && !agreeOnEpoch())
-      error_ = Status(Code::kTimeout, "all members wait");
+    if (!act() && !noticeLoss() && !passTime()) error_ = Status(Code::kTimeout, "all members wait");
   }
   if (error_.isOk()) error_ = compareMembers();
   if (error_.isOk()) return actions_;
@@ -296,8 +374,9 @@ Result<uint64_t> LastingWorld::run() {
 std::string LastingWorld::describe() const {
   std::string text =
       fmt::format("{} with {} members, seed {}", job_.algorithm, job_.members, job_.seed);
-  for (const auto& [member, moment, isCutOff] : job_.losses)
-    text += fmt::format(", {} {} at {}", member, isCutOff ? "cut off" : "lost", moment);
+  for (const Loss& loss : job_.losses)
+    text +=
+        fmt::format(", {} {} at {}", loss.member, loss.isCutOff ? "cut off" : "lost", loss.moment);
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (isLost(m)) continue;
     text += fmt::format("; {} in step {}", m, members_[m]->step());
@@ -307,25 +386,33 @@ std::string LastingWorld::describe() const {
 }
 
 void LastingWorld::loseMembers() {
-  for (const auto& [member, moment, isCutOff] : job_.losses) {
-    if (moment != actions_ || lost_.size() + 1 >= members_.size()) continue;
-    lost_.insert(member);
-    if (!isCutOff) stopped_.insert(member);
+  for (const Loss& loss : job_.losses) {
+    if (loss.moment != actions_ || lost_.size() + 1 >= members_.size()) continue;
+    lost_.insert(loss.member);
+    if (!loss.isCutOff) stopped_.insert(loss.member);
+    if (loss.isCutOff && !loss.reachesStore) members_[loss.member]->leaveStore();
+    // The store is away for a while, in some jobs.
+    if (job_.seed % 5 == 0) table_->setUnavailable("it is away");
   }
+}
+
+bool LastingWorld::isIn(uint32_t member) const {
+  const auto& newest = epochs_.back()->members;
+  return !stopped_.contains(member) && std::ranges::find(newest, Rank{member}) != newest.end();
 }
 
 bool LastingWorld::isOver() const {
   for (uint32_t m = 0; m < members_.size(); ++m) {
-    if (!isLost(m) && !members_[m]->hasEnded()) return false;
+    if (isIn(m) && !members_[m]->hasFinished()) return false;
   }
   return true;
 }
 
 bool LastingWorld::act() {
-  // Now and then a loss is noticed, an epoch agreed on or entered before all else is done.
-  const uint64_t kind = random_() % 16;
-  if (kind == 0 && noticeLoss()) return true;
-  if (kind == 1 && agreeOnEpoch()) return true;
+  // Now and then a loss is noticed, or time passes, before all else is done.
+  const uint64_t kind = random_() % 32;
+  if (kind < 2 && noticeLoss()) return true;
+  if (kind == 2 && passTime()) return true;
   std::vector<uint32_t> order;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (!stopped_.contains(m)) order.push_back(m);
@@ -336,53 +423,67 @@ bool LastingWorld::act() {
     if (random_() % 2 == 0 && member.train()) return true;
     if (member.loop().runOne()) return true;
     if (member.train()) return true;
-    if (member.mayEnter()) {
-      member.enter();
-      return true;
-    }
   }
   return false;
 }
 
-// One of the members that are left gives up a lost one.
+// One member gives up another: a lost one, or any if it is cut off itself.
 bool LastingWorld::noticeLoss() {
   std::vector<std::pair<uint32_t, uint32_t>> open;
-  for (const uint32_t lost : lost_) {
-    for (uint32_t m = 0; m < members_.size(); ++m) {
-      if (!isLost(m) && !noticed_.contains(lost)) open.emplace_back(m, lost);
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (stopped_.contains(m)) continue;
+    for (uint32_t other = 0; other < members_.size(); ++other) {
+      if ((isLost(m) || isLost(other)) && members_[m]->mayGiveUp(other))
+        open.emplace_back(m, other);
     }
   }
   if (open.empty()) return false;
-  const auto [member, lost] = open[random_() % open.size()];
-  members_[member]->giveUp(lost);
-  noticed_.insert(lost);
+  const auto [member, other] = open[random_() % open.size()];
+  members_[member]->giveUp(other);
   return true;
 }
 
-// The next epoch has all members of the last one that nobody has given up.
-bool LastingWorld::agreeOnEpoch() {
-  const TestEpoch& last = *epochs_.back();
-  std::vector<Rank> left;
-  for (const Rank member : last.members) {
-    if (!noticed_.contains(index(member))) left.push_back(member);
+// One member's next timer is due.
+bool LastingWorld::passTime() {
+  if (random_() % 4 == 0) table_->setUnavailable("");
+  LastingMember* first = nullptr;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (stopped_.contains(m)) continue;
+    const auto due = members_[m]->loop().nextDue();
+    if (due && (first == nullptr || *due < *first->loop().nextDue())) first = members_[m].get();
   }
-  if (left.size() == last.members.size()) return false;
-  const Epoch number{static_cast<uint32_t>(epochs_.size())};
-  epochs_.push_back(
-      std::make_unique<TestEpoch>(plan::Plan::continued(epochs_.front()->plan, number, left), left,
-                                  fabric::LoopbackHub(left.size(), number)));
-  for (const Rank member : left) members_[index(member)]->makeRoom(*epochs_.back());
-  return true;
+  if (first == nullptr || first->loop().now() - TimePoint{} > kLongest) return false;
+  return first->loop().advanceToNextTimer();
+}
+
+// Two epochs of one number would be two sides that both go on.
+TestEpoch& LastingWorld::epochOf(const membership::EpochRecord& record) {
+  std::vector<Rank> left;
+  for (const membership::Member& member : record.members) {
+    const auto found = std::ranges::find(entries_, member.id, &membership::Member::id);
+    left.push_back(Rank{static_cast<uint32_t>(found - entries_.begin())});
+  }
+  if (index(record.number) == epochs_.size()) {
+    epochs_.push_back(std::make_unique<TestEpoch>(
+        record.number, plan::Plan::continued(epochs_.front()->plan, record.number, left), left,
+        fabric::LoopbackHub(left.size(), record.number)));
+    for (const Rank member : left) members_[index(member)]->makeRoom(*epochs_.back());
+  }
+  TestEpoch& epoch = *epochs_[index(record.number)];
+  if (epoch.members != left)
+    error_ = Status(Code::kDataLoss, fmt::format("there are two epochs {}", index(record.number)));
+  return epoch;
 }
 
 // A lost member may have had results of its last step that nobody else had. They were made again
 // without it.
 Status LastingWorld::compareMembers() const {
   uint32_t first = 0;
-  while (isLost(first)) ++first;
+  while (first < members_.size() && !isIn(first)) ++first;
+  if (first == members_.size()) return base::ok();  // nobody is left
   for (uint32_t m = 0; m < members_.size(); ++m) {
     for (const auto& [moment, seen] : seen_[m]) {
-      if (isLost(m) && moment.first + 1 >= members_[m]->step()) continue;
+      if (!isIn(m) && moment.first + 1 >= members_[m]->step()) continue;
       if (seen_[first].at(moment) == seen) continue;
       return {Code::kDataLoss, fmt::format("member {} has other bits than {} in step {} of t{}", m,
                                            first, moment.first, index(moment.second))};

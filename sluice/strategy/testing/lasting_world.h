@@ -1,7 +1,8 @@
 // A job of N members in one thread that loses some of them: every member has a loop that the test
 // steps, and a training program that hands over gradients, waits for results, and then changes the
-// memory that it got them in. A lost member stops where it is, or goes on alone; the others notice
-// at a random moment, agree on a new epoch, and enter it one by one. Tests only.
+// memory that it got them in. A lost member stops where it is, or is cut off and takes the others for
+// lost. Members notice losses at random moments, agree on epochs in a store that is slow, loses
+// answers and is sometimes away, and enter each epoch one by one. Tests only.
 #pragma once
 
 #include <map>
@@ -16,6 +17,8 @@
 #include <sluice/base/testing/manual_loop.h>
 #include <sluice/fabric/deferred_lanes.h>
 #include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/membership/keeper.h>
+#include <sluice/membership/memory_membership.h>
 #include <sluice/strategy/algorithms/registry.h>
 #include <sluice/strategy/lasting/lasting.h>
 
@@ -25,7 +28,8 @@ namespace sluice::strategy {
 struct Loss {
   uint32_t member = 0;  // by rank in the first epoch
   uint64_t moment = 0;
-  bool isCutOff = false;  // it goes on in its epoch, as far as that is possible alone
+  bool isCutOff = false;     // it goes on, and cannot hear the others
+  bool reachesStore = true;  // while it is cut off
 };
 
 struct LastingJob {
@@ -38,6 +42,7 @@ struct LastingJob {
 
 // One epoch, as all members know it.
 struct TestEpoch {
+  Epoch number;
   plan::Plan plan;
   std::vector<Rank> members;  // by rank in the epoch: their ranks in the first one
   fabric::LoopbackHub hub;
@@ -71,8 +76,12 @@ class LastingWorld final {
   bool act();  // lets one member do one thing; false if nobody can do anything
   void loseMembers();
   bool noticeLoss();
-  bool agreeOnEpoch();
+  bool passTime();
+  TestEpoch& epochOf(const membership::EpochRecord& record);
+  membership::EpochRecord firstRecord() const;
   bool isOver() const;
+  // True iff it is in the newest epoch and can do something.
+  bool isIn(uint32_t member) const;
   bool isLost(uint32_t member) const { return lost_.contains(member); }
   Status check(Moment moment, const Seen& seen) const;
   Status compareMembers() const;
@@ -82,13 +91,17 @@ class LastingWorld final {
   base::Config config_;
   const Algorithm* algorithm_ = nullptr;
   std::mt19937_64 random_;
-  std::vector<std::unique_ptr<TestEpoch>> epochs_;
+  const std::shared_ptr<membership::MemoryTable> table_ =
+      std::make_shared<membership::MemoryTable>();
+  const secret::JobKey key_ = secret::JobKey::random();
+  std::vector<membership::Member> entries_;         // by member
+  std::vector<std::unique_ptr<TestEpoch>> epochs_;  // by number
   std::vector<std::unique_ptr<LastingMember>> members_;
   std::set<uint32_t> lost_;
   std::set<uint32_t> stopped_;                // of these, those that do nothing any more
-  std::set<uint32_t> noticed_;                // lost members that some other has given up
   std::vector<std::map<Moment, Seen>> seen_;  // by member
   uint64_t actions_ = 0;
+  bool isEnding_ = false;
   Status error_;
 };
 
