@@ -37,7 +37,8 @@ StoreMembership::StoreMembership(Loop& loop, std::unique_ptr<KeyValues> store,
 
 StoreMembership::~StoreMembership() {
   if (loop_.isInherited()) {
-    (void)store_.release();  // a forked child has neither the loop nor the connections
+    // A forked child has neither the loop nor the connections: they stay as they are.
+    [[maybe_unused]] const KeyValues* left = store_.release();
     return;
   }
   SLUICE_DCHECK(loop_.inLoop());

@@ -62,8 +62,9 @@ TEST(EtcdJson, AnErrorIsFoundInAnswersAndStreams) {
 
 // Another server, or a stranger on the way, may answer anything.
 TEST(EtcdJson, AnyOtherAnswerIsRefused) {
-  for (const std::string text : {"", "x", "[]", "1", "null", "\"a\"", "{\"a\":", "{\"result\":5}x",
-                                 std::string(100'000, '[').c_str()})
+  for (const std::string& text :
+       std::vector<std::string>{"", "x", "[]", "1", "null", "\"a\"", "{\"a\":", "{\"result\":5}x",
+                                std::string(100'000, '[')})
     EXPECT_EQ(parseAnswer(text).status().code(), Code::kDataLoss) << text.substr(0, 20);
   for (const std::string text :
        {R"({"succeeded":5})", R"({"responses":[]})", R"({"responses":5})", R"({"responses":[5]})",

@@ -15,9 +15,9 @@ namespace sluice::membership {
 // REQUIRES: `loop` outlives the result, which belongs to it.
 struct EtcdSettings {
   std::string address;
-  std::string caFile;
-  std::string certificateFile;
-  std::string keyFile;
+  std::string caFile = {};
+  std::string certificateFile = {};
+  std::string keyFile = {};
 };
 Result<std::unique_ptr<Membership>> makeEtcdMembership(net::EpollLoop& loop,
                                                        const EtcdSettings& settings,

@@ -155,7 +155,7 @@ TEST_F(EtcdMembershipTest, NobodyListeningIsNamed) {
   const auto status = one.wait(one.startLatest(500ms)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1, localhost:1"));
-  EXPECT_THAT(one.healths().front().message(), HasSubstr("onnect"));
+  EXPECT_THAT(one.healths().front().message(), HasSubstr("Connection refused"));
 }
 
 TEST_F(EtcdMembershipTest, SomethingThatIsNotEtcdIsNamed) {

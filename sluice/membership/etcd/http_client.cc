@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -48,6 +49,16 @@ struct HttpClient::Curl {
     if ((ready & EPOLLOUT) != 0) events |= CURL_CSELECT_OUT;
     if ((ready & (EPOLLERR | EPOLLHUP)) != 0) events |= CURL_CSELECT_ERR;
     return events;
+  }
+
+  static std::string whyFailed(const Transfer& transfer, CURLcode code) {
+    long error = 0;
+    curl().curl_easy_getinfo(transfer.easy, CURLINFO_OS_ERRNO, &error);
+    // libcurl says only that it could not connect.
+    if (code == CURLE_COULDNT_CONNECT && error != 0)
+      return std::generic_category().message(static_cast<int>(error));
+    if (transfer.error.front() != '\0') return transfer.error.data();
+    return curl().curl_easy_strerror(code);
   }
 
   static int onSocket(CURL*, curl_socket_t socket, int what, void* self, void*) {
@@ -206,9 +217,7 @@ void HttpClient::act(int socket, int events) {
     if (transfer->isTooLarge) {
       answer.error = fmt::format("the answer has more than {} bytes", transfer->largestAnswer);
     } else if (message->data.result != CURLE_OK) {
-      answer.error = transfer->error.front() != '\0'
-                         ? transfer->error.data()
-                         : curl().curl_easy_strerror(message->data.result);
+      answer.error = Curl::whyFailed(*transfer, message->data.result);
     }
     transfer->ended = std::move(answer);
   }

@@ -246,7 +246,6 @@ TEST_P(MembershipContract, ValuesOfStrangersAreIgnored) {
   ASSERT_TRUE(watcher->waitReported(Epoch{1}));
 
   const EpochRecord forged = following(second, *one);
-  const std::string key = space().seal(forged).key;
   const JobSpace otherJob(options_.job + "x", options_.key);
   const JobSpace otherKey(options_.job, secret::JobKey::random());
   const std::vector<std::pair<std::string, std::string>> values{

@@ -89,15 +89,15 @@ class Seat final {
   // Starts a call; wait() waits for its answer.
   Awaited<Result<Standing>> startBegin(const EpochRecord& first) {
     return start<Result<Standing>>(
-        [&](auto got) { membership_->begin(first, kTestPatience, got); });
+        [&](const auto& got) { membership_->begin(first, kTestPatience, got); });
   }
   Awaited<Result<Standing>> startReplace(const Standing& before, const EpochRecord& next,
                                          Duration patience = kTestPatience) {
     return start<Result<Standing>>(
-        [&](auto got) { membership_->replace(before, next, patience, got); });
+        [&](const auto& got) { membership_->replace(before, next, patience, got); });
   }
   Awaited<Result<Standing>> startLatest(Duration patience = kTestPatience) {
-    return start<Result<Standing>>([&](auto got) { membership_->latest(patience, got); });
+    return start<Result<Standing>>([&](const auto& got) { membership_->latest(patience, got); });
   }
   template <typename T>
   T wait(const Awaited<T>& awaited) {
@@ -113,18 +113,19 @@ class Seat final {
   Result<Standing> latest() { return wait(startLatest()); }
   Result<std::vector<EpochRecord>> history(size_t most) {
     return wait(start<Result<std::vector<EpochRecord>>>(
-        [&](auto got) { membership_->history(most, kTestPatience, got); }));
+        [&](const auto& got) { membership_->history(most, kTestPatience, got); }));
   }
   Result<std::vector<Member>> announced() {
     return wait(start<Result<std::vector<Member>>>(
-        [&](auto got) { membership_->announced(kTestPatience, got); }));
+        [&](const auto& got) { membership_->announced(kTestPatience, got); }));
   }
   Status announce() {
-    return wait(
-        start<Status>([&](auto done) { membership_->announce(self_, kTestPatience, done); }));
+    return wait(start<Status>(
+        [&](const auto& done) { membership_->announce(self_, kTestPatience, done); }));
   }
   Status withdraw() {
-    return wait(start<Status>([&](auto done) { membership_->withdraw(kTestPatience, done); }));
+    return wait(
+        start<Status>([&](const auto& done) { membership_->withdraw(kTestPatience, done); }));
   }
 
   // What the watch and onHealth() have reported. Look at them on the loop, or through copies.
