@@ -16,6 +16,7 @@ void addDoctorCommand(Program& program, CLI::App& root);
 void addFormulasCommand(Program& program, CLI::App& root);
 void addKeyCommand(Program& program, CLI::App& root);
 void addLabCommand(Program& program, CLI::App& root);
+void addMembersCommand(Program& program, CLI::App& root);
 void addPlanCommand(Program& program, CLI::App& root);
 void addRendezvousCommand(Program& program, CLI::App& root);
 void addSimulateCommand(Program& program, CLI::App& root);

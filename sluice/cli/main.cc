@@ -10,6 +10,7 @@ int main(int argc, char** argv) {
   sluice::cli::addFormulasCommand(program, program.root());
   sluice::cli::addKeyCommand(program, program.root());
   sluice::cli::addLabCommand(program, program.root());
+  sluice::cli::addMembersCommand(program, program.root());
   sluice::cli::addPlanCommand(program, program.root());
   sluice::cli::addRendezvousCommand(program, program.root());
   sluice::cli::addSimulateCommand(program, program.root());
