@@ -195,7 +195,7 @@ Result<int> Lab::run(RunOptions options) const {
   SLUICE_ASSIGN_OR_RETURN(Workshop shop, Workshop::open(name_));
   SLUICE_ASSIGN_OR_RETURN(const State state, shop.files().read(name_));
   if (options.hosts.empty()) {
-    options.hosts.resize(static_cast<size_t>(state.layout.hosts));
+    options.hosts.resize(static_cast<size_t>(state.layout.hosts - state.layout.etcd));
     std::iota(options.hosts.begin(), options.hosts.end(), 0);
   }
   if (options.perHost < 1)

@@ -22,9 +22,9 @@ enum class Stream { kOut, kError };
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::vector<int> hosts;                    // empty: all; ranks are numbered in this order
-  int perHost = 1;                           // processes on each host
-  Duration timeout{0};                       // 0: no limit
+  std::vector<int> hosts;  // empty: all without etcd; ranks are numbered in this order
+  int perHost = 1;         // processes on each host
+  Duration timeout{0};     // 0: no limit
   Duration grace = std::chrono::seconds(5);  // between being told to end and being killed
   uint16_t masterPort = 29500;
   std::map<std::string, std::string> environment;  // added to ours and to that of this process

@@ -80,6 +80,11 @@ Status Layout::check() const {
     return {Code::kInvalidArgument,
             fmt::format("{} hosts will not do: ask for 1 to {}", hosts, kMaxHosts)};
   }
+  if (etcd < 0 || etcd >= hosts) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} etcd servers will not do: ask for 3 or 5, or 1 to try something", etcd)};
+  }
   if (static_cast<uint32_t>(hosts) > subnet.hostCapacity()) {
     return {Code::kInvalidArgument,
             fmt::format("subnet {} has room for {} hosts, not {}: take a larger one",

@@ -38,6 +38,7 @@ Result<Subnet> parseSubnet(std::string_view text);
 struct Layout {
   std::string name{kDefaultName};
   int hosts = 4;
+  int etcd = 0;  // so many of the hosts, the last ones, have an etcd server and no ranks
   Rate rate{1'000'000'000};       // of each host, each direction
   Subnet subnet;                  // host N has the address base + N + 1
   Duration delay{0};              // one way, on top of what the queue takes

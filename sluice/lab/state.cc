@@ -18,6 +18,7 @@ Result<State> stateFrom(const Json& json) {
   SLUICE_ASSIGN_OR_RETURN(state.layout.subnet, parseSubnet(json.at("subnet").get<std::string>()));
   state.layout.name = json.at("name").get<std::string>();
   state.layout.hosts = json.at("hosts").get<int>();
+  state.layout.etcd = json.value("etcd", 0);
   state.layout.rate = Rate{json.at("rate").get<uint64_t>()};
   state.layout.delay = Duration(json.at("delay-ns").get<Duration::rep>());
   state.layout.congestionControl = json.at("congestion-control").get<std::string>();
@@ -44,6 +45,7 @@ std::string toJson(const State& state) {
   Json json;
   json["name"] = state.layout.name;
   json["hosts"] = state.layout.hosts;
+  json["etcd"] = state.layout.etcd;
   json["rate"] = state.layout.rate.bitsPerSecond;
   json["subnet"] = state.layout.subnet.toString();
   json["delay-ns"] = state.layout.delay.count();
@@ -104,7 +106,7 @@ Status StateStore::remove(const std::string& lab) const {
   for (const auto& entry : std::filesystem::directory_iterator(directory_, error)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(lab + ".") && name != draftOf(lab).filename()) continue;
-    std::filesystem::remove(entry.path(), error);
+    std::filesystem::remove_all(entry.path(), error);
     if (error) return base::fromErrno("remove " + entry.path().string(), error.value());
   }
   return base::ok();

@@ -11,6 +11,7 @@ State sample() {
   State state;
   state.layout.name = "sample";
   state.layout.hosts = 3;
+  state.layout.etcd = 1;
   state.layout.delay = std::chrono::milliseconds(10);
   state.layout.congestionControl = "cubic";
   state.complete = true;

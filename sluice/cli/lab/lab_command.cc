@@ -5,6 +5,7 @@
 
 #include <sluice/base/units.h>
 #include <sluice/cli/commands.h>
+#include <sluice/cli/lab/lab_etcd.h>
 #include <sluice/cli/lab/lab_options.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
@@ -15,6 +16,7 @@ namespace {
 struct UpFlags {
   std::shared_ptr<std::string> name;
   int hosts = 4;
+  int etcd = 0;
   std::string rate = "1gbit";
   std::string subnet = lab::Subnet{}.toString();
   std::string delay = "0s";
@@ -24,17 +26,28 @@ struct UpFlags {
 Result<int> up(const UpFlags& flags) {
   lab::Layout layout;
   layout.name = *flags.name;
-  layout.hosts = flags.hosts;
+  if (flags.etcd != 0) SLUICE_RETURN_IF_ERROR(checkEtcdIsInstalled());
+  layout.hosts = flags.hosts + flags.etcd;
+  layout.etcd = flags.etcd;
   SLUICE_ASSIGN_OR_RETURN(layout.rate, base::parseRate(flags.rate));
   SLUICE_ASSIGN_OR_RETURN(layout.subnet, lab::parseSubnet(flags.subnet));
   SLUICE_ASSIGN_OR_RETURN(layout.delay, base::parseDuration(flags.delay));
   layout.congestionControl = flags.congestionControl;
   const auto start = std::chrono::steady_clock::now();
   SLUICE_ASSIGN_OR_RETURN(const lab::Lab made, lab::Lab::up(layout, progressToTerminal()));
-  fmt::print("lab {}: {} hosts at {}, {} to {}, up in {:.2f} s\n", made.name(), layout.hosts,
+  std::string members;
+  if (layout.etcd > 0) {
+    auto started = startEtcd(made, layout);
+    if (!started.isOk()) return started.status();
+    members = *std::move(started);
+  }
+  fmt::print("lab {}: {} hosts at {}, {} to {}, up in {:.2f} s\n", made.name(), flags.hosts,
              base::formatRate(layout.rate), lab::hostAddress(layout.subnet, 0),
-             lab::hostAddress(layout.subnet, layout.hosts - 1),
+             lab::hostAddress(layout.subnet, flags.hosts - 1),
              base::seconds(std::chrono::steady_clock::now() - start));
+  if (!members.empty())
+    fmt::print("etcd on hosts {} to {}: SLUICE_MEMBERS={}\n", flags.hosts, layout.hosts - 1,
+               members);
   return 0;
 }
 
@@ -89,10 +102,13 @@ void addUp(Program& program, CLI::App& group) {
   CLI::App* command =
       program.addCommand(group, "up", "Make a lab: hosts with shaped links behind one switch",
                          {"sluice lab up --hosts 4 --rate 1gbit",
-                          "sluice lab up --name slow --hosts 8 --rate 100mbit --cc cubic"});
+                          "sluice lab up --name slow --hosts 8 --rate 100mbit --cc cubic",
+                          "sluice lab up --hosts 5 --etcd 3"});
   auto flags = std::make_shared<UpFlags>();
   flags->name = addLabName(command);
   command->add_option("--hosts", flags->hosts, "How many hosts")->capture_default_str();
+  command->add_option("--etcd", flags->etcd,
+                      "How many etcd servers, each on a host of its own after the others");
   command
       ->add_option("--rate", flags->rate,
                    "Speed of each host's link, each direction: 100mbit, 2.5gbit")
