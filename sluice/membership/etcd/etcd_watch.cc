@@ -118,9 +118,9 @@ void EtcdWatch::takeLine(std::string_view text) {
     if (timer_) loop_.cancel(*timer_);
     timer_.reset();
     pauses_.reset();
-    next_ = std::max(next_, line->revision + 1);
-    if (isFromNow) onGap_();
-    return;
+    if (!isFromNow) return;  // the events since next_ are still to come
+    next_ = line->revision + 1;
+    return onGap_();
   }
   next_ = std::max(next_, line->revision + 1);
   for (const Entry& entry : line->puts) {

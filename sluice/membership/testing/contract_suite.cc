@@ -245,23 +245,25 @@ TEST_P(MembershipContract, ValuesOfStrangersAreIgnored) {
   watcher->watch();
   ASSERT_TRUE(watcher->waitReported(Epoch{1}));
 
-  const EpochRecord forged = following(second, *one);
   const JobSpace otherJob(options_.job + "x", options_.key);
   const JobSpace otherKey(options_.job, secret::JobKey::random());
-  const std::vector<std::pair<std::string, std::string>> values{
-      {"nothing", ""},
-      {"garbage", "garbage"},
-      {"long garbage", std::string(100'000, 'x')},
-      {"an old epoch's value", *store().get(space().seal(first.record).key)},
-      {"the standing epoch's value", *store().get(space().seal(second.record).key)},
-      {"another job's value", otherJob.seal(forged).value},
-      {"another key's value", otherKey.seal(forged).value},
-      {"no seal", encode(forged)}};
+  const std::string old = *store().get(space().seal(first.record).key);
+  using Forge = std::function<std::string(const EpochRecord&)>;
+  const std::vector<std::pair<std::string, Forge>> forgeries{
+      {"nothing", [](const EpochRecord&) { return ""; }},
+      {"garbage", [](const EpochRecord&) { return "garbage"; }},
+      {"long garbage", [](const EpochRecord&) { return std::string(100'000, 'x'); }},
+      {"an old epoch's value", [&](const EpochRecord&) { return old; }},
+      {"another job's value", [&](const EpochRecord& r) { return otherJob.seal(r).value; }},
+      {"another key's value", [&](const EpochRecord& r) { return otherKey.seal(r).value; }},
+      {"no seal", [](const EpochRecord& r) { return encode(r); }}};
   Standing before = second;
-  for (const auto& [what, value] : values) {
-    store().put(space().seal(following(before, *one)).key, value);
-    // Also far above the next number.
-    store().put(space().seal(following(before, *one, 1000)).key, value);
+  for (const auto& [what, forge] : forgeries) {
+    // As the next epoch, and far above.
+    for (const uint32_t by : {1U, 1000U}) {
+      const EpochRecord forged = following(before, *one, by);
+      store().put(space().seal(forged).key, forge(forged));
+    }
     EXPECT_EQ(one->latest()->record, before.record) << what;
     const auto standing = one->replace(before, following(before, *one));
     ASSERT_TRUE(standing.isOk()) << what << ": " << standing.status().toString();
