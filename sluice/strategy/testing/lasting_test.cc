@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sluice/base/testing/short_tests.h>
 #include <sluice/base/text.h>
 #include <sluice/strategy/testing/lasting_world.h>
 
@@ -33,7 +34,7 @@ TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
   for (uint32_t members = 2; members <= 4; ++members) {
     LastingJob job{.algorithm = GetParam(), .members = members, .steps = 3};
     const uint64_t actions = actionsOf(job);
-    for (uint64_t moment = 1; moment < actions; moment += 7) {
+    for (uint64_t moment = 1; moment < actions; moment += base::testsAreShort() ? 31 : 7) {
       job.seed = moment;
       job.losses = {{static_cast<uint32_t>(moment % members), moment}};
       actionsOf(job);
@@ -43,7 +44,7 @@ TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
 }
 
 TEST_P(LastingAlgorithms, GoOnAfterSeveralLosses) {
-  for (uint64_t seed = 1; seed <= 60; ++seed) {
+  for (uint64_t seed = 1; seed <= (base::testsAreShort() ? 15 : 60); ++seed) {
     LastingJob job{.algorithm = GetParam(), .members = 5, .steps = 3, .seed = seed};
     for (uint32_t n = 0; n < 4; ++n)
       job.losses.push_back({static_cast<uint32_t>((seed + n * 3) % 5), seed * 37 % 900 + n * 40});
@@ -77,7 +78,7 @@ LastingJob randomJob(uint64_t seed) {
 
 TEST(LastingSchedules, ARandomOneEndsWithTheBitsOfOneProcess) {
   const uint64_t first = numberFrom("SLUICE_FIRST_SCHEDULE", 1);
-  const uint64_t count = numberFrom("SLUICE_SCHEDULES", 500);
+  const uint64_t count = numberFrom("SLUICE_SCHEDULES", base::testsAreShort() ? 100 : 500);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     actionsOf(randomJob(seed));
     if (HasFailure())

@@ -98,24 +98,31 @@ class LastingMember final {
                 if (!status.isOk()) return slow->landing.done(status);
                 std::memcpy(slow->landing.buffer.data, slow->payload.data(),
                             slow->payload.size() / 2);
+                std::erase_if(landings, [](const auto& each) { return each->hasEnded; });
                 landings.push_back(slow);
-                member.loop_.post([this, slow] {
-                  if (std::erase(landings, slow) == 0) return;
+                member.loop_.post([slow] {
+                  if (slow->hasEnded) return;
                   std::ranges::copy(slow->payload, slow->landing.buffer.data);
-                  slow->landing.done(base::ok());
+                  slow->end(base::ok());
                 });
               }};
     }
 
     void leave() {
       fabric.reset();
-      for (const auto& slow : std::exchange(landings, {}))
-        slow->landing.done(Status(Code::kCancelled, "the epoch has ended"));
+      for (const auto& slow : std::exchange(landings, {})) {
+        if (!slow->hasEnded) slow->end(Status(Code::kCancelled, "the epoch has ended"));
+      }
     }
 
     struct SlowLanding {
+      void end(const Status& status) {
+        hasEnded = true;
+        landing.done(status);
+      }
       fabric::Landing landing;
       std::vector<std::byte> payload;
+      bool hasEnded = false;
     };
 
     LastingMember& member;
