@@ -129,7 +129,7 @@ def judge(kept: dict[str, Any]) -> dict[str, Any]:
         name, median = row["algorithm"], statistics.median(row["runs_s"])
         times[name] = median
         spreads[name] = max(row["runs_s"]) - min(row["runs_s"])
-        if spreads[name] <= MOST_SPREAD * median:
+        if name in predicted and spreads[name] <= MOST_SPREAD * median:
             errors[name] = predicted[name] / median - 1
     choice = kept["plan"]["choice"]["name"]
     best = min(times, key=lambda name: times[name])
@@ -171,11 +171,13 @@ def page(kept: list[tuple[Case, dict[str, Any]]]) -> str:
     errors = []
     for case, result in kept:
         verdict = judge(result)
+        predicted = {row["name"] for row in result["plan"]["candidates"]}
         errors += [abs(error) for error in verdict["errors"].values()]
         cells = []
         for row in result["lab"][: len(ALGORITHMS)]:
             error = verdict["errors"].get(row["algorithm"])
-            off = "spread" if error is None else f"{error:+.0%}"
+            without = "spread" if row["algorithm"] in predicted else "not predicted"
+            off = without if error is None else f"{error:+.0%}"
             cells.append(f"{statistics.median(row['runs_s']):.2f} s, {off}")
         lines.append(
             f"| {case.words()} | {verdict['choice']} | {verdict['regret']:.2f} | "
