@@ -56,7 +56,8 @@ void Keeper::sawLoss(const MemberId& lost, const Status& why) {
 
 void Keeper::heardOfLoss(const MemberId& lost, const MemberId& witness) {
   const EpochRecord& record = standing_.record;
-  if (hasEnded_ || lost == witness || !record.rankOf(lost) || !record.rankOf(witness)) return;
+  const bool isAboutOthers = lost != witness && lost != self_;
+  if (hasEnded_ || !isAboutOthers || !record.rankOf(lost) || !record.rankOf(witness)) return;
   losses_[lost].witnesses.insert(witness);
   proposeSoon();
 }

@@ -86,7 +86,17 @@ class LastingMember final {
       return landSlowly(*std::move(landing), header.length);
     }
     void onPeerLost(Rank from, const Status& why) override {
-      if (isOpen) member.sawLoss(epoch, from, why);
+      if (isOpen) {
+        member.sawLoss(epoch, from, why);
+      } else {
+        early.emplace(from, why);
+      }
+    }
+
+    void open() {
+      isOpen = true;
+      deferred.resume(*fabric);
+      for (const auto& [from, why] : std::exchange(early, {})) member.sawLoss(epoch, from, why);
     }
     void onPeerLeft(Rank) override {}
 
@@ -128,6 +138,7 @@ class LastingMember final {
     LastingMember& member;
     TestEpoch& epoch;
     bool isOpen = false;
+    std::map<Rank, Status> early;  // losses before it was open
     std::set<uint32_t> givenUp;
     fabric::DeferredLanes deferred;
     std::vector<std::shared_ptr<SlowLanding>> landings;
@@ -170,8 +181,8 @@ class LastingMember final {
       if (keeper_) keeper_->heardOfLoss(lost, witness);
     });
   }
-  void leaveStore() {
-    loop_.post([this] { way_->setUnavailable("it is cut off"); });
+  void setStoreAway(const std::string& why) {
+    loop_.post([this, why] { way_->setUnavailable(why); });
   }
   bool isExcluded() const { return hasEnded_; }
 
@@ -201,7 +212,12 @@ class LastingMember final {
   uint64_t step() const { return step_; }
   std::string describeWait() {
     std::string text;
-    loop_.post([&] { text = lasting_->describeWait(TensorId{static_cast<uint32_t>(taken_)}); });
+    loop_.post([&] {
+      text = lasting_->describeWait(TensorId{static_cast<uint32_t>(taken_)});
+      if (keeper_)
+        text += fmt::format(", in epoch {} ({})", index(keeper_->standing().record.number),
+                            keeper_->describeWait());
+    });
     loop_.runReady();
     return text;
   }
@@ -220,8 +236,7 @@ class LastingMember final {
                                world_.algorithm_->make);
     SLUICE_RETURN_IF_ERROR(made.status());
     lasting_ = *std::move(made);
-    room.isOpen = true;
-    room.deferred.resume(*room.fabric);
+    room.open();
     auto store =
         membership::makeMemoryMembership(loop_, world_.table_, {.job = "test", .key = world_.key_});
     membership_ = std::move(store.membership);
@@ -279,8 +294,7 @@ class LastingMember final {
     Room& room = *rooms_.front();
     const Status entered = lasting_->enter(room.epoch.plan, *room.fabric);
     if (!entered.isOk()) world_.error_ = entered;
-    room.isOpen = true;
-    room.deferred.resume(*room.fabric);
+    room.open();
   }
 
   void handOver(TensorId tensor) {
@@ -371,7 +385,9 @@ Result<uint64_t> LastingWorld::run() {
   while (error_.isOk() && !isOver()) {
     if (++actions_ > kMostActions) error_ = Status(Code::kTimeout, "the job does not end");
     loseMembers();
-    if (!act() && !noticeLoss() && !passTime()) error_ = Status(Code::kTimeout, "all members wait");
+    if (act() || noticeLoss()) continue;
+    if (random_() % 8 == 0) heal();
+    if (!passTime()) error_ = Status(Code::kTimeout, "all members wait");
   }
   if (error_.isOk()) error_ = compareMembers();
   if (error_.isOk()) return actions_;
@@ -385,7 +401,7 @@ std::string LastingWorld::describe() const {
     text +=
         fmt::format(", {} {} at {}", loss.member, loss.isCutOff ? "cut off" : "lost", loss.moment);
   for (uint32_t m = 0; m < members_.size(); ++m) {
-    if (isLost(m)) continue;
+    if (stopped_.contains(m)) continue;
     text += fmt::format("; {} in step {}", m, members_[m]->step());
     if (error_.code() == Code::kTimeout) text += ": " + members_[m]->describeWait();
   }
@@ -397,7 +413,7 @@ void LastingWorld::loseMembers() {
     if (loss.moment != actions_ || lost_.size() + 1 >= members_.size()) continue;
     lost_.insert(loss.member);
     if (!loss.isCutOff) stopped_.insert(loss.member);
-    if (loss.isCutOff && !loss.reachesStore) members_[loss.member]->leaveStore();
+    if (loss.isCutOff && !loss.reachesStore) members_[loss.member]->setStoreAway("it is cut off");
     // The store is away for a while, in some jobs.
     if (job_.seed % 5 == 0) table_->setUnavailable("it is away");
   }
@@ -405,7 +421,8 @@ void LastingWorld::loseMembers() {
 
 bool LastingWorld::isIn(uint32_t member) const {
   const auto& newest = epochs_.back()->members;
-  return !stopped_.contains(member) && std::ranges::find(newest, Rank{member}) != newest.end();
+  return !stopped_.contains(member) && !members_[member]->isExcluded() &&
+         std::ranges::find(newest, Rank{member}) != newest.end();
 }
 
 bool LastingWorld::isOver() const {
@@ -450,9 +467,16 @@ bool LastingWorld::noticeLoss() {
   return true;
 }
 
+// Everybody reaches the store again, in the end.
+void LastingWorld::heal() {
+  table_->setUnavailable("");
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if (!stopped_.contains(m)) members_[m]->setStoreAway("");
+  }
+}
+
 // One member's next timer is due.
 bool LastingWorld::passTime() {
-  if (random_() % 4 == 0) table_->setUnavailable("");
   LastingMember* first = nullptr;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (stopped_.contains(m)) continue;

@@ -77,6 +77,7 @@ class LastingWorld final {
   void loseMembers();
   bool noticeLoss();
   bool passTime();
+  void heal();
   TestEpoch& epochOf(const membership::EpochRecord& record);
   membership::EpochRecord firstRecord() const;
   bool isOver() const;
