@@ -67,11 +67,6 @@ FAULTS = {
         "  if (!standing.record.rankOf(self_)) {\n",
         "  if (!standing.record.rankOf(self_) && self_ == standing.record.proposer) {\n",
     ),
-    "an-epoch-that-was-missed-is-not-looked-for": Fault(
-        "sluice/membership/keeper.cc",
-        "    follow(*answer);\n",
-        "    if (answer->record.proposer == self_) follow(*answer);\n",
-    ),
     "messages-before-the-agreement-are-refused": Fault(
         "sluice/strategy/lasting/exchange.cc",
         "  if (phase_ == Phase::kExchanging) return deferred_.defer(from, lane);\n",

@@ -80,6 +80,7 @@ void becomeEtcd(const lab::Lab& lab, int host, std::vector<std::string> command,
   ::setsid();
   const int nothing = ::open("/dev/null", O_RDONLY);
   const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (nothing < 0 || file < 0) return;
   ::dup2(nothing, 0);
   ::dup2(file, 1);
   ::dup2(file, 2);
