@@ -41,7 +41,7 @@ float numberFor(Rank member, uint64_t step, TensorId tensor, uint64_t element) {
 
 // Absent now and then: for one member, for all but one, and for all.
 std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, TensorId id) {
-  const uint64_t kind = (step * 7 + index(id) * 3) % 9;
+  const uint64_t kind = (step * 7 + uint64_t{index(id)} * 3) % 9;
   const bool isAbsent =
       (kind == 1 && index(member) == 1) || (kind == 4 && index(member) != 0) || kind == 7;
   if (isAbsent) return {};
