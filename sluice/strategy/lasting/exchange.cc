@@ -61,10 +61,10 @@ Result<Landing> Lasting::onMessage(Rank from, fabric::Lane lane, const wire::Hea
 }
 
 Result<Landing> Lasting::landReport(Rank from, const wire::Header& header) {
-  if (!reports_[index(from)].empty() || !reporting_.insert(from).second)
-    return fabric::refusedStatus(header, "the member has reported already");
   if (header.length != reportBytes(kept_.sliceCount()))
     return fabric::refusedStatus(header, "not the length of a report");
+  if (!reports_[index(from)].empty() || !reporting_.insert(from).second)
+    return fabric::refusedStatus(header, "the member has reported already");
   const auto bytes = std::make_shared<std::vector<std::byte>>(header.length);
   return Landing{{bytes->data(), bytes->size()}, [this, from, bytes](const Status& status) {
                    reporting_.erase(from);
