@@ -33,7 +33,7 @@ struct MembersFlags {
   bool asJson = false;
 };
 
-// What the store knows of a job.
+// A job as the store knows it.
 struct JobMembers {
   EpochRecord standing;
   std::vector<EpochRecord> history;

@@ -31,7 +31,7 @@ class JobSpace final {
   KeyRange epochsBefore(uint64_t number) const;  // lower ones
   KeyRange members() const { return keysUnder(prefix_ + "member/"); }
 
-  // What stands in the store for an epoch or a member; of revision 0.
+  // Returns the entry for an epoch or a member, with revision 0.
   Entry seal(const EpochRecord& record) const;
   Entry seal(const Member& member) const;
 

@@ -143,7 +143,7 @@ void Keeper::answered(const Result<Standing>& answer) {
 void Keeper::follow(const Standing& standing) {
   if (hasEnded_ || standing.record.number <= standing_.record.number) return;
   standing_ = standing;
-  // Whoever enters an epoch leaves the connections of the one before, which looks like a loss there.
+  // A member that enters an epoch leaves the connections of the one before. That looks like a loss.
   // A member that is lost indeed is missed in this epoch, too.
   losses_.clear();
   if (!standing.record.rankOf(self_)) {

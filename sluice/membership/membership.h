@@ -1,4 +1,4 @@
-// Who belongs to a job, agreed in a store outside the job, so that no member is special.
+// The members of a job, agreed on in a store outside the job, so that no member is special.
 //
 // The store holds a list of epochs (epoch_record.h) to which members only append. A number is given
 // once: of two proposers that follow the same epoch one wins, and the other is told who did. The

@@ -34,7 +34,7 @@ class MemoryTable final {
   Duration drawDelay();
   bool drawLostAnswer();
 
-  // What a KeyValues does.
+  // The operations of a KeyValues.
   Appended append(const Append& append, TimePoint now);
   Listing list(const KeyRange& range, size_t most, TimePoint now);
   void removeUnchanged(const Entry& entry);

@@ -95,8 +95,7 @@ class Takeover {
   // of a step already then takes part in that step without a gradient.
   virtual bool startsTogether() const { return false; }
 
-  // By SliceId: the first step whose result is missing. No two are more than one step apart. Called
-  // once, before anything else.
+  // By SliceId: the first step whose result is missing. Called once, before anything else.
   virtual void startAt(std::span<const Step> /*steps*/) {}
 };
 

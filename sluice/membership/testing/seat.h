@@ -128,7 +128,7 @@ class Seat final {
         start<Status>([&](const auto& done) { membership_->withdraw(kTestPatience, done); }));
   }
 
-  // What the watch and onHealth() have reported. Look at them on the loop, or through copies.
+  // The reports of the watch and of onHealth(). Look at them on the loop, or through copies.
   std::vector<Standing> reported() {
     std::vector<Standing> copy;
     store_.onLoop([&] { copy = reported_; });
