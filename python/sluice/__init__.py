@@ -7,7 +7,11 @@ for x, y in loader:
     optimizer.step()  # returns at once; the next forward pass waits layer by layer
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from sluice import _backend
+from sluice._company import MembersChange
 from sluice._core import PeerLostError, __version__
 from sluice._distribute import distribute
 from sluice._job import Averaged, current
@@ -16,12 +20,15 @@ from sluice._profile import Profile
 _backend.register()
 
 __all__ = [
+    "MembersChange",
     "PeerLostError",
     "Profile",
     "__version__",
     "barrier",
     "distribute",
+    "epochs",
     "mean",
+    "on_members_changed",
     "rank",
     "report",
     "world_size",
@@ -47,6 +54,18 @@ def mean(value: Averaged) -> Averaged:
     """Returns the mean of a number or a tensor over all ranks, with the same bits on each. Use it
     for metrics: it waits for all ranks."""
     return current().mean(value)
+
+
+def on_members_changed(callback: Callable[[MembersChange], None]) -> None:
+    """Calls `callback` at the end of the step() after members were lost. Needs the option members:
+    without it a lost rank ends the job."""
+    current().company.on_change(callback)
+
+
+def epochs() -> dict[str, Any]:
+    """Returns which members each sum has counted, so that one process can repeat the run: how the
+    first model is cut into slices, and the first step of every slice in each epoch."""
+    return current().members[0].epochs()
 
 
 def report() -> str:

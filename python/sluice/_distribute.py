@@ -105,6 +105,8 @@ def distribute(
         _agree(job, name, [*_describe(model, optimizers), *settings])
         # Every rank refuses, since all have these settings.
         _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
+        if job.company.may_lose_members:
+            _refuse_with_members(job, model, server_optimizer, process_group)
         _start_alike(job, model, optimizers)
         engine = Engine(
             job,
@@ -116,12 +118,26 @@ def distribute(
             process_group=process_group,
         )
         _model.dress(model, engine)
-        on_servers = server_optimizer and job.world_size > 1
+        on_servers = server_optimizer and not job.is_alone
         gated = [
             _optimizer.dress(one, engine, per_tensor=per_tensor, on_servers=on_servers)
             for one in optimizers
         ]
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
+
+
+def _refuse_with_members(
+    job: Job, model: nn.Module, server_optimizer: bool, process_group: object
+) -> None:
+    """Reports what cannot go on without a lost member."""
+    refused = {
+        "server_optimizer=True": server_optimizer,
+        "process_group=": process_group is not None,
+        'algorithm="auto"': job.is_auto,
+        "a model on an accelerator": any(p.device.type != "cpu" for p in model.parameters()),
+    }
+    for what in (what for what, is_wanted in refused.items() if is_wanted):
+        raise ValueError(f"{what} cannot go on without a lost member yet; leave out members")
 
 
 def _refuse(model: nn.Module, optimizers: list[Optimizer], job: Job) -> None:
@@ -222,7 +238,7 @@ def _agree(job: Job, name: str, lines: list[str]) -> None:
 
 def _start_alike(job: Job, model: nn.Module, optimizers: list[Optimizer]) -> None:
     """Rank 0's parameters, buffers and optimizer state on every rank."""
-    if job.world_size == 1:
+    if job.is_alone:
         return
     tensors: list[Tensor] = [*model.parameters(), *model.buffers()]
     for tensor in tensors:

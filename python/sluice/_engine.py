@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -73,7 +73,7 @@ class Engine:
         self.training = Training(job, model, name)
         self.health = self.training.health
         device = accelerator_of([*model.named_parameters(), *model.named_buffers()])
-        if device is not None and job.world_size > 1:
+        if device is not None and not job.is_alone:
             self.training.device = open_device(device)
             self.training.spent = Spent(clock_of(device))
         self.gates = Gates(self.training)
@@ -99,9 +99,9 @@ class Engine:
             broadcast_buffers=broadcast_buffers,
         )
         self._auto = (
-            Auto(self.training, self._change_plan) if job.is_auto and job.world_size > 1 else None
+            Auto(self.training, self._change_plan) if job.is_auto and not job.is_alone else None
         )
-        if job.world_size > 1:
+        if not job.is_alone:
             self._plan.take_parameters()
             job.members.append(self)
 
@@ -151,7 +151,7 @@ class Engine:
 
     def refuse_while_owed(self) -> None:
         """Raises where the program would go on without the call that it was interrupted in."""
-        if self.job.world_size > 1:
+        if not self.job.is_alone:
             self.health.check_owed()
 
     def enter_step(self, updater: object) -> None:
@@ -311,6 +311,20 @@ class Engine:
         """Bytes that were sent and received."""
         session = self.training.session
         return (0, 0) if session is None else session.bytes_moved
+
+    def epochs(self) -> dict[str, Any]:
+        """Says which members each sum has counted."""
+        session = self.training.session
+        if session is None:
+            raise RuntimeError(f"'{self.name}' has not begun")
+        names = [slot.name for slot in self.slots]
+        return {
+            "slices": [[names[tensor], first, count] for tensor, first, count in session.cut],
+            "epochs": [
+                {"number": number, "members": members, "first_steps": first_steps}
+                for number, members, first_steps in session.epochs
+            ],
+        }
 
     def report(self) -> str:
         """Says where time has gone since the first step was planned."""

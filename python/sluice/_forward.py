@@ -70,7 +70,7 @@ class Forward:
         if self._depth > 0 and calls_under_way(model) < 2:
             self._depth = 0  # the last call was interrupted
         self._depth += 1
-        if self._depth > 1 or self._training.job.world_size == 1:
+        if self._depth > 1 or self._training.job.is_alone:
             return
         self._training.thread = threading.get_ident()
         self._entrance.enter()
@@ -120,7 +120,7 @@ class Forward:
         self._buffers_are_due = self._broadcasts_buffers and (
             self._backward.synchronises or not torch.is_grad_enabled()
         )
-        if self._depth == 0 and self._training.job.world_size > 1 and torch.is_grad_enabled():
+        if self._depth == 0 and not self._training.job.is_alone and torch.is_grad_enabled():
             self._backward.forwards += 1
             # Fires before any parameter's hook, in the outermost backward: activation checkpointing
             # has inner ones.

@@ -10,12 +10,13 @@ import os
 import signal
 import sys
 import threading
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from sluice import _core
+from sluice._company import Company
 from sluice._health import Health
 from sluice._launch import forget_key, launch_environment
 
@@ -35,6 +36,8 @@ class Member(Ending, Protocol):
 
     def report(self) -> str: ...
 
+    def epochs(self) -> dict[str, Any]: ...
+
 
 class Job:
     """The other ranks, and calls that reach them outside the path of gradients."""
@@ -44,12 +47,16 @@ class Job:
         self.core = _core.Job(options, environment, published)
         self.rank = self.core.rank
         self.world_size = self.core.world_size
+        self.is_alone = (
+            self.world_size == 1
+        )  # from the start; a job that has lost all others is not
+        self.company = Company(self.core)
         self._options = _without_secrets(options)
         self.members: list[Member] = []
         self._names: dict[str, int] = {}
         # Covers the calls that every rank makes in the same order: a rank that was interrupted in
         # one is out of step.
-        self.health = Health("this job", is_alone=self.world_size == 1)
+        self.health = Health("this job", is_alone=self.is_alone)
         self._numbered = 0  # broadcasts that can be waited for again
         # Broadcasts need a session; its one tensor is never trained, so any algorithm will do that
         # takes a mean gradient.
@@ -107,9 +114,22 @@ class Job:
     def _gather(self, key: str, value: str) -> list[str]:
         return [text.decode() for text in self.core.gather(key, value.encode())]
 
+    def _gather_bytes(self, key: str, value: bytes) -> list[bytes]:
+        self.health.check_owed()
+        with self.health.whole(f"the meeting of all ranks for '{key}'"):
+            return self.core.gather(key, value)
+
+    def notice_members(self, session: _core.Session | None) -> None:
+        """Call this at the end of a step: ranks change here, and nowhere else."""
+        change = self.company.change(session)
+        if change is None:
+            return
+        self.rank, self.world_size = change.rank, len(change.members)
+        self.company.tell(change)
+
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Copies the root's values into the tensor of every rank."""
-        if self.world_size == 1 or tensor.numel() == 0:
+        if self.is_alone or tensor.numel() == 0:
             return
         if tensor.device.type != "cpu":
             host = tensor.detach().cpu()
@@ -150,6 +170,9 @@ class Job:
 
     def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
         """Returns the root's bytes; the value that other ranks pass is ignored."""
+        if self.company.may_lose_members:
+            # In one round: the root may be lost between two.
+            return self._gather_bytes("bytes", value)[root]
         with self.health.whole("a broadcast"):
             return self.bytes_of(root, value, int(self.gather("bytes", str(len(value)))[root]))
 
@@ -177,16 +200,36 @@ class Job:
                 f"sluice.mean() got {brought[0]} on rank 0, but {brought[other]} on rank {other}; "
                 "give it the same type and shape on every rank"
             )
+        parts = self._parts_of(value)
         total = torch.zeros_like(value, memory_format=torch.contiguous_format)
-        for root in range(self.world_size):
-            part = value.detach().clone(memory_format=torch.contiguous_format)
-            self.broadcast(part, root)
+        for part in parts:
             total += part
-        return total / self.world_size
+        return total / len(parts)
+
+    def _parts_of(self, value: Tensor) -> list[Tensor]:
+        own = value.detach().clone(memory_format=torch.contiguous_format)
+        if self.company.may_lose_members:
+            flat = own.cpu().reshape(-1).view(torch.uint8)
+            return [
+                torch.frombuffer(bytearray(part), dtype=value.dtype)
+                .reshape(value.shape)
+                .to(value.device)
+                if part
+                else own
+                for part in self._gather_bytes("mean", flat.numpy().tobytes())
+            ]
+        parts = []
+        for root in range(self.world_size):
+            part = own.clone()
+            self.broadcast(part, root)
+            parts.append(part)
+        return parts
 
     def brought(self, text: str) -> list[str]:
         """Returns the texts of all ranks, cut to a line, in rank order. Unlike gather() it ends as
         soon as a missing rank ends its training."""
+        if self.company.may_lose_members:
+            return self._gather("brought", text[:200])
         texts = []
         for root in range(self.world_size):
             line = bytearray(text.encode()[:200].ljust(200))

@@ -42,7 +42,7 @@ class LateStep:
         self.engine = engine
         self.kind = kind
         self.checks_groups = per_tensor and kind not in BY_GATE
-        self.is_by_gate = engine.job.world_size > 1 and (per_tensor or kind in BY_GATE)
+        self.is_by_gate = not engine.job.is_alone and (per_tensor or kind in BY_GATE)
         # Take the function without the hooks around it: they fire once per step, not once per gate.
         self.step_function: Callable[[Any], Any] = getattr(kind.step, "__wrapped__", kind.step)
         self.frozen: list[Group] = []
@@ -154,6 +154,7 @@ class GatedOptimizer(torch.optim.Optimizer):
         late.is_taken = False
         try:
             result = self._gated_step(closure)
+            late.engine.job.notice_members(late.engine.session)
             late.engine.job.leave_if_asked()
             return result
         except BaseException:
@@ -278,7 +279,7 @@ def dress(
     optimizer.__class__ = type(kind.__name__, (GatedOptimizer, kind), names)
     engine.gates.updaters.append(late)
     engine.optimizers.append(optimizer)
-    if not late.is_by_gate and engine.job.world_size > 1 and engine.job.rank == 0:
+    if not late.is_by_gate and not engine.job.is_alone and engine.job.rank == 0:
         _core.say(
             f"{kind.__name__} is not known to treat tensors one by one, so its step waits for all "
             "gradients; if it does, say per_tensor=True"

@@ -34,7 +34,7 @@ def check_every(job: Job) -> int:
             f"algorithm={job.option('algorithm')} lets ranks differ, so they cannot be compared: "
             "leave check-ranks-every out"
         )
-    return every if job.world_size > 1 else 0
+    return every if not job.is_alone else 0
 
 
 class RankCheck:

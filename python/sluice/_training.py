@@ -39,8 +39,8 @@ class Training:
         self.job = job
         self.model = model
         self.name = name
-        self.health = Health(f"'{name}'", is_alone=job.world_size == 1)
-        self.delays = job.world_size > 1 and job.algorithm.delays_results
+        self.health = Health(f"'{name}'", is_alone=job.is_alone)
+        self.delays = not job.is_alone and job.algorithm.delays_results
         self.thread = 0  # ran the last forward pass, and is free to wait
         self.server: ServerUpdate | None = None
         self.spent = Spent(HostClock())

@@ -39,6 +39,7 @@ constexpr std::array kAll{
     &option::kMembersKey,
     &option::kMetricsAddress,
     &option::kMetricsPort,
+    &option::kMinMembers,
     &option::kPayloadCheck,
     &option::kRendezvousTimeout,
     &option::kServers,

@@ -110,6 +110,9 @@ inline constexpr Option kMetricsAddress{
 inline constexpr Option kMetricsPort{"metrics-port", Kind::kText, "off",
                                      "Serve metrics for Prometheus on this port plus the local "
                                      "rank (docs/metrics.md); 0: any free one"};
+inline constexpr Option kMinMembers = sameOnAllRanks(
+    {"min-members", Kind::kInteger, "1",
+     "With --members: a job that has lost so many members that fewer are left ends"});
 inline constexpr Option kPayloadCheck = sameOnAllRanks(
     {"payload-check", Kind::kChoice, "crc32c",
      "Checksum of payloads that are neither encrypted nor under --encrypt integrity, against "

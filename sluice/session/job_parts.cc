@@ -12,6 +12,7 @@
 #include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/await.h>
+#include <sluice/session/join_members.h>
 #include <sluice/session/protection.h>
 
 namespace sluice::session {
@@ -98,8 +99,9 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
       job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
   job->hasMet_ = true;
-  job->key_ = job->rendezvous_->jobKey();
+  const secret::JobKey usersKey = std::exchange(job->key_, job->rendezvous_->jobKey());
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
+  if (wantsMembers(job->config_)) SLUICE_RETURN_IF_ERROR(job->startMembers(usersKey));
   if (job->rank() == Rank{0}) {
     const auto protection =
         describeProtection(job->config_, job->address().isLoopback(), job->key_.isSecret());
@@ -107,6 +109,22 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
     if (!protection.warning.empty()) log("session").warn("{}", protection.warning);
   }
   return job;
+}
+
+Status JobParts::startMembers(const secret::JobKey& usersKey) {
+  const JoiningMember joining{
+      .loop = loop(),
+      .config = config_,
+      .rank = launch_.rank,
+      .address = address(),
+      .storeKey = usersKey,
+      .fabricKey = key_,
+      .door = door(),
+      .pulse = pulse(),
+      .gather = [this](const auto& key, const auto& value) { return gather(key, value); },
+      .interruption = interruption_};
+  SLUICE_ASSIGN_OR_RETURN(members_, joinMembers(joining));
+  return base::ok();
 }
 
 Status JobParts::startPulse(fabric::TcpListener listener,
@@ -140,6 +158,12 @@ JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKe
 
 JobParts::~JobParts() {
   if (process_.isInherited()) return;
+  if (members_ != nullptr) {
+    (void)await<bool>(loop(), [this](auto got) {
+      members_->leave(kLastWords, [got = std::move(got)] { got(true); });
+    });
+    fabric::runBeforeFreeing(loop(), [this] { members_.reset(); });
+  }
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
@@ -177,20 +201,27 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key, const 
     return refusal ? refusal() : base::ok();
   };
   return await<std::vector<std::string>>(
-      loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
+      loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
       refusal ? Interruption(ask) : interruption_);
 }
 
 void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,
                            std::function<void(Result<std::vector<std::string>>)> got) {
-  loop().post([this, key, value, atMost, got = std::move(got)] {
-    rendezvous_->store().gather(key, value, atMost, got);
-  });
+  loop().post(
+      [this, key, value, atMost, got = std::move(got)] { gatherOnLoop(key, value, atMost, got); });
+}
+
+void JobParts::gatherOnLoop(const std::string& key, const std::string& value, Duration atMost,
+                            std::function<void(Result<std::vector<std::string>>)> got) {
+  if (members_ == nullptr) return rendezvous_->store().gather(key, value, atMost, std::move(got));
+  members_->gather(key, [value](const members::View&) { return value; }, atMost, std::move(got));
 }
 
 Status JobParts::set(const std::string& key, const std::string& value) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return base::ok();
+  if (members_ != nullptr)
+    return fabric::runAndWait(loop(), [&] { members_->leaveNote(key, value); });
   return awaitStatus(
       loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); },
       interruption_);
@@ -199,6 +230,7 @@ Status JobParts::set(const std::string& key, const std::string& value) {
 void JobParts::whenSet(const std::string& key, std::function<void(const std::string&)> then) {
   if (rendezvous_ == nullptr) return;
   loop().post([this, key, then = std::move(then)] {
+    if (members_ != nullptr) return members_->whenNoted(key, then);
     rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
       if (note.isOk()) then(*note);
     });
@@ -207,13 +239,21 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
 
 Result<std::string> JobParts::get(const std::string& key) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
+  const TimePoint deadline = loop().now() + config_.duration(option::kRendezvousTimeout);
+  const auto ask = [&]() -> Status {
+    if (loop().now() > deadline)
+      return {Code::kTimeout, fmt::format("no member has left the note '{}'", key)};
+    return interruption_ ? interruption_() : base::ok();
+  };
   return await<std::string>(
       loop(),
       [&](auto got) {
+        if (members_ != nullptr)
+          return members_->whenNoted(key, [got](const std::string& note) { got(note); });
         rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout),
                                   std::move(got));
       },
-      interruption_);
+      members_ != nullptr ? Interruption(ask) : interruption_);
 }
 
 }  // namespace sluice::session

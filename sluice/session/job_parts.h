@@ -14,6 +14,7 @@
 #include <sluice/base/fork.h>
 #include <sluice/fabric/tcp/listener.h>
 #include <sluice/fabric/watch/pulse_thread.h>
+#include <sluice/members/members.h>
 #include <sluice/metrics/endpoint.h>
 #include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/rendezvous.h>
@@ -48,8 +49,15 @@ class JobParts final {
   // leave its sessions, which tells the others why.
   bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
 
-  Rank rank() const { return launch_.rank; }
-  uint32_t worldSize() const { return launch_.worldSize; }
+  // In the present epoch, if members may be lost.
+  Rank rank() const { return members_ ? members_->view().self : launch_.rank; }
+  uint32_t worldSize() const {
+    return members_ ? static_cast<uint32_t>(members_->view().size()) : launch_.worldSize;
+  }
+  // Returns how many ranks have met at the start.
+  uint32_t firstWorldSize() const { return launch_.worldSize; }
+  // Null: the loss of a rank ends what it takes part in. Used on the loop, but for its view().
+  members::Members* members() const { return members_.get(); }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }
   // Returns a key derived from the job key and from data that tells this job from all others; see
@@ -92,6 +100,9 @@ class JobParts final {
   const Interruption& interruption() const { return interruption_; }
 
  private:
+  Status startMembers(const secret::JobKey& usersKey);
+  void gatherOnLoop(const std::string& key, const std::string& value, Duration atMost,
+                    std::function<void(Result<std::vector<std::string>>)> got);
   // `addresses` holds the addresses of all ranks' listeners for pulses, by rank.
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
@@ -109,6 +120,7 @@ class JobParts final {
   net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one
+  base::HomePtr<members::Members> members_;           // on the loop; null if no member may be lost
 };
 
 }  // namespace sluice::session

@@ -12,14 +12,15 @@
 namespace sluice::session {
 namespace {
 
-Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string& name,
-                                                fabric::Receiver& receiver) {
-  SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
-  SLUICE_ASSIGN_OR_RETURN(const auto notes,
-                          job.gather("fabric/" + name, listener.address().toString()));
-  fabric::TcpMembership membership{
-      .rank = job.rank(), .epoch = Epoch{0}, .addresses = {}, .key = job.key(), .door = job.door()};
-  for (const auto& note : notes) {
+Result<std::unique_ptr<fabric::Fabric>> connectTcp(JobParts& job, const EpochPlace& place,
+                                                   fabric::TcpListener listener,
+                                                   fabric::Receiver& receiver) {
+  fabric::TcpMembership membership{.rank = place.rank,
+                                   .epoch = place.epoch,
+                                   .addresses = {},
+                                   .key = job.key(),
+                                   .door = job.door()};
+  for (const auto& note : place.addresses) {
     SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(note));
     membership.addresses.push_back(std::move(address));
   }
@@ -30,6 +31,15 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string
       std::max(options.connectDeadline, job.config().duration(option::kBusyLimit));
   return fabric::makeTcpFabric(job.loop(), std::move(listener), std::move(membership), options,
                                receiver);
+}
+
+Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string& name,
+                                                fabric::Receiver& receiver) {
+  SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
+  SLUICE_ASSIGN_OR_RETURN(const auto notes,
+                          job.gather("fabric/" + name, listener.address().toString()));
+  return connectTcp(job, {.rank = job.rank(), .epoch = Epoch{0}, .addresses = notes},
+                    std::move(listener), receiver);
 }
 
 Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string& name,
@@ -66,6 +76,22 @@ Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const s
   return fabric::WatchedFabric::make(
       job.loop(), liveness, receiver,
       [&](fabric::Receiver& watchman) { return makeEngine(job, name, watchman); }, job.pulse());
+}
+
+Result<std::unique_ptr<fabric::WatchedFabric>> makeEpochFabric(JobParts& job,
+                                                               const EpochPlace& place,
+                                                               fabric::TcpListener listener,
+                                                               fabric::Receiver& receiver,
+                                                               fabric::Pulse* pulse) {
+  SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(job.config()));
+  return fabric::WatchedFabric::make(
+      job.loop(), liveness, receiver,
+      [&](fabric::Receiver& watchman) -> Result<std::unique_ptr<fabric::Fabric>> {
+        if (place.addresses.size() == 1)
+          return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), watchman);
+        return connectTcp(job, place, std::move(listener), watchman);
+      },
+      pulse);
 }
 
 }  // namespace sluice::session

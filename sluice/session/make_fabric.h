@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job_parts.h>
@@ -12,5 +13,20 @@ namespace sluice::session {
 // Makes the fabric. Every rank calls it with the same `name`.
 Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const std::string& name,
                                                           fabric::Receiver& receiver);
+
+// One member's place in an epoch.
+struct EpochPlace {
+  Rank rank{};
+  Epoch epoch{};
+  std::vector<std::string> addresses;  // of every member's listener, by rank
+};
+
+// Makes the TCP fabric of an epoch, whose members have told each other their addresses. A job of one
+// needs none. Any thread.
+Result<std::unique_ptr<fabric::WatchedFabric>> makeEpochFabric(JobParts& job,
+                                                               const EpochPlace& place,
+                                                               fabric::TcpListener listener,
+                                                               fabric::Receiver& receiver,
+                                                               fabric::Pulse* pulse);
 
 }  // namespace sluice::session

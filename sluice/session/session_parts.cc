@@ -81,6 +81,26 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
   return base::ok();
 }
 
+uint64_t modelBytes(const Model& model) {
+  uint64_t bytes = 0;
+  for (const auto& tensor : model.tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+// Refuses what cannot go on without a lost member; the algorithm itself is asked later.
+Status checkOutlives(const SessionOptions& options, const plan::Plan& plan,
+                     optimizer::Publishes publishes, const collective::Collective* collective) {
+  const auto refuse = [](std::string_view what) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} cannot go on without a lost member; leave out --members", what));
+  };
+  if (publishes == optimizer::Publishes::kParameters || options.updatesWaitForWord)
+    return refuse("an optimizer on the servers");
+  if (collective != nullptr) return refuse("another process group");
+  if (plan.roles().workers.size() != plan.roles().world) return refuse("a rank that only serves");
+  return base::ok();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
@@ -88,14 +108,23 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   SLUICE_ASSIGN_OR_RETURN(auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(auto made, makePlan(options, update, job));
   plan::Plan plan = std::move(made.plan);
-  if (options.updatesWaitForWord && plan.roles().workers.size() != job.worldSize()) {
+  if (job.members() != nullptr)
+    SLUICE_RETURN_IF_ERROR(checkOutlives(options, plan, update.optimizer->publishes(), collective));
+  if (options.updatesWaitForWord && plan.roles().workers.size() != job.firstWorldSize()) {
     return Status(Code::kInvalidArgument,
                   "updates that wait for step() need a worker beside every server; use servers=all "
                   "or servers=K");
   }
   SLUICE_RETURN_IF_ERROR(checkMemory(options, plan, update.optimizer->publishes(), job.rank()));
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, options.name, job));
-  if (job.rank() == Rank{0}) log("session").info("{}", plan.toString());
+  if (job.rank() == Rank{0}) {
+    log("session").info("{}", plan.toString());
+    if (job.members() != nullptr) {
+      log("session").info(
+          "members may be lost: every rank keeps the last result of each slice, {} of memory",
+          base::formatBytes(modelBytes(plan.model())));
+    }
+  }
   const bool isWorker = plan.roles().isWorker(job.rank());
   std::unique_ptr<SessionParts> session(
       new SessionParts(job, options.name, std::move(made.config)));
@@ -113,20 +142,23 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
     SLUICE_ASSIGN_OR_RETURN(session->devicePath_, DevicePath::make(*options.device, job.config(),
                                                                    session->observers_.orNull()));
   }
+  if (job.members() != nullptr)
+    session->epochs_ = std::make_unique<Epochs>(job, options.name, plan);
   Training training{std::move(plan),
                     std::move(update),
                     isWorker ? std::move(options.memory) : std::vector<TensorMemory>{},
                     std::move(options.interruption),
                     options.updatesWaitForWord,
                     collective,
-                    job.pulse(),
-                    session->devicePath_.get()};
+                    session->epochs_ ? session->epochs_->pulse() : job.pulse(),
+                    session->devicePath_.get(),
+                    session->epochs_.get()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), session->config_, session->observers_.orNull(),
-                     [&](fabric::Receiver& receiver) -> Result<std::unique_ptr<fabric::Fabric>> {
+                     [&](Trainer& trainer) -> Result<std::unique_ptr<fabric::Fabric>> {
                        SLUICE_ASSIGN_OR_RETURN(auto fabric,
-                                               makeFabric(job, options.name, receiver));
+                                               session->connect(job, options.name, trainer));
                        session->fabric_ = fabric.get();
                        return std::unique_ptr<fabric::Fabric>(std::move(fabric));
                      }));
@@ -135,6 +167,18 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   log("session").debug("rank {}: session '{}' has begun", job.rank(), options.name);
   if (session->metering_) session->metering_->begin(*session->trainer_, *session->fabric_);
   return session;
+}
+
+Result<std::unique_ptr<EpochFabric>> SessionParts::connect(JobParts& job, const std::string& name,
+                                                           Trainer& trainer) {
+  if (epochs_ != nullptr) {
+    return epochs_->connect(trainer,
+                            {.onEntered = [&trainer] { trainer.onNewRanks(); },
+                             .onEnd = [&trainer](const Status& why) { trainer.fail(why); },
+                             .nextStep = [&trainer] { return Step{trainer.stepsBegun()}; }});
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job, name, trainer));
+  return std::make_unique<EpochFabric>(std::move(fabric));
 }
 
 SessionParts::~SessionParts() {
@@ -221,6 +265,7 @@ Status SessionParts::announceEnd() {
 }
 
 void SessionParts::abandon(const std::string& why) {
+  if (epochs_ != nullptr) return;  // the others go on without this rank, once it is gone
   const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
   if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
 }

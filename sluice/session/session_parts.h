@@ -11,8 +11,9 @@
 
 #include <sluice/session.h>
 
-#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/device_path.h>
+#include <sluice/session/epoch_fabric.h>
+#include <sluice/session/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/observers.h>
@@ -56,12 +57,16 @@ class SessionParts final {
   bool isHere() const { return !process_.isInherited(); }
   Status checkProcess() const { return job_.checkProcess(); }
   Trainer& trainer() { return *trainer_; }
+  // Returns what takes the session over the loss of members; null if nothing does.
+  const Epochs* epochs() const { return epochs_.get(); }
   // Returns the way of tensors on a device; null if the session has no device.
   DevicePath* devicePath() { return devicePath_.get(); }
 
  private:
   SessionParts(JobParts& job, std::string name, base::Config config)
       : job_(job), name_(std::move(name)), config_(std::move(config)) {}
+  Result<std::unique_ptr<EpochFabric>> connect(JobParts& job, const std::string& name,
+                                               Trainer& trainer);
   void listenForTheEnd();
   void exchangeDone();
 
@@ -74,8 +79,9 @@ class SessionParts final {
   base::HomePtr<Metering> metering_;  // null: the job serves no metrics
   Observers observers_;
   base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
+  base::HomePtr<Epochs> epochs_;          // null: a lost rank ends the session
   base::HomePtr<Trainer> trainer_;
-  fabric::WatchedFabric* fabric_ = nullptr;  // the trainer's
+  EpochFabric* fabric_ = nullptr;  // the trainer's
   // Used on the loop only. The inner pointer is null before this session has begun, and once it is
   // gone.
   const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);

@@ -45,7 +45,7 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
   spec.strategy = algorithm->name;
   spec.settings["update"] = optimizer::canonicalText(update);
   SLUICE_ASSIGN_OR_RETURN(spec.roles,
-                          plan::parseRoles(config.text(option::kServers), job.worldSize()));
+                          plan::parseRoles(config.text(option::kServers), job.firstWorldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
   if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::rejectIgnoredOptions(config, spec));
   SLUICE_ASSIGN_OR_RETURN(auto plan, plan::Plan::make(std::move(spec)));

@@ -5,8 +5,8 @@
 #include <string>
 
 #include <sluice/base/config.h>
-#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/plan/model.h>
+#include <sluice/session/epoch_fabric.h>
 #include <sluice/trace/recorder.h>
 
 namespace sluice::session {
@@ -22,7 +22,7 @@ class Tracing final {
 
   // Remembers the offsets of the other ranks' clocks. Call it while the others are still there;
   // each further call adds what it learns. REQUIRES: not on the loop.
-  void noteClocks(const fabric::WatchedFabric& fabric);
+  void noteClocks(const EpochFabric& fabric);
 
   // Writes the trace. Call it once, at the end. A trace that cannot be written is only logged:
   // training is done, and has not failed.

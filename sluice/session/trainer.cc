@@ -11,6 +11,7 @@
 #include <sluice/fabric/common.h>
 #include <sluice/gate/tensor_names.h>
 #include <sluice/session/await.h>
+#include <sluice/session/epochs.h>
 #include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::session {
@@ -57,6 +58,7 @@ Trainer::~Trainer() {
   fabric::runBeforeFreeing(fabric_->loop(),
                            [this] {  // after all that the training thread has posted
                              isEnding_ = true;
+                             if (training_.epochs != nullptr) training_.epochs->stop();
                              for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
                            });
   // Another rank is to blame. Those who heard of our end first would take us for it, if we went
@@ -92,6 +94,7 @@ Status Trainer::begin() {
   SLUICE_ASSIGN_OR_RETURN(auto made, makeStrategy(firstParameters));
   return fabric::runAndWait(fabric_->loop(), [&] {
     strategy_ = std::move(made);
+    if (training_.epochs != nullptr) training_.epochs->begin();
     resumeDeferred();
   });
 }
@@ -100,18 +103,22 @@ Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
     std::span<const std::span<const std::byte>> firstParameters) {
   SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
                           strategy::findAlgorithm(training_.plan.spec().strategy));
-  return algorithm->make({.plan = training_.plan,
-                          .fabric = *fabric_,
-                          .gates = gates_,
-                          .memory = memory_,
-                          .update = training_.update,
-                          .parameters = firstParameters,
-                          .config = config_,
-                          .observer = observer_,
-                          .updatesWaitForWord = training_.updatesWaitForWord,
-                          .collective = training_.collective,
-                          .onRefused = [this](Rank from, const Status& why) { refused(from, why); },
-                          .results = training_.results});
+  Epochs* const epochs = training_.epochs;
+  const strategy::Context context{
+      .plan = epochs != nullptr ? epochs->plan() : training_.plan,
+      .fabric = *fabric_,
+      .gates = gates_,
+      .memory = memory_,
+      .update = training_.update,
+      .parameters = firstParameters,
+      .config = config_,
+      .observer = observer_,
+      .updatesWaitForWord = training_.updatesWaitForWord,
+      .collective = training_.collective,
+      .onRefused = [this](Rank from, const Status& why) { refused(from, why); },
+      .results = training_.results};
+  if (epochs != nullptr) return epochs->makeStrategy(context, algorithm->make);
+  return algorithm->make(context);
 }
 
 void Trainer::resumeDeferred() {
@@ -125,17 +132,22 @@ Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
 Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const std::byte> data) {
   // Bytes of its own: whoever interrupts the wait may free `data`, while the network goes on.
   const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
-  if (root == fabric_->rank()) std::ranges::copy(data, bytes->begin());
+  // Any member may have to bring them, if the root is lost.
+  if (root == fabric_->rank() || training_.epochs != nullptr)
+    std::ranges::copy(data, bytes->begin());
   const auto ended = std::make_shared<std::promise<Status>>();
   fabric_->loop().post([this, root, bytes, ended] {
-    broadcast_->start(root, bytes, [ended](const Status& status) { ended->set_value(status); });
+    const auto done = [ended](const Status& status) { ended->set_value(status); };
+    if (training_.epochs != nullptr) return training_.epochs->broadcast(root, bytes, done);
+    broadcast_->start(root, bytes, done);
   });
   return {root, bytes, ended->get_future().share()};
 }
 
 Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
   SLUICE_RETURN_IF_ERROR(awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
-  if (underway.root != fabric_->rank()) std::ranges::copy(*underway.bytes, data.begin());
+  if (underway.root != fabric_->rank() || training_.epochs != nullptr)
+    std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
 }
 
@@ -378,6 +390,7 @@ void Trainer::refused(Rank from, const Status& why) {
 
 void Trainer::onPeerLost(Rank from, const Status& why) {
   gone_.insert(from);
+  if (training_.epochs != nullptr) return training_.epochs->onPeerLost(from, why);
   if (strategy_ != nullptr && strategy_->losses().goesOnWithout(from)) {
     log("session").warn("rank {} goes on without rank {}: {}", fabric_->rank(), from,
                         why.message());
@@ -393,7 +406,8 @@ void Trainer::onPeerLost(Rank from, const Status& why) {
 
 void Trainer::onPeerLeft(Rank from) {
   gone_.insert(from);
-  if (isEnding_) return;
+  // A member that has left the job is taken for lost, if the others go on.
+  if (isEnding_ || training_.epochs != nullptr) return;
   if (strategy_ == nullptr) {
     return onPeerLost(
         from, {Code::kPeerLost, fmt::format("rank {} has left before training began", from)});
@@ -401,6 +415,13 @@ void Trainer::onPeerLeft(Rank from) {
   leaveIfNotNeeded();
   if (strategy_->losses().goesOnWithout(from)) return strategy_->losses().forget(from);
   timers_.push_back(fabric_->loop().after(kAfterGoodbye, [this, from] { expectEndAfter(from); }));
+}
+
+void Trainer::onNewRanks() {
+  gone_.clear();
+  refused_.clear();
+  done_.clear();
+  deferred_ = {};
 }
 
 void Trainer::expectEndAfter(Rank left) {
@@ -435,7 +456,11 @@ void Trainer::reportStall(TensorId tensor, Step step, Duration waited) {
 
 std::string Trainer::describeWait(TensorId tensor) const {
   const std::string copies = coming_.describe(tensor);
-  const std::string others = strategy_->describeWait(tensor);
+  std::string others = strategy_->describeWait(tensor);
+  if (training_.epochs != nullptr) {
+    if (const std::string change = training_.epochs->describeWait(); !change.empty())
+      others = fmt::format("{}; {}", others, change);
+  }
   return copies.empty() ? others : fmt::format("{}; {}", copies, others);
 }
 

@@ -29,6 +29,8 @@
 
 namespace sluice::session {
 
+class Epochs;
+
 // The model that is trained, and the update that its gradients become.
 struct Training {
   plan::Plan plan;
@@ -40,13 +42,14 @@ struct Training {
   collective::Collective* collective = nullptr;  // see strategy::Context
   const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
   strategy::ResultSink* results = nullptr;       // see strategy::Context; outlives the trainer
+  Epochs* epochs = nullptr;  // null: a lost rank ends training; outlives the trainer
 };
 
 class Trainer final : public fabric::Receiver {
  public:
   // Makes the fabric, given who receives. Messages that arrive before the strategy is there wait at
   // their sender.
-  using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(fabric::Receiver&)>;
+  using MakeFabric = std::function<Result<std::unique_ptr<fabric::Fabric>>(Trainer&)>;
 
   // All ranks begin with the parameters of the lowest worker, if the update publishes parameters.
   // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it
@@ -166,6 +169,9 @@ class Trainer final : public fabric::Receiver {
   // The observer, for whoever copies results to a device and reports that they are applied; may be
   // null. Any thread.
   StageObserver* observer() const { return observer_; }
+
+  // Ranks have changed: what was known of them counts no longer. Loop thread only.
+  void onNewRanks();
 
   Result<strategy::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }

@@ -7,6 +7,7 @@
 #include <sluice/base/log.h>
 #include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
+#include <sluice/session/epochs.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {
@@ -20,6 +21,9 @@ constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(settle());
   const Status done = everybodyIsDone();
+  if (training_.epochs != nullptr)
+    SLUICE_RETURN_IF_ERROR(
+        fabric::runAndWait(fabric_->loop(), [this] { training_.epochs->stop(); }));
   if (done.isOk()) return fabric::closeAndWait(*fabric_);
   if (done.code() != Code::kPeerLost) return done;
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <sluice/base/config.h>
 #include <sluice/base/log.h>
@@ -46,6 +47,12 @@ class Membership final {
  private:
   std::unique_ptr<session::JobParts> job_;
 };
+
+inline std::vector<uint32_t> numbersOf(const std::vector<Rank>& ranks) {
+  std::vector<uint32_t> numbers;
+  for (const Rank rank : ranks) numbers.push_back(index(rank));
+  return numbers;
+}
 
 // Calls Python. An exception there stays set, for throwIfError().
 inline session::JobParts::Publish publishBy(const py::object& published) {

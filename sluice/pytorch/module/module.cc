@@ -172,6 +172,9 @@ PYBIND11_MODULE(_core, module) {
                              [](const Membership& member) { return index(member.job().rank()); })
       .def_property_readonly("world_size",
                              [](const Membership& member) { return member.job().worldSize(); })
+      .def_property_readonly(
+          "may_lose_members",
+          [](const Membership& member) { return member.job().members() != nullptr; })
       .def_property_readonly("is_asked_to_leave",
                              [](const Membership& member) { return member.job().isAskedToLeave(); })
       .def_property_readonly("address",
@@ -253,6 +256,9 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("plan", &Training::plan)
       .def_property_readonly("slices", &Training::slices)
       .def_property_readonly("served", &Training::served)
+      .def_property_readonly("cut", &Training::cut)
+      .def_property_readonly("epochs", &Training::epochs)
+      .def_property_readonly("agreed_members", &Training::agreedMembers)
       .def_property_readonly("waited", &Training::waited)
       .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
       .def_property_readonly("receiving", &Training::receiving)

@@ -153,7 +153,8 @@ class Training final : public DeviceEntrance {
                      return inside().trainer().beginBroadcast(Rank{root}, memory);
                    })};
     const auto& underway = numbered_->underway;
-    const bool isRoot = session().rank() == Rank{root};
+    // A member may get another rank meanwhile, and others' bytes.
+    const bool isRoot = session().rank() == Rank{root} && inside().epochs() == nullptr;
     if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
         (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
       throw std::runtime_error(
@@ -181,6 +182,33 @@ class Training final : public DeviceEntrance {
       training.abandon(why);
       session_.reset();
     });
+  }
+
+  // All slices: tensor, first element, number of elements.
+  std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> cut() const {
+    std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
+    for (const plan::Slice& slice : inside().plan().slices())
+      slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
+    return slices;
+  }
+  // The epochs in which steps were begun: number, first ranks of the members, and the first step of
+  // each slice.
+  std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> epochs() const {
+    std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> all;
+    if (inside().epochs() == nullptr) return all;
+    for (const session::EpochLog& epoch : inside().epochs()->log()) {
+      all.emplace_back(index(epoch.epoch), numbersOf(epoch.members), epoch.firstSteps);
+    }
+    return all;
+  }
+
+  // The members that all have agreed on by this step: the number of the epoch, their first ranks, and
+  // this member's rank.
+  std::optional<std::tuple<uint32_t, std::vector<uint32_t>, uint32_t>> agreedMembers() const {
+    if (inside().epochs() == nullptr) return std::nullopt;
+    const auto epoch = inside().epochs()->agreedBy(inside().trainer().stepsBegun());
+    if (!epoch) return std::nullopt;
+    return std::tuple(index(epoch->epoch), numbersOf(epoch->members), index(epoch->self));
   }
 
   std::string plan() const { return inside().plan().toString(); }

@@ -27,13 +27,14 @@ bool comesFromALoss(const Status& status) {
 
 }  // namespace
 
-Result<std::unique_ptr<Lasting>> Lasting::begin(const Context& context, Make make) {
+Result<std::unique_ptr<Lasting>> Lasting::begin(const Context& context, Make make,
+                                                OnBegun onBegun) {
   if (context.results != nullptr) {
     return Status(Code::kInvalidArgument,
                   "gradients on a device cannot outlive the loss of a member yet; leave out "
                   "--members, or train on the CPU");
   }
-  std::unique_ptr<Lasting> lasting(new Lasting(context, std::move(make)));
+  std::unique_ptr<Lasting> lasting(new Lasting(context, std::move(make), std::move(onBegun)));
   SLUICE_RETURN_IF_ERROR(lasting->makeInner());
   if (!lasting->inner_->takeover().isPossible()) {
     return Status(Code::kInvalidArgument,
@@ -44,9 +45,10 @@ Result<std::unique_ptr<Lasting>> Lasting::begin(const Context& context, Make mak
   return lasting;
 }
 
-Lasting::Lasting(const Context& context, Make make)
+Lasting::Lasting(const Context& context, Make make, OnBegun onBegun)
     : outer_(context),
       make_(std::move(make)),
+      onBegun_(std::move(onBegun)),
       plan_(&context.plan),
       fabric_(&context.fabric),
       kept_(context.plan),
@@ -75,6 +77,7 @@ Status Lasting::makeInner() {
   SLUICE_ASSIGN_OR_RETURN(inner_, make_(innerContext()));
   std::vector<Step> steps;
   for (const Slice& slice : plan_->slices()) steps.push_back(Step{kept_.last(slice.id).steps});
+  if (onBegun_) onBegun_(steps);
   const Step earliest = *std::ranges::min_element(steps);
   inner_->takeover().startAt(steps);
   for (uint32_t t = 0; t < tensors_.size(); ++t) {

@@ -36,10 +36,15 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
  public:
   using Make = std::function<Result<std::unique_ptr<Strategy>>(const Context&)>;
 
+  // Told when steps begin in an epoch: the first step of each slice that is summed in it, by
+  // SliceId.
+  using OnBegun = std::function<void(const std::vector<Step>& firstSteps)>;
+
   // Begins the first epoch. `make` makes the inner strategy of every epoch. Refuses an algorithm
   // that cannot take over steps, and results that go to a device. REQUIRES: as Context; the plan and
   // the fabric of an epoch stay until enter() begins the next one.
-  static Result<std::unique_ptr<Lasting>> begin(const Context& context, Make make);
+  static Result<std::unique_ptr<Lasting>> begin(const Context& context, Make make,
+                                                OnBegun onBegun = {});
   ~Lasting() override;
 
   // A member is lost: until enter(), gradients are only remembered, and errors of the inner
@@ -78,7 +83,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
     std::vector<std::byte> aside{};  // for results of slices that stand already
   };
 
-  Lasting(const Context& context, Make make);
+  Lasting(const Context& context, Make make, OnBegun onBegun);
   Status makeInner();
   Context innerContext();
 
@@ -112,6 +117,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
 
   const Context outer_;  // of the first epoch; its plan and fabric are not used after it
   const Make make_;
+  const OnBegun onBegun_;
   const plan::Plan* plan_;
   fabric::Fabric* fabric_;
   Phase phase_ = Phase::kTraining;

@@ -1,0 +1,113 @@
+// Takes a session from epoch to epoch (docs/members.md): when members are lost, it ends the
+// connections of the old epoch, makes those of the new one, and lets the strategy go on over them.
+//
+// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and log().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sluice/base/mutex.h>
+#include <sluice/members/members.h>
+#include <sluice/plan/plan.h>
+#include <sluice/session/epoch_fabric.h>
+#include <sluice/session/epoch_pulse.h>
+#include <sluice/session/job_parts.h>
+#include <sluice/strategy/lasting/lasting.h>
+
+namespace sluice::session {
+
+// One epoch as a session has seen it: enough to repeat its sums in one process.
+struct EpochLog {
+  Epoch epoch{};
+  std::vector<Rank> members;         // by rank, named by their first ranks
+  Rank self{};                       // this member's rank
+  std::vector<uint64_t> firstSteps;  // by SliceId: the first step that is summed in this epoch
+};
+
+class Epochs final : private members::Members::Listener {
+ public:
+  struct Events {
+    std::function<void()> onEntered;               // ranks have changed
+    std::function<void(const Status& why)> onEnd;  // this member takes part no longer
+    std::function<Step()> nextStep;
+  };
+
+  // `first` is the plan for the members of the job's first epoch. REQUIRES: job.members() is not
+  // null and outlives this.
+  Epochs(JobParts& job, std::string name, plan::Plan first);
+  ~Epochs() override;  // REQUIRES: stop() has run, or connect() has not returned ok
+  Epochs(const Epochs&) = delete;
+  Epochs& operator=(const Epochs&) = delete;
+
+  // Meets the members of the present epoch, and connects to them. Waits; not on the loop.
+  Result<std::unique_ptr<EpochFabric>> connect(fabric::Receiver& receiver, Events events);
+
+  // Makes a strategy that outlives lost members. REQUIRES: connect() has returned ok.
+  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(strategy::Context context,
+                                                           strategy::Lasting::Make make);
+  // The strategy is in its place: losses may count.
+  void begin();
+  // Ranks change no longer.
+  void stop();
+
+  // The session's fabric has lost a rank of the present epoch.
+  void onPeerLost(Rank rank, const Status& why);
+
+  // Puts the bytes of `root` into everybody's `data`. If the root is lost before anybody has them,
+  // they are those of the lowest member.
+  void broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>& data, fabric::Done done);
+
+  const plan::Plan& plan() const { return *plan_; }  // of the present epoch
+  fabric::Pulse* pulse() { return &pulse_; }
+  std::string describeWait() const;
+
+  // Returns the newest epoch that every member has entered by its step number `steps`, whatever it
+  // knows: all members that have begun so many steps get the same answer. Empty: the first epoch.
+  // Any thread.
+  std::optional<EpochLog> agreedBy(uint64_t steps) const;
+
+  // Returns the epochs so far in which a step was begun. Any thread.
+  std::vector<EpochLog> log() const {
+    return log_.with([](const auto& log) { return log; });
+  }
+
+ private:
+  void onEpoch(const members::View& view) override;
+  void onEnd(const Status& why) override;
+  Step nextStep() const override { return events_.nextStep(); }
+
+  void changeTo(const members::View& view);
+  void meet(const members::View& view);
+  void enter(const members::View& view, fabric::TcpListener listener,
+             const Result<members::Rounds::Values>& addresses);
+  Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(const members::View& view,
+                                                            fabric::TcpListener listener,
+                                                            std::vector<std::string> addresses);
+  void noteBegun(const std::vector<Step>& firstSteps);
+  bool isPast(const members::View& view) const { return isStopped_ || view.epoch != wanted_.epoch; }
+  void post(std::function<void()> task);
+
+  JobParts& job_;
+  members::Members& members_;
+  const std::string name_;
+  const plan::Plan first_;
+  EpochPulse pulse_;
+  fabric::Receiver* receiver_ = nullptr;
+  Events events_;
+  EpochFabric* fabric_ = nullptr;         // the trainer's
+  strategy::Lasting* lasting_ = nullptr;  // the trainer's; null before begin()
+  strategy::Lasting* made_ = nullptr;     // the same, before begin()
+  members::View here_;                    // the epoch of the fabric
+  members::View wanted_;                  // the epoch that stands
+  std::unique_ptr<plan::Plan> plan_;      // of here_
+  bool isListening_ = false;
+  bool isStopped_ = false;
+  base::Guarded<std::vector<EpochLog>> log_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>();
+};
+
+}  // namespace sluice::session
