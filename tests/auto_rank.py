@@ -65,9 +65,11 @@ def numbers() -> Iterator[int]:
         yield from range(int(os.environ["AUTO_STEPS"]))
     elif "AUTO_PACE" not in os.environ:
         stop = Path(os.environ.get("AUTO_STOP", "/nowhere"))
-        advisor = optimizer._late.engine._auto._advisor
+        auto = optimizer._late.engine._auto  # None: the algorithm is fixed
+        advisor = None if auto is None else auto._advisor
         for step in range(MOST_STEPS):
-            is_over = sluice.rank() == 0 and (stop.exists() or advisor._has_complained)
+            has_complained = advisor is not None and advisor._has_complained
+            is_over = sluice.rank() == 0 and (stop.exists() or has_complained)
             if sluice.mean(float(is_over)) > 0:
                 return
             yield step

@@ -264,6 +264,8 @@ void Members::onPeerLost(Rank from, const Status& why) {
 
 void Members::onPeerLeft(Rank from) {
   after(kAfterLeaving, [this, from] {
+    // At the end of a job nobody is missed.
+    if (listeners_.empty() && rounds_.isIdle()) return onPeerLeft(from);
     noteLoss(from, {Code::kPeerLost, fmt::format("member {} has left the job", from)});
   });
 }

@@ -47,6 +47,7 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     return job_.interruption() ? job_.interruption()() : base::ok();
   };
   for (;;) {
+    SLUICE_RETURN_IF_ERROR(ask());
     SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address()));
     const auto view = std::make_shared<View>();
     const auto addresses = await<members::Rounds::Values>(

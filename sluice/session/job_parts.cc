@@ -159,9 +159,11 @@ JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKe
 JobParts::~JobParts() {
   if (process_.isInherited()) return;
   if (members_ != nullptr) {
-    (void)await<bool>(loop(), [this](auto got) {
-      members_->leave(kLastWords, [got = std::move(got)] { got(true); });
-    });
+    if (!isAbandoned_) {
+      (void)await<bool>(loop(), [this](auto got) {
+        members_->leave(kLastWords, [got = std::move(got)] { got(true); });
+      });
+    }
     fabric::runBeforeFreeing(loop(), [this] { members_.reset(); });
   }
   pulse_.reset();

@@ -4,6 +4,7 @@
 // Thread safety: after join(), any thread but the loop's own.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -56,6 +57,8 @@ class JobParts final {
   }
   // Returns how many ranks have met at the start.
   uint32_t firstWorldSize() const { return launch_.worldSize; }
+  // Makes this process's end a loss to the other members, not a goodbye: they need not wait for it.
+  void abandonMembers() { isAbandoned_ = true; }
   // Null: the loss of a rank ends what it takes part in. Used on the loop, but for its view().
   members::Members* members() const { return members_.get(); }
   const base::Config& config() const { return config_; }
@@ -113,6 +116,7 @@ class JobParts final {
   const rendezvous::Launch launch_;
   secret::JobKey key_;  // constant after join()
   const Interruption interruption_;
+  std::atomic<bool> isAbandoned_{false};
   bool hasMet_ = false;  // true iff everybody was here once
   const base::ProcessMark process_;
   std::optional<TermRequest> term_;  // with leave-on-term only

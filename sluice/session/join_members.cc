@@ -185,7 +185,7 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
   SLUICE_ASSIGN_OR_RETURN(const auto keeper, keeperOptions(joining.config));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(joining.address));
   const Member self{.id = membership::MemberId::random(),
-                    .host = hostName(),
+                    .host = fmt::format("{} (rank {} at the start)", hostName(), joining.rank),
                     .address = listener.address().toString(),
                     .since = Step{0},
                     .came = membership::wallTimeNow()};

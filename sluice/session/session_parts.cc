@@ -265,7 +265,7 @@ Status SessionParts::announceEnd() {
 }
 
 void SessionParts::abandon(const std::string& why) {
-  if (epochs_ != nullptr) return;  // the others go on without this rank, once it is gone
+  if (epochs_ != nullptr) return job_.abandonMembers();  // the others go on without this rank
   const Status said = job_.set(endKey(name_), toNote({job_.rank(), std::nullopt, 0, why}));
   if (!said.isOk()) log("session").debug("the other ranks were not told: {}", said.toString());
 }
