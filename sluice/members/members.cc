@@ -79,7 +79,7 @@ Members::Members(Loop& loop, std::unique_ptr<membership::Membership> membership,
                   next = std::max(next, listener->nextStep());
                 return next;
               }});
-  membership_->onHealth([this, alive = std::weak_ptr(alive_)](const Status& health) {
+  membership_->onHealth([alive = std::weak_ptr(alive_)](const Status& health) {
     if (alive.expired()) return;
     if (health.isOk()) {
       log("members").info("the store of members answers again");
@@ -189,7 +189,7 @@ void Members::refuse(Rank member, const Status& why) {
   fabric_->giveUp(member, {Code::kRefused, why.message()});
 }
 
-void Members::gather(const std::string& key, Rounds::Bring bring, Duration atMost,
+void Members::gather(const std::string& key, size_t most, Rounds::Bring bring, Duration atMost,
                      Rounds::Got got) {
   if (!ended_.isOk()) return post([got = std::move(got), why = ended_] { got(why); });
   if (key.empty() || key.size() > kLongestKeyBytes) {
@@ -197,7 +197,8 @@ void Members::gather(const std::string& key, Rounds::Bring bring, Duration atMos
       got(Status(Code::kInvalidArgument, fmt::format("a key has 1 to {} bytes", kLongestKeyBytes)));
     });
   }
-  const uint64_t number = rounds_.begin(key, std::move(bring), std::move(got));
+  const uint64_t number =
+      rounds_.begin(key, std::max(most, kLongestValueBytes), std::move(bring), std::move(got));
   deferred_.resume(*fabric_);
   after(atMost, [this, key, number, atMost] {
     const auto missing = rounds_.missing(key, number);
@@ -334,8 +335,8 @@ void Members::endWith(const Status& why) {
   for (Listener* listener : std::set<Listener*>(listeners_)) listener->onEnd(why);
 }
 
-void Members::leave(Duration atMost, std::function<void()> done) {
-  leaveWhenIdle(loop_.now() + atMost, std::move(done));
+void Members::leave(Duration atMost, const std::function<void()>& done) {
+  leaveWhenIdle(loop_.now() + atMost, done);
 }
 
 void Members::leaveWhenIdle(TimePoint deadline, const std::function<void()>& done) {

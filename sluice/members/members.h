@@ -65,9 +65,12 @@ class Members final : private fabric::Receiver {
   void add(Listener& listener) { listeners_.insert(&listener); }
   void remove(Listener& listener) { listeners_.erase(&listener); }
 
-  // Every member of the job brings a value, and gets the values of all: see rounds.h. `got` runs
-  // within `atMost`, never inside this call.
-  void gather(const std::string& key, Rounds::Bring bring, Duration atMost, Rounds::Got got);
+  // Every member of the job brings a value, and gets the values of all: see rounds.h. A value has at
+  // most kLongestValueBytes, or `most` if that is more. `got` runs within `atMost`, never inside this
+  // call.
+  static constexpr size_t kLongestValueBytes = size_t{64} << 20;
+  void gather(const std::string& key, size_t most, Rounds::Bring bring, Duration atMost,
+              Rounds::Got got);
 
   // The members of the present epoch tell each other what belongs to it alone. `got` runs with
   // kCancelled if the epoch ends before all are there. Never inside this call.
@@ -83,7 +86,7 @@ class Members final : private fabric::Receiver {
 
   // Leaves in good order: others have all that they can ask of this member. `done` runs within
   // about `atMost`.
-  void leave(Duration atMost, std::function<void()> done);
+  void leave(Duration atMost, const std::function<void()>& done);
 
   // Says what a change of members waits for; empty if none is due.
   std::string describeWait() const { return keeper_->describeWait(); }

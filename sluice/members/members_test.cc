@@ -77,7 +77,7 @@ class MembersTest : public testing::Test {
   void gather(size_t m, const std::string& value) {
     onLoop([&] {
       parties_[m]->members->gather(
-          "mean", [value](const View&) { return value; }, 60s,
+          "mean", 0, [value](const View&) { return value; }, 60s,
           [this, m](Result<Rounds::Values> values) { parties_[m]->got.push_back(values); });
     });
   }

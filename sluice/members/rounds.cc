@@ -35,10 +35,11 @@ Result<Rounds::Values> decodeValues(const std::string& bytes) {
 
 }  // namespace
 
-uint64_t Rounds::begin(const std::string& key, Bring bring, Got got) {
+uint64_t Rounds::begin(const std::string& key, size_t most, Bring bring, Got got) {
   const Id id{key, begun_[key]++};
   Round& round = rounds_[id];
   round.hasBegun = true;
+  round.most = most;
   round.bring = std::move(bring);
   round.got = std::move(got);
   bringValue(id, round);
@@ -78,6 +79,7 @@ void Rounds::sendInParts(WordKind kind, const Id& id, const std::vector<Rank>& t
 
 void Rounds::enter(const View& view) {
   view_ = view;
+  mostMembers_ = std::max(mostMembers_, view.size());
   for (auto& [id, round] : rounds_) {
     round.values.clear();
     round.results.clear();
@@ -108,7 +110,9 @@ void Rounds::tellResult(const Id& id, const Round& round) {
   sendToOthers(WordKind::kResult, id, encodeValues(*round.complete));
 }
 
-Status Rounds::append(std::map<Rank, Part>& parts, Rank from, const Word& word) {
+Status Rounds::append(std::map<Rank, Part>& parts, Rank from, const Word& word, size_t most) {
+  if (word.total > most)
+    return {Code::kRefused, fmt::format("rank {} has a value of {} bytes", from, word.total)};
   const auto [place, isNew] = parts.try_emplace(from, Part{{}, word.total});
   Part& part = place->second;
   const bool fits = word.total == part.total && word.offset == part.bytes.size() &&
@@ -141,11 +145,13 @@ Status Rounds::onWord(Rank from, const Word& word) {
   }
   if (word.kind == WordKind::kValue) {
     if (round.complete) return base::ok();  // it gets the values that are complete
-    SLUICE_RETURN_IF_ERROR(append(round.values, from, word));
+    SLUICE_RETURN_IF_ERROR(
+        append(round.values, from, word, round.hasBegun ? round.most : SIZE_MAX));
     completeIfWhole(id, round);
     return base::ok();
   }
-  SLUICE_RETURN_IF_ERROR(append(round.results, from, word));
+  const size_t mostOfAll = mostMembers_ * (round.most + sizeof(uint64_t)) + sizeof(uint32_t);
+  SLUICE_RETURN_IF_ERROR(append(round.results, from, word, mostOfAll));
   const Part& result = round.results.at(from);
   if (!result.isWhole()) return base::ok();
   if (round.complete) {

@@ -43,9 +43,9 @@ class Rounds final {
   Rounds(Send send, std::function<void()> due) : send_(std::move(send)), due_(std::move(due)) {}
   void runDue();
 
-  // Every member calls it, rounds of one key in the same order. `got` runs once, never inside this
-  // call. Returns the number of the round, for giveUp().
-  uint64_t begin(const std::string& key, Bring bring, Got got);
+  // Every member calls it, rounds of one key in the same order. No value has more than `most` bytes.
+  // `got` runs once, never inside this call. Returns the number of the round, for giveUp().
+  uint64_t begin(const std::string& key, size_t most, Bring bring, Got got);
 
   // Nobody waits for the round any more: `got` runs with `why`, if it has not run yet.
   void giveUp(const std::string& key, uint64_t number, const Status& why);
@@ -74,6 +74,7 @@ class Rounds final {
   };
   struct Round {
     bool hasBegun = false;
+    size_t most = 0;  // bytes of one value, once it has begun
     Bring bring;
     Got got;
     std::map<Rank, Part> values;   // of the present epoch
@@ -91,12 +92,13 @@ class Rounds final {
   void sendInParts(WordKind kind, const Id& id, const std::vector<Rank>& to,
                    const std::string& bytes);
   void sendToOthers(WordKind kind, const Id& id, const std::string& bytes);
-  Status append(std::map<Rank, Part>& parts, Rank from, const Word& word);
+  Status append(std::map<Rank, Part>& parts, Rank from, const Word& word, size_t most);
   void runLater(std::function<void()> completion);
 
   const Send send_;
   const std::function<void()> due_;
   View view_;
+  size_t mostMembers_ = 0;                 // in any epoch so far
   std::map<std::string, uint64_t> begun_;  // rounds by key
   std::map<Id, Round> rounds_;
   std::vector<std::function<void()>> completions_;  // to be run

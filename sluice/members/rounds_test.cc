@@ -14,6 +14,8 @@
 namespace sluice::members {
 namespace {
 
+constexpr size_t kMost = 8 * kPartBytes;
+
 // Members of one job. Words travel in order between each two, and arrive when the test says so.
 class RoundsWorld final {
  public:
@@ -48,7 +50,7 @@ class RoundsWorld final {
     Party& party = parties_[index(member)];
     const uint64_t number = party.begun++;
     party.rounds->begin(
-        key,
+        key, kMost,
         [&party, member, number](const View& view) {
           return fmt::format("{} of {} in {} {}", number, member, view.epoch,
                              std::string(party.pad, '.'));
@@ -166,6 +168,15 @@ TEST(Rounds, APartThatDoesNotFollowIsRefused) {
   part.offset = 2;
   part.bytes = "abc";
   EXPECT_FALSE(rounds.onWord(Rank{1}, part).isOk());
+}
+
+TEST(Rounds, AValueThatIsTooLongIsRefused) {
+  Rounds rounds([](const auto&, const Word&) {}, [] {});
+  rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
+  rounds.begin("a", 4, [](const View&) { return ""; }, [](const auto&) {});
+  EXPECT_FALSE(
+      rounds.onWord(Rank{1}, {.kind = WordKind::kValue, .key = "a", .total = 5, .bytes = "ab"})
+          .isOk());
 }
 
 // Members are lost at random moments. Whoever is left gets the same values in every round.

@@ -38,6 +38,11 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                                              const std::function<Status(uint16_t)>& published) {
   SLUICE_ASSIGN_OR_RETURN(base::Config config, base::Config::read(options, environment));
   SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
+  if (!config.text(option::kMembers).empty()) {
+    return Status(Code::kInvalidArgument,
+                  "the backend 'sluice' of torch.distributed cannot go on without a lost member; "
+                  "leave out members, or use sluice.distribute()");
+  }
   if (config.duration(option::kRendezvousTimeout) > atMost) {
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }

@@ -192,7 +192,8 @@ void Epochs::broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>&
     if (view.self != from) return std::string();
     return std::string(reinterpret_cast<const char*>(data->data()), data->size());
   };
-  members_.gather("broadcast/" + name_, bring, job_.config().duration(option::kWaitTimeout),
+  members_.gather("broadcast/" + name_, data->size(), bring,
+                  job_.config().duration(option::kWaitTimeout),
                   [data, done = std::move(done)](const Result<members::Rounds::Values>& values) {
                     if (!values.isOk()) return done(values.status());
                     std::string brought;  // only one of the values is not empty

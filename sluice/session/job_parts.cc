@@ -216,7 +216,8 @@ void JobParts::gatherLater(const std::string& key, const std::string& value, Dur
 void JobParts::gatherOnLoop(const std::string& key, const std::string& value, Duration atMost,
                             std::function<void(Result<std::vector<std::string>>)> got) {
   if (members_ == nullptr) return rendezvous_->store().gather(key, value, atMost, std::move(got));
-  members_->gather(key, [value](const members::View&) { return value; }, atMost, std::move(got));
+  members_->gather(
+      key, value.size(), [value](const members::View&) { return value; }, atMost, std::move(got));
 }
 
 Status JobParts::set(const std::string& key, const std::string& value) {
