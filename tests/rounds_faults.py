@@ -3,7 +3,7 @@
 are not steps, builds, and checks that a test in sluice/members/rounds_test.cc fails within a minute
 of CPU. Prints the number of faults found.
 
-    tests/members_faults.py [NAME...]      # takes some minutes; only these faults
+    tests/rounds_faults.py [NAME...]      # takes some minutes; only these faults
 """
 
 from __future__ import annotations
