@@ -86,7 +86,7 @@ Result<std::unique_ptr<fabric::WatchedFabric>> Epochs::makeFabric(
       std::move(listener), *receiver_, &pulse_);
 }
 
-Result<std::unique_ptr<strategy::Strategy>> Epochs::makeStrategy(strategy::Context context,
+Result<std::unique_ptr<strategy::Strategy>> Epochs::makeStrategy(const strategy::Context& context,
                                                                  strategy::Lasting::Make make) {
   SLUICE_ASSIGN_OR_RETURN(
       auto lasting,

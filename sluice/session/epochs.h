@@ -47,7 +47,7 @@ class Epochs final : private members::Members::Listener {
   Result<std::unique_ptr<EpochFabric>> connect(fabric::Receiver& receiver, Events events);
 
   // Makes a strategy that outlives lost members. REQUIRES: connect() has returned ok.
-  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(strategy::Context context,
+  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(const strategy::Context& context,
                                                            strategy::Lasting::Make make);
   // The strategy is in its place: losses may count.
   void begin();
