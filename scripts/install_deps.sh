@@ -42,6 +42,8 @@ packages=(
   iproute2 nftables kmod iperf3 procps
   # pictures of measurements
   python3-matplotlib
+  # the C++ reference of the site
+  'doxygen>=1.9'
 )
 [[ $simgrid == yes ]] && packages+=('libsimgrid-dev>=3.32')
 # These packages come from PyPI, for --with-torch only.

@@ -34,6 +34,7 @@ others=$(grep -oE '(find_package|find_dependency)\([A-Za-z0-9_]+' "$work/trace" 
 [[ -z $others ]] || { echo "find_package(sluice) asks for more than Threads: $others"; exit 1; }
 cmake --build "$work/build" >/dev/null
 trains "$work/build/uses_sluice"
+env -u RANK -u WORLD_SIZE "$work/build/examples" >/dev/null
 
 export PKG_CONFIG_PATH
 PKG_CONFIG_PATH=$(dirname "$(find "$work/tree" -name sluice.pc)")

@@ -7,6 +7,8 @@
 
 #include <sluice/torch.h>
 
+#include "examples.h"
+
 namespace nn = torch::nn;
 using namespace sluice;
 
@@ -194,6 +196,7 @@ void run(const torch::Device& device) {
   }
   require(isNoticed, "a stale parameter was used unnoticed");
   distributed.leave();
+  examples::train(*job, 2);
   std::printf("rank %d on %s: the same bits\n", static_cast<int>(rank), device.str().c_str());
 }
 
