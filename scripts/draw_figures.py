@@ -159,7 +159,7 @@ def drawIteration():
     rows = {r["algorithm"]: r for r in json.loads((ROOT / "docs/choose/balanced.json").read_text())}
     figure, ((axis,),) = panels(1, 1, 2.2, 7.2)
     drawBars(axis, [rows[name] for name in ("allreduce", "mgwfbp", "sluice")])
-    titles = ["after backward,\nall at once", "as DDP does,\nby buckets", "sluice"]
+    titles = ["allreduce:\nall after backward", "mgwfbp: as DDP\nwith best buckets", "sluice"]
     axis.set_yticks(range(3), titles, fontsize=9)
     axis.set_title("ResNet-50, four workers, wire as long as compute", fontsize=9, loc="left")
     saveSvg(figure, "iteration.svg")
@@ -192,7 +192,7 @@ PATH = (
     ("queued", "waits for its turn\nand for credit", 1, 0),
     ("push", "travels to\nits server", 2, 0),
     ("collect", "waits for the\nother ranks' parts", 3, 0),
-    ("reduce", "parts are summed\nin rank order", 3, 1),
+    ("reduce", "parts are summed,\nby rank", 3, 1),
     ("publish", "the result\ntravels back", 2, 1),
     ("applied", "the result is here,\nthe gate may open", 1, 1),
     ("forward", "the next forward pass\nenters the layer", 0, 1),
