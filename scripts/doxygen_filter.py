@@ -36,8 +36,8 @@ def filtered(text):
                 yield "/// @endcode"
         if whole:
             yield f"{whole[1]}///{whole[2]}"
-        elif "NOLINT" in line:
-            yield re.sub(r"\s*// NOLINT.*", "", line)
+        elif "NOLINT" in line or line.startswith("}"):
+            yield re.sub(r"\s*//.*", "", line)
         else:
             yield re.sub(r"^(.*\S)\s+// (.*)$", r"\1  ///< \2", line)
 

@@ -37,6 +37,13 @@ ELSEWHERE = {
     "docs/study/study.html": "measurements/study.md",
 }
 
+# Files that pages and Sphinx read.
+FILES = (
+    "docs/site/conf.py",
+    "docs/site/scorer.js",
+    "tests/install/examples.cc",
+    "tests/libtorch/examples.h",
+)
 FENCE = re.compile(r"^([ \t]*)(`{3,}).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
@@ -140,7 +147,7 @@ def main():
     shutil.copytree(ROOT / "docs/figures", fresh / "figures")
     shutil.copytree(ROOT / "docs/reproduction/pictures", fresh / "pictures")
     shutil.copytree(ROOT / "docs/site/_static", fresh / "_static")
-    for source in ("docs/site/conf.py", "tests/install/examples.cc", "tests/libtorch/examples.h"):
+    for source in FILES:
         shutil.copy(ROOT / source, fresh)
     made = measurement_pages.write(fresh)
     replace_changed(fresh, folder)

@@ -36,6 +36,8 @@ breathe_projects = {"sluice": os.environ["SITE_DOXYGEN"]}
 breathe_default_project = "sluice"
 cpp_id_attributes = ["SLUICE_API"]
 
+pygments_style = "tango"
+html_search_scorer = os.path.join(os.path.dirname(__file__), "scorer.js")
 html_theme = "furo"
 html_title = f"sluice {version}"
 html_static_path = ["_static"]
