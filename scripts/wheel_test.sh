@@ -102,6 +102,8 @@ echo "torchrun"
 inAccount python -m torch.distributed.run --nproc-per-node 2 "${train[@]}"
 echo "torchrun, DDP on the backend sluice"
 inAccount python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" --how ddp --backend sluice
+echo "the backend is known without an import"
+inAccount python -W error -c 'import sys, torch; assert "sluice" in torch.distributed.Backend.backend_list and "sluice" not in sys.modules'
 echo "no UCX in the wheel"
 ! inAccount SLUICE_FABRIC=ucx SLUICE_ENCRYPT=off python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" &>"$room/ucx" ||
   fail "--fabric ucx trains with a wheel that has no UCX"
@@ -117,6 +119,7 @@ with zipfile.ZipFile(f"{sys.argv[1]}/sluice_other-1.0-py3-none-any.whl", "w") as
     wheel.writestr(f"{info}/RECORD", f"sluice/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
 END
 inAccount python -m pip install --quiet --no-index --find-links "$room/dist" sluice-other
+inAccount python -W error -c 'import torch' || fail "another package named sluice breaks import torch"
 inAccount sluice --version 2>&1 | grep 'pip uninstall sluice_other torch-sluice' || fail "the program does not name the other owner"
 ! inAccount python -m sluice.demo &>"$room/demo" || fail "the demo runs although another distribution has overwritten its package"
 grep 'sluice demo: .*(sluice-other 1.0)' "$room/demo" || { tail "$room/demo" >&2 && fail "the demo does not name the other owner"; }
