@@ -79,7 +79,12 @@ def experiment_page(experiment):
     share = {
         row["algorithm"]: row["compute_s"] / row["iteration_s"] for row in rows if "runs_s" in row
     }
-    number = experiment["number"].format(rows=rows, over=over, share=share)
+    at = {
+        f"{row['rate_mbit']}-{row['algorithm']}": row["over_bound"]
+        for row in rows
+        if "rate_mbit" in row
+    }
+    number = experiment["number"].format(rows=rows, over=over, share=share, at=at)
     parts = [
         f"# {experiment['title']}",
         experiment["task"],
