@@ -179,6 +179,8 @@ def drawBandwidth():
     axis.set_yscale("log")
     rates = sorted({row["rate_mbit"] for row in rows})
     axis.set_xticks(rates, [f"{rate:g}" for rate in rates], fontsize=8)
+    axis.set_yticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"], fontsize=8)
+    axis.set_ylim(0.5, 6.5)
     axis.minorticks_off()
     axis.set_xlabel("rate of each link, Mbit/s")
     axis.set_ylabel("seconds for one iteration")
