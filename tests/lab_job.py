@@ -17,11 +17,14 @@ from pathlib import Path
 
 
 class Lab:
-    def __init__(self, sluice, hosts, rate):
+    """`etcd` servers are on hosts of their own, after the others."""
+
+    def __init__(self, sluice, hosts, rate, etcd=0):
         self.sluice = sluice
         self.name = f"test-{os.getpid()}"
         self.hosts = hosts
-        self.call("up", "--hosts", str(hosts), "--rate", rate)
+        servers = ["--etcd", str(etcd)] if etcd > 0 else []
+        self.call("up", "--hosts", str(hosts), "--rate", rate, *servers)
         try:
             rows = json.loads(self.call("status", "--json"))
         except Exception:
