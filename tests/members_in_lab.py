@@ -1,0 +1,188 @@
+"""Trains in a lab with three etcd servers while members are lost, and checks that the others go on.
+
+  members_in_lab.py SLUICE PYTHONPATH                              one job, whose members are killed
+  members_in_lab.py SLUICE PYTHONPATH --jobs 20 --seed 7
+  members_in_lab.py SLUICE PYTHONPATH --what partition --jobs 6    every kind of partition
+  members_in_lab.py SLUICE PYTHONPATH --what all --json
+  members_in_lab.py SLUICE PYTHONPATH --set algorithm=allreduce --set model=cnn
+
+Every job has five members (partition: four) that train as members_rank.py does. The members that
+are left must make all steps, with the same bits, which one process gets from the log of epochs
+(members_replay.py). Their checkpoint must then begin a new job. The seed decides all but the
+moments within a step. Prints a row for each job, and the pauses of the members that were left:
+seconds of the longest step after a loss, beyond a normal step. Exit code 1 if a job is not as it
+must be, 77 if there can be no lab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from root import SKIPPED, skip_without_lab
+
+RATE = "200mbit"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sluice", help="the program")
+    parser.add_argument("pythonpath", help="the folder with the Python package")
+    parser.add_argument(
+        "--what", default="kills", help="kind of fault, several with commas, or all"
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="of each kind")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the first job; the next has the next"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
+                        help="a setting of members_training.py that is not drawn")  # fmt: skip
+    parser.add_argument("--away", type=float, default=30, help="seconds of etcd-away")
+    parser.add_argument("--rate", default=RATE, help="of each host's link")
+    parser.add_argument("--keep", type=Path, help="keep the files of all jobs in this folder")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    return parser.parse_args()
+
+
+def fixed_settings(words: list[str]) -> dict[str, Any]:
+    from members_training import Settings
+
+    types = {field.name: type(field.default) for field in dataclasses.fields(Settings)}
+    pairs = [word.split("=", 1) for word in words]
+    return {name: types[name](value) for name, value in pairs}
+
+
+def run_job(lab: Any, folder: Path, what: str, seed: int, options: argparse.Namespace) -> Any:
+    """Returns the row of one job."""
+    import members_faults
+
+    luck = random.Random(f"{what} {seed}")
+    fixed = fixed_settings(options.set)
+    settings = members_faults.choose_settings(luck, what, fixed)
+    more: dict[str, Any] = {}
+    if what == "etcd-away":
+        steps = int(options.away / 0.1) + 60
+        settings = dataclasses.replace(settings, **({"steps": steps, "pause": 0.1} | fixed))
+        more = {"seconds": options.away}
+    if what == "partition":
+        more = {"number": seed - options.seed}
+    trial = members_faults.Trial(
+        lab,
+        folder,
+        luck,
+        settings,
+        world=members_faults.WORLDS.get(what, 5),
+        **members_faults.variables_for(what),
+    )
+    with trial.ranks:
+        try:
+            members_faults.WHAT[what](trial, **more)
+        except AssertionError as wrong:
+            trial.problems.append(str(wrong))
+        if trial.problems:
+            print(trial.describe(), file=sys.stderr, flush=True)
+    lab.repair()
+    if not trial.problems and what != "too-few":
+        try:
+            trial.go_on_from_checkpoint()
+        except AssertionError as wrong:
+            trial.problems.append(str(wrong))
+    return {"what": what, "seed": seed, **trial.row()}
+
+
+def summary_of(rows: list[Any]) -> dict[str, Any]:
+    """Returns the pauses by kind of fault."""
+    found = {}
+    for what in dict.fromkeys(row["what"] for row in rows):
+        mine = [row for row in rows if row["what"] == what]
+        pauses = [pause for row in mine for pause in row["pauses_s"]]
+        found[what] = {
+            "jobs": len(mine),
+            "wrong": sum(bool(row["problems"]) for row in mine),
+            "compared_steps": sum(row["compared"] for row in mine),
+            "pauses": len(pauses),
+            "median_s": round(statistics.median(pauses), 3) if pauses else None,
+            "longest_s": round(max(pauses), 3) if pauses else None,
+        }
+    return found
+
+
+def print_row(row: Any) -> None:
+    settings = row["settings"]
+    drawn = [settings["algorithm"], settings["model"], settings["optimizer"]]
+    for name in ("accumulate", "clip", "scale"):
+        if settings[name] > (1 if name == "accumulate" else 0):
+            drawn.append(f"{name} {settings[name]:g}")
+    pause = f"{max(row['pauses_s']):.2f} s" if row["pauses_s"] else "-"
+    verdict = "; ".join(row["problems"]) or "ok"
+    print(
+        f"{row['what']:10} {row['seed']:5}  {row['left']} of {row['members']}  {row['steps']:4} "
+        f"steps of {row['normal_s'] * 1000:.0f} ms, pause {pause}, {row['seconds']:.0f} s  "
+        f"[{', '.join(drawn)}]  {'; '.join(row['faults'])}  {' '.join(row['notes'])}  => {verdict}",
+        flush=True,
+    )
+
+
+def print_summary(found: dict[str, Any]) -> None:
+    names = ("jobs", "wrong", "compared_steps", "pauses", "median_s", "longest_s")
+    print(f"\n{'':12}" + "".join(f"{name.replace('_', ' '):>16}" for name in names))
+    for what, figures in found.items():
+        cells = ["-" if figures[name] is None else str(figures[name]) for name in names]
+        print(f"{what:12}" + "".join(f"{cell:>16}" for cell in cells))
+
+
+def main(options: argparse.Namespace) -> int:
+    import members_faults
+    import members_job
+
+    kinds = list(members_faults.WHAT) if options.what == "all" else options.what.split(",")
+    for kind in kinds:
+        if kind not in members_faults.WHAT:
+            sys.exit(f"--what {kind} is none of {', '.join(members_faults.WHAT)}")
+    members_job.prepare()
+    rows: list[Any] = []
+    kept = options.keep
+    folder = Path(tempfile.mkdtemp(prefix="members-")) if kept is None else kept.resolve()
+    try:
+        with members_job.MembersLab(options.sluice, 5, options.rate) as lab:
+            for kind in kinds:
+                for seed in range(options.seed, options.seed + options.jobs):
+                    place = folder / f"{kind}-{seed}"
+                    rows.append(run_job(lab, place, kind, seed, options))
+                    if not options.json:
+                        print_row(rows[-1])
+    finally:
+        if kept is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    found = summary_of(rows)
+    if options.json:
+        print(json.dumps({"jobs": rows, "summary": found}))
+    else:
+        print_summary(found)
+    return 1 if any(row["problems"] for row in rows) else 0
+
+
+if __name__ == "__main__":
+    options = parse()
+    if importlib.util.find_spec("torch") is None:
+        print("skipped: there is no Torch")
+        sys.exit(SKIPPED)
+    skip_without_lab()
+    if shutil.which("etcd") is None:
+        print("skipped: etcd is not installed")
+        sys.exit(SKIPPED)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    sys.path.insert(0, options.pythonpath)
+    sys.exit(main(options))
