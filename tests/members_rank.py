@@ -53,12 +53,12 @@ class Trainer:
         if checkpoint:
             model.load_state_dict(checkpoint["model"])
         self.names = {parameter: name for name, parameter in model.named_parameters()}
-        sluice.on_members_changed(self.members_changed)
         self.model, self.optimizer = sluice.distribute(
             model,
             lambda parameters: make_optimizer(settings, parameters),
             algorithm=settings.algorithm,
         )
+        sluice.on_members_changed(self.members_changed)
         if checkpoint:
             self.optimizer.load_state_dict(checkpoint["optimizer"])
         self.scaler = make_scaler(settings)

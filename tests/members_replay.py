@@ -184,7 +184,7 @@ class Replay:
             )
         sizes = {n: p.numel() for n, p in make_model(settings).named_parameters()}
         self.problems += log.problems(sizes)
-        self._check_changes(log)
+        self._check_changes(log, settings.steps)
         self._check_means(log)
         if self.problems:
             return None
@@ -253,29 +253,40 @@ class Replay:
         root = next((member for member in roots if member in firsts), min(digests))
         one.got = one.left[root]
 
-    def _check_changes(self, log: EpochLog) -> None:
-        """Checks the callbacks, and the ranks that members saw."""
+    def _check_changes(self, log: EpochLog, steps: int) -> None:
+        """Checks the callbacks, and the ranks that members saw. All must see a change in the same
+        step: a program may change its settings then."""
         lists = {epoch["number"]: epoch["members"] for epoch in log.epochs}
-        seen: dict[int, set[int]] = {}
+        told: dict[int, list[Any]] = {}
         for member, found in self.found.items():
-            lost = []
+            told[member] = [
+                [change[key] for key in ("epoch", "step", "members", "lost")]
+                for change in found["changes"]
+            ]
             for change in found["changes"]:
-                lost += change["lost"]
-                seen.setdefault(change["epoch"], set()).add(change["step"])
                 here = lists.get(change["epoch"], [])
                 if here != change["members"] or here[change["rank"]] != member:
                     self.complain(f"member {member} was told {change}, but the log has {here}")
-            gone = set(log.epochs[0]["members"]) - set(log.epochs[-1]["members"])
-            if set(lost) != gone or len(lost) != len(gone):
-                self.complain(f"member {member} was told that {lost} are lost, not {sorted(gone)}")
             sizes = [int(self.steps[member][step]["world"]) for step in sorted(self.steps[member])]
             if sizes != sorted(sizes, reverse=True):
                 self.complain(f"member {member} has seen a world that grows: {sizes}")
-        for epoch, steps in seen.items():
-            if len(steps) > 1:
-                self.notes.append(f"members have seen epoch {epoch} in steps {sorted(steps)}")
-        for member, steps in self.steps.items():
-            for step, record in steps.items():
+        first, *others = sorted(told)
+        for member in others:
+            if told[member] != told[first]:
+                self.complain(
+                    f"member {first} was told {told[first]}, and member {member} {told[member]} "
+                    "(epoch, step, members, lost)"
+                )
+        lost = sorted(member for change in told[first] for member in change[3])
+        late = [epoch for epoch in log.epochs if max(epoch["first_steps"]) + 3 <= steps]
+        due, most = (
+            sorted(set(log.epochs[0]["members"]) - set(members))
+            for members in (late[-1]["members"], log.epochs[-1]["members"])
+        )
+        if not set(due) <= set(lost) <= set(most) or len(set(lost)) < len(lost):
+            self.complain(f"members were told that {lost} are lost; lost are {most}")
+        for member, records in self.steps.items():
+            for step, record in records.items():
                 world, rank = int(record["world"]), int(record["rank"])
                 epochs = [each for each in lists.values() if len(each) == world]
                 if not epochs or rank >= world or epochs[0][rank] != member:

@@ -37,7 +37,7 @@ from members_training import (
     take_step,
 )
 
-MEMBERS, STEPS, SLICE = 4, 6, 700
+MEMBERS, STEPS, SLICE = 4, 8, 700
 PLAIN = Settings(model="mlp", width=24, steps=STEPS)
 CASES = {
     "mlp": PLAIN,
@@ -114,7 +114,7 @@ def make_means(
 
 def make_job(settings: Settings, folder: Path) -> None:
     """Loses member 2 in step 2, with some slices that count it, and member 0 in step 4. Member 2
-    alone has all results of its last step."""
+    alone has all results of its last step. The others are told of both two steps later."""
     sizes = {name: p.numel() for name, p in make_model(settings).named_parameters()}
     slices = [
         (name, first, min(SLICE, size - first))
@@ -148,14 +148,14 @@ def make_job(settings: Settings, folder: Path) -> None:
         if step == 2:
             own = make_means(slices, gradients, members_of(step, last=0))
             members[2].apply(step, own, [0, 1, 2, 3])
-        here = {2: [0, 1, 3], 4: [1, 3]}.get(step, alive)
-        for number in here:
-            members[number].apply(step, means, here)
-        alive = here
+        alive = {2: [0, 1, 3], 4: [1, 3]}.get(step, alive)
+        known = [0, 1, 2, 3] if step < 4 else [0, 1, 3] if step < 6 else [1, 3]
+        for number in alive:
+            members[number].apply(step, means, known)
     changes = {
         number: [
-            {"epoch": 1, "step": 2, "members": [0, 1, 3], "lost": [2], "rank": rank},
-            {"epoch": 3, "step": 4, "members": [1, 3], "lost": [0], "rank": rank - 1},
+            {"epoch": 1, "step": 4, "members": [0, 1, 3], "lost": [2], "rank": rank},
+            {"epoch": 3, "step": 6, "members": [1, 3], "lost": [0], "rank": rank - 1},
         ]
         for rank, number in ((1, 1), (2, 3))
     }
@@ -212,6 +212,10 @@ def begin_earlier(found: dict[str, Any]) -> None:
     found["epochs"]["epochs"][2]["first_steps"] = [4] * len(found["epochs"]["slices"])
 
 
+def tell_later(found: dict[str, Any]) -> None:
+    found["changes"][0]["step"] += 1
+
+
 def swap_members(found: dict[str, Any]) -> None:
     for epoch in found["epochs"]["epochs"]:
         epoch["members"].reverse()
@@ -229,13 +233,20 @@ def drop_line(folder: Path) -> None:
     path.write_text("\n".join(line for line in lines if not line.startswith("step=3 ")))
 
 
+def end_early(folder: Path) -> None:
+    Path(folder, "rank1.json").unlink()
+    path = Path(folder, "rank1.log")
+    path.write_text(path.read_text().split("step=4 ")[0])
+
+
 FAULTS: dict[str, Callable[[Path], None]] = {
     "a member has other bits": lambda folder: change_line(folder, 3, 3, "state", "0" * 16),
     "a lost member had other bits": lambda folder: change_line(folder, 0, 3, "state", "0" * 16),
     "a lost member's last step": lambda folder: change_line(folder, 2, 2, "state", "0" * 16),
     "a lost member's step before that": lambda folder: change_line(folder, 2, 1, "state", "0" * 16),
     "a member had a rank of its own": lambda folder: change_line(folder, 3, 3, "rank", "0"),
-    "the world has grown": lambda folder: change_line(folder, 3, 5, "world", "3"),
+    "the world has grown": lambda folder: change_line(folder, 3, 7, "world", "3"),
+    "a change is seen a step later": lambda folder: change_json(folder, 3, tell_later),
     "a step is missing": drop_line,
     "an epoch begins later": lambda folder: change_all(folder, begin_later),
     "an epoch begins earlier": lambda folder: change_all(folder, begin_earlier),
@@ -243,8 +254,9 @@ FAULTS: dict[str, Callable[[Path], None]] = {
     "another order of members": lambda folder: change_all(folder, swap_members),
     "a slice is missing": lambda folder: change_all(folder, leave_hole),
     "a callback did not come": lambda folder: change_json(folder, 1, lambda f: f["changes"].pop()),
+    "no callback came": lambda folder: change_all(folder, lambda f: f["changes"].pop()),
     "nobody is left": lambda folder: [Path(folder, f"rank{m}.json").unlink() for m in (1, 3)],
-    "one is left too few": lambda folder: Path(folder, "rank1.json").unlink(),
+    "one is left too few": end_early,
 }
 
 
