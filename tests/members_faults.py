@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import secrets
 import signal
 import statistics
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from members_forgeries import forger, rerun
 from members_job import MembersLab, Ranks, now, pause_of
 from members_training import Settings
 
@@ -54,7 +56,9 @@ class Trial:
         self.normal = 0.0  # seconds of a step
         self.result: dict[str, Any] = {}
         self.begun = now()
-        self.ranks = Ranks(lab, folder / "job", world, settings, **variables)
+        self.job_key = secrets.token_hex(32)
+        key = {"SLUICE_JOB_KEY": self.job_key}
+        self.ranks = Ranks(lab, folder / "job", world, settings, **key, **variables)
 
     @property
     def left(self) -> list[int]:
@@ -478,6 +482,8 @@ WHAT: dict[str, Callable[..., None]] = {
     "leases": leases,
     "wipe": wipe,
     "too-few": too_few,
+    "forger": forger,
+    "rerun": rerun,
 }
 
 # Variables of the ranks, and the number of ranks, where they are others than usual. A busy machine
@@ -490,6 +496,8 @@ WORLDS = {"partition": 4}
 def variables_for(what: str) -> dict[str, str]:
     if what == "too-few":
         return PATIENT | {"SLUICE_MIN_MEMBERS": "4"}
+    if what == "rerun":
+        return PATIENT | {"SLUICE_JOB": "rerun"}
     return {} if what in SILENT else PATIENT
 
 
@@ -503,6 +511,6 @@ def choose_settings(luck: random.Random, what: str, fixed: dict[str, Any]) -> Se
         "scale": luck.choice((0.0, 0.0, 1024.0)),
         "algorithm": luck.choice(RANK_ORDER),
     }
-    if what in ("cut", "stop", "blink", "partition", "half", "rolling", "leases", "wipe"):
+    if what in ("cut", "stop", "blink", "partition", "half", "rolling", "leases", "wipe", "forger"):
         drawn |= {"steps": 60, "pause": 0.08}
     return Settings(**{**drawn, **fixed})

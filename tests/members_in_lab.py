@@ -4,6 +4,7 @@
   members_in_lab.py SLUICE PYTHONPATH --jobs 20 --seed 7
   members_in_lab.py SLUICE PYTHONPATH --what partition --jobs 6    every kind of partition
   members_in_lab.py SLUICE PYTHONPATH --what all --json
+  members_in_lab.py SLUICE PYTHONPATH --jobs 100 --results r.jsonl --page page.md    can be resumed
   members_in_lab.py SLUICE PYTHONPATH --set algorithm=allreduce --set model=cnn
 
 Every job has five members (partition: four) that train as members_rank.py does. The members that
@@ -52,6 +53,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--away", type=float, default=30, help="seconds of etcd-away")
     parser.add_argument("--rate", default=RATE, help="of each host's link")
     parser.add_argument("--keep", type=Path, help="keep the files of all jobs in this folder")
+    parser.add_argument("--results", type=Path, help="add a line of JSON for each job to this "
+                        "file, and leave out the jobs that it has")  # fmt: skip
+    parser.add_argument("--page", type=Path, help="write a page from all that is in --results")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     return parser.parse_args()
 
@@ -143,6 +147,34 @@ def print_summary(found: dict[str, Any]) -> None:
         print(f"{what:12}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+PAGE = """# Members that are lost, in a lab
+
+`tests/members_in_lab.py` trains with five members (partitions: four) on one machine, and writes
+this page. `tests/members_faults.py` describes the kinds of faults. A job is right if the members
+that are left make all steps, every step of every member has the bits of one process, members that
+were stopped or cut off end with an error that says so, and a new job begins from the checkpoint.
+The pause is the longest step of each member after a loss, beyond a normal step. Cuts, stops and
+partitions count as a loss after `silence-limit` (1.9 s), which is part of the pause.
+"""
+
+
+def write_page(rows: list[Any], path: Path) -> None:
+    import members_job
+
+    lines = [
+        "| fault | jobs | wrong | steps compared | pauses | median | longest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for what, figures in summary_of(rows).items():
+        cells = [figures[name] for name in ("jobs", "wrong", "compared_steps", "pauses")]
+        pauses = [figures[name] for name in ("median_s", "longest_s")]
+        cells += ["-" if pause is None else f"{pause:.2f} s" for pause in pauses]
+        lines.append(f"| {what} | {' | '.join(map(str, cells))} |")
+    builds = ", ".join(dict.fromkeys(row["build"] for row in rows))
+    lines += ["", f"Builds, by a digest of program and module: {builds}."]
+    path.write_text("\n".join([PAGE, *lines, *members_job.wrong_jobs(rows)]) + "\n")
+
+
 def main(options: argparse.Namespace) -> int:
     import members_faults
     import members_job
@@ -152,6 +184,9 @@ def main(options: argparse.Namespace) -> int:
         if kind not in members_faults.WHAT:
             sys.exit(f"--what {kind} is none of {', '.join(members_faults.WHAT)}")
     members_job.prepare()
+    results = members_job.Results(options.results)
+    done = {(row["what"], row["seed"]) for row in results.rows}
+    build = members_job.build_of(options.sluice)
     rows: list[Any] = []
     kept = options.keep
     folder = Path(tempfile.mkdtemp(prefix="members-")) if kept is None else kept.resolve()
@@ -159,14 +194,21 @@ def main(options: argparse.Namespace) -> int:
         with members_job.MembersLab(options.sluice, 5, options.rate) as lab:
             for kind in kinds:
                 for seed in range(options.seed, options.seed + options.jobs):
+                    if (kind, seed) in done:
+                        continue
                     place = folder / f"{kind}-{seed}"
-                    rows.append(run_job(lab, place, kind, seed, options))
+                    rows.append({"build": build, **run_job(lab, place, kind, seed, options)})
+                    results.add(rows[-1])
+                    if options.page is not None:
+                        write_page(results.rows, options.page)
                     if not options.json:
                         print_row(rows[-1])
+                    if kept is None:
+                        shutil.rmtree(place, ignore_errors=True)
     finally:
         if kept is None:
             shutil.rmtree(folder, ignore_errors=True)
-    found = summary_of(rows)
+    found = summary_of(results.rows)
     if options.json:
         print(json.dumps({"jobs": rows, "summary": found}))
     else:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import secrets
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import lab_job
 import members_rank
 from members_replay import Record, parse_line, replay
 from members_training import Settings
+from sluice import _core
 from sluice.study.ranks import as_a_program, prepare_to_fork
 
 ETCD = 3
@@ -205,7 +208,8 @@ class Ranks:
         self.codes: dict[int, int] = {}  # of ranks that have ended
         self.checkpoint = folder / "checkpoint.pt"
         self.logs = [Log(folder / f"rank{rank}.log") for rank in range(world)]
-        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         lab.jobs += 1
         shared = {
             "SLUICE_MEMBERS": lab.members,
@@ -346,6 +350,42 @@ def pause_of(times: list[float], begin: float, end: float) -> Pause | None:
     normal = sorted(gap for gap, _, _ in gaps)[len(gaps) // 2]
     near = [gap for gap, a, b in gaps if b >= begin and a <= end]
     return Pause(max(near), normal) if near else None
+
+
+def build_of(sluice: str) -> str:
+    """Returns a short digest of the program and of the Python module, which tells builds apart."""
+    whole = hashlib.sha256(Path(sluice).read_bytes())
+    whole.update(Path(_core.__file__).read_bytes())
+    return whole.hexdigest()[:10]
+
+
+class Results:
+    """A file with a row of JSON for each job, to which jobs are only added."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.rows: list[dict[str, Any]] = []
+        if path is not None and path.exists():
+            text = path.read_text()
+            self.rows = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+def wrong_jobs(rows: list[dict[str, Any]]) -> list[str]:
+    """Returns a table of the jobs that did not go as they must, for a page."""
+    wrong = [row for row in rows if row["problems"]]
+    lines = [
+        f"| {row.get('what', 'soak')} {row['seed']} | {'; '.join(row['faults'])} | "
+        f"{'; '.join(row['problems'])[:600]} | {row['build']} |"
+        for row in wrong
+    ]
+    return ["", "| job | faults | wrong | build |", "|---|---|---|---|", *lines] if wrong else []
 
 
 def prepare() -> None:

@@ -125,6 +125,9 @@ class Trainer:
             self.print_step()
         pause = self.settings.pause * random.Random(f"{self.member} {step}").uniform(0.5, 1.5)
         time.sleep(pause)
+        if self.settings.model == "branches" and self.settings.clip > 0:
+            # Else clipping counts a gradient that nobody has as zeros, and may round otherwise.
+            self.optimizer.synchronize()
         take_step(self.settings, self.model, self.optimizer, self.scaler)
         self.record = {"step": step, "world": sluice.world_size(), "rank": sluice.rank()}
         self.record |= {"got": self.got, "left": left}

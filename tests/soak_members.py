@@ -25,13 +25,11 @@ import argparse
 import collections
 import heapq
 import itertools
-import json
 import os
 import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -41,7 +39,6 @@ from typing import Any
 
 from root import SKIPPED, skip_without_lab
 
-ROOT = Path(__file__).resolve().parent.parent
 KINDS = ("kill", "stop", "cut", "blink", "etcd kill", "etcd stop")
 SILENCE_LIMIT = 4.0  # seconds
 FEWEST = 2  # members that are left
@@ -231,15 +228,11 @@ def run_job(lab: Any, folder: Path, seed: int) -> dict[str, Any]:
     return {"seed": seed, "kinds": disturbance.made, **trial.row()}
 
 
-def read_results(path: Path) -> list[Any]:
-    if not path.exists():
-        return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
 def write_page(rows: list[Any], path: Path) -> None:
     """Writes the results as a page."""
+    import members_job
+
+    builds = ", ".join(dict.fromkeys(row["build"] for row in rows))
     counts = collections.Counter(kind for row in rows for kind in row["kinds"])
     pauses = [pause for row in rows for pause in row["pauses_s"]]
     wrong = [row for row in rows if row["problems"]]
@@ -263,7 +256,7 @@ def write_page(rows: list[Any], path: Path) -> None:
         f"| pause after a loss, beyond a normal step: median | {middle} |",
         f"| the same: longest | {longest} |",
         f"| hours | {sum(row['seconds'] for row in rows) / 3600:.1f} |",
-        f"| commits | {', '.join(dict.fromkeys(row['commit'] for row in rows)) or '-'} |",
+        f"| builds, by a digest of program and module | {builds} |",
         "",
         f"A stopped or cut-off member counts as lost after {SILENCE_LIMIT:.0f} s, which is part of "
         "its pause.",
@@ -272,18 +265,8 @@ def write_page(rows: list[Any], path: Path) -> None:
         "|---|---|",
         *(f"| {kind} | {counts[kind]} |" for kind in KINDS),
     ]
-    if wrong:
-        lines += ["", "| seed | faults | wrong |", "|---|---|---|"]
-        lines += [
-            f"| {row['seed']} | {'; '.join(row['faults'])} | {'; '.join(row['problems'])} |"
-            for row in wrong
-        ]
+    lines += members_job.wrong_jobs(rows)
     path.write_text("\n".join(lines) + "\n")
-
-
-def commit() -> str:
-    asked = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or "unknown"
 
 
 def parse() -> argparse.Namespace:
@@ -303,10 +286,10 @@ def main(options: argparse.Namespace) -> int:
     import members_job
 
     members_job.prepare()
-    rows = read_results(options.results)
-    version = commit()
+    results = members_job.Results(options.results)
+    rows = results.rows
     program = str((options.build / "bin/sluice").resolve())
-    options.results.parent.mkdir(parents=True, exist_ok=True)
+    build = members_job.build_of(program)
 
     def faults() -> int:
         return sum(len(row["kinds"]) for row in rows)
@@ -318,10 +301,8 @@ def main(options: argparse.Namespace) -> int:
         while faults() < options.faults:
             seed = max((row["seed"] for row in rows), default=0) + 1
             place = Path(folder, str(seed))
-            row = {"commit": version, **run_job(lab, place, seed)}
-            rows.append(row)
-            with options.results.open("a") as results:
-                results.write(json.dumps(row) + "\n")
+            row = {"build": build, **run_job(lab, place, seed)}
+            results.add(row)
             if options.page is not None:
                 write_page(rows, options.page)
             if row["problems"] and options.keep is not None:

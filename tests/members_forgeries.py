@@ -1,0 +1,184 @@
+"""A party that can write to etcd but does not hold the job key. It may disturb a job, but must not
+enter it, and nobody may follow an epoch that no member has written.
+
+These are kinds of faults for members_faults.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import signal
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from members_job import CLIENT_PORT, MembersLab, Ranks
+from sluice.study.ranks import as_a_program
+
+if TYPE_CHECKING:
+    from members_faults import Trial
+
+IGNORED = "it is ignored"  # in a warning of each member that has seen a forged value
+KINDS = ("random", "changed", "moved epoch", "other job", "far epoch", "old again", "member")
+
+
+def coded(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
+class Stranger:
+    """Reads and writes keys of etcd, from a host of the lab."""
+
+    def __init__(self, address: str) -> None:
+        self.url = f"http://{address}:{CLIENT_PORT}"
+
+    def ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
+        request = urllib.request.Request(self.url + path, json.dumps(question).encode())
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return dict(json.loads(answer.read()))
+
+    def entries(self) -> list[tuple[bytes, bytes, int]]:
+        """Returns all keys with their values and the revisions in which they came."""
+        zero = coded(b"\0")
+        found = self.ask("/v3/kv/range", {"key": zero, "range_end": zero}).get("kvs", [])
+        decoded = [
+            (base64.b64decode(e["key"]), base64.b64decode(e.get("value", ""))) for e in found
+        ]
+        return [(*both, int(e["create_revision"])) for both, e in zip(decoded, found, strict=True)]
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self.ask("/v3/kv/put", {"key": coded(key), "value": coded(value)})
+
+    def delete(self, key: bytes) -> None:
+        self.ask("/v3/kv/deleterange", {"key": coded(key)})
+
+
+class Forger:
+    """Forges values of the newest job in the store."""
+
+    def __init__(self, stranger: Stranger, luck: random.Random) -> None:
+        self.stranger, self.luck = stranger, luck
+        self.old: dict[bytes, bytes] = {}  # all that members have ever written
+
+    def forge(self, kind: str) -> bool:
+        """Writes one forged value; False if there is nothing to make it from."""
+        entries = self.stranger.entries()
+        epochs = [entry for entry in entries if b"/epoch/" in entry[0]]
+        if not epochs:
+            return False
+        newest, value, _ = max(epochs, key=lambda entry: entry[2])
+        place, number = newest.rsplit(b"/", 1)
+        job = place.removesuffix(b"epoch")
+        for key, written, _ in entries:
+            self.old.setdefault(key, written)
+        members = [entry for entry in entries if entry[0].startswith(job + b"member/")]
+        others = [entry for entry in epochs if not entry[0].startswith(job)]
+        following = place + b"/%010d" % (int(number) + self.luck.choice((0, 1, 1, 1, 2)))
+        if kind == "random":
+            self.stranger.put(following, self.luck.randbytes(len(value)))
+        elif kind == "changed":
+            changed = bytearray(value)
+            changed[self.luck.randrange(len(changed))] ^= 1 << self.luck.randrange(8)
+            self.stranger.put(following, bytes(changed))
+        elif kind == "moved epoch":
+            self.stranger.put(place + b"/%010d" % (int(number) + 1), value)
+        elif kind == "other job" and others:
+            self.stranger.put(following, self.luck.choice(others)[1])
+        elif kind == "far epoch":
+            self.stranger.put(place + b"/4294967295", self.luck.choice((value, b"", b"x" * 9999)))
+        elif kind == "old again":
+            mine = [key for key in self.old if key.startswith(job)]
+            self.stranger.put(self.luck.choice(mine), self.old[self.luck.choice(mine)])
+        elif kind == "member" and members:
+            one, other = self.luck.choice(members), self.luck.choice(members)
+            made_up = job + b"member/" + self.luck.randbytes(16).hex().encode()
+            self.stranger.put(self.luck.choice((other[0], made_up)), one[1])
+        else:
+            return False
+        return True
+
+
+def start_forging(trial: Trial, seconds: float) -> int:
+    """Starts a process that forges for so long. Its exit code is the number of forged values, at
+    most 255."""
+    lab, seed = trial.lab, trial.luck.random()
+    address = lab.addresses[lab.leader().host]
+
+    def work() -> None:
+        lab.enter(lab.etcd_hosts[0])
+        forger = Forger(Stranger(address), random.Random(seed))
+        end, count = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            count += forger.forge(forger.luck.choice(KINDS))
+            time.sleep(forger.luck.uniform(0.0, 0.06))
+        os._exit(min(255, count))
+
+    pid = os.fork()
+    if pid == 0:
+        as_a_program(work)
+    return pid
+
+
+def forger(trial: Trial) -> None:
+    """Somebody without the job key writes to etcd, while members are killed."""
+    trial.wait_for_step(3)
+    pid = start_forging(trial, seconds=2.5)
+    try:
+        time.sleep(trial.luck.uniform(0.5, 1.5))
+        for victim in trial.luck.sample(range(trial.world), trial.luck.choice((1, 2))):
+            trial.kill(victim)
+            time.sleep(trial.luck.uniform(0.0, 0.5))
+        _, status = os.waitpid(pid, 0)
+        pid = 0
+    finally:
+        if pid > 0:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    forged = os.waitstatus_to_exitcode(status)
+    trial.note_fault(f"{forged} forged values")
+    trial.check(forged > 10, f"only {forged} values were forged")
+    trial.judge()
+    seen = sum(trial.ranks.logs[rank].text().count(IGNORED) for rank in trial.left)
+    trial.check(seen > 0, "no member has seen a forged value")
+    trial.notes.append(f"members have ignored {seen} forged values")
+
+
+def rerun(trial: Trial) -> None:
+    """The keys of this job are deleted, a job of the same name and key begins, and somebody writes
+    the old records again. The later job may end, but must not go on with other members."""
+    same = {"SLUICE_JOB": "rerun", "SLUICE_JOB_KEY": trial.job_key}
+    trial.wait_for_step(3)
+    trial.kill(trial.luck.randrange(trial.world))
+    trial.judge()
+    lab: MembersLab = trial.lab
+    address, host = lab.addresses[lab.leader().host], lab.etcd_hosts[0]
+
+    def read() -> list[list[str]]:
+        found = Stranger(address).entries()
+        return [[key.hex(), value.hex()] for key, value, _ in found if b"/rerun/" in key]
+
+    old = lab.run_on(host, read) or []
+    records = [(key, value) for key, value in old if "/epoch/" in bytes.fromhex(key).decode()]
+    trial.check(len(records) == 2, f"the job has left {len(records)} epochs")
+    lab.delete_everything()
+    with Ranks(lab, trial.folder / "later", trial.world, trial.settings, **same) as later:
+        later.wait_for_step(5, range(trial.world))
+
+        def write() -> int:
+            for key, value in old:
+                Stranger(address).put(bytes.fromhex(key), bytes.fromhex(value))
+            return len(old)
+
+        trial.note_fault(f"{lab.run_on(host, write)} records of an earlier job written again")
+        later.wait_for_end(range(trial.world), trial.patience(), "the later job")
+        codes = [later.code(rank) for rank in range(trial.world)]
+        if codes == [0] * trial.world:
+            trial.problems += later.replay()["problems"]
+            trial.notes.append("the later job has gone on")
+        else:
+            said = later.logs[0].text().splitlines()[-1]
+            trial.check(0 not in codes, f"some members have ended and some have gone on: {codes}")
+            trial.notes.append(f"the later job has ended: {said[:200]}")
