@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import random
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,9 @@ class Trainer:
         }
         self.changes.append(found)
         members, lost = (",".join(map(str, found[name])) for name in ("members", "lost"))
-        print(
+        say(
             f"change={change.epoch} at={time.monotonic_ns()} step={self.step} members={members} "
-            f"lost={lost} rank={change.rank}",
-            flush=True,
+            f"lost={lost} rank={change.rank}"
         )
 
     def before_module(self, module: nn.Module, args: Any) -> None:
@@ -103,7 +103,7 @@ class Trainer:
             return
         self.record, self.digests = None, {}
         record |= {"state": digest_of_step(digests), "at": time.monotonic_ns()}
-        print(" ".join(f"{key}={value}" for key, value in record.items()), flush=True)
+        say(" ".join(f"{key}={value}" for key, value in record.items()))
         self.records.append({**record, "parameters": digests})
 
     def make_step(self, step: int) -> None:
@@ -153,7 +153,13 @@ class Trainer:
             saved = Path(os.environ["MEMBERS_SAVE"])
             torch.save(state, saved.with_suffix(".part"))
             saved.with_suffix(".part").rename(saved)
-        print(f"ended at={time.monotonic_ns()}", flush=True)
+        say(f"ended at={time.monotonic_ns()}")
+
+
+def say(line: str) -> None:
+    """Writes a line at once: print() may write its end later, after a line of the log."""
+    sys.stdout.flush()
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -167,7 +173,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings, member = Settings.from_environment(), int(os.environ["RANK"])
     trainer = Trainer(settings, member)
-    print(f"begun at={time.monotonic_ns()} member={member} world={sluice.world_size()}", flush=True)
+    say(f"begun at={time.monotonic_ns()} member={member} world={sluice.world_size()}")
     for step in range(settings.steps):
         trainer.make_step(step)
     trainer.end()
