@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from members_forgeries import forger, rerun
+from members_forgeries import deleted, forger, rerun
 from members_job import MembersLab, Ranks, now, pause_of
 from members_training import Settings
 
@@ -484,13 +484,15 @@ WHAT: dict[str, Callable[..., None]] = {
     "too-few": too_few,
     "forger": forger,
     "rerun": rerun,
+    "deleted": deleted,
 }
 
 # Variables of the ranks, and the number of ranks, where they are others than usual. A busy machine
 # may not run a rank for a while, so a silent rank counts as lost later where silence is not tested.
 PATIENT = {"SLUICE_SILENCE_LIMIT": "10s"}
-SILENT = ("cut", "half", "partition", "stop", "blink")
-WORLDS = {"partition": 4}
+SILENT = ("cut", "half", "partition", "stop", "blink", "deleted")
+LONG = ("cut", "stop", "blink", "partition", "half", "rolling", "leases", "wipe", "forger")
+WORLDS = {"partition": 4, "deleted": 4}
 
 
 def variables_for(what: str) -> dict[str, str]:
@@ -511,6 +513,8 @@ def choose_settings(luck: random.Random, what: str, fixed: dict[str, Any]) -> Se
         "scale": luck.choice((0.0, 0.0, 1024.0)),
         "algorithm": luck.choice(RANK_ORDER),
     }
-    if what in ("cut", "stop", "blink", "partition", "half", "rolling", "leases", "wipe", "forger"):
+    if what in LONG:
         drawn |= {"steps": 60, "pause": 0.08}
+    if what == "deleted":
+        drawn |= {"steps": 200, "pause": 0.08}
     return Settings(**{**drawn, **fixed})

@@ -182,3 +182,23 @@ def rerun(trial: Trial) -> None:
             said = later.logs[0].text().splitlines()[-1]
             trial.check(0 not in codes, f"some members have ended and some have gone on: {codes}")
             trial.notes.append(f"the later job has ended: {said[:200]}")
+
+
+def deleted(trial: Trial) -> None:
+    """Members are cut into two sides that both reach etcd, while somebody deletes all keys again
+    and again: each side may find no epoch of the other. At most one side goes on."""
+    first = sorted(trial.luck.sample(range(trial.world), 2))
+    second = [rank for rank in range(trial.world) if rank not in first]
+    trial.wait_for_step(5)
+    trial.note_fault(f"cut {first} from {second}, and delete all keys", is_loss=True)
+    trial.lab.cut_apart(first, second)
+    at_cut = max(trial.ranks.last_step(rank) for rank in range(trial.world))
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        trial.lab.delete_everything()
+    steps = {rank: trial.ranks.last_step(rank) for rank in range(trial.world)}
+    ahead = [side for side in (first, second) if any(steps[r] > at_cut + 2 for r in side)]
+    trial.check(
+        len(ahead) <= 1,
+        f"both sides have gone on after step {at_cut}: members have made steps {steps}",
+    )
