@@ -65,7 +65,8 @@ def on_members_changed(callback: Callable[[MembersChange], None]) -> None:
 def epochs() -> dict[str, Any]:
     """Returns which members each sum has counted, so that one process can repeat the run: how the
     first model is cut into slices, and the first step of every slice in each epoch."""
-    return current().members[0].epochs()
+    members = current().members
+    return members[0].epochs() if members else {"slices": [], "epochs": []}
 
 
 def report() -> str:

@@ -13,9 +13,13 @@ class MembersChange:
     """A change of the members of a job. Members are named by the ranks that they began with."""
 
     epoch: int
-    members: tuple[int, ...]  # in the order of their ranks now
-    lost: tuple[int, ...]  # since the change before
-    rank: int  # of this process, now
+    """The number of the epoch, counted from 0."""
+    members: tuple[int, ...]
+    """The members that are left, in the order of their ranks now."""
+    lost: tuple[int, ...]
+    """The members that were lost since the change before."""
+    rank: int
+    """The rank of this process now."""
 
 
 Callback = Callable[[MembersChange], None]
