@@ -8,7 +8,7 @@
 A paragraph or list item has at most five lines of 100 characters. A sentence has at most 30 words;
 a piece of code in backquotes is one word. A cell of a table has at most 120 characters, without the
 targets of links. Code, headings and comments do not count. EXCEPTIONS lists the pages that are not
-in line yet, each with the number of its faults: the number may only fall.
+in line yet, each with the number of its faults: it must not rise.
 """
 
 import argparse
@@ -23,10 +23,8 @@ MOST_LINES, WIDTH, MOST_WORDS, MOST_IN_CELL = 5, 100, 30, 120
 MORE_PAGES = ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "examples/README.md")
 EXCEPTIONS = {
     "CHANGELOG.md": 11,
-    "docs/bench.md": 32,
     "docs/checks.md": 16,
     "docs/configuration.md": 10,
-    "docs/study.md": 17,
 }
 # Names with which a sentence may begin in lower case.
 NAMES = "sluice|wfbp|mgwfbp|mgp3|gosgd|adpsgd|easgd|asp|ssp|int8|torchrun"
@@ -144,7 +142,6 @@ def main():
             if allowed:
                 print(f"{page}: {len(found)} faults, and its exception has {allowed}")
         elif len(found) < allowed:
-            bad += 1
             print(f"{page}: {len(found)} faults: lower its exception, which has {allowed}")
     if not arguments.count:
         print(f"{len(pages)} pages, {len(EXCEPTIONS)} not in line yet, {bad} with new faults")
