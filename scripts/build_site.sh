@@ -64,11 +64,10 @@ doxygen docs/site/Doxyfile
 if [[ $what == outside ]]; then
   exec "$python" -m sphinx --builder linkcheck --doctree-dir "$site/doctrees" --quiet "$site/source" "$site/linkcheck"
 fi
-PYTHONPATH=$SITE_PYTHON "$python" scripts/command_page.py "$program" --check &
-commands=$!
+PYTHONPATH=$SITE_PYTHON SLUICE_LOG=warn "$python" scripts/site_doctests.py "$site/source" "$program" >"$site/doctests.log" 2>&1 &
+doctests=$!
 "$python" -m sphinx --builder html --jobs 2 --doctree-dir "$site/doctrees" --fail-on-warning --keep-going --quiet "$site/source" "$site/html"
-"$python" -m sphinx --builder doctest --doctree-dir "$site/doctrees" --fail-on-warning --quiet "$site/source" "$site/doctest"
-tail -n 7 "$site/doctest/output.txt" | grep -a 'tests'
-wait "$commands"
+wait "$doctests" || { cat "$site/doctests.log" && exit 1; }
+tail -n 2 "$site/doctests.log"
 "$python" scripts/site_links.py "$site/html"
 "$python" tests/site_test.py "$site"

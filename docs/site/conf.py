@@ -30,7 +30,6 @@ suppress_warnings = []
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-doctest_global_setup = "import torch, sluice"
 
 breathe_projects = {"sluice": os.environ["SITE_DOXYGEN"]}
 breathe_default_project = "sluice"
