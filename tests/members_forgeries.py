@@ -62,40 +62,49 @@ class Forger:
     def __init__(self, stranger: Stranger, luck: random.Random) -> None:
         self.stranger, self.luck = stranger, luck
         self.old: dict[bytes, bytes] = {}  # all that members have ever written
+        self.forged: set[tuple[bytes, bytes]] = set()
+        self.job = b""  # the prefix of its keys
+
+    def write(self, key: bytes, value: bytes) -> None:
+        if self.old.get(key) != value:
+            self.forged.add((key, value))
+        self.stranger.put(key, value)
 
     def forge(self, kind: str) -> bool:
         """Writes one forged value; False if there is nothing to make it from."""
-        entries = self.stranger.entries()
+        entries = [e for e in self.stranger.entries() if e[:2] not in self.forged]
         epochs = [entry for entry in entries if b"/epoch/" in entry[0]]
-        if not epochs:
-            return False
-        newest, value, _ = max(epochs, key=lambda entry: entry[2])
-        place, number = newest.rsplit(b"/", 1)
-        job = place.removesuffix(b"epoch")
+        if not self.job and epochs:
+            self.job = max(epochs, key=lambda e: e[2])[0].split(b"epoch/")[0]
         for key, written, _ in entries:
             self.old.setdefault(key, written)
+        mine = sorted(key for key in self.old if key.startswith(self.job))
+        newest = max((key for key in mine if b"/epoch/" in key), default=None)
+        if newest is None:
+            return False
+        place, number = newest.rsplit(b"/", 1)
+        job, value = self.job, self.old[newest]
         members = [entry for entry in entries if entry[0].startswith(job + b"member/")]
         others = [entry for entry in epochs if not entry[0].startswith(job)]
         following = place + b"/%010d" % (int(number) + self.luck.choice((0, 1, 1, 1, 2)))
         if kind == "random":
-            self.stranger.put(following, self.luck.randbytes(len(value)))
+            self.write(following, self.luck.randbytes(len(value)))
         elif kind == "changed":
             changed = bytearray(value)
             changed[self.luck.randrange(len(changed))] ^= 1 << self.luck.randrange(8)
-            self.stranger.put(following, bytes(changed))
+            self.write(following, bytes(changed))
         elif kind == "moved epoch":
-            self.stranger.put(place + b"/%010d" % (int(number) + 1), value)
+            self.write(place + b"/%010d" % (int(number) + 1), value)
         elif kind == "other job" and others:
-            self.stranger.put(following, self.luck.choice(others)[1])
+            self.write(following, self.luck.choice(others)[1])
         elif kind == "far epoch":
-            self.stranger.put(place + b"/4294967295", self.luck.choice((value, b"", b"x" * 9999)))
+            self.write(place + b"/4294967295", self.luck.choice((value, b"", b"x" * 9999)))
         elif kind == "old again":
-            mine = [key for key in self.old if key.startswith(job)]
-            self.stranger.put(self.luck.choice(mine), self.old[self.luck.choice(mine)])
+            self.write(self.luck.choice(mine), self.old[self.luck.choice(mine)])
         elif kind == "member" and members:
             one, other = self.luck.choice(members), self.luck.choice(members)
             made_up = job + b"member/" + self.luck.randbytes(16).hex().encode()
-            self.stranger.put(self.luck.choice((other[0], made_up)), one[1])
+            self.write(self.luck.choice((other[0], made_up)), one[1])
         else:
             return False
         return True
