@@ -191,6 +191,7 @@ def rerun(trial: Trial) -> None:
             said = later.logs[0].text().splitlines()[-1]
             trial.check(0 not in codes, f"some members have ended and some have gone on: {codes}")
             trial.notes.append(f"the later job has ended: {said[:200]}")
+    lab.delete_everything()  # the next job of this kind has the same name
 
 
 def deleted(trial: Trial) -> None:
