@@ -390,6 +390,38 @@ def too_few(trial: Trial) -> None:
         trial.check(not differing, f"member {rank} has other bits in steps {differing}")
 
 
+def rate_of(ranks: Ranks, members: Iterable[int], begin: float = 0.0) -> float:
+    """Returns the steps per second of a member, the mean of all, after the first steps."""
+    rates = []
+    for rank in members:
+        times = [at for at in ranks.times(rank)[3:] if at >= begin]
+        rates.append((len(times) - 1) / (times[-1] - times[0]))
+    return statistics.mean(rates)
+
+
+def dwindle(trial: Trial, every: float = 30) -> None:
+    """A member is killed every `every` seconds until two are left. Their steps per second are those
+    of a job that loses nobody."""
+    victims = trial.luck.sample(range(trial.world), trial.world - 2)
+    trial.ranks.wait_for_step(5, trial.left)
+    begun = now()
+    for number, victim in enumerate(victims):
+        while now() < begun + every * (number + 1) and trial.ranks.code(victim) is None:
+            time.sleep(0.05)
+        trial.kill(victim)
+    trial.judge()
+    disturbed = rate_of(trial.ranks, trial.left)
+    settings = dataclasses.replace(trial.settings, steps=max(60, trial.settings.steps // 8))
+    with Ranks(trial.lab, trial.folder / "calm", trial.world, settings, **PATIENT) as calm:
+        calm.wait_for_end(range(trial.world), trial.patience(), "a job that loses nobody")
+        undisturbed = rate_of(calm, range(trial.world))
+    share = disturbed / undisturbed
+    trial.check(share >= 0.9, f"members make {share:.2f} of the steps of a job that loses nobody")
+    trial.notes.append(
+        f"{disturbed:.3f} steps per second and member, {undisturbed:.3f} undisturbed: {share:.3f}"
+    )
+
+
 # Members on the first side, and the side of the etcd servers: `both` sides reach all of them, and
 # `split` puts two on the first side and one on the second.
 PARTITIONS = ((2, "first"), (3, "second"), (3, "first"), (2, "both"), (3, "both"), (2, "split"))
@@ -482,6 +514,7 @@ WHAT: dict[str, Callable[..., None]] = {
     "leases": leases,
     "wipe": wipe,
     "too-few": too_few,
+    "dwindle": dwindle,
     "forger": forger,
     "rerun": rerun,
     "deleted": deleted,
@@ -492,7 +525,7 @@ WHAT: dict[str, Callable[..., None]] = {
 PATIENT = {"SLUICE_SILENCE_LIMIT": "10s"}
 SILENT = ("cut", "half", "partition", "stop", "blink", "deleted")
 LONG = ("cut", "stop", "blink", "partition", "half", "rolling", "leases", "wipe", "forger")
-WORLDS = {"partition": 4, "deleted": 4}
+WORLDS = {"partition": 4, "deleted": 4, "dwindle": 8}
 
 
 def variables_for(what: str) -> dict[str, str]:

@@ -7,12 +7,12 @@
   members_in_lab.py SLUICE PYTHONPATH --jobs 100 --results r.jsonl --page page.md    can be resumed
   members_in_lab.py SLUICE PYTHONPATH --set algorithm=allreduce --set model=cnn
 
-Every job has five members (partition: four) that train as members_rank.py does. The members that
-are left must make all steps, with the same bits, which one process gets from the log of epochs
-(members_replay.py). Their checkpoint must then begin a new job. The seed decides all but the
-moments within a step. Prints a row for each job, and the pauses of the members that were left:
-seconds of the longest step after a loss, beyond a normal step. Exit code 1 if a job is not as it
-must be, 77 if there can be no lab.
+Every job has five members (partition: four, dwindle: eight) that train as members_rank.py does.
+The members that are left must make all steps, with the same bits, which one process gets from the
+log of epochs (members_replay.py). Their checkpoint must then begin a new job. The seed decides all
+but the moments within a step. Prints a row for each job, and the pauses of the members that were
+left: seconds of the longest step after a loss, beyond a normal step. Exit code 1 if a job is not as
+it must be, 77 if there can be no lab.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",
                         help="a setting of members_training.py that is not drawn")  # fmt: skip
     parser.add_argument("--away", type=float, default=30, help="seconds of etcd-away")
+    parser.add_argument("--every", type=float, default=30, help="seconds between dwindle's kills")
     parser.add_argument("--rate", default=RATE, help="of each host's link")
     parser.add_argument("--keep", type=Path, help="keep the files of all jobs in this folder")
     parser.add_argument("--results", type=Path, help="add a line of JSON for each job to this "
@@ -80,6 +81,11 @@ def run_job(lab: Any, folder: Path, what: str, seed: int, options: argparse.Name
         steps = int(options.away / 0.1) + 60
         settings = dataclasses.replace(settings, **({"steps": steps, "pause": 0.1} | fixed))
         more = {"seconds": options.away}
+    if what == "dwindle":
+        steps = int(options.every * 6.5 / 0.26)
+        calm = {"model": "mlp", "width": 64, "accumulate": 1, "jitter": 0.0, "pause": 0.25}
+        settings = dataclasses.replace(settings, **({"steps": steps} | calm | fixed))
+        more = {"every": options.every}
     if what == "partition":
         more = {"number": seed - options.seed}
     trial = members_faults.Trial(
@@ -191,7 +197,8 @@ def main(options: argparse.Namespace) -> int:
     kept = options.keep
     folder = Path(tempfile.mkdtemp(prefix="members-")) if kept is None else kept.resolve()
     try:
-        with members_job.MembersLab(options.sluice, 5, options.rate) as lab:
+        hosts = max(members_faults.WORLDS.get(kind, 5) for kind in kinds)
+        with members_job.MembersLab(options.sluice, max(5, hosts), options.rate) as lab:
             for kind in kinds:
                 for seed in range(options.seed, options.seed + options.jobs):
                     if (kind, seed) in done:

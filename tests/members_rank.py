@@ -123,8 +123,8 @@ class Trainer:
             for module in self.model.modules():
                 self.look_at(module)
             self.print_step()
-        pause = self.settings.pause * random.Random(f"{self.member} {step}").uniform(0.5, 1.5)
-        time.sleep(pause)
+        jitter = random.Random(f"{self.member} {step}").uniform(-1, 1) * self.settings.jitter
+        time.sleep(self.settings.pause * (1 + jitter))
         if self.settings.model == "branches" and self.settings.clip > 0:
             # Else clipping counts a gradient that nobody has as zeros, and may round otherwise.
             self.optimizer.synchronize()

@@ -12,7 +12,8 @@ launch. Settings come from variables:
   MEMBERS_ACCUMULATE=N            backward passes in a step, all but the last in no_sync()
   MEMBERS_CLIP=X                  clips the norm of the gradients to X; 0: not
   MEMBERS_SCALE=X                 a GradScaler with this scale; 0: none
-  MEMBERS_PAUSE=S                 seconds of each step in which nothing is computed, more or less
+  MEMBERS_PAUSE=S                 seconds of each step in which nothing is computed
+  MEMBERS_JITTER=X                a member's pause is longer or shorter by up to this share
   MEMBERS_MEAN=N                  calls sluice.mean() every N steps; 0: never
   MEMBERS_ALGORITHM=NAME
   MEMBERS_LOAD=FILE               begins with this checkpoint
@@ -44,6 +45,7 @@ class Settings:
     clip: float = 0.0
     scale: float = 0.0
     pause: float = 0.03
+    jitter: float = 0.5
     mean: int = 0
     algorithm: str = "sluice"
     load: str = ""
