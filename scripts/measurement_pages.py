@@ -98,7 +98,7 @@ def experiment_page(experiment):
             [
                 ("", ""),
                 ("machine", experiment["machine"]),
-                ("date", experiment["date"]),
+                ("results kept on", experiment["date"]),
                 ("kept results", ", ".join(f"`{name}`" for name in experiment["files"])),
                 ("picture", "`scripts/draw_figures.py`"),
             ]
