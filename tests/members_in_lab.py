@@ -153,6 +153,7 @@ def print_summary(found: dict[str, Any]) -> None:
         print(f"{what:12}" + "".join(f"{cell:>16}" for cell in cells))
 
 
+NOTED = ("dwindle", "etcd-away", "forger", "rerun")  # kinds whose notes are on the page
 PAGE = """# Members that are lost, in a lab
 
 `tests/members_in_lab.py` trains with five members (partitions: four) on one machine, and writes
@@ -176,6 +177,9 @@ def write_page(rows: list[Any], path: Path) -> None:
         pauses = [figures[name] for name in ("median_s", "longest_s")]
         cells += ["-" if pause is None else f"{pause:.2f} s" for pause in pauses]
         lines.append(f"| {what} | {' | '.join(map(str, cells))} |")
+    noted = [row for row in rows if row["what"] in NOTED and row["notes"]]
+    lines += ["", "| job | noted |", "|---|---|"] if noted else []
+    lines += [f"| {row['what']} {row['seed']} | {'; '.join(row['notes'])} |" for row in noted]
     builds = ", ".join(dict.fromkeys(row["build"] for row in rows))
     lines += ["", f"Builds, by a digest of program and module: {builds}."]
     path.write_text("\n".join([PAGE, *lines, *members_job.wrong_jobs(rows)]) + "\n")
