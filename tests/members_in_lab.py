@@ -156,10 +156,16 @@ def print_summary(found: dict[str, Any]) -> None:
 NOTED = ("dwindle", "etcd-away", "forger", "rerun")  # kinds whose notes are on the page
 PAGE = """# Members that are lost, in a lab
 
-`tests/members_in_lab.py` trains with five members (partitions: four) on one machine, and writes
-this page. `tests/members_faults.py` describes the kinds of faults. A job is right if the members
-that are left make all steps, every step of every member has the bits of one process, members that
-were stopped or cut off end with an error that says so, and a new job begins from the checkpoint.
+`tests/members_in_lab.py` trains with five members (partitions: four, dwindle: eight) on one machine,
+and writes this page. `tests/members_faults.py` describes the kinds of faults.
+
+A job is right if all this holds:
+
+- The members that are left make all steps.
+- Every step of every member has the bits of one process.
+- Members that were stopped or cut off end with an error that says so.
+- A new job begins from the checkpoint.
+
 The pause is the longest step of each member after a loss, beyond a normal step. Cuts, stops and
 partitions count as a loss after `silence-limit` (1.9 s), which is part of the pause.
 """
@@ -179,7 +185,9 @@ def write_page(rows: list[Any], path: Path) -> None:
         lines.append(f"| {what} | {' | '.join(map(str, cells))} |")
     noted = [row for row in rows if row["what"] in NOTED and row["notes"]]
     lines += ["", "| job | noted |", "|---|---|"] if noted else []
-    lines += [f"| {row['what']} {row['seed']} | {'; '.join(row['notes'])} |" for row in noted]
+    lines += [
+        f"| {row['what']} {row['seed']} | {members_job.cell(row['notes'])} |" for row in noted
+    ]
     builds = ", ".join(dict.fromkeys(row["build"] for row in rows))
     lines += ["", f"Builds, by a digest of program and module: {builds}."]
     path.write_text("\n".join([PAGE, *lines, *members_job.wrong_jobs(rows)]) + "\n")

@@ -377,12 +377,18 @@ class Results:
                 file.write(json.dumps(row) + "\n")
 
 
+def cell(texts: list[str]) -> str:
+    """Returns the texts as a cell of a table, which is not too wide."""
+    whole = "; ".join(texts)
+    return whole if len(whole) <= 110 else whole[:107] + "..."
+
+
 def wrong_jobs(rows: list[dict[str, Any]]) -> list[str]:
     """Returns a table of the jobs that did not go as they must, for a page."""
     wrong = [row for row in rows if row["problems"]]
     lines = [
-        f"| {row.get('what', 'soak')} {row['seed']} | {'; '.join(row['faults'])} | "
-        f"{'; '.join(row['problems'])[:600]} | {row['build']} |"
+        f"| {row.get('what', 'soak')} {row['seed']} | {cell(row['faults'])} | "
+        f"{cell(row['problems'])} | {row['build']} |"
         for row in wrong
     ]
     return ["", "| job | faults | wrong | build |", "|---|---|---|---|", *lines] if wrong else []
