@@ -154,8 +154,10 @@ Status Rounds::onWord(Rank from, const Word& word) {
   SLUICE_RETURN_IF_ERROR(append(round.results, from, word, mostOfAll));
   const Part& result = round.results.at(from);
   if (!result.isWhole()) return base::ok();
+  round.have.insert(from);  // who hands over a result has it
   if (round.complete) {
     sendInParts(WordKind::kHave, id, {from}, "");
+    forgetIfEverybodyHasIt(id);
     return base::ok();
   }
   SLUICE_ASSIGN_OR_RETURN(auto values, decodeValues(result.bytes));

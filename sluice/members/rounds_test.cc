@@ -189,11 +189,11 @@ TEST(Rounds, LossesNeverGiveTwoMembersOtherValues) {
   for (int64_t seed = 0; seed < schedules; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     std::mt19937 random(static_cast<uint32_t>(seed));
-    const uint32_t members = 2 + random() % 4;
+    const uint32_t members = 3 + random() % 3;
     RoundsWorld world(members);
     constexpr uint64_t kRounds = 3;
     std::map<Rank, uint64_t> begun;
-    for (int turn = 0; turn < 2000; ++turn) {
+    for (int turn = 0; turn < 400; ++turn) {
       const auto living = world.living();
       const Rank member = living[random() % living.size()];
       // A member begins the next round when it has the last one.
@@ -202,7 +202,8 @@ TEST(Rounds, LossesNeverGiveTwoMembersOtherValues) {
         world.begin(member, begun[member] % 2 == 0 ? "a" : "b");
         ++begun[member];
       }
-      if (living.size() > 1 && random() % 60 == 0) {
+      // Two are left at least: one alone agrees with itself.
+      if (living.size() > 2 && random() % 30 == 0) {
         auto left = living;
         left.erase(left.begin() + static_cast<std::ptrdiff_t>(random() % left.size()));
         world.enter(left);
