@@ -70,7 +70,6 @@ void EtcdClient::call(std::string_view path, std::string body, TimePoint deadlin
   const uint64_t id = nextCall_++;
   Call call{.path = std::string(path),
             .body = std::move(body),
-            .deadline = deadline,
             .got = std::move(got),
             .server = current_,
             .pauses = Pauses(options_.leastPause, options_.mostPause)};
@@ -87,12 +86,10 @@ void EtcdClient::attempt(uint64_t id) {
   Call& call = calls_.at(id);
   call.pause.reset();
   call.answer.clear();
-  const Duration left =
-      std::max<Duration>(std::chrono::milliseconds(1), call.deadline - loop_.now());
   call.request = http_.post(
       {.url = urlOf(call.server, call.path),
        .body = call.body,
-       .timeout = std::min(options_.attempt, left),
+       .timeout = options_.attempt,  // the call itself ends at its deadline
        .largestAnswer = kLargestEtcdAnswer},
       [this, id](std::string_view bytes) { calls_.at(id).answer += bytes; },
       [this, id](const HttpAnswer& answer) { answered(id, answer); });

@@ -48,7 +48,6 @@ class EtcdClient final {
   struct Call {
     std::string path;
     std::string body;
-    TimePoint deadline;
     Got got;
     size_t server = 0;
     size_t failures = 0;

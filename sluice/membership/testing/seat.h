@@ -139,6 +139,12 @@ class Seat final {
     store_.onLoop([&] { copy = healths_; });
     return copy;
   }
+  // Waits for the first report that the store is away, and returns it; empty if none came in time.
+  std::string firstFault() {
+    store_.runUntil([&] { return !healths_.empty(); }, kTestPatience);
+    const auto all = healths();
+    return all.empty() ? "" : all.front().message();
+  }
   bool waitReported(Epoch number, Duration patience = kTestPatience) {
     return store_.runUntil(
         [&] { return !reported_.empty() && reported_.back().record.number >= number; }, patience);
