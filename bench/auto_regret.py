@@ -14,82 +14,40 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import secrets
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(TESTS))
+from auto_job import AutoJob  # type: ignore[import-not-found]  # noqa: E402
 from lab_job import Lab  # type: ignore[import-not-found]  # noqa: E402
 
 RANKS = 3
 FAST, SLOW = "400mbit", "20mbit"
 BY_HAND = ["sluice", "p3", "slicing", "kvstore"]  # the algorithms with the bits of sluice
-MEASURED = 8  # steps that auto measures before it plans
 COUNTED = 15  # steps
 WARM_UP = 10  # steps before them, where an algorithm is chosen by hand
 LIMIT_SECONDS = 120
 
 
-class Job:
-    """The ranks of a job, one on each host. `steps` are the times at which rank 0 ended a step."""
-
+class Job(AutoJob):
     def __init__(self, lab: Any, python: str, algorithm: str, stop: Path) -> None:
-        environment = dict(
-            os.environ,
-            PYTHONPATH=python,
-            SLUICE_LOG="warn,pytorch=info",
-            SLUICE_JOB_KEY=secrets.token_hex(32),
-            SLUICE_SILENCE_LIMIT="20s",
-            SLUICE_AUTO_STEPS=str(MEASURED),
-            OMP_NUM_THREADS="1",
-            WORLD_SIZE=str(RANKS),
-            LOCAL_RANK="0",
-            MASTER_ADDR=lab.addresses[0],
-            MASTER_PORT="29500",
-            AUTO_ALGORITHM=algorithm,
-            AUTO_STOP=str(stop),
-            AUTO_PAUSE="0.02",
-        )
-        at = [lab.sluice, "lab", "exec", "--name", lab.name, "--host"]
-        self.lines: list[str] = []
-        self.steps: list[float] = []
-        self.ranks = [
-            subprocess.Popen(
-                [*at, str(rank), "--", sys.executable, str(TESTS / "auto_rank.py")],
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=environment | {"RANK": str(rank)},
-            )
-            for rank in range(RANKS)
-        ]
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self) -> None:
-        assert self.ranks[0].stdout is not None
-        for line in self.ranks[0].stdout:
-            self.lines.append(line.rstrip("\n"))
-            if line.startswith("step "):
-                self.steps.append(time.monotonic())
+        super().__init__(lab, python, stop, AUTO_ALGORITHM=algorithm, AUTO_PAUSE="0.02")
 
     def wait_for(self, what: str, is_there: Any) -> None:
         end = time.monotonic() + LIMIT_SECONDS
         while not is_there():
             if time.monotonic() > end or self.ranks[0].poll() not in (None, 0):
-                raise RuntimeError(f"no {what}\n" + "\n".join(self.lines[-20:]))
+                raise RuntimeError(f"no {what}\n" + "\n".join(self.said[-20:]))
             time.sleep(0.02)
 
     def words(self) -> int:
-        return sum("auto: after round" in line for line in list(self.lines))
+        return sum("auto: after round" in line for line in list(self.said))
 
     def next_steps(self) -> list[float]:
         """Returns how long each of the next steps takes."""
@@ -99,6 +57,8 @@ class Job:
         return [b - a for a, b in itertools.pairwise(times)]
 
     def end(self) -> None:
+        """Lets every rank end by itself, and kills one that does not."""
+        self.stop.touch()
         for rank in self.ranks:
             try:
                 rank.wait(timeout=60)
@@ -106,6 +66,7 @@ class Job:
                 rank.kill()
                 rank.wait()
         self.reader.join(timeout=10)
+        self.stop.unlink()
 
 
 def with_auto(lab: Any, python: str, folder: str) -> dict[str, list[float]]:
@@ -121,12 +82,10 @@ def with_auto(lab: Any, python: str, folder: str) -> dict[str, list[float]]:
             job.wait_for(f"plan at {rate}", lambda: job.words() > said)  # noqa: B023
             job.next_steps()  # the burst that links allow is used up, and no planner runs
             found[rate] = job.next_steps()
-            print(f"auto at {rate}: {job.lines[-1]}", file=sys.stderr)
+            print(f"auto at {rate}: {job.said[-1]}", file=sys.stderr)
     finally:
-        stop.touch()
         job.end()
-    print("\n".join(line for line in job.lines if "auto:" in line), file=sys.stderr)
-    stop.unlink()
+    print("\n".join(line for line in job.said if "auto:" in line), file=sys.stderr)
     return found
 
 
@@ -137,9 +96,7 @@ def by_hand(lab: Any, python: str, folder: str, algorithm: str) -> list[float]:
         job.wait_for("first steps", lambda: len(job.steps) > WARM_UP)
         return job.next_steps()
     finally:
-        stop.touch()
         job.end()
-        stop.unlink()
 
 
 def main() -> None:

@@ -33,8 +33,7 @@ def namespaces() -> set[str]:
 
 def first_host(new: set[str]) -> str | None:
     """Returns the namespace of host 0 of the lab that has these namespaces."""
-    hosts = [name for name in new if name.endswith("-0") or name.endswith("h0")]
-    return hosts[0] if hosts else None
+    return next((name for name in new if name.endswith("-h0")), None)
 
 
 def address_in(namespace: str) -> str | None:
@@ -100,6 +99,8 @@ def main() -> None:
     parser.add_argument("--first-host", default="10.77.0.1", help="its address in a new lab")
     parser.add_argument("--json", help="write the figures to this file")
     arguments = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("run this as root: etcd is started in the network of a lab's host")
     pairs = []
     for number in range(arguments.pairs):
         pair = {}

@@ -10,16 +10,13 @@ anew within twice the steps that auto measures: the planner runs at low priority
 """
 
 import importlib.util
-import os
 import re
-import secrets
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from auto_job import MEASURED, AutoJob
 from lab_job import Lab
 from root import SKIPPED, skip_without_lab
 
@@ -27,53 +24,21 @@ HERE = Path(__file__).parent
 PROGRAM, PYTHON = sys.argv[1], sys.argv[2]
 RULE = str(HERE / "rule_planner.py")
 RANKS = 3
-MEASURED = 8  # steps
 FAST, SLOW = "400mbit", "20mbit"
 WORD = re.compile(r"auto: after round (\d+) '\S+' (changes|stays) .*?(\d+) Mbit/s")
 CHANGE = re.compile(r"changes from (\w+).* to (\w+), slice")
 
 
-class Trainers:
-    """The ranks, one on each host. `said` are the lines of rank 0."""
-
+class Trainers(AutoJob):
     def __init__(self, lab, folder, planner):
-        self.said = []
-        self.stop = Path(folder, "stop")
-        environment = dict(
-            os.environ,
-            PYTHONPATH=PYTHON,
-            SLUICE_LOG="warn,pytorch=info",
-            SLUICE_JOB_KEY=secrets.token_hex(32),
-            SLUICE_SILENCE_LIMIT="20s",
-            SLUICE_AUTO_STEPS=str(MEASURED),
+        super().__init__(
+            lab,
+            PYTHON,
+            Path(folder, "stop"),
             SLUICE_AUTO_PLANNER=planner,
-            OMP_NUM_THREADS="1",
-            WORLD_SIZE=str(RANKS),
-            LOCAL_RANK="0",
-            MASTER_ADDR=lab.addresses[0],
-            MASTER_PORT="29500",
-            AUTO_ALGORITHM="auto",
-            AUTO_STOP=str(self.stop),
             AUTO_CHECK="1",
             AUTO_PAUSE="0.1",
         )
-        at = [lab.sluice, "lab", "exec", "--name", lab.name, "--host"]
-        self.ranks = [
-            subprocess.Popen(
-                [*at, str(rank), "--", sys.executable, str(HERE / "auto_rank.py")],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=environment | {"RANK": str(rank)},
-            )
-            for rank in range(RANKS)
-        ]
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self):
-        for line in self.ranks[0].stdout:
-            self.said.append(line.rstrip("\n"))
 
     def words(self):
         """Returns [(round, changes or stays, Mbit/s, line)]."""
@@ -81,8 +46,7 @@ class Trainers:
         return [(int(w[1]), w[2], int(w[3]), line) for w, line in found if w]
 
     def step(self):
-        steps = [line for line in list(self.said) if line.startswith("step ")]
-        return int(steps[-1].split()[1]) if steps else 0
+        return len(self.steps)
 
     def waitForWord(self, after, fits, what):
         """Returns the first word after this step whose rate fits."""
@@ -93,16 +57,6 @@ class Trainers:
                     return word
             time.sleep(0.05)
         raise AssertionError(f"no plan for {what} after step {after}\n" + "\n".join(self.said))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for rank in self.ranks:
-            if rank.poll() is None:
-                rank.kill()
-            rank.wait()
-        self.reader.join(timeout=10)
 
 
 def main():

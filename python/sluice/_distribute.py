@@ -136,7 +136,8 @@ def _refuse_with_members(
         'algorithm="auto"': job.is_auto,
         "a model on an accelerator": any(p.device.type != "cpu" for p in model.parameters()),
     }
-    for what in (what for what, is_wanted in refused.items() if is_wanted):
+    what = next((what for what, is_wanted in refused.items() if is_wanted), None)
+    if what is not None:
         raise ValueError(f"{what} cannot go on without a lost member yet; leave out members")
 
 

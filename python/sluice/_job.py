@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -47,9 +48,8 @@ class Job:
         self.core = _core.Job(options, environment, published)
         self.rank = self.core.rank
         self.world_size = self.core.world_size
-        self.is_alone = (
-            self.world_size == 1
-        )  # from the start; a job that has lost all others is not
+        # From the start: a job that has lost all others still trains as a job.
+        self.is_alone = self.world_size == 1
         self.company = Company(self.core)
         self._options = _without_secrets(options)
         self.members: list[Member] = []
@@ -200,30 +200,28 @@ class Job:
                 f"sluice.mean() got {brought[0]} on rank 0, but {brought[other]} on rank {other}; "
                 "give it the same type and shape on every rank"
             )
-        parts = self._parts_of(value)
         total = torch.zeros_like(value, memory_format=torch.contiguous_format)
-        for part in parts:
+        count = 0
+        for part in self._parts_of(value):
             total += part
-        return total / len(parts)
+            count += 1
+        return total / count
 
-    def _parts_of(self, value: Tensor) -> list[Tensor]:
-        own = value.detach().clone(memory_format=torch.contiguous_format)
-        if self.company.may_lose_members:
-            flat = own.cpu().reshape(-1).view(torch.uint8)
-            return [
-                torch.frombuffer(bytearray(part), dtype=value.dtype)
-                .reshape(value.shape)
-                .to(value.device)
-                if part
-                else own
-                for part in self._gather_bytes("mean", flat.numpy().tobytes())
-            ]
-        parts = []
-        for root in range(self.world_size):
-            part = own.clone()
-            self.broadcast(part, root)
-            parts.append(part)
-        return parts
+    def _parts_of(self, value: Tensor) -> Iterator[Tensor]:
+        """Yields the tensor of each rank, in rank order."""
+        if not self.company.may_lose_members:
+            for root in range(self.world_size):
+                part = value.detach().clone(memory_format=torch.contiguous_format)
+                self.broadcast(part, root)
+                yield part
+            return
+        # In one round: a rank may be lost between two.
+        own = value.detach().cpu().contiguous()
+        flat = own.reshape(-1).view(torch.uint8).numpy().tobytes()
+        for brought in self._gather_bytes("mean", flat):
+            part = torch.empty_like(own)
+            part.reshape(-1).view(torch.uint8).copy_(_tensor_of(brought))
+            yield part.to(value.device)
 
     def brought(self, text: str) -> list[str]:
         """Returns the texts of all ranks, cut to a line, in rank order. Unlike gather() it ends as
@@ -255,6 +253,12 @@ class Job:
         for member in self._endings():
             member.abandon(why)
         self.core.close()
+
+
+def _tensor_of(data: bytes) -> Tensor:
+    if not data:  # frombuffer() refuses it
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 _job: Job | None = None

@@ -2,7 +2,6 @@
 // rank, as it would start training.
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <sluice/cli/commands.h>
 #include <sluice/cli/program.h>
 #include <sluice/cli/table.h>
+#include <sluice/net/address.h>
 #include <sluice/net/epoll_loop.h>
 #include <sluice/rendezvous/rendezvous.h>
 
@@ -24,11 +24,6 @@ namespace {
 using rendezvous::Agreement;
 using rendezvous::Rendezvous;
 using Notes = std::vector<std::string>;
-
-std::string hostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
 
 // Prints the notes, "HOST PID ADDRESS" of each rank, in rank order.
 void printRanks(const Notes& notes, bool asJson) {
@@ -57,7 +52,7 @@ Result<int> check(const base::Config& config, bool asJson) {
   std::optional<Result<Notes>> everyone;
   Duration took{};
   const std::string note =
-      fmt::format("{} {} {}", hostName(), ::getpid(), meeting->interface().address.host());
+      fmt::format("{} {} {}", net::hostName(), ::getpid(), meeting->interface().address.host());
   loop.post([&] {
     meeting->join(note, [&](Result<Notes> notes) {
       took = loop.now() - begun;

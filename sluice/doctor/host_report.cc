@@ -3,7 +3,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include <sluice/base/text.h>
 #include <sluice/base/version.h>
 #include <sluice/doctor/torch_version.h>
+#include <sluice/net/address.h>
 #include <sluice/probe/json_fields.h>
 
 namespace sluice::doctor {
@@ -109,8 +109,7 @@ HostReport readHostReport(const base::Config& config) {
   HostReport report;
   report.version = base::version();
   report.torch = findTorchVersion();
-  std::array<char, 256> name{};
-  report.host = ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+  report.host = net::hostName();
   report.pid = static_cast<uint32_t>(::getpid());
   for (const base::Option* option : base::allOptions()) {
     if (option->mustAgree && !option->secret)

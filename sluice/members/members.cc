@@ -26,10 +26,6 @@ constexpr auto kAfterLeaving = std::chrono::seconds(3);
 constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
 constexpr auto kToWithdraw = std::chrono::milliseconds(500);
 
-std::string listText(const std::vector<Rank>& ranks) {
-  return fmt::format("{}", fmt::join(ranks, ", "));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Members>> Members::start(Loop& loop,
@@ -39,7 +35,7 @@ Result<std::unique_ptr<Members>> Members::start(Loop& loop,
                                                 const MakeFabric& makeFabric) {
   std::unique_ptr<Members> members(new Members(loop, std::move(membership), first, self, options));
   SLUICE_ASSIGN_OR_RETURN(members->fabric_, makeFabric(*members));
-  members->begin();
+  members->send(members->now_.others(), {.kind = WordKind::kHello, .epoch = Epoch{0}});
   return members;
 }
 
@@ -49,13 +45,8 @@ Members::Members(Loop& loop, std::unique_ptr<membership::Membership> membership,
       first_(first.record),
       self_(self),
       patience_(options.aloneAfter),
-      rounds_(
-          [this](const std::vector<Rank>& to, const Word& word) {
-            std::vector<Rank> members;
-            for (const Rank rank : to) members.push_back(now_.memberAt(rank));
-            send(members, word);
-          },
-          [this] { post([this] { rounds_.runDue(); }); }),
+      rounds_([this](const std::vector<Rank>& to, const Word& word) { send(to, word); },
+              [this] { post([this] { rounds_.runDue(); }); }),
       membership_(std::move(membership)) {
   View view{.epoch = Epoch{0}, .members = {}, .self = self};
   for (uint32_t rank = 0; rank < first_.members.size(); ++rank) view.members.push_back(Rank{rank});
@@ -69,7 +60,7 @@ Members::Members(Loop& loop, std::unique_ptr<membership::Membership> membership,
               [this](const membership::MemberId& lost) {
                 const auto rank = first_.rankOf(lost);
                 if (rank)
-                  send(others(),
+                  send(now_.others(),
                        {.kind = WordKind::kLost, .epoch = now_.epoch, .number = index(*rank)});
               },
           .nextStep =
@@ -90,17 +81,11 @@ Members::Members(Loop& loop, std::unique_ptr<membership::Membership> membership,
   });
 }
 
-void Members::begin() {
-  send(others(), {.kind = WordKind::kHello, .epoch = now_.epoch});
-}
-
 Members::~Members() {
   const Status gone(Code::kCancelled, "this member's job has ended");
   rounds_.giveUpAll(gone);
   rounds_.runDue();
-  for (auto& [id, meeting] : std::exchange(meetings_, {})) {
-    if (meeting.got) meeting.got(gone);
-  }
+  for (const auto& got : takeMeetings()) got(gone);
   fabric_.reset();
   keeper_.reset();
   membership_.reset();
@@ -112,25 +97,18 @@ void Members::post(std::function<void()> task) {
   });
 }
 
-void Members::after(Duration delay, const std::function<void()>& task) {
-  loop_.after(delay, [task, alive = std::weak_ptr(alive_)] {
+TimerId Members::after(Duration delay, const std::function<void()>& task) {
+  return loop_.after(delay, [task, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) task();
   });
 }
 
-std::vector<Rank> Members::others() const {
-  std::vector<Rank> found;
-  for (const Rank member : now_.members) {
-    if (member != self_) found.push_back(member);
-  }
-  return found;
-}
-
-void Members::send(const std::vector<Rank>& members, const Word& word) {
+void Members::send(const std::vector<Rank>& ranks, const Word& word) {
   if (fabric_ == nullptr) return;  // an epoch begins before anybody has spoken
   const bool isUrgent = word.kind == WordKind::kLost || word.kind == WordKind::kHello;
   const auto payload = std::make_shared<const std::vector<std::byte>>(encode(word));
-  for (const Rank member : members) {
+  for (const Rank rank : ranks) {
+    const Rank member = now_.memberAt(rank);
     if (lost_.contains(member)) continue;
     fabric_->send(member, isUrgent ? Lane::kControl : Lane::kBulk, {.stage = Stage::kReady},
                   {payload->data(), payload->size()},
@@ -161,15 +139,20 @@ void Members::takeWord(Rank member, const std::vector<std::byte>& bytes) {
     return hearOfLoss(Rank{static_cast<uint32_t>(word->number)}, member);
   }
   if (word->epoch > now_.epoch) {
-    earlyBytes_ += bytes.size();
-    early_.emplace_back(member, *std::move(word));
-    return;
+    return keepEarly(member, *std::move(word));
   }
   hear(member, *word);
 }
 
+void Members::keepEarly(Rank member, Word word) {
+  earlyBytes_ += word.bytes.size() + word.key.size() + sizeof(Word);
+  early_.emplace_back(member, std::move(word));
+}
+
 void Members::hear(Rank member, const Word& word) {
   if (word.kind == WordKind::kNote) {
+    if (word.bytes.size() > kLongestNoteBytes)
+      return refuse(member, {Code::kRefused, "its note is longer than any note of a member"});
     if (notes_.size() >= kMostNotes || !notes_.try_emplace(word.key, word.bytes).second) return;
     const auto [first, last] = awaitedNotes_.equal_range(word.key);
     std::vector<std::function<void(const std::string&)>> waiting;
@@ -197,14 +180,21 @@ void Members::gather(const std::string& key, size_t most, Rounds::Bring bring, D
       got(Status(Code::kInvalidArgument, fmt::format("a key has 1 to {} bytes", kLongestKeyBytes)));
     });
   }
+  // Models with buffers have a round in every pass: its timer goes with it.
+  const auto timer = std::make_shared<TimerId>();
+  const auto ended = [this, timer, got = std::move(got)](const Result<Rounds::Values>& values) {
+    loop_.cancel(*timer);
+    got(values);
+  };
   const uint64_t number =
-      rounds_.begin(key, std::max(most, kLongestValueBytes), std::move(bring), std::move(got));
+      rounds_.begin(key, std::max(most, kLongestValueBytes), std::move(bring), ended);
   deferred_.resume(*fabric_);
-  after(atMost, [this, key, number, atMost] {
+  *timer = after(atMost, [this, key, number, atMost] {
     const auto missing = rounds_.missing(key, number);
-    rounds_.giveUp(key, number,
-                   {Code::kTimeout, fmt::format("'{}' has waited {} for rank {}", key,
-                                                base::formatDuration(atMost), listText(missing))});
+    rounds_.giveUp(
+        key, number,
+        {Code::kTimeout, fmt::format("'{}' has waited {} for rank {}", key,
+                                     base::formatDuration(atMost), fmt::join(missing, ", "))});
   });
 }
 
@@ -214,11 +204,11 @@ void Members::meet(const std::string& name, const std::string& value, Rounds::Go
   Meeting& meeting = meetings_[id];
   meeting.got = std::move(got);
   meeting.values[now_.self] = value;
-  send(others(), {.kind = WordKind::kMeet,
-                  .epoch = now_.epoch,
-                  .key = name,
-                  .number = id.second,
-                  .bytes = value});
+  send(now_.others(), {.kind = WordKind::kMeet,
+                       .epoch = now_.epoch,
+                       .key = name,
+                       .number = id.second,
+                       .bytes = value});
   meetIfComplete(id);
 }
 
@@ -239,8 +229,16 @@ void Members::meetIfComplete(const std::pair<std::string, uint64_t>& id) {
   meetings_.erase(found);
 }
 
+std::vector<Rounds::Got> Members::takeMeetings() {
+  std::vector<Rounds::Got> waiting;
+  for (auto& [id, meeting] : std::exchange(meetings_, {})) {
+    if (meeting.got) waiting.push_back(std::move(meeting.got));
+  }
+  return waiting;
+}
+
 void Members::leaveNote(const std::string& key, const std::string& value) {
-  send(others(), {.kind = WordKind::kNote, .epoch = now_.epoch, .key = key, .bytes = value});
+  send(now_.others(), {.kind = WordKind::kNote, .epoch = now_.epoch, .key = key, .bytes = value});
 }
 
 void Members::whenNoted(const std::string& key, std::function<void(const std::string&)> then) {
@@ -300,9 +298,8 @@ void Members::enter(const View& view) {
   now_ = view;
   view_.with([&](View& shared) { shared = view; });
   met_.clear();
-  for (auto& [id, meeting] : std::exchange(meetings_, {})) {
-    if (!meeting.got) continue;
-    post([got = std::move(meeting.got)] {
+  for (auto& got : takeMeetings()) {
+    post([got = std::move(got)] {
       got(Status(Code::kCancelled, "the epoch has ended before all members were there"));
     });
   }
@@ -310,8 +307,7 @@ void Members::enter(const View& view) {
   earlyBytes_ = 0;
   for (auto& [member, word] : std::exchange(early_, {})) {
     if (word.epoch > view.epoch) {
-      earlyBytes_ += word.bytes.size();
-      early_.emplace_back(member, std::move(word));
+      keepEarly(member, std::move(word));
     } else {
       hear(member, word);
     }
@@ -329,9 +325,7 @@ void Members::judgeKnownLosses() {
 void Members::endWith(const Status& why) {
   ended_ = why;
   rounds_.giveUpAll(why);
-  for (auto& [id, meeting] : std::exchange(meetings_, {})) {
-    if (meeting.got) post([got = std::move(meeting.got), why] { got(why); });
-  }
+  for (auto& got : takeMeetings()) post([got = std::move(got), why] { got(why); });
   for (Listener* listener : std::set<Listener*>(listeners_)) listener->onEnd(why);
 }
 
@@ -341,7 +335,8 @@ void Members::leave(Duration atMost, const std::function<void()>& done) {
 
 void Members::leaveWhenIdle(TimePoint deadline, const std::function<void()>& done) {
   if (!rounds_.isIdle() && loop_.now() < deadline && ended_.isOk()) {
-    return after(kBetweenLooks, [this, deadline, done] { leaveWhenIdle(deadline, done); });
+    after(kBetweenLooks, [this, deadline, done] { leaveWhenIdle(deadline, done); });
+    return;
   }
   membership_->withdraw(kToWithdraw, [this, done, alive = std::weak_ptr(alive_)](const Status&) {
     if (alive.expired()) return done();

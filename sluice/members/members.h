@@ -100,7 +100,6 @@ class Members final : private fabric::Receiver {
 
   Members(Loop& loop, std::unique_ptr<membership::Membership> membership,
           const membership::Standing& first, Rank self, const membership::KeeperOptions& options);
-  void begin();
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override;
@@ -108,13 +107,13 @@ class Members final : private fabric::Receiver {
   void onPeerLeft(Rank from) override;
 
   void takeWord(Rank member, const std::vector<std::byte>& bytes);
+  void keepEarly(Rank member, Word word);
   void hear(Rank member, const Word& word);
   void hearMeeting(Rank from, const Word& word);
   void meetIfComplete(const std::pair<std::string, uint64_t>& id);
   void hearOfLoss(Rank lost, Rank witness);
   void noteLoss(Rank member, const Status& why);
-  void send(const std::vector<Rank>& members, const Word& word);
-  std::vector<Rank> others() const;  // members of the present epoch
+  void send(const std::vector<Rank>& ranks, const Word& word);  // of the present epoch
   void follow(const membership::Standing& standing);
   void enter(const View& view);
   void judgeKnownLosses();
@@ -123,7 +122,8 @@ class Members final : private fabric::Receiver {
   void leaveWhenIdle(TimePoint deadline, const std::function<void()>& done);
   const membership::MemberId& idOf(Rank member) const { return first_.members[index(member)].id; }
   void post(std::function<void()> task);
-  void after(Duration delay, const std::function<void()>& task);
+  TimerId after(Duration delay, const std::function<void()>& task);
+  std::vector<Rounds::Got> takeMeetings();  // of this epoch that somebody here waits for
 
   Loop& loop_;
   const membership::EpochRecord first_;

@@ -54,10 +54,7 @@ void Rounds::bringValue(const Id& id, Round& round) {
 }
 
 void Rounds::sendToOthers(WordKind kind, const Id& id, const std::string& bytes) {
-  std::vector<Rank> others;
-  for (uint32_t rank = 0; rank < view_.size(); ++rank) {
-    if (Rank{rank} != view_.self) others.push_back(Rank{rank});
-  }
+  const auto others = view_.others();
   if (!others.empty()) sendInParts(kind, id, others, bytes);
 }
 

@@ -7,7 +7,7 @@
 //   new epoch    -> a member that has a round complete hands its values to the others; members of a
 //                   round that nobody has complete bring their values anew
 //
-// Why all get the same: values of an epoch complete a round only if every member of that epoch
+// All get the same values. Values of an epoch complete a round only if every member of that epoch
 // brings one in it. A member that has the round complete from an epoch before brings none again, so
 // no other values can become complete.
 //

@@ -23,6 +23,14 @@ struct View {
     return Rank{static_cast<uint32_t>(found - members.begin())};
   }
   size_t size() const { return members.size(); }
+  // Returns the ranks of all members but this one.
+  std::vector<Rank> others() const {
+    std::vector<Rank> ranks;
+    for (uint32_t rank = 0; rank < size(); ++rank) {
+      if (Rank{rank} != self) ranks.push_back(Rank{rank});
+    }
+    return ranks;
+  }
 };
 
 }  // namespace sluice::members

@@ -1,5 +1,5 @@
-// What members tell each other about the job itself, beside the steps: losses, notes, and values
-// that all of them gather. Plain values; any thread.
+// The words that members say to each other beside the steps: about losses, notes, and values that
+// all of them gather. Plain values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,7 @@ struct Word {
 
 inline constexpr size_t kLongestKeyBytes = 512;
 inline constexpr size_t kPartBytes = size_t{1} << 20;  // a longer value travels in several words
+inline constexpr size_t kLongestNoteBytes = size_t{64} << 10;
 inline constexpr size_t kLongestWordBytes = kPartBytes + kLongestKeyBytes + 64;
 
 std::vector<std::byte> encode(const Word& word);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -154,6 +155,20 @@ std::string Address::host() const {
 std::string Address::toString() const {
   if (family() == AF_INET6) return fmt::format("[{}]:{}", host(), port());
   return fmt::format("{}:{}", host(), port());
+}
+
+Result<std::vector<Address>> parseAddresses(const std::vector<std::string>& texts) {
+  std::vector<Address> addresses;
+  for (const auto& text : texts) {
+    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(text));
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
+}
+
+std::string hostName() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
 }  // namespace sluice::net

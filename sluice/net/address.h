@@ -52,6 +52,12 @@ class Address final {
   socklen_t size_ = 0;
 };
 
+// Parses addresses, each as Address::parse() takes it.
+Result<std::vector<Address>> parseAddresses(const std::vector<std::string>& texts);
+
+// Returns the name of this host, for people; "?" if the system does not tell it.
+std::string hostName();
+
 }  // namespace sluice::net
 
 namespace sluice {

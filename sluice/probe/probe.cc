@@ -1,9 +1,6 @@
 #include <sluice/probe/probe.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <functional>
 
@@ -12,6 +9,7 @@
 #include <sluice/base/cpu_time.h>
 #include <sluice/base/median.h>
 #include <sluice/fabric/common.h>
+#include <sluice/net/address.h>
 #include <sluice/probe/contact.h>
 #include <sluice/probe/crowd.h>
 #include <sluice/probe/load.h>
@@ -33,11 +31,6 @@ constexpr auto kLongestLoad = 500ms;
 constexpr size_t kSingleBytes = 64;
 constexpr size_t kMostSingles = 1000;
 
-std::string ownHostName() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
 // The probe of one rank: each part is a method, and all ranks walk through them together.
 class Probe final {
  public:
@@ -49,7 +42,7 @@ class Probe final {
 
   Result<NetworkFacts> run() {
     const TimePoint begun = meeting_.loop().now();
-    own_.name = ownHostName();
+    own_.name = net::hostName();
     own_.address = meeting_.interface().address.host();
     SLUICE_RETURN_IF_ERROR(measureHost());
     if (meeting_.worldSize() > 1) SLUICE_RETURN_IF_ERROR(measureNetwork());

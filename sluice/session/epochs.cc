@@ -49,11 +49,11 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
   for (;;) {
     SLUICE_RETURN_IF_ERROR(ask());
     SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address()));
-    const auto view = std::make_shared<View>();
+    View view;
     const auto addresses = await<members::Rounds::Values>(
         job_.loop(),
-        [&, view](auto got) {
-          *view = members_.view();
+        [&](auto got) {
+          view = members_.view();
           members_.meet("fabric/" + name_, listener.address().toString(), std::move(got));
         },
         ask);
@@ -61,11 +61,11 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     SLUICE_RETURN_IF_ERROR(addresses.status());
     Result<std::unique_ptr<fabric::WatchedFabric>> made = Status(Code::kCancelled, "");
     SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job_.loop(), [&] {
-      if (members_.view().epoch != view->epoch) return;
-      made = makeFabric(*view, std::move(listener), *addresses);
+      if (members_.view().epoch != view.epoch) return;
+      made = makeFabric(view, std::move(listener), *addresses);
       if (!made.isOk()) return;
-      here_ = *view;
-      wanted_ = *view;
+      here_ = view;
+      wanted_ = view;
       members_.add(*this);
       isListening_ = true;
     }));
@@ -107,27 +107,26 @@ void Epochs::stop() {
 }
 
 void Epochs::noteBegun(const std::vector<Step>& firstSteps) {
-  EpochLog epoch{here_.epoch, here_.members, here_.self, {}};
+  EpochLog epoch{.view = here_, .firstSteps = {}};
   for (const Step step : firstSteps) epoch.firstSteps.push_back(index(step));
-  log_.with([&](std::vector<EpochLog>& log) { log.push_back(std::move(epoch)); });
+  epoch.lastFirstStep = *std::ranges::max_element(epoch.firstSteps);
+  history_.with([&](std::vector<EpochLog>& history) { history.push_back(std::move(epoch)); });
 }
 
 // Some slice of step `last` is summed in the epoch. A member that has begun step last + 2 has had all
 // results of step `last`, so it is in the epoch.
-std::optional<EpochLog> Epochs::agreedBy(uint64_t steps) const {
-  return log_.with([&](const std::vector<EpochLog>& log) -> std::optional<EpochLog> {
-    const auto isAgreed = [&](const EpochLog& epoch) {
-      return *std::ranges::max_element(epoch.firstSteps) + 2 <= steps;
-    };
-    const auto found = std::find_if(log.rbegin(), log.rend(), isAgreed);
-    return found == log.rend() ? std::nullopt : std::optional(*found);
+std::optional<View> Epochs::agreedBy(uint64_t steps) const {
+  return history_.with([&](const std::vector<EpochLog>& history) -> std::optional<View> {
+    const auto isAgreed = [&](const EpochLog& epoch) { return epoch.lastFirstStep + 2 <= steps; };
+    const auto found = std::find_if(history.rbegin(), history.rend(), isAgreed);
+    return found == history.rend() ? std::nullopt : std::optional(found->view);
   });
 }
 
 void Epochs::onPeerLost(Rank rank, const Status& why) {
   if (isStopped_) return;
-  sluice::log("session").debug("the connection to rank {} of epoch {} is lost: {}", rank,
-                               here_.epoch, why.message());
+  log("session").debug("the connection to rank {} of epoch {} is lost: {}", rank, here_.epoch,
+                       why.message());
   if (lasting_ != nullptr) lasting_->suspend();
   members_.suspect(here_.epoch, rank, why);
 }
@@ -172,7 +171,8 @@ void Epochs::enter(const View& view, fabric::TcpListener listener,
   auto made = makeFabric(view, std::move(listener), *addresses);
   if (!made.isOk()) return onEnd(made.status());
   here_ = view;
-  auto last = std::exchange(
+  // The strategy uses the plan of the epoch before until it enters this one.
+  const auto last = std::exchange(
       plan_, std::make_unique<plan::Plan>(plan::Plan::continued(first_, view.epoch, view.members)));
   fabric_->replace(*std::move(made));
   events_.onEntered();

@@ -1,7 +1,8 @@
 // Takes a session from epoch to epoch (docs/members.md): when members are lost, it ends the
 // connections of the old epoch, makes those of the new one, and lets the strategy go on over them.
 //
-// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and log().
+// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and for agreedBy() and
+// history().
 #pragma once
 
 #include <functional>
@@ -22,10 +23,9 @@ namespace sluice::session {
 
 // One epoch as a session has seen it: enough to repeat its sums in one process.
 struct EpochLog {
-  Epoch epoch{};
-  std::vector<Rank> members;         // by rank, named by their first ranks
-  Rank self{};                       // this member's rank
+  members::View view;
   std::vector<uint64_t> firstSteps;  // by SliceId: the first step that is summed in this epoch
+  uint64_t lastFirstStep = 0;        // the highest of them
 };
 
 class Epochs final : private members::Members::Listener {
@@ -68,11 +68,11 @@ class Epochs final : private members::Members::Listener {
   // Returns the newest epoch that every member has entered by its step number `steps`, whatever it
   // knows: all members that have begun so many steps get the same answer. Empty: the first epoch.
   // Any thread.
-  std::optional<EpochLog> agreedBy(uint64_t steps) const;
+  std::optional<members::View> agreedBy(uint64_t steps) const;
 
   // Returns the epochs so far in which a step was begun. Any thread.
-  std::vector<EpochLog> log() const {
-    return log_.with([](const auto& log) { return log; });
+  std::vector<EpochLog> history() const {
+    return history_.with([](const auto& history) { return history; });
   }
 
  private:
@@ -106,7 +106,7 @@ class Epochs final : private members::Members::Listener {
   std::unique_ptr<plan::Plan> plan_;      // of here_
   bool isListening_ = false;
   bool isStopped_ = false;
-  base::Guarded<std::vector<EpochLog>> log_;
+  base::Guarded<std::vector<EpochLog>> history_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();
 };
 

@@ -132,10 +132,7 @@ Status JobParts::startPulse(fabric::TcpListener listener,
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config_));
   fabric::TcpMembership membership{
       .rank = rank(), .epoch = Epoch{0}, .addresses = {}, .key = key_, .door = door()};
-  for (const auto& text : addresses) {
-    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(text));
-    membership.addresses.push_back(std::move(address));
-  }
+  SLUICE_ASSIGN_OR_RETURN(membership.addresses, net::parseAddresses(addresses));
   fabric::TcpOptions options = fabric::readTcpOptions(config_);
   options.closeDeadline = kPulseGoodbye;
   SLUICE_ASSIGN_OR_RETURN(

@@ -1,12 +1,10 @@
 #include <sluice/session/join_members.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
@@ -46,13 +44,7 @@ Status checkSettings(const JoiningMember& joining) {
   return base::ok();
 }
 
-std::string hostName() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "?";
-  return name.data();
-}
-
-// What a rank tells the others before the first epoch: itself, and the name of its proposal.
+// A rank's note to the others before the first epoch: the rank itself, and the name of its proposal.
 std::string encodeNote(const Member& member, const membership::Nonce& nonce) {
   return nonce.toString() + membership::encode(member);
 }
@@ -147,10 +139,9 @@ Result<std::unique_ptr<fabric::Fabric>> makeMembersFabric(const JoiningMember& j
                               .addresses = {},
                               .key = joining.fabricKey,
                               .door = joining.door};
-  for (const Member& member : members) {
-    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(member.address));
-    ranks.addresses.push_back(std::move(address));
-  }
+  std::vector<std::string> addresses;
+  for (const Member& member : members) addresses.push_back(member.address);
+  SLUICE_ASSIGN_OR_RETURN(ranks.addresses, net::parseAddresses(addresses));
   SLUICE_ASSIGN_OR_RETURN(auto watched, fabric::WatchedFabric::make(
                                             joining.loop, liveness, receiver,
                                             [&](fabric::Receiver& watchman) {
@@ -185,7 +176,7 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
   SLUICE_ASSIGN_OR_RETURN(const auto keeper, keeperOptions(joining.config));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(joining.address));
   const Member self{.id = membership::MemberId::random(),
-                    .host = fmt::format("{} (rank {} at the start)", hostName(), joining.rank),
+                    .host = fmt::format("{} (rank {} at the start)", net::hostName(), joining.rank),
                     .address = listener.address().toString(),
                     .since = Step{0},
                     .came = membership::wallTimeNow()};
@@ -222,10 +213,10 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
     first = Entrance(joining, *membership).writeFirst(std::move(record));
   }
   // Everybody hears of an error of any rank. Rank 0 has written when it answers here.
-  const auto outcomes = joining.gather("members/begun", !made.isOk() ? made.message()
-                                                        : joining.rank == Rank{0} && !first.isOk()
-                                                            ? first.status().message()
-                                                            : std::string(kBegun));
+  Status own = made;
+  if (own.isOk() && joining.rank == Rank{0}) own = first.status();
+  const auto outcomes =
+      joining.gather("members/begun", own.isOk() ? std::string(kBegun) : own.message());
   if (!outcomes.isOk()) return endOnLoop(outcomes.status());
   for (const auto& outcome : *outcomes) {
     if (outcome != kBegun)
@@ -247,8 +238,6 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
                                                                  std::move(listener), receiver);
                                       });
   }));
-  // Nobody loses a member that has not connected yet.
-  SLUICE_RETURN_IF_ERROR(started.status());
   return started;
 }
 

@@ -20,10 +20,7 @@ Result<std::unique_ptr<fabric::Fabric>> connectTcp(JobParts& job, const EpochPla
                                    .addresses = {},
                                    .key = job.key(),
                                    .door = job.door()};
-  for (const auto& note : place.addresses) {
-    SLUICE_ASSIGN_OR_RETURN(auto address, Address::parse(note));
-    membership.addresses.push_back(std::move(address));
-  }
+  SLUICE_ASSIGN_OR_RETURN(membership.addresses, net::parseAddresses(place.addresses));
   fabric::TcpOptions options = fabric::readTcpOptions(job.config());
   // A busy rank accepts a connection only when its loop turns. The watchman notices sooner if the
   // rank is not there.

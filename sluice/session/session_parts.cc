@@ -81,12 +81,6 @@ Status checkMemory(const SessionOptions& options, const plan::Plan& plan,
   return base::ok();
 }
 
-uint64_t modelBytes(const Model& model) {
-  uint64_t bytes = 0;
-  for (const auto& tensor : model.tensors) bytes += tensor.bytes();
-  return bytes;
-}
-
 // Refuses what cannot go on without a lost member; the algorithm itself is asked later.
 Status checkOutlives(const SessionOptions& options, const plan::Plan& plan,
                      optimizer::Publishes publishes, const collective::Collective* collective) {
@@ -122,7 +116,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
     if (job.members() != nullptr) {
       log("session").info(
           "members may be lost: every rank keeps the last result of each slice, {} of memory",
-          base::formatBytes(modelBytes(plan.model())));
+          base::formatBytes(plan.model().bytes()));
     }
   }
   const bool isWorker = plan.roles().isWorker(job.rank());

@@ -196,8 +196,8 @@ class Training final : public DeviceEntrance {
   std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> epochs() const {
     std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> all;
     if (inside().epochs() == nullptr) return all;
-    for (const session::EpochLog& epoch : inside().epochs()->log()) {
-      all.emplace_back(index(epoch.epoch), numbersOf(epoch.members), epoch.firstSteps);
+    for (const session::EpochLog& epoch : inside().epochs()->history()) {
+      all.emplace_back(index(epoch.view.epoch), numbersOf(epoch.view.members), epoch.firstSteps);
     }
     return all;
   }
@@ -206,9 +206,9 @@ class Training final : public DeviceEntrance {
   // this member's rank.
   std::optional<std::tuple<uint32_t, std::vector<uint32_t>, uint32_t>> agreedMembers() const {
     if (inside().epochs() == nullptr) return std::nullopt;
-    const auto epoch = inside().epochs()->agreedBy(inside().trainer().stepsBegun());
-    if (!epoch) return std::nullopt;
-    return std::tuple(index(epoch->epoch), numbersOf(epoch->members), index(epoch->self));
+    const auto view = inside().epochs()->agreedBy(inside().trainer().stepsBegun());
+    if (!view) return std::nullopt;
+    return std::tuple(index(view->epoch), numbersOf(view->members), index(view->self));
   }
 
   std::string plan() const { return inside().plan().toString(); }
