@@ -23,6 +23,7 @@ from members_training import Settings
 RANK_ORDER = ("sluice", "p3", "slicing", "kvstore")
 TURNED_OUT = "is not in epoch"  # the error of a member that the others go on without
 TOO_FEW = "wants at least"
+FORGOTTEN = "the store has lost the latest epochs"
 FROZEN = "etcd"  # in a warning of every member whose membership is frozen
 
 
@@ -368,12 +369,13 @@ def leases(trial: Trial) -> None:
 
 
 def wipe(trial: Trial) -> None:
-    """Somebody deletes all that the job has in etcd. Then a member is killed."""
+    """Somebody deletes all that the job has in etcd. Then a member is killed. The others may not go
+    on: they cannot know that nobody has turned them out. All end with an error that says so."""
     trial.wait_for_step(trial.random_step(0.3))
     trial.note_fault(f"delete {trial.lab.delete_everything()} keys")
     trial.make_steps(3, "after the keys were deleted")
     trial.kill(trial.luck.randrange(trial.world))
-    trial.judge()
+    trial.expect_errors(trial.left, FORGOTTEN)
 
 
 def too_few(trial: Trial) -> None:

@@ -104,7 +104,7 @@ def run_job(lab: Any, folder: Path, what: str, seed: int, options: argparse.Name
         if trial.problems:
             print(trial.describe(), file=sys.stderr, flush=True)
     lab.repair()
-    if not trial.problems and what not in ("too-few", "deleted"):
+    if not trial.problems and what not in ("too-few", "deleted", "wipe"):
         try:
             trial.go_on_from_checkpoint()
         except AssertionError as wrong:

@@ -24,6 +24,7 @@ EpochRecord recordOf(uint32_t number, const std::vector<Member>& members) {
   record.members = members;
   record.proposer = members.front().id;
   record.nonce = Nonce::random();
+  record.run = record.nonce;
   record.proposed = wallTimeNow();
   return record;
 }

@@ -50,6 +50,7 @@ class MembersTest : public testing::Test {
     first.why = "the job begins";
     first.proposer = first.members.front().id;
     first.nonce = membership::Nonce::random();
+    first.run = first.nonce;
     hub_ = std::make_unique<fabric::LoopbackHub>(members);
     for (uint32_t m = 0; m < members; ++m) parties_.push_back(std::make_unique<Party>());
     onLoop([&] {  // in one task: nobody speaks before all are there

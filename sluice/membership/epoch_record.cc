@@ -10,7 +10,7 @@
 namespace sluice::membership {
 namespace {
 
-constexpr uint8_t kEpochVersion = 1;
+constexpr uint8_t kEpochVersion = 2;
 
 Status faultOf(const EpochRecord& record, std::string_view what) {
   return {Code::kInvalidArgument,
@@ -36,6 +36,7 @@ std::string encodeUnchecked(const EpochRecord& record) {
   writer.number(index(record.firstStep));
   writeId(writer, record.proposer);
   writeId(writer, record.nonce);
+  writeId(writer, record.run);
   writer.number(static_cast<uint64_t>(record.proposed));
   writer.text(record.why);
   writeMembers(writer, record.members);
@@ -56,8 +57,8 @@ Status check(const EpochRecord& record) {
   if (record.members.size() > kMostMembers || record.lost.size() > kMostMembers)
     return faultOf(record, "it has too many members");
   if (record.why.size() > kLongestReasonBytes) return faultOf(record, "its reason is too long");
-  if (!record.nonce.isSet() || !record.proposer.isSet())
-    return faultOf(record, "it has no nonce or no proposer");
+  if (!record.nonce.isSet() || !record.run.isSet() || !record.proposer.isSet())
+    return faultOf(record, "it has no nonce, no run or no proposer");
   std::set<MemberId> known;
   for (const auto* list : {&record.members, &record.lost}) {
     for (const Member& member : *list) {
@@ -84,6 +85,7 @@ Result<EpochRecord> decodeEpoch(std::string_view bytes) {
   record.firstStep = Step{reader.number<uint64_t>()};
   record.proposer = readId(reader);
   record.nonce = readId(reader);
+  record.run = readId(reader);
   record.proposed = static_cast<WallTime>(reader.number<uint64_t>());
   record.why = reader.text(kLongestReasonBytes);
   record.members = readMembers(reader);

@@ -27,6 +27,7 @@ struct EpochRecord {
   std::string why;              // the reason for the change, for people
   MemberId proposer;
   Nonce nonce;
+  Nonce run;  // the nonce of the first epoch: a job of the same name and key has another one
   WallTime proposed = 0;
 
   // Returns the rank of a member; empty if it is not in this epoch.
@@ -36,7 +37,7 @@ struct EpochRecord {
 };
 
 // Says what is wrong with a record that is to be written, if anything: it has 1 to kMostMembers
-// members, no member twice, nobody both in and lost, a nonce and a proposer, and texts of the right
+// members, no member twice, nobody both in and lost, a nonce, a run and a proposer, and texts of the right
 // size.
 Status check(const EpochRecord& record);
 

@@ -35,6 +35,7 @@ rc::Gen<EpochRecord> anyRecord() {
     record.why = *anyText(kLongestReasonBytes);
     record.proposer = record.members.front().id;
     record.nonce = Nonce::random();
+    record.run = Nonce::random();
     record.proposed = *rc::gen::arbitrary<int64_t>();
     return record;
   });
@@ -49,6 +50,7 @@ EpochRecord smallRecord() {
   record.why = "rank 2 is lost";
   record.proposer = record.members.front().id;
   record.nonce = Nonce::random();
+  record.run = Nonce::random();
   return record;
 }
 
@@ -101,6 +103,7 @@ TEST(EpochRecord, WhatCannotBeRightIsNamed) {
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.members.clear(); }), HasSubstr("no members"));
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.lost.push_back(r.members[0]); }), HasSubstr("twice"));
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.nonce = {}; }), HasSubstr("no nonce"));
+  EXPECT_THAT(faultOf([](EpochRecord& r) { r.run = {}; }), HasSubstr("no run"));
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.why.assign(5000, 'x'); }), HasSubstr("reason"));
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.members[0].id = {}; }), HasSubstr("no id"));
   EXPECT_THAT(faultOf([](EpochRecord& r) { r.members[0].host.assign(256, 'x'); }),

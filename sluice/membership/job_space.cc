@@ -53,6 +53,10 @@ std::string JobSpace::epochKey(uint64_t number) const {
   return fmt::format("{}{:010}", epochs().first, number);
 }
 
+std::string JobSpace::latchKey(Epoch number) const {
+  return fmt::format("{}last/{:010}", prefix_, index(number));
+}
+
 KeyRange JobSpace::epochsFrom(uint64_t number) const {
   return {epochKey(number), epochs().end};
 }

@@ -2,9 +2,9 @@
 //
 // A job's part of the store is named after the job and its key, so jobs of the same name with
 // different keys do not see each other. Every value is sealed with the job's key and bound to the
-// name of its own key, which holds the epoch's number or the member's id. Who can write to the store
-// but does not hold the job key can remove values, but cannot make one that opens, nor move one to
-// another place. Any thread; a value.
+// name of its own key, which holds the epoch's number or the member's id. A party
+// that can write to the store but does not hold the job key can remove values, but cannot make one
+// that opens, nor move one to another place. Any thread; a value.
 #pragma once
 
 #include <string>
@@ -30,6 +30,8 @@ class JobSpace final {
   KeyRange epochsFrom(uint64_t number) const;    // this number and higher ones
   KeyRange epochsBefore(uint64_t number) const;  // lower ones
   KeyRange members() const { return keysUnder(prefix_ + "member/"); }
+  // The key that exists from the moment an epoch is written until another one follows it.
+  std::string latchKey(Epoch number) const;
 
   // Returns the entry for an epoch or a member, with revision 0.
   Entry seal(const EpochRecord& record) const;

@@ -24,6 +24,7 @@ Keeper::Keeper(Loop& loop, Membership& membership, const MemberId& self, Standin
       options_(options),
       events_(std::move(events)),
       standing_(std::move(first)) {
+  membership_.bindTo(standing_.record.run);
   membership_.watch([this, alive = std::weak_ptr(alive_)](const Standing& standing) {
     if (!alive.expired()) follow(standing);
   });
@@ -124,6 +125,7 @@ EpochRecord Keeper::nextRecord(const std::vector<MemberId>& removed) const {
   }
   next.why.resize(std::min(next.why.size(), kLongestReasonBytes));
   next.proposer = self_;
+  next.run = standing_.record.run;
   next.nonce = Nonce::random();
   next.proposed = wallTimeNow();
   return next;
@@ -137,6 +139,7 @@ void Keeper::answered(const Result<Standing>& answer) {
     follow(*answer);
     return proposeSoon();  // for losses that the epoch does not know of
   }
+  if (answer.status().code() == Code::kNotFound) return end(answer.status());
   after(options_.retryAfter, [this] { proposeSoon(); });
 }
 

@@ -46,6 +46,7 @@ class KeeperTest : public testing::Test {
     first.why = "the job begins";
     first.proposer = first.members.front().id;
     first.nonce = Nonce::random();
+    first.run = first.nonce;
     members_ = first.members;
     parties_.resize(members);
     for (size_t m = 0; m < members; ++m) {
@@ -186,6 +187,18 @@ TEST_F(KeeperTest, WaitsForAStoreThatIsAway) {
   table_->setUnavailable("");
   loop_.advance(10s);
   EXPECT_EQ(parties_[0].epochs, std::vector{Epoch{1}});
+}
+
+TEST_F(KeeperTest, EndsWhenTheStoreHasLostTheEpoch) {
+  start(3);
+  table_->restore({});
+  sees(0, 2);
+  sees(1, 2);
+  loop_.advance(1s);
+  for (const size_t m : {0, 1}) {
+    EXPECT_TRUE(parties_[m].epochs.empty());
+    EXPECT_EQ(parties_[m].end.code(), Code::kNotFound);
+  }
 }
 
 TEST_F(KeeperTest, EndsWhenTooFewAreLeft) {

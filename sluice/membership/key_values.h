@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Entry {
   std::string key;
   std::string value = {};
   uint64_t revision = 0;  // of the last change of this key
+  uint64_t created = 0;   // the revision in which the key came to be there
 };
 
 struct Listing {
@@ -35,16 +37,25 @@ struct Listing {
   uint64_t revision = 0;       // of the store when it was read
 };
 
-// Puts `key` if no key exists in `absent`, and then removes the keys in `forgotten`.
+// A key without a value that is made once and removed once.
+struct Latch {
+  std::string key;
+  uint64_t created = 0;
+};
+
+// Puts `key` and makes `latch`, if no key exists in `absent` and `opened` exists since the revision
+// that it names. Then removes `opened` and the keys in `forgotten`.
 struct Append {
   std::string key;
   std::string value;
+  std::string latch;
   KeyRange absent;
+  std::optional<Latch> opened;
   KeyRange forgotten;
 };
 struct Appended {
   bool done = false;
-  Listing there;  // iff not done: the highest keys in `absent`
+  Listing there;  // iff not done: the highest keys in `absent`; none if `opened` is the reason
 };
 
 class KeyValues {

@@ -21,7 +21,8 @@
 
 namespace sluice::membership {
 
-// The epoch that stands, and the store's revision in which it was seen.
+// The epoch that stands, and the store's revision in which its key came to be there. Only a member
+// that knows it can follow the epoch.
 struct Standing {
   EpochRecord record;
   uint64_t revision = 0;
@@ -57,10 +58,15 @@ class Membership {
 
   // Appends `next` if no epoch has followed `before`. Answers with the epoch that stands afterwards,
   // as begin() does. After a timeout the record may be in the store all the same: ask latest() or
-  // call replace() again with the same nonce. `next` must have a higher number than `before`. In a
-  // store that was restored from a backup it must also be higher than any that this object has seen.
+  // call replace() again with the same nonce. `next` must have a higher number than `before`.
+  // kNotFound: the store has lost `before`, or its successor. No epoch can follow it any more, since
+  // others might have followed it already.
   virtual void replace(const Standing& before, const EpochRecord& next, Duration patience,
                        GotStanding got) = 0;
+
+  // From now on only epochs of this run of the job count. Others are a stranger's who has kept
+  // records of an earlier job with the same name and key.
+  virtual void bindTo(const Nonce& run) = 0;
 
   // Answers with the epoch that stands; kNotFound if the job has none. An epoch that this object has
   // seen stands even if the store was restored from a backup and has lost it.

@@ -19,7 +19,9 @@ void MemoryTable::State::expire(TimePoint now) {
 
 void MemoryTable::State::put(const std::string& key, Cell cell) {
   cell.revision = ++data.revision;
-  const Entry entry{key, cell.value, cell.revision};
+  const auto there = data.cells.find(key);
+  cell.created = there == data.cells.end() ? cell.revision : there->second.created;
+  const Entry entry{key, cell.value, cell.revision, cell.created};
   data.cells[key] = std::move(cell);
   for (const auto& [id, watcher] : watchers) {
     if (!watcher.range.contains(key)) continue;
@@ -28,13 +30,19 @@ void MemoryTable::State::put(const std::string& key, Cell cell) {
   }
 }
 
+bool MemoryTable::State::has(const Latch& latch) const {
+  const auto found = data.cells.find(latch.key);
+  return found != data.cells.end() && found->second.created == latch.created;
+}
+
 Listing MemoryTable::State::list(const KeyRange& range, size_t most) const {
   Listing listing{.entries = {}, .revision = data.revision};
   const auto first = data.cells.lower_bound(range.first);
   for (auto at = data.cells.lower_bound(range.end);
        at != first && listing.entries.size() < most && range.first < range.end;) {
     --at;
-    listing.entries.push_back({at->first, at->second.value, at->second.revision});
+    listing.entries.push_back(
+        {at->first, at->second.value, at->second.revision, at->second.created});
   }
   return listing;
 }
@@ -74,8 +82,16 @@ Appended MemoryTable::append(const Append& append, TimePoint now) {
   return state_.with([&](State& state) {
     state.expire(now);
     Listing there = state.list(append.absent, kShown);
-    if (!there.entries.empty()) return Appended{.done = false, .there = std::move(there)};
+    const bool mayFollow = !append.opened || state.has(*append.opened);
+    if (!there.entries.empty() || !mayFollow)
+      return Appended{.done = false, .there = std::move(there)};
+    if (append.opened) state.data.cells.erase(append.opened->key);
     state.put(append.key, {.value = append.value});
+    // All that is put at once has one revision.
+    state.data.cells[append.latch] = {.value = {},
+                                      .expires = {},
+                                      .revision = state.data.revision,
+                                      .created = state.data.revision};
     std::erase_if(state.data.cells,
                   [&](const auto& cell) { return append.forgotten.contains(cell.first); });
     return Appended{.done = true, .there = {.entries = {}, .revision = state.data.revision}};

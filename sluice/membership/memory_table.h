@@ -52,8 +52,9 @@ class MemoryTable final {
   void endLeases();
   struct Cell {
     std::string value;
-    uint64_t revision = 0;
     std::optional<TimePoint> expires = {};
+    uint64_t revision = 0;
+    uint64_t created = 0;
   };
   struct Backup {
     std::map<std::string, Cell, std::less<>> cells;
@@ -79,6 +80,7 @@ class MemoryTable final {
     uint64_t draw();
     void expire(TimePoint now);
     void put(const std::string& key, Cell cell);
+    bool has(const Latch& latch) const;
     Listing list(const KeyRange& range, size_t most) const;
   };
 

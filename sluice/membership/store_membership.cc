@@ -125,7 +125,7 @@ void StoreMembership::begin(const EpochRecord& first, Duration patience, GotStan
     return;
   }
   if (seen_) return latest(patience, std::move(got));
-  propose(std::make_shared<Proposal>(first, 0, loop_.now() + patience, std::move(got)));
+  propose(std::make_shared<Proposal>(first, std::nullopt, loop_.now() + patience, std::move(got)));
 }
 
 void StoreMembership::replace(const Standing& before, const EpochRecord& next, Duration patience,
@@ -143,16 +143,23 @@ void StoreMembership::replace(const Standing& before, const EpochRecord& next, D
     answerLater([standing = *seen_, got = std::move(got)] { got(standing); });
     return;
   }
-  propose(std::make_shared<Proposal>(next, uint64_t{index(before.record.number)} + 1,
-                                     loop_.now() + patience, std::move(got)));
+  propose(std::make_shared<Proposal>(next, before, loop_.now() + patience, std::move(got)));
 }
 
 void StoreMembership::propose(const std::shared_ptr<Proposal>& proposal) {
   const uint64_t number = index(proposal->record.number);
   Entry entry = space_.seal(proposal->record);
+  uint64_t from = 0;
+  std::optional<Latch> opened;
+  if (const auto& before = proposal->before) {
+    from = uint64_t{index(before->record.number)} + 1;
+    opened = Latch{space_.latchKey(before->record.number), before->revision};
+  }
   store_->append({.key = std::move(entry.key),
                   .value = std::move(entry.value),
-                  .absent = space_.epochsFrom(proposal->from),
+                  .latch = space_.latchKey(proposal->record.number),
+                  .absent = space_.epochsFrom(from),
+                  .opened = std::move(opened),
                   .forgotten = space_.epochsBefore(number - std::min(number, kEpochsKept))},
                  proposal->deadline, [this, proposal](const Result<Appended>& appended) {
                    if (!appended.isOk()) return proposal->got(appended.status());
@@ -164,21 +171,22 @@ void StoreMembership::propose(const std::shared_ptr<Proposal>& proposal) {
 }
 
 // Something was there already: another's epoch, our own whose answer was lost, or what should not
-// be there.
+// be there. If nothing was, the latch of the epoch before is gone: another epoch has followed it, and
+// the store has lost that.
 void StoreMembership::judge(const std::shared_ptr<Proposal>& proposal, const Listing& there) {
   if (const auto newest = newestOf(there)) {
     if (isNews(newest->record)) {
       see(*newest);
       return proposal->got(*newest);
     }
-    if (seen_->record.number >= proposal->record.number)
-      return proposal->got(seenAt(there.revision));
-    // The store has gone back: the epoch there is below the highest one that was seen, and the
-    // proposal is above that.
-    proposal->from = uint64_t{index(newest->record.number)} + 1;
-    return propose(proposal);
+    return proposal->got(*seen_);
   }
-  removeForged(proposal, there.entries);
+  if (!there.entries.empty()) return removeForged(proposal, there.entries);
+  proposal->got(
+      Status(Code::kNotFound,
+             fmt::format("the store has lost the latest epochs of job {}, so its members cannot be "
+                         "agreed on any more; start it again from a checkpoint with another --job",
+                         space_.job())));
 }
 
 void StoreMembership::removeForged(const std::shared_ptr<Proposal>& proposal,
@@ -198,11 +206,18 @@ void StoreMembership::removeForged(const std::shared_ptr<Proposal>& proposal,
 
 std::optional<Standing> StoreMembership::newestOf(const Listing& listing) {
   for (const Entry& entry : listing.entries) {
-    auto record = space_.openEpoch(entry);
-    if (record.isOk()) return Standing{*std::move(record), listing.revision};
+    auto record = open(entry);
+    if (record.isOk()) return Standing{*std::move(record), entry.created};
     warnOf(entry, record.status());
   }
   return std::nullopt;
+}
+
+Result<EpochRecord> StoreMembership::open(const Entry& entry) const {
+  SLUICE_ASSIGN_OR_RETURN(auto record, space_.openEpoch(entry));
+  if (!run_.isSet() || record.run == run_) return record;
+  return Status(Code::kDataLoss, fmt::format("epoch {} in the store is of an earlier job named {}",
+                                             record.number, space_.job()));
 }
 
 bool StoreMembership::isNews(const EpochRecord& record) const {
@@ -213,6 +228,17 @@ void StoreMembership::see(const Standing& standing) {
   if (seen_ && standing.record.number <= seen_->record.number) return;
   seen_ = standing;
   if (onEpoch_) onEpoch_(standing);
+}
+
+void StoreMembership::warnIfForgotten(const std::optional<Standing>& newest) {
+  const bool isForgotten = seen_ && (!newest || newest->record.number < seen_->record.number);
+  if (!isForgotten || hasWarnedOfLoss_) return;
+  hasWarnedOfLoss_ = true;
+  log("membership")
+      .warn(
+          "the store has lost the latest epochs of job {}: the job ends with the next member that "
+          "it loses; make a checkpoint",
+          space_.job());
 }
 
 void StoreMembership::warnOf(const Entry& entry, const Status& why) {
@@ -232,13 +258,13 @@ void StoreMembership::latest(Duration patience, GotStanding got) {
           see(*newest);
           return got(*newest);
         }
-        if (seen_) return got(seenAt(listing->revision));
+        if (seen_) return got(*seen_);
         if (listing->entries.empty())
           return got(Status(Code::kNotFound,
                             fmt::format("the store has no epoch of job {} under this job key; has "
                                         "the job begun, and is this its key?",
                                         space_.job())));
-        got(space_.openEpoch(listing->entries.front()).status());
+        got(open(listing->entries.front()).status());
       });
 }
 
@@ -249,7 +275,7 @@ void StoreMembership::history(size_t most, Duration patience, GotHistory got) {
                  if (!listing.isOk()) return got(listing.status());
                  std::vector<EpochRecord> records;
                  for (const Entry& entry : listing->entries) {
-                   auto record = space_.openEpoch(entry);
+                   auto record = open(entry);
                    if (record.isOk()) {
                      records.push_back(*std::move(record));
                    } else {
@@ -269,9 +295,9 @@ void StoreMembership::watch(std::function<void(const Standing&)> onEpoch) {
   if (isWatching_) return;
   isWatching_ = true;
   store_->watch(space_.epochs(), [this](const Entry& entry) {
-    const auto record = space_.openEpoch(entry);
+    const auto record = open(entry);
     if (!record.isOk()) return warnOf(entry, record.status());
-    see({*record, entry.revision});
+    see({*record, entry.created});
   });
   pollIn(Duration::zero());
 }
@@ -295,7 +321,7 @@ void StoreMembership::poll() {
                  if (!pollTimer_) pollIn(listing.isOk() ? pollEvery_ : pollEvery_ / 20);
                  if (!listing.isOk()) return;
                  const auto newest = newestOf(*listing);
-                 if (!newest || !isNews(newest->record)) return;
+                 if (!newest || !isNews(newest->record)) return warnIfForgotten(newest);
                  const bool isMissed = seen_ && newest->record.number > seen_->record.number;
                  see(*newest);
                  if (isMissed) store_->rewatch();

@@ -48,6 +48,7 @@ class StoreMembership final : public Membership {
   void begin(const EpochRecord& first, Duration patience, GotStanding got) override;
   void replace(const Standing& before, const EpochRecord& next, Duration patience,
                GotStanding got) override;
+  void bindTo(const Nonce& run) override { run_ = run; }
   void latest(Duration patience, GotStanding got) override;
   void history(size_t most, Duration patience, GotHistory got) override;
   void watch(std::function<void(const Standing&)> onEpoch) override;
@@ -57,7 +58,7 @@ class StoreMembership final : public Membership {
  private:
   struct Proposal {
     EpochRecord record;
-    uint64_t from = 0;  // no epoch of this number or a higher one may be there
+    std::optional<Standing> before;  // none: the record begins the job
     TimePoint deadline;
     GotStanding got;
   };
@@ -65,21 +66,23 @@ class StoreMembership final : public Membership {
   void propose(const std::shared_ptr<Proposal>& proposal);
   void judge(const std::shared_ptr<Proposal>& proposal, const Listing& there);
   void removeForged(const std::shared_ptr<Proposal>& proposal, std::vector<Entry> forged);
+  Result<EpochRecord> open(const Entry& entry) const;
   std::optional<Standing> newestOf(const Listing& listing);
   bool isNews(const EpochRecord& record) const;
   void see(const Standing& standing);
   void warnOf(const Entry& entry, const Status& why);
+  void warnIfForgotten(const std::optional<Standing>& newest);
   void announcementSeen(bool isThere);
   void endAnnouncing(const Status& status);
   void poll();
   void pollIn(Duration delay);
   void answerLater(Task answer);
-  Standing seenAt(uint64_t revision) const { return {seen_->record, revision}; }
 
   Loop& loop_;
   const JobSpace space_;
   const Duration pollEvery_;
 
+  Nonce run_;                     // not set: any
   std::optional<Standing> seen_;  // the epoch of the highest number
   std::function<void(const Standing&)> onEpoch_;
   std::function<void(const Status&)> onHealth_;
@@ -87,6 +90,7 @@ class StoreMembership final : public Membership {
   bool isPolling_ = false;
   std::optional<TimerId> pollTimer_;
   std::set<std::pair<std::string, uint64_t>> warned_;  // key and revision
+  bool hasWarnedOfLoss_ = false;
 
   bool isAnnounced_ = false;
   Done onAnnounced_;

@@ -209,6 +209,7 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
                        .why = "the job begins",
                        .proposer = self.id,
                        .nonce = everybody.nonce,
+                       .run = everybody.nonce,
                        .proposed = membership::wallTimeNow()};
     first = Entrance(joining, *membership).writeFirst(std::move(record));
   }

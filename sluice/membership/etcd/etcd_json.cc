@@ -28,6 +28,18 @@ json highestFirst(const KeyRange& range, size_t most) {
   return request;
 }
 
+json putJson(const std::string& key, const std::string& value) {
+  return {{"request_put", json{{"key", toBase64(key)}, {"value", toBase64(value)}}}};
+}
+
+// Compares the revision in which the keys came to be there; 0: no such key is there.
+json isCreatedIn(json keys, uint64_t revision) {
+  keys["target"] = "CREATE";
+  keys["result"] = "EQUAL";
+  keys["create_revision"] = std::to_string(revision);
+  return keys;
+}
+
 // Returns a member of an object; null if there is none.
 const json* find(const json& object, const char* name) {
   if (!object.is_object()) return nullptr;
@@ -65,8 +77,10 @@ std::optional<Entry> readEntry(const json& kv) {
   auto key = fromBase64(readText(kv, "key"));
   auto value = fromBase64(readText(kv, "value"));
   const auto revision = readNumber(kv, "mod_revision");
-  if (!key || !value || !revision || *revision < 0) return std::nullopt;
-  return Entry{*std::move(key), *std::move(value), static_cast<uint64_t>(*revision)};
+  const auto created = readNumber(kv, "create_revision");
+  if (!key || !value || !revision || !created || *revision < 0 || *created < 0) return std::nullopt;
+  return Entry{*std::move(key), *std::move(value), static_cast<uint64_t>(*revision),
+               static_cast<uint64_t>(*created)};
 }
 
 Result<std::vector<Entry>> readEntries(const json& object) {
@@ -87,15 +101,17 @@ Result<std::vector<Entry>> readEntries(const json& object) {
 // ---- Requests ----
 
 std::string appendRequest(const Append& append) {
-  json absent = rangeJson(append.absent);
-  absent["target"] = "CREATE";
-  absent["result"] = "EQUAL";
-  absent["create_revision"] = "0";
-  const json put{{"key", toBase64(append.key)}, {"value", toBase64(append.value)}};
+  json compare = json::array({isCreatedIn(rangeJson(append.absent), 0)});
+  json success = json::array({putJson(append.key, append.value), putJson(append.latch, ""),
+                              json{{"request_delete_range", rangeJson(append.forgotten)}}});
+  if (append.opened) {
+    const json key{{"key", toBase64(append.opened->key)}};
+    compare.push_back(isCreatedIn(key, append.opened->created));
+    success.push_back(json{{"request_delete_range", key}});
+  }
   const json request{
-      {"compare", json::array({absent})},
-      {"success", json::array({json{{"request_put", put}},
-                               json{{"request_delete_range", rangeJson(append.forgotten)}}})},
+      {"compare", std::move(compare)},
+      {"success", std::move(success)},
       {"failure",
        json::array({json{{"request_range", highestFirst(append.absent, kEntriesShown)}}})}};
   return request.dump();

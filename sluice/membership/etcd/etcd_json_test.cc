@@ -87,10 +87,15 @@ TEST(EtcdJson, AnyOtherAnswerIsRefused) {
 
 TEST(EtcdJson, ARequestHasWhatEtcdExpects) {
   const KeyRange range{"a", "b"};
-  const auto append =
-      json::parse(appendRequest({.key = "k", .value = "v", .absent = range, .forgotten = range}));
+  const auto append = json::parse(appendRequest({.key = "k",
+                                                 .value = "v",
+                                                 .latch = "l",
+                                                 .absent = range,
+                                                 .opened = Latch{"o", 7},
+                                                 .forgotten = range}));
   EXPECT_EQ(append["compare"][0]["create_revision"], "0");
   EXPECT_EQ(append["compare"][0]["range_end"], "Yg==");
+  EXPECT_EQ(append["compare"][1]["create_revision"], "7");
   EXPECT_EQ(append["success"][0]["request_put"]["value"], "dg==");
   const auto watch = json::parse(watchRequest(range, 0));
   EXPECT_FALSE(watch["create_request"].contains("start_revision"));

@@ -286,30 +286,76 @@ TEST_P(MembershipContract, AStrangersMemberIsNotAnnounced) {
   EXPECT_THAT(*seen, testing::ElementsAre(one->self()));
 }
 
-TEST_P(MembershipContract, EpochsBelowTheHighestSeenAreNotReported) {
+TEST_P(MembershipContract, NobodyFollowsAnEpochWhoseSuccessorTheStoreHasLost) {
   const auto one = seat();
+  const auto behind = seat();
   one->watch();
   Standing before = begun(*one);
-  const Standing first = before;
-  for (int i = 0; i < 4; ++i) before = *one->replace(before, following(before, *one));
-  // As after a restored backup: epochs 2 to 4 are gone, and somebody who does not know goes on.
+  before = *one->replace(before, following(before, *one));
+  const Standing old = *behind->latest();
+  for (int i = 0; i < 3; ++i) before = *one->replace(before, following(before, *one));
+  // Epochs 2 to 4 are gone, as after somebody deleted them.
   for (uint32_t number = 2; number <= 4; ++number)
     store().remove(space().seal(epochOf(number, {one->self()}, "")).key);
-  const auto newcomer = seat();
-  const Standing old = *newcomer->latest();
-  EXPECT_EQ(old.record.number, Epoch{1});
-  const Standing low = *newcomer->replace(old, following(old, *newcomer));
-  EXPECT_EQ(low.record.number, Epoch{2});
+  EXPECT_EQ(seat()->latest()->record.number, Epoch{1});
+  for (const uint32_t by : {1U, 4U, 7U}) {
+    EXPECT_EQ(behind->replace(old, following(old, *behind, by)).status().code(), Code::kNotFound);
+  }
+  // Who has seen the last one goes on.
   EXPECT_EQ(one->latest()->record, before.record);
-  // From the epoch that is in the store, and from the highest one that was seen.
-  const Standing fifth = *one->replace(first, epochOf(5, {one->self()}, "after a backup"));
-  EXPECT_EQ(fifth.record.number, Epoch{5});
-  const Standing sixth = *one->replace(fifth, following(fifth, *one));
-  EXPECT_EQ(newcomer->latest()->record, sixth.record);
+  before = *one->replace(before, following(before, *one));
+  EXPECT_EQ(behind->latest()->record, before.record);
   const auto reported = one->reported();
-  ASSERT_EQ(reported.size(), 7U);
+  ASSERT_EQ(reported.size(), 6U);
   for (size_t i = 1; i < reported.size(); ++i)
     EXPECT_LT(reported[i - 1].record.number, reported[i].record.number);
+}
+
+TEST_P(MembershipContract, NobodyFollowsAnEpochOfAStoreThatHasLostEverything) {
+  const auto one = seat();
+  const Standing first = begun(*one);
+  const std::string epoch = space().seal(first.record).key;
+  const std::string value = *store().get(epoch);
+  store().remove(epoch);
+  store().remove(space().latchKey(Epoch{0}));
+  const auto refused = one->replace(first, following(first, *one)).status();
+  EXPECT_EQ(refused.code(), Code::kNotFound);
+  EXPECT_THAT(refused.message(), HasSubstr(options_.job));
+  // Keys that a stranger has made anew are not the old ones.
+  store().put(epoch, value);
+  store().put(space().latchKey(Epoch{0}), "");
+  EXPECT_EQ(one->replace(first, following(first, *one)).status().code(), Code::kNotFound);
+  EXPECT_EQ(one->latest()->record, first.record);
+}
+
+TEST_P(MembershipContract, AnOverwrittenEpochIsFollowedAllTheSame) {
+  const auto one = seat();
+  const Standing first = begun(*one);
+  store().put(space().seal(first.record).key, "garbage");
+  store().put(space().latchKey(Epoch{0}), "garbage");
+  const auto next = one->replace(first, following(first, *one));
+  ASSERT_TRUE(next.isOk()) << next.status().toString();
+  EXPECT_EQ(next->record.number, Epoch{1});
+}
+
+TEST_P(MembershipContract, EpochsOfAnotherRunAreIgnored) {
+  const auto one = seat();
+  const Standing first = begun(*one);
+  store().onLoop([&] { one->membership().bindTo(first.record.run); });
+  one->watch();
+  for (const uint32_t by : {1U, 5U}) {
+    EpochRecord kept = following(first, *one, by);
+    kept.run = Nonce::random();
+    const Entry entry = space().seal(kept);
+    store().put(entry.key, entry.value);
+  }
+  EXPECT_EQ(one->latest()->record, first.record);
+  const auto next = one->replace(first, following(first, *one));
+  ASSERT_TRUE(next.isOk()) << next.status().toString();
+  EXPECT_EQ(next->record.number, Epoch{1});
+  (void)store().runUntil([] { return false; }, 100ms);
+  ASSERT_EQ(one->reported().size(), 1U);
+  EXPECT_EQ(one->reported().front().record, next->record);
 }
 
 TEST_P(MembershipContract, JobsOfOneNameWithDifferentKeysDoNotSeeEachOther) {

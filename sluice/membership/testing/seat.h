@@ -27,6 +27,8 @@ inline Member memberNamed(const std::string& host) {
           .came = wallTimeNow()};
 }
 
+inline const Nonce kTestRun = Nonce::random();
+
 inline EpochRecord epochOf(uint32_t number, std::vector<Member> members, const std::string& why) {
   EpochRecord record;
   record.number = Epoch{number};
@@ -35,6 +37,7 @@ inline EpochRecord epochOf(uint32_t number, std::vector<Member> members, const s
   record.firstStep = Step{uint64_t{number} * 10};
   record.why = why;
   record.nonce = Nonce::random();
+  record.run = kTestRun;
   record.proposed = wallTimeNow();
   return record;
 }

@@ -378,6 +378,7 @@ membership::EpochRecord LastingWorld::firstRecord() const {
   record.why = "the job begins";
   record.proposer = entries_.front().id;
   record.nonce = membership::Nonce::random();
+  record.run = record.nonce;
   return record;
 }
 
