@@ -90,8 +90,9 @@ Result<std::unique_ptr<strategy::Strategy>> Epochs::makeStrategy(const strategy:
                                                                  strategy::Lasting::Make make) {
   SLUICE_ASSIGN_OR_RETURN(
       auto lasting,
-      strategy::Lasting::begin(context, std::move(make),
-                               [this](const std::vector<Step>& steps) { noteBegun(steps); }));
+      strategy::Lasting::begin(context, std::move(make), [this](const std::vector<Step>& steps) {
+        history_.add(here_, steps);
+      }));
   made_ = lasting.get();
   return std::unique_ptr<strategy::Strategy>(std::move(lasting));
 }
@@ -104,23 +105,6 @@ void Epochs::begin() {
 void Epochs::stop() {
   isStopped_ = true;
   if (std::exchange(isListening_, false)) members_.remove(*this);
-}
-
-void Epochs::noteBegun(const std::vector<Step>& firstSteps) {
-  EpochLog epoch{.view = here_, .firstSteps = {}};
-  for (const Step step : firstSteps) epoch.firstSteps.push_back(index(step));
-  epoch.lastFirstStep = *std::ranges::max_element(epoch.firstSteps);
-  history_.with([&](std::vector<EpochLog>& history) { history.push_back(std::move(epoch)); });
-}
-
-// Some slice of step `last` is summed in the epoch. A member that has begun step last + 2 has had all
-// results of step `last`, so it is in the epoch.
-std::optional<View> Epochs::agreedBy(uint64_t steps) const {
-  return history_.with([&](const std::vector<EpochLog>& history) -> std::optional<View> {
-    const auto isAgreed = [&](const EpochLog& epoch) { return epoch.lastFirstStep + 2 <= steps; };
-    const auto found = std::find_if(history.rbegin(), history.rend(), isAgreed);
-    return found == history.rend() ? std::nullopt : std::optional(found->view);
-  });
 }
 
 void Epochs::onPeerLost(Rank rank, const Status& why) {

@@ -1,8 +1,7 @@
 // Takes a session from epoch to epoch (docs/members.md): when members are lost, it ends the
 // connections of the old epoch, makes those of the new one, and lets the strategy go on over them.
 //
-// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and for agreedBy() and
-// history().
+// Belongs to the job's loop, except for connect() and makeStrategy(), which wait, and history().
 #pragma once
 
 #include <functional>
@@ -11,22 +10,15 @@
 #include <string>
 #include <vector>
 
-#include <sluice/base/mutex.h>
 #include <sluice/members/members.h>
 #include <sluice/plan/plan.h>
 #include <sluice/session/epoch_fabric.h>
+#include <sluice/session/epoch_history.h>
 #include <sluice/session/epoch_pulse.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/strategy/lasting/lasting.h>
 
 namespace sluice::session {
-
-// One epoch as a session has seen it: enough to repeat its sums in one process.
-struct EpochLog {
-  members::View view;
-  std::vector<uint64_t> firstSteps;  // by SliceId: the first step that is summed in this epoch
-  uint64_t lastFirstStep = 0;        // the highest of them
-};
 
 class Epochs final : private members::Members::Listener {
  public:
@@ -65,15 +57,7 @@ class Epochs final : private members::Members::Listener {
   fabric::Pulse* pulse() { return &pulse_; }
   std::string describeWait() const;
 
-  // Returns the newest epoch that every member has entered by its step number `steps`, whatever it
-  // knows: all members that have begun so many steps get the same answer. Empty: the first epoch.
-  // Any thread.
-  std::optional<members::View> agreedBy(uint64_t steps) const;
-
-  // Returns the epochs so far in which a step was begun. Any thread.
-  std::vector<EpochLog> history() const {
-    return history_.with([](const auto& history) { return history; });
-  }
+  const EpochHistory& history() const { return history_; }  // any thread
 
  private:
   void onEpoch(const members::View& view) override;
@@ -87,7 +71,6 @@ class Epochs final : private members::Members::Listener {
   Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(const members::View& view,
                                                             fabric::TcpListener listener,
                                                             std::vector<std::string> addresses);
-  void noteBegun(const std::vector<Step>& firstSteps);
   bool isPast(const members::View& view) const { return isStopped_ || view.epoch != wanted_.epoch; }
   void post(std::function<void()> task);
 
@@ -106,7 +89,7 @@ class Epochs final : private members::Members::Listener {
   std::unique_ptr<plan::Plan> plan_;      // of here_
   bool isListening_ = false;
   bool isStopped_ = false;
-  base::Guarded<std::vector<EpochLog>> history_;
+  EpochHistory history_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();
 };
 

@@ -196,7 +196,7 @@ class Training final : public DeviceEntrance {
   std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> epochs() const {
     std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> all;
     if (inside().epochs() == nullptr) return all;
-    for (const session::EpochLog& epoch : inside().epochs()->history()) {
+    for (const session::EpochLog& epoch : inside().epochs()->history().all()) {
       all.emplace_back(index(epoch.view.epoch), numbersOf(epoch.view.members), epoch.firstSteps);
     }
     return all;
@@ -206,7 +206,7 @@ class Training final : public DeviceEntrance {
   // this member's rank.
   std::optional<std::tuple<uint32_t, std::vector<uint32_t>, uint32_t>> agreedMembers() const {
     if (inside().epochs() == nullptr) return std::nullopt;
-    const auto view = inside().epochs()->agreedBy(inside().trainer().stepsBegun());
+    const auto view = inside().epochs()->history().agreedBy(inside().trainer().stepsBegun());
     if (!view) return std::nullopt;
     return std::tuple(index(view->epoch), numbersOf(view->members), index(view->self));
   }
