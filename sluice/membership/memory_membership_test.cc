@@ -213,7 +213,10 @@ TEST(MemoryMembership, ARestoredBackupIsNotBelieved) {
   ask([&] { membership->replace(first, contract::epochOf(1, {self}, "next"), 1s, got); });
   const Standing lost = **answer;
   table->restore(backup);
+  testing::internal::CaptureStderr();
   ask([&] { membership->latest(1s, got); });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("has lost records of job"));
   EXPECT_EQ((*answer)->record, lost.record);
   ask([&] { membership->replace(lost, contract::epochOf(2, {self}, "next"), 1s, got); });
   EXPECT_EQ(answer->status().code(), Code::kNotFound);

@@ -230,14 +230,12 @@ void StoreMembership::see(const Standing& standing) {
   if (onEpoch_) onEpoch_(standing);
 }
 
-void StoreMembership::warnIfForgotten(const std::optional<Standing>& newest) {
-  const bool isForgotten = seen_ && (!newest || newest->record.number < seen_->record.number);
-  if (!isForgotten || hasWarnedOfLoss_) return;
-  hasWarnedOfLoss_ = true;
+void StoreMembership::warnOfLostRecords() {
+  if (std::exchange(hasWarnedOfLoss_, true)) return;
   log("membership")
       .warn(
-          "the store has lost the latest epochs of job {}: the job ends with the next member that "
-          "it loses; make a checkpoint",
+          "the store has lost records of job {}: the job may end with the next member that it "
+          "loses; make a checkpoint",
           space_.job());
 }
 
@@ -313,15 +311,20 @@ void StoreMembership::pollIn(Duration delay) {
 void StoreMembership::poll() {
   if (isPolling_) return pollIn(pollEvery_);
   isPolling_ = true;
+  std::optional<Epoch> known;
+  if (seen_) known = seen_->record.number;
   store_->list(space_.epochs(), kReadAtOnce, loop_.now() + pollEvery_,
-               [this](const Result<Listing>& listing) {
+               [this, known](const Result<Listing>& listing) {
                  isPolling_ = false;
                  if (!*alive_) return;
                  // While the store is away a poll lasts until its deadline.
                  if (!pollTimer_) pollIn(listing.isOk() ? pollEvery_ : pollEvery_ / 20);
                  if (!listing.isOk()) return;
                  const auto newest = newestOf(*listing);
-                 if (!newest || !isNews(newest->record)) return warnIfForgotten(newest);
+                 const bool isAll = listing->entries.size() < kReadAtOnce;
+                 if (known && isAll && (!newest || newest->record.number < *known))
+                   warnOfLostRecords();
+                 if (!newest || !isNews(newest->record)) return;
                  const bool isMissed = seen_ && newest->record.number > seen_->record.number;
                  see(*newest);
                  if (isMissed) store_->rewatch();

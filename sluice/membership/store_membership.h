@@ -71,7 +71,7 @@ class StoreMembership final : public Membership {
   bool isNews(const EpochRecord& record) const;
   void see(const Standing& standing);
   void warnOf(const Entry& entry, const Status& why);
-  void warnIfForgotten(const std::optional<Standing>& newest);
+  void warnOfLostRecords();
   void announcementSeen(bool isThere);
   void endAnnouncing(const Status& status);
   void poll();
