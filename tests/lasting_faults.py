@@ -59,13 +59,37 @@ FAULTS = {
     ),
     "two-proposers-both-win": Fault(
         "sluice/membership/memory_table.cc",
-        "    if (!there.entries.empty()) return Appended",
-        "    if (there.entries.size() > 1000) return Appended",
+        "    if (!there.entries.empty() || !mayFollow)\n",
+        "    if (there.entries.size() > 1000 && !mayFollow)\n",
     ),
     "a-member-that-was-removed-goes-on": Fault(
         "sluice/membership/keeper.cc",
         "  if (!standing.record.rankOf(self_)) {\n",
         "  if (!standing.record.rankOf(self_) && self_ == standing.record.proposer) {\n",
+    ),
+    "a-report-of-the-epoch-before-counts": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  reports_.assign(fabric.worldSize(), {});\n",
+        "  reports_.resize(fabric.worldSize());\n",
+    ),
+    "a-landing-of-the-epoch-before-counts": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  kept_.abandonLandings();\n",
+        "",
+    ),
+    "a-lease-is-trusted": Fault(
+        "sluice/membership/keeper.cc",
+        "void Keeper::sawLoss(const MemberId& lost, const Status& why) {\n",
+        "void Keeper::sawLoss(const MemberId& lost, const Status& why) {\n"
+        "  membership_.announced(options_.patience, [this, alive = std::weak_ptr(alive_)](\n"
+        "                                               const auto& all) {\n"
+        "    if (alive.expired() || !all.isOk()) return;\n"
+        "    for (const Member& member : standing_.record.members) {\n"
+        "      if (std::ranges::find(*all, member.id, &Member::id) != all->end()) continue;\n"
+        "      if (member.id != self_) losses_[member.id].witnesses = {self_, member.id};\n"
+        "    }\n"
+        "    proposeSoon();\n"
+        "  });\n",
     ),
     "messages-before-the-agreement-are-refused": Fault(
         "sluice/strategy/lasting/exchange.cc",

@@ -241,6 +241,7 @@ class LastingMember final {
         membership::makeMemoryMembership(loop_, world_.table_, {.job = "test", .key = world_.key_});
     membership_ = std::move(store.membership);
     way_ = store.way;
+    membership_->announce(world_.entries_[number_], kPatience, [](const Status&) {});
     membership_->begin(world_.firstRecord(), kPatience, [this](Result<membership::Standing> got) {
       if (!got.isOk()) {
         if (got.status().code() != Code::kCancelled) world_.error_ = got.status();
@@ -357,7 +358,7 @@ LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed)
   seen_.resize(job.members);
   for (uint32_t r = 0; r < job.members; ++r)
     entries_.push_back(
-        {.id = membership::MemberId::random(), .host = fmt::format("host{}", r), .address = ""});
+        {.id = membership::MemberId::random(), .host = fmt::format("host{}", r), .address = "-"});
   for (uint32_t r = 0; r < job.members; ++r) {
     members_.push_back(std::make_unique<LastingMember>(*this, r));
     if (const Status begun = members_.back()->begin(); !begun.isOk()) error_ = begun;
@@ -438,6 +439,8 @@ bool LastingWorld::act() {
   const uint64_t kind = random_() % 32;
   if (kind < 2 && noticeLoss()) return true;
   if (kind == 2 && passTime()) return true;
+  // The store forgets who is announced, as etcd does when it has revoked the leases.
+  if (kind == 3 && random_() % 16 == 0) table_->endLeases();
   std::vector<uint32_t> order;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (!stopped_.contains(m)) order.push_back(m);
@@ -510,10 +513,14 @@ TestEpoch& LastingWorld::epochOf(const membership::EpochRecord& record) {
 // A lost member may have had results of its last step that nobody else had. They were made again
 // without it.
 Status LastingWorld::compareMembers() const {
+  const bool isSplit = std::ranges::any_of(job_.losses, &Loss::isCutOff);
   uint32_t first = 0;
   while (first < members_.size() && !isIn(first)) ++first;
   if (first == members_.size()) return base::ok();  // nobody is left
   for (uint32_t m = 0; m < members_.size(); ++m) {
+    // A member that is cut off may turn others out.
+    if (!isSplit && !isLost(m) && members_[m]->isExcluded())
+      return {Code::kDataLoss, fmt::format("member {} lives, and was turned out", m)};
     for (const auto& [moment, seen] : seen_[m]) {
       if (!isIn(m) && moment.first + 1 >= members_[m]->step()) continue;
       if (seen_[first].at(moment) == seen) continue;
