@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import secrets
-import signal
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from one_etcd import OneEtcd
 
 REPLAY = ["bench", "replay", "--lab", "--profile", "resnet50", "--credit", "100000",
           "--algorithms", "sluice", "--update", "mean-gradient", "--runs", "1"]  # fmt: skip
@@ -49,16 +50,6 @@ def address_in(namespace: str) -> str | None:
     return None
 
 
-def start_etcd(namespace: str, address: str, folder: str) -> subprocess.Popen[bytes]:
-    client, peer = f"http://{address}:2379", f"http://{address}:2380"
-    command = ["ip", "netns", "exec", namespace, "etcd", "--data-dir", f"{folder}/etcd",
-               "--listen-client-urls", client, "--advertise-client-urls", client,
-               "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-               "--initial-cluster", f"default={peer}"]  # fmt: skip
-    with Path(folder, "etcd.log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-
 def replay(sluice: str, first: str, with_members: bool, iterations: int) -> dict[str, Any]:
     """Returns the figures of one replay. `first` is the address of a lab's first host."""
     with tempfile.TemporaryDirectory() as folder:
@@ -76,11 +67,10 @@ def replay(sluice: str, first: str, with_members: bool, iterations: int) -> dict
                 if etcd is None and with_members:
                     host = first_host(namespaces() - before)
                     if host is not None and address_in(host) == first:
-                        etcd = start_etcd(host, first, folder)
+                        etcd = OneEtcd(folder, first, (2379, 2380), ["ip", "netns", "exec", host])
                 time.sleep(0.01)
             if etcd is not None:
-                os.killpg(etcd.pid, signal.SIGKILL)
-                etcd.wait()
+                etcd.stop()
             if job.poll() != 0:
                 job.kill()
                 log.seek(0)

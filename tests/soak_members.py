@@ -278,6 +278,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=Path("build/soak_members.jsonl"))
     parser.add_argument("--page", type=Path, help="write this page after every job")
     parser.add_argument("--rate", default="200mbit", help="of each host's link")
+    parser.add_argument("--first-seed", type=int, default=1, help="of a new file of results")
     parser.add_argument("--keep", type=Path, help="keep the files of jobs that went wrong here")
     return parser.parse_args()
 
@@ -299,7 +300,7 @@ def main(options: argparse.Namespace) -> int:
         members_job.MembersLab(program, 5, options.rate) as lab,
     ):
         while faults() < options.faults:
-            seed = max((row["seed"] for row in rows), default=0) + 1
+            seed = max((row["seed"] + 1 for row in rows), default=options.first_seed)
             place = Path(folder, str(seed))
             row = {"build": build, **run_job(lab, place, seed)}
             results.add(row)
