@@ -8,15 +8,16 @@
 Install torchft with `pip install torchft-nightly==2026.10.26`; its lighthouse is beside its Python.
 
 Eight ranks train, each on a host of its own in a lab (docs/lab.md). One rank is killed with kill -9
-every --every seconds until two are left, which train as long once more. Another run of the same
-program loses nobody. The lab has three more hosts with an etcd server each, which sluice's members
-use; torchft's lighthouse runs on the first of these. The same ranks are killed for both. Computing
-is replayed: it is a sleep in each layer's forward and backward pass (bench/torchft_rank.py). The
-gradients, their means, the optimizer's steps and the bytes on the network are real.
+every --every seconds until two are left, which train as long once more. Before that, all ranks
+train undisturbed for --calm seconds. The lab has three more hosts with an etcd server each, which
+sluice's members use; torchft's lighthouse runs on the first of these. The same ranks are killed for
+both. Computing is replayed: it is a sleep in each layer's forward and backward pass
+(bench/torchft_rank.py). The gradients, their means, the optimizer's steps and the bytes on the
+network are real.
 
     steps/s     steps of a rank that its optimizer counted, per second: the steps of all ranks over
                 the seconds in which they were alive
-    share       steps/s of the run with kills over those of the run without
+    share       steps/s with kills over undisturbed steps/s
     pause       after each kill, the longest time between two counted steps of a survivor, beyond
                 the median step
     thrown away steps of all ranks that were computed and not counted, after the first kill
@@ -54,9 +55,11 @@ LEFT = 2  # ranks that are never killed
 ETCD = 3
 LIGHTHOUSE_PORT = 29510
 WARM_UP = 5  # steps with all ranks before time is taken
-START_SECONDS = 180
-# A lab has no name server, and looking up the name of an address there takes seconds.
-WITH_NAMES = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
+START_SECONDS = 300
+# A lab has no name server. This gives a process a name for its host and for every other one, which
+# torchft tells other ranks: FILE LIKE /etc/hosts, NAME, COMMAND...
+WITH_NAMES = ["unshare", "--mount", "--uts", "sh", "-c",
+              'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"']  # fmt: skip
 DEFAULTS = {"heartbeat_timeout_ms": 5000, "gloo_timeout_ms": 5000}  # torchft's
 
 
@@ -64,7 +67,12 @@ class Job:
     """The ranks of one run, as processes on the hosts of a lab."""
 
     def __init__(
-        self, lab: Any, world: int, command: list[str], variables: Callable[[int], dict[str, str]]
+        self,
+        lab: Any,
+        world: int,
+        command: list[str],
+        variables: Callable[[int], dict[str, str]],
+        server: list[str] | None = None,  # a command for the first host after the ranks'
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="members-vs-torchft-"))
         self.killed: dict[int, float] = {}  # when
@@ -73,6 +81,8 @@ class Job:
         names = [f"{address} host{host}" for host, address in lab.addresses.items()]
         self.hosts = self.folder / "hosts"
         self.hosts.write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
+        if server is not None:
+            self.others.append(self._start(lab, world, "server", server, {}))
         for rank in range(world):
             self.ranks.append(self._start(lab, rank, f"rank{rank}", command, variables(rank)))
 
@@ -83,16 +93,13 @@ class Job:
         out, err = (self.folder / f"{name}.{kind}" for kind in ("steps", "log"))
         with out.open("wb") as steps, err.open("wb") as log:
             return subprocess.Popen(
-                [*WITH_NAMES, str(self.hosts), *command],
+                [*WITH_NAMES, str(self.hosts), f"host{host}", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=steps,
                 stderr=log,
                 env=kept | variables,
                 preexec_fn=lambda: lab.enter(host),
             )
-
-    def serve(self, lab: Any, host: int, command: list[str]) -> None:
-        self.others.append(self._start(lab, host, "server", command, {}))
 
     def steps(self, rank: int) -> list[dict[str, Any]]:
         lines = (self.folder / f"rank{rank}.steps").read_text(errors="replace").split("\n")[:-1]
@@ -108,7 +115,8 @@ class Job:
         ranks = range(world)
 
         def is_ready(rank: int) -> bool:
-            return sum(s["made"] and s["world"] == world for s in self.steps(rank)) >= WARM_UP
+            steps = self.steps(rank)
+            return len([s for s in steps if s["made"] and s["world"] == world]) >= WARM_UP
 
         while not all(is_ready(rank) for rank in ranks):
             ended = [rank for rank in ranks if self.ranks[rank].poll() is not None]
@@ -166,22 +174,16 @@ def pauses_of(job: Job, end: float, normal: float) -> list[float]:
     return found
 
 
-def run_calm(start: Start, seconds: float) -> dict[str, float]:
+def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str, Any]:
     with start() as job:
         job.wait_for_all()
+        calm_begin = time.monotonic()
+        time.sleep(calm)
         begin = time.monotonic()
-        time.sleep(seconds)
-        end = time.monotonic()
-        return {
-            "steps_per_s": steps_per_second(job, begin, end),
-            "median_step_s": statistics.median(step_times(job, begin, end)),
+        undisturbed = {
+            "steps_per_s": steps_per_second(job, calm_begin, begin),
+            "median_step_s": statistics.median(step_times(job, calm_begin, begin)),
         }
-
-
-def run_with_kills(start: Start, every: float, victims: list[int]) -> dict[str, Any]:
-    with start() as job:
-        job.wait_for_all()
-        begin = time.monotonic()
         for number, victim in enumerate(victims):
             time.sleep(max(0.0, begin + every * (number + 1) - time.monotonic()))
             job.kill(victim)
@@ -192,13 +194,15 @@ def run_with_kills(start: Start, every: float, victims: list[int]) -> dict[str, 
         first = min(job.killed.values())
         ranks = range(len(job.ranks))
         late = [step for rank in ranks for step in job.steps(rank) if first <= step["at"] < end]
-        return {
+        with_kills: dict[str, Any] = {
             "steps_per_s": steps_per_second(job, begin, end),
             "median_step_s": normal,
             "pauses_s": pauses_of(job, end, normal),
             "thrown_away": sum(not step["made"] for step in late),
             "survivors_that_ended": ended,
         }
+    share = with_kills["steps_per_s"] / undisturbed["steps_per_s"]
+    return {"undisturbed": undisturbed, "with_kills": with_kills, "share": share}
 
 
 def sluice_job(lab: Any, options: argparse.Namespace) -> Start:
@@ -233,15 +237,14 @@ def torchft_job(lab: Any, options: argparse.Namespace, timeouts: dict[str, int])
             "GLOO_SOCKET_IFNAME": "eth0",
         }
         command = [python, str(BENCH / "torchft_rank.py"), "torchft"]
-        job = Job(lab, options.ranks, command, lambda r: shared | of_rank(lab, r, options))
         lighthouse = [
             str(Path(python).parent / "torchft_lighthouse"),
             *("--min_replicas", str(LEFT), "--join_timeout_ms", "10000"),
             *("--heartbeat_timeout_ms", str(timeouts["heartbeat_timeout_ms"])),
             *("--bind", f"{lab.addresses[host]}:{LIGHTHOUSE_PORT}"),
         ]
-        job.serve(lab, host, lighthouse)
-        return job
+        variables = {rank: shared | of_rank(lab, rank, options) for rank in range(options.ranks)}
+        return Job(lab, options.ranks, command, lambda rank: variables[rank], lighthouse)
 
     return start
 
@@ -282,7 +285,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--torchft-python", default=sys.executable, metavar="PATH",
                         help="a Python that can import torchft")  # fmt: skip
     parser.add_argument("--every", type=float, default=30, help="seconds between kills")
-    parser.add_argument("--calm", type=float, default=20, help="seconds of a run without kills")
+    parser.add_argument("--calm", type=float, default=20, help="seconds before the kills begin")
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--compute", type=float, default=0.25, help="seconds of a step's computing")
     parser.add_argument("--rate", default="200mbit", help="of each host's link")
@@ -311,13 +314,9 @@ def main() -> None:
             timeouts = {"heartbeat_timeout_ms": ms, "gloo_timeout_ms": ms}
             systems.append((f"torchft, {ms} ms", torchft_job(lab, options, timeouts), timeouts))
         for name, start, timeouts in systems:
-            calm = run_calm(start, options.calm)
-            print(f"{name}, undisturbed: {calm}", file=sys.stderr, flush=True)
-            killed = run_with_kills(start, options.every, victims)
-            print(f"{name}, with kills: {killed}", file=sys.stderr, flush=True)
-            share = killed["steps_per_s"] / calm["steps_per_s"]
-            figures = {"undisturbed": calm, "with_kills": killed, "share": share}
-            runs.append({"name": name, "timeouts": timeouts, **figures})
+            found = run(start, options.calm, options.every, victims)
+            print(f"{name}: {found}", file=sys.stderr, flush=True)
+            runs.append({"name": name, "timeouts": timeouts, **found})
     names = ("every", "calm", "ranks", "compute", "rate", "seed")
     settings = {name: getattr(options, name) for name in names} | {"victims": victims}
     if options.json is not None:
