@@ -17,7 +17,7 @@ network are real.
 
     steps/s     steps of a rank that its optimizer counted, per second: the steps of all ranks over
                 the seconds in which they were alive
-    share       steps/s with kills over undisturbed steps/s
+    share       steps/s with kills over undisturbed steps/s; fewer ranks also make shorter steps
     pause       after each kill, the longest time between two counted steps of a survivor, beyond
                 the median step
     thrown away steps of all ranks that were computed and not counted, after the first kill
