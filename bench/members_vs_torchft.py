@@ -26,6 +26,9 @@ sluice runs with its defaults. torchft runs with the heartbeat timeout that its 
 default (5 s) and with the timeouts of its example train_ddp.py (Gloo: 5 s), and once more for each
 --heartbeat-timeout-ms, which then holds for both lighthouse and Gloo. A killed process closes its
 connections; a host that vanishes does not, and is not measured here. Needs root.
+
+A share says little if other work on the machine changes meanwhile: see the load averages at the
+beginning of the calm part, at its end, and at the end of the run. Pauses depend less on it.
 """
 
 from __future__ import annotations
@@ -177,18 +180,20 @@ def pauses_of(job: Job, end: float, normal: float) -> list[float]:
 def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str, Any]:
     with start() as job:
         job.wait_for_all()
-        calm_begin = time.monotonic()
+        calm_begin, load = time.monotonic(), [os.getloadavg()[0]]
         time.sleep(calm)
         begin = time.monotonic()
         undisturbed = {
             "steps_per_s": steps_per_second(job, calm_begin, begin),
             "median_step_s": statistics.median(step_times(job, calm_begin, begin)),
         }
+        load.append(os.getloadavg()[0])
         for number, victim in enumerate(victims):
             time.sleep(max(0.0, begin + every * (number + 1) - time.monotonic()))
             job.kill(victim)
         time.sleep(every)
         end = time.monotonic()
+        load.append(os.getloadavg()[0])
         ended = [r for r, p in enumerate(job.ranks) if r not in job.killed and p.poll() is not None]
         normal = statistics.median(step_times(job, begin, end))
         first = min(job.killed.values())
@@ -202,7 +207,8 @@ def run(start: Start, calm: float, every: float, victims: list[int]) -> dict[str
             "survivors_that_ended": ended,
         }
     share = with_kills["steps_per_s"] / undisturbed["steps_per_s"]
-    return {"undisturbed": undisturbed, "with_kills": with_kills, "share": share}
+    parts = {"undisturbed": undisturbed, "with_kills": with_kills}
+    return {**parts, "share": share, "load_average": load}
 
 
 def sluice_job(lab: Any, options: argparse.Namespace) -> Start:
@@ -270,7 +276,8 @@ def print_table(runs: list[dict[str, Any]]) -> None:
         cells += [f"{statistics.median(pauses):.2f} s", f"{max(pauses):.2f} s"]
         cells += [str(killed["thrown_away"])]
         print(f"{run['name']:34}" + "".join(f"{cell:>13}" for cell in cells))
-        print(f"{'  pauses, s':34}  " + "  ".join(f"{pause:.2f}" for pause in pauses))
+        print("  pauses: " + " ".join(f"{pause:.2f}" for pause in pauses) + " s; load average: "
+              + ", ".join(f"{load:.0f}" for load in run["load_average"]))  # fmt: skip
         if killed["survivors_that_ended"]:
             print(f"  ranks that ended by themselves: {killed['survivors_that_ended']}")
 
