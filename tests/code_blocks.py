@@ -45,6 +45,7 @@ GUIDES = (
     ("docs/cpp.md",),
     ("docs/pytorch.md",),
     ("docs/backend.md",),
+    ("docs/plugs.md",),
     ("docs/metrics.md",),
     ("docs/trace.md",),
     ("examples/README.md",),

@@ -74,8 +74,10 @@ class Saved(Callback):
             trainer.save_checkpoint(self.path)
 
 
-def strategy() -> Any:
-    return DDPStrategy(process_group_backend="gloo") if how == "gloo" else "sluice"
+def strategy(way: str) -> Any:
+    if way == "gates":
+        return sluice.lightning.SluiceStrategy(process_group_backend="sluice")
+    return DDPStrategy(process_group_backend=how)
 
 
 def fit(
@@ -86,16 +88,19 @@ def fit(
     saved: Path | None = None,
     resumed: Path | None = None,
     optimizer: str = "adamw",
+    way: str = "gloo" if how == "gloo" else "gates",
     **more: Any,
 ) -> None:
+    before = common.sent_by_backend() if way == "backend" else 0.0
     module, gates = Net(optimizer), Gates()
     callbacks: list[Callback] = [] if saved is None else [Saved(saved)]
-    if how != "gloo":
+    if way == "gates":
         callbacks.append(gates)
     trainer = Trainer(
-        accelerator="cpu", devices=2, strategy=strategy(), max_epochs=epochs, callbacks=callbacks,
-        accumulate_grad_batches=accumulate, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=1, **more,
+        accelerator="cpu", devices=2, strategy=strategy(way), max_epochs=epochs,
+        callbacks=callbacks, accumulate_grad_batches=accumulate, logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        num_sanity_val_steps=1, **more,
     )  # fmt: skip
     data = common.samples()
     trainer.fit(
@@ -107,8 +112,9 @@ def fit(
     )
     module.losses.append(float(trainer.callback_metrics["val"]))
     steps = trainer.global_step if resumed is None else trainer.global_step // 2
-    result.note(name, module, module.losses, steps)
-    if how != "gloo" and optimizer == "adamw":
+    sent = common.sent_by_backend() - before if way == "backend" else None
+    result.note(name, module, module.losses, steps, sent)
+    if way == "gates" and optimizer == "adamw":
         result.check(f"{name}: step() leaves gates closed", gates.closed >= steps // 2)
 
 
@@ -140,7 +146,7 @@ def refusals() -> None:
 
 
 if how != "gloo":
-    import sluice.lightning  # noqa: F401
+    import sluice.lightning
 
 result = common.Result(how, folder)
 checkpoint, theirs = folder / f"lightning-{how}.ckpt", folder / "lightning-gloo.ckpt"
@@ -153,6 +159,7 @@ fit("bf16-mixed", precision="bf16-mixed", **usual)
 fit("16-mixed", plugins=[MixedPrecision("16-mixed", "cpu")], **usual)
 fit("LBFGS", optimizer="lbfgs", limit_train_batches=3)
 if how != "gloo":
+    fit("accumulated and clipped, backend", epochs=2, way="backend", **usual)
     trained = Net()
     Trainer(
         accelerator="cpu", devices=2, strategy="sluice", max_steps=1, logger=False,
