@@ -38,7 +38,7 @@ install() {
   python3 -m venv --system-site-packages --without-pip "$venv"
   # A word for each package; Torch stays the one of this Python.
   # shellcheck disable=SC2086
-  "$venv/bin/python" -m pip install --quiet ${packages[$1]} \
+  "$venv/bin/python" -m pip install -qq ${packages[$1]} \
     "torch==$(python3 -c 'import torch; print(torch.__version__)')"
   echo "${packages[$1]}" >"$venv/packages"
 }
@@ -58,6 +58,7 @@ umask 077
 # Ray for a token.
 python3 -c 'import secrets; print(secrets.token_hex(32), end="")' >"$room/token"
 export SLUICE_JOB_KEY_FILE=$room/job.key RAY_AUTH_TOKEN_PATH=$room/token RAY_TMPDIR=$room/ray
+export RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=300 # a busy machine
 "$(dirname "$package")/bin/sluice" key new -o "$SLUICE_JOB_KEY_FILE" >/dev/null
 
 failed=0

@@ -1,6 +1,7 @@
-"""Lightning: `import sluice.lightning`, then `Trainer(strategy="sluice")`.
+"""Lightning: `import sluice.lightning`, then `Trainer(strategy="sluice")`, or "ddp_sluice" to keep
+DistributedDataParallel and change only its backend.
 
-The strategy trains with sluice.distribute() instead of DistributedDataParallel. Lightning passes a
+"sluice" trains with sluice.distribute() instead of DistributedDataParallel. Lightning passes a
 closure to every step(), and a step with a closure cannot be taken in parts. So the strategy runs
 the closure first, and calls step() without it.
 
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning.pytorch.plugins import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 from torch import Tensor
@@ -23,13 +25,36 @@ from sluice._distribute import distribute
 from sluice._model import GatedModule
 from sluice._optimizer import GatedOptimizer
 
-__all__ = ["SluiceStrategy"]
+__all__ = ["SluiceDDPStrategy", "SluiceStrategy"]
 
 # The strategy knows what step() of these does.
 _KNOWN_STEPS = (Precision.optimizer_step, MixedPrecision.optimizer_step)
 
 
-class SluiceStrategy(DDPStrategy):
+class SluiceDDPStrategy(DDPStrategy):
+    """DistributedDataParallel on the backend sluice. Takes the arguments of DDPStrategy."""
+
+    def __init__(self, *, process_group_backend: str | None = "sluice", **more: Any) -> None:
+        super().__init__(process_group_backend=process_group_backend, **more)
+
+    def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Takes the mean of whole numbers as Lightning does on Gloo: sums, then divides. The
+        backend averages floats only."""
+        is_mean = isinstance(reduce_op, str) and reduce_op.lower() in ("mean", "avg")
+        is_whole = isinstance(tensor, Tensor) and not tensor.is_floating_point()
+        if not (is_mean and is_whole and dist.is_initialized()):
+            return super().reduce(tensor, group, reduce_op)
+        total = super().reduce(tensor, group, "sum")
+        return total.copy_(total / dist.get_world_size(group))
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        strategy_registry.register(
+            "ddp_sluice", cls, description="DistributedDataParallel on the backend sluice"
+        )
+
+
+class SluiceStrategy(SluiceDDPStrategy):
     """Trains a LightningModule together with the other ranks of the job, without a wrapper.
 
     broadcast_buffers, per_tensor, server_optimizer: as in sluice.distribute().
@@ -80,7 +105,7 @@ class SluiceStrategy(DDPStrategy):
         if not module.automatic_optimization:
             raise ValueError(
                 "strategy='sluice' needs automatic optimization, since it calls step() itself; use "
-                "DDPStrategy(process_group_backend='sluice') for manual optimization"
+                "strategy='ddp_sluice' for manual optimization"
             )
         if type(precision).optimizer_step not in _KNOWN_STEPS:
             raise ValueError(
@@ -150,3 +175,4 @@ def _is_in_parts(optimizer: GatedOptimizer) -> bool:
 
 if "sluice" not in StrategyRegistry:
     SluiceStrategy.register_strategies(StrategyRegistry)
+    SluiceDDPStrategy.register_strategies(StrategyRegistry)

@@ -77,7 +77,7 @@ class Saved(Callback):
 def strategy(way: str) -> Any:
     if way == "gates":
         return sluice.lightning.SluiceStrategy(process_group_backend="sluice")
-    return DDPStrategy(process_group_backend=how)
+    return DDPStrategy(process_group_backend="gloo") if way == "gloo" else "ddp_sluice"
 
 
 def fit(
