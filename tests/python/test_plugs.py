@@ -9,17 +9,14 @@ import sys
 import pytest
 from ranks import free_port
 
-NO_FRAMEWORK = """
-import sys, sluice
+ALONE = """
+import sys, torch.distributed as dist, sluice.accelerate
 found = {"accelerate", "lightning", "ray", "transformers"} & set(sys.modules)
 assert not found, found
-"""
-ONE_PROCESS = """
-import torch.distributed as dist, sluice.accelerate
 sluice.accelerate.init_process_group()
 assert not dist.is_initialized()
 """
-TOO_LATE = """
+GROUPS = """
 import torch.distributed as dist, sluice.accelerate
 dist.init_process_group("gloo")
 try:
@@ -28,19 +25,17 @@ except RuntimeError as error:
     assert "is on gloo already; call sluice.accelerate.init_process_group() before" in str(error)
 else:
     raise AssertionError("a group on Gloo is taken for one of sluice")
-"""
-ON_SLUICE = """
-import torch.distributed as dist, sluice.accelerate
+dist.destroy_process_group()
 dist.init_process_group("sluice")
 sluice.accelerate.init_process_group()
 dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("program", [NO_FRAMEWORK, ONE_PROCESS, TOO_LATE, ON_SLUICE])
-def test_without_a_framework(program: str) -> None:
+@pytest.mark.parametrize("program", [ALONE, GROUPS], ids=["alone", "groups"])
+def test_accelerate_without_itself(program: str) -> None:
     launched = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    if program in (TOO_LATE, ON_SLUICE):
+    if program == GROUPS:
         launched |= {"RANK": "0", "WORLD_SIZE": "1"}
     variables = {**os.environ, **launched, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", program]
