@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import secrets
@@ -22,32 +21,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mnist_ranks
 from one_etcd import OneEtcd
 from sluice.study.ranks import free_port
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "mnist_cnn.py"
 RANKS, LEFT = 4, 2
 
 
 def begin(args: argparse.Namespace, world: int, seed: int, etcd: str) -> list[Any]:
-    """Starts the ranks of a job. Rank 0 tells its steps and, at the end, the accuracy."""
-    shared = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1",
-              "MASTER_PORT": str(free_port()), "SLUICE_LOG": "error", "SLUICE_MEMBERS": etcd,
-              "SLUICE_JOB": f"accuracy-{secrets.token_hex(4)}",
-              "SLUICE_JOB_KEY": secrets.token_hex(32), "SLUICE_SILENCE_LIMIT": "20s"}  # fmt: skip
-    command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", "fashion-mnist",
-               "--seed", str(seed), "--steps", str(args.steps), "--batch", str(args.batch),
-               "--decay"]  # fmt: skip
-    return [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-        )
-        for rank in range(world)
-    ]
+    """Starts the ranks of a job that may lose members."""
+    variables = {"SLUICE_LOG": "error", "SLUICE_MEMBERS": etcd, "SLUICE_SILENCE_LIMIT": "20s",
+                 "SLUICE_JOB": f"accuracy-{secrets.token_hex(4)}",
+                 "SLUICE_JOB_KEY": secrets.token_hex(32)}  # fmt: skip
+    command = mnist_ranks.command_for(args, "fashion-mnist", seed)
+    return mnist_ranks.start(command, world, variables, subprocess.PIPE)
 
 
 def lose_half(args: argparse.Namespace, ranks: list[Any], seed: int) -> str:
@@ -57,7 +44,10 @@ def lose_half(args: argparse.Namespace, ranks: list[Any], seed: int) -> str:
     moments = sorted(luck.uniform(1 / 3, 2 / 3) for _ in victims)
     told = []
     for line in ranks[0].stderr:  # ten lines, at each tenth of the steps
-        step = int(line.split("/")[0])
+        progress = re.match(r"(\d+)/", line)
+        if progress is None:
+            continue
+        step = int(progress.group(1))
         while victims and step >= moments[0] * args.steps - args.steps / 10:
             time.sleep(luck.uniform(0.0, 1.0))
             ranks[victims[0]].kill()
@@ -83,10 +73,10 @@ def accuracy(args: argparse.Namespace, way: str, seed: int) -> float:
                 rank.kill()
                 rank.wait()
             etcd.stop()
-    found = re.search(r"accuracy on the test images: ([\d.]+) %", said)
+    found = mnist_ranks.accuracy_in(said)
     if found is None:
         sys.exit(f"{way} with seed {seed} has failed:\n{errors[-2000:]}")
-    return float(found.group(1))
+    return found
 
 
 def main() -> None:

@@ -249,8 +249,9 @@ def torchft_job(lab: Any, options: argparse.Namespace, timeouts: dict[str, int])
             *("--heartbeat_timeout_ms", str(timeouts["heartbeat_timeout_ms"])),
             *("--bind", f"{lab.addresses[host]}:{LIGHTHOUSE_PORT}"),
         ]
-        variables = {rank: shared | of_rank(lab, rank, options) for rank in range(options.ranks)}
-        return Job(lab, options.ranks, command, lambda rank: variables[rank], lighthouse)
+        return Job(
+            lab, options.ranks, command, lambda r: shared | of_rank(lab, r, options), lighthouse
+        )
 
     return start
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +17,8 @@ class OneEtcd:
     def __init__(
         self, folder: str, address: str, ports: tuple[int, int], enter: Sequence[str] = ()
     ) -> None:
+        if shutil.which("etcd") is None:
+            sys.exit("etcd is not installed; run scripts/install_deps.sh")
         client, peer = (f"http://{address}:{port}" for port in ports)
         self.members = f"etcd://{address}:{ports[0]}"  # for SLUICE_MEMBERS
         command = [*enter, "etcd", "--data-dir", f"{folder}/etcd",

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from sluice.study.ranks import free_port
+import mnist_ranks
 
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "mnist_cnn.py"
 WAYS: dict[str, dict[str, str]] = {
     "allreduce": {"SLUICE_ALGORITHM": "allreduce"},
     "pipe": {"SLUICE_ALGORITHM": "pipe"},
@@ -32,28 +29,18 @@ WAYS: dict[str, dict[str, str]] = {
 
 def accuracy(args: argparse.Namespace, dataset: str, way: str, seed: int) -> float:
     """Returns the accuracy in percent, as rank 0 prints it."""
-    launched = {"WORLD_SIZE": str(args.workers), "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "SLUICE_LOG": "warn",
-                **WAYS[way],
-                "SLUICE_PIPE_WARM_UP": str(args.steps // 10)}  # fmt: skip
-    command = [sys.executable, str(EXAMPLE), "--data", str(args.data), "--dataset", dataset,
-               "--seed", str(seed), "--steps", str(args.steps), "--batch", str(args.batch),
-               "--decay"]  # fmt: skip
-    ranks = [
-        subprocess.Popen(command,
-                         env={**os.environ, **launched, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                         text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        for rank in range(args.workers)
-    ]  # fmt: skip
+    variables = {"SLUICE_LOG": "warn", **WAYS[way], "SLUICE_PIPE_WARM_UP": str(args.steps // 10)}
+    command = mnist_ranks.command_for(args, dataset, seed)
+    ranks = mnist_ranks.start(command, args.workers, variables, subprocess.DEVNULL)
     try:
         said = [rank.communicate(timeout=args.timeout)[0] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
-    found = re.search(r"accuracy on the test images: ([\d.]+) %", said[0])
+    found = mnist_ranks.accuracy_in(said[0])
     if found is None or any(rank.returncode for rank in ranks):
         sys.exit(f"{way} on {dataset} with seed {seed} has failed: run {' '.join(command)} by hand")
-    return float(found.group(1))
+    return found
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
-"""What the programs of this folder share: the model, the data, and the results that compare.py
-reads. Each rank writes one file, with the losses and parameters of every training to the last
-digit."""
+"""The model, the data and the results that the programs of this folder share. Each rank writes one
+file for compare.py, with the losses and parameters of every training to the last digit."""
 
 from __future__ import annotations
 

@@ -76,8 +76,9 @@ def work(settings: dict[str, Any]) -> None:
         result.note(name, model, losses, steps, sent)
 
     for way in ("gloo",) if settings["how"] == "gloo" else ("backend", "gates"):
-        run(f"accumulated and clipped{settings['mark'] and ', ' + way}", way, 0)
-        run(f"resumed{settings['mark'] and ', ' + way}", way, 1)
+        mark = "" if way == "gloo" else f", {way}"
+        run(f"accumulated and clipped{mark}", way, 0)
+        run(f"resumed{mark}", way, 1)
     result.write(rank)
 
 
@@ -90,7 +91,7 @@ ray.init(
 )  # fmt: skip
 trainer = TorchTrainer(
     work,
-    train_loop_config={"how": how, "folder": str(folder), "mark": "" if how == "gloo" else "yes"},
+    train_loop_config={"how": how, "folder": str(folder)},
     torch_config=TorchConfig(backend=how),
     scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}),
     run_config=RunConfig(name=how, storage_path=str(folder / "ray")),

@@ -39,7 +39,12 @@ EtcdKeyValues::~EtcdKeyValues() {
 
 void EtcdKeyValues::append(const Append& append, TimePoint deadline, Got<Appended> got) {
   client_.call(kTransactionPath, appendRequest(append), deadline,
-               reading<Appended>(&readAppended, std::move(got)));
+               reading<Appended>(&readAppended, [got = std::move(got)](Result<Appended> answer) {
+                 // Membership means a lost epoch by kNotFound, not a server that lacks the path.
+                 if (answer.status().code() == Code::kNotFound)
+                   return got(Status(Code::kRefused, answer.status().message()));
+                 got(std::move(answer));
+               }));
 }
 
 void EtcdKeyValues::list(const KeyRange& range, size_t most, TimePoint deadline, Got<Listing> got) {

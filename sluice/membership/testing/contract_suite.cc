@@ -301,7 +301,7 @@ TEST_P(MembershipContract, NobodyFollowsAnEpochWhoseSuccessorTheStoreHasLost) {
   for (const uint32_t by : {1U, 4U, 7U}) {
     EXPECT_EQ(behind->replace(old, following(old, *behind, by)).status().code(), Code::kNotFound);
   }
-  // Who has seen the last one goes on.
+  // A member that has seen the last one goes on.
   EXPECT_EQ(one->latest()->record, before.record);
   before = *one->replace(before, following(before, *one));
   EXPECT_EQ(behind->latest()->record, before.record);
