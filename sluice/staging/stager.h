@@ -91,7 +91,8 @@ class Stager final {
   // Bytes [first, first + count) of the tensor's result are there. They do not change before the
   // tensor's next begin(). One thread, the loop's, calls this and noResult().
   void onResult(TensorId tensor, Step step, size_t first, size_t count, const HostResult& result);
-  // The tensor has no result in this step.
+  // The tensor has no result in this step. As onResult(), this may come before begin(), if the step
+  // has no gradient here.
   void noResult(TensorId tensor);
 
   // Copies to the device that are queued from now on wait for `mark`, not for the mark of their
@@ -162,6 +163,7 @@ class Stager final {
   void fail(const Status& why);
   uint64_t urgencyOf(TensorId tensor, const Outward& outward) const;
   void begun(TensorId tensor, DeviceMemory memory);
+  void hasNoResult(TensorId tensor);
   const std::vector<Piece>& piecesOf(TensorId tensor) const { return pieces_[index(tensor)]; }
 
   const Terms terms_;
@@ -181,6 +183,7 @@ class Stager final {
   bool isAhead_ = false;  // a copy of a gradient that was not there yet has been issued
   std::map<TensorId, std::span<std::byte>> targets_;  // of gradients on their way, without mirror
   std::map<TensorId, Inward> inward_;
+  std::set<TensorId> hasNoResult_;                 // in a step of which begin() is not here yet
   std::map<ResultPiece, HostResult> resultsHere_;  // the most urgent first
   uint64_t begunSoFar_ = 0;
 

@@ -89,6 +89,26 @@ TEST(Stager, KeepsCopiesUntilTheirTargetIsTold) {
   EXPECT_EQ(steps.wrong(), 0U);
 }
 
+// The others may be done with a step in which this rank has no gradient before it has begun.
+TEST(Stager, CopiesAResultAfterAStepWithoutOneThatEndedBeforeItBegan) {
+  PretendDevice device;
+  StagedSteps steps(device, planOf({100}, 1000), kSmall);
+  auto first = std::make_shared<testing::PretendBytes>(device.machine(), device.stream(), 400);
+  auto second = std::make_shared<testing::PretendBytes>(device.machine(), device.stream(), 400);
+  steps.stager().noResult(TensorId{0});
+  steps.stager().begin(TensorId{0}, {nullptr, first, device.mark()});
+  const std::vector<float> result(100, 3.F);
+  steps.stager().onResult(TensorId{0}, Step{1}, 0, 400,
+                          {std::as_bytes(std::span(result)), nullptr});
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  steps.stager().begin(TensorId{0}, {nullptr, second, device.mark()});
+  ASSERT_TRUE(steps.stager().wait(TensorId{0}, std::chrono::seconds(20)).isOk());
+  device.machine().synchronizeDevice(0);
+  const auto* const numbers =
+      reinterpret_cast<const float*>(device.machine().reach(second->address()));
+  EXPECT_EQ(numbers[99], 3.F);
+}
+
 // The memory of a result may be given up before it is copied: the stager keeps it.
 TEST(Stager, KeepsAResultUntilItIsCopied) {
   PretendDevice device;

@@ -31,7 +31,7 @@ bool Stager::takeNews() {
       case News::Kind::kBegun: begun(news.what.tensor, std::move(news.memory)); break;
       case News::Kind::kTarget: targets_[news.what.tensor] = news.target; break;
       case News::Kind::kResult: resultsHere_.emplace(news.what, std::move(news.result)); break;
-      case News::Kind::kNoResult: inward_.erase(news.what.tensor); break;
+      case News::Kind::kNoResult: hasNoResult(news.what.tensor); break;
       case News::Kind::kMark:
         for (auto& [tensor, inward] : inward_) inward.ready = news.memory.ready;
         break;
@@ -40,7 +40,12 @@ bool Stager::takeNews() {
   return !all.empty();
 }
 
+void Stager::hasNoResult(TensorId tensor) {
+  if (inward_.erase(tensor) == 0) hasNoResult_.insert(tensor);
+}
+
 void Stager::begun(TensorId tensor, DeviceMemory memory) {
+  if (hasNoResult_.erase(tensor) > 0) return;
   inward_[tensor] = {std::move(memory.result), memory.ready};
   if (memory.gradient == nullptr) return;
   outward_[tensor] = {std::move(memory.gradient), std::move(memory.ready), begunSoFar_++};
