@@ -109,6 +109,8 @@ class Backward:
             self._gates.settle(slot)
         elif not isinstance(slot.parameter.grad, PendingGradient):
             slot.earlier = []  # the program has dropped their sum
+        elif slot.is_absent:  # now it has a gradient
+            slot.unsent, slot.is_absent, slot.parameter.grad = None, False, None
         elif slot.earlier or (slot.is_travelling and slot.gradient is not None):
             # finish() adds them: a thread of autograd's must not wait for the network.
             if not slot.earlier and slot.gradient is not None:
@@ -188,13 +190,22 @@ class Backward:
             self._leave_to_training_thread()
 
     def _leave_to_training_thread(self) -> None:
-        """Puts a stand-in in the place of every gradient that has not been handed over. finish()
-        runs when somebody looks at one, or in step(): there Ctrl-C can end its waits."""
+        """Puts a stand-in in the place of every gradient that has not been handed over, also where
+        this rank has none: unscaling and clipping change the means of other ranks' gradients, too.
+        finish() runs when somebody looks at one, or in step(): there Ctrl-C can end its waits."""
         for slot in self._training.slots:
             gradient = slot.parameter.grad
-            if slot.round == self.round or gradient is None:
+            if slot.round == self.round:
                 continue
-            slot.unsent = slot.earlier[0] if slot.earlier else laid_out(slot.parameter, gradient)
+            if gradient is not None:
+                slot.unsent = (
+                    slot.earlier[0] if slot.earlier else laid_out(slot.parameter, gradient)
+                )
+            elif self._training.server is None:
+                slot.unsent = torch.empty_like(slot.parameter, requires_grad=False)
+                slot.is_absent = True
+            else:
+                continue
             slot.parameter.grad = self._gates.guard(slot, slot.unsent)
 
     def _hand_over_late(self, slot: Slot) -> None:
@@ -203,13 +214,14 @@ class Backward:
             self._gates.open(slot.gate)
         if self._training.server is None:
             self._gates.settle(slot)
+        place = slot.unsent if slot.is_absent else None
         self._take_up(slot)
         if self._training.server is not None and isinstance(slot.parameter.grad, PendingGradient):
             slot.parameter.grad = slot.gradient
         if slot.parameter.grad is not None:
             self._hand_over(slot)
         else:
-            self._hand_over_nothing(slot)
+            self._hand_over_nothing(slot, place)
 
     def _take_up_earlier(self) -> None:
         """Adds what passes in no_sync() have made to the means that they found on their way."""
@@ -227,6 +239,7 @@ class Backward:
         that mean is here."""
         unsent, slot.unsent = slot.unsent, None
         earlier, slot.earlier = slot.earlier, []
+        is_absent, slot.is_absent = slot.is_absent, False
         if not isinstance(slot.parameter.grad, PendingGradient):
             return
         if earlier:
@@ -234,7 +247,7 @@ class Backward:
                 earlier[0].add_(part)
             slot.parameter.grad = earlier[0]
         elif unsent is not None:
-            slot.parameter.grad = unsent
+            slot.parameter.grad = None if is_absent else unsent
 
     def _hand_over(self, slot: Slot) -> None:
         assert slot.door is not None
@@ -248,7 +261,9 @@ class Backward:
             self._handed_over += 1
             slot.door.gradient_ready(slot.index, gradient, result)
 
-    def _hand_over_nothing(self, slot: Slot) -> None:
+    def _hand_over_nothing(self, slot: Slot, place: Tensor | None) -> None:
+        """Takes part without a gradient. The mean of the others lands in `place`, if it is
+        given."""
         assert slot.door is not None
         with self._training.health.whole("backward()"):
             slot.round = self.round
@@ -257,7 +272,9 @@ class Backward:
                 result = self._result_at_servers(slot)
                 slot.gradient = None
             else:
-                result = self._send_off(slot, torch.empty_like(slot.parameter, requires_grad=False))
+                if place is None:
+                    place = torch.empty_like(slot.parameter, requires_grad=False)
+                result = self._send_off(slot, place)
             slot.door.gradient_absent(slot.index, result)
 
     def _send_off(self, slot: Slot, gradient: Tensor) -> Tensor:

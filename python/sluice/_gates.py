@@ -139,7 +139,7 @@ class Gates:
 
     def _show(self, slot: Slot) -> None:
         """Puts the mean into `parameter.grad`, unless somebody has put anything else there."""
-        if slot.unsent is not None or slot.earlier:
+        if slot.awaits_finish:
             return  # finish_round() puts another gradient there
         is_here = (
             self._training.server is None and not slot.is_travelling and slot.gradient is not None
@@ -153,7 +153,7 @@ class Gates:
         if training.server is not None:
             raise RuntimeError(NO_MEAN_HERE)
         training.health.check()
-        if slot.unsent is not None or slot.earlier:
+        if slot.awaits_finish:
             self.finish_round()
             shown = slot.parameter.grad
             if shown is not None and not isinstance(shown, PendingGradient):

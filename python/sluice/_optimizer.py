@@ -103,7 +103,8 @@ class LateStep:
             is_empty = slot.is_empty and gradient is slot.gradient
             before = parameter.grad
             mean = None if is_empty else gradient
-            shown.append((parameter, mean if isinstance(before, PendingGradient) else before))
+            is_of_this_step = isinstance(before, PendingGradient) and not slot.awaits_finish
+            shown.append((parameter, mean if is_of_this_step else before))
             parameter.grad = mean
         try:
             self._step([(number, parameter) for number, parameter, _, _ in part])

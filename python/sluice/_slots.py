@@ -41,6 +41,7 @@ class Slot:
         # A gradient that has not been handed over, since backward() ran on a thread that must not
         # wait; `parameter.grad` then stands for it.
         self.unsent: Tensor | None = None
+        self.is_absent = False  # true iff that is only memory for the mean of other ranks
         # The mean of an earlier backward() that is on its way, and the gradients that are added to
         # it in this order once it is here; `parameter.grad` then stands for their sum.
         self.earlier: list[Tensor] = []
@@ -53,6 +54,11 @@ class Slot:
         # The parameter's version and address at step(); with a server's optimizer, those that the
         # servers know.
         self.known: tuple[int, int] | None = None
+
+    @property
+    def awaits_finish(self) -> bool:
+        """True iff `parameter.grad` stands for a gradient that Backward.finish() hands over."""
+        return self.unsent is not None or bool(self.earlier)
 
     def know(self) -> None:
         self.known = _look(self.parameter)

@@ -277,6 +277,61 @@ def test_loops(ranks: Ranks, loop: str, mode: str) -> None:
     ranks.run(run_loop, loop, mode)
 
 
+class Branches(nn.Module):
+    """Has a layer that only rank 1 uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entry = nn.Linear(64, 16)
+        self.side = nn.Linear(16, 16)
+        self.exit = nn.Linear(16, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.relu(self.entry(x.flatten(1)))
+        if rank() == 1:
+            x = torch.relu(self.side(x))
+        return self.exit(x)
+
+
+def make_branches() -> nn.Module:
+    torch.manual_seed(5)
+    return Branches()
+
+
+def unscaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    scaler = torch.amp.GradScaler(here().type, init_scale=2.0**10, growth_interval=1000)
+    for x, y in batches(16):
+        optimizer.zero_grad()
+        scaler.scale(functional.cross_entropy(model(x), y)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def clipped(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    for x, y in batches(16):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+
+
+# Only the other rank may have a gradient: its mean is unscaled and clipped here, too.
+def run_branches(change: str, mode: str) -> None:
+    delay(mode)
+    same_as_ddp(
+        sgd,
+        {"unscaled": unscaled, "clipped": clipped}[change],
+        make_branches,
+        {"find_unused_parameters": True},
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", ["unscaled", "clipped"])
+def test_layer_of_another_rank(ranks: Ranks, change: str, mode: str) -> None:
+    ranks.run(run_branches, change, mode)
+
+
 def two_backwards_of_servers(model: Any, optimizer: torch.optim.Optimizer) -> None:
     for number, (x, y) in enumerate(batches(18)):
         with model.no_sync() if number % 6 == 1 else nullcontext():

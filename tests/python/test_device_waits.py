@@ -108,8 +108,10 @@ def memory_of_a_missing_gradient() -> list[Tensor]:
     seen = []
     for step in range(4):
         optimizer.zero_grad()
-        model(torch.ones(4, 300)).square().mean().backward()
-        seen.append(torch.full((300, 300), float(step)) + 1)
+        x = torch.ones(4, 300, requires_grad=True)
+        # Comes last in backward(), shortly before memory for missing gradients is taken.
+        x.register_hook(lambda _, step=step: seen.append(torch.full((300, 300), float(step)) + 1))
+        model(x).square().mean().backward()
         optimizer.step()
     return [*seen, *model.state_dict().values()]
 
