@@ -36,6 +36,7 @@ class Backward:
         self._opening = threading.Lock()
         self._is_open = False
         self._is_due = False  # it has ended, but not all of its gradients have been handed over
+        self._is_finishing = False
         self._handed_over = 0  # in this round
         self._has_gradients = False
         self._has_earlier = False  # gradients wait for a mean that they are added to
@@ -136,10 +137,25 @@ class Backward:
         if self._training.session is not None and not comes_late:
             self._hand_over(slot)
 
+    def finish_before_look(self, slot: Slot) -> None:
+        """Runs finish() when somebody looks at a gradient: its mean may have to wait for gradients
+        that have not been handed over."""
+        if slot.awaits_finish or self._is_due:
+            self.finish()
+
     def finish(self) -> None:
         """Hands over all that the round still lacks: every rank takes part with every parameter in
         every round, so that nobody waits for what never comes. Goes on where an exception has
         stopped it."""
+        if self._is_finishing:  # an optimizer's hook looks at a gradient
+            return
+        self._is_finishing = True
+        try:
+            self._finish()
+        finally:
+            self._is_finishing = False
+
+    def _finish(self) -> None:
         training = self._training
         self._decision.end_drop()
         if not self._is_due:

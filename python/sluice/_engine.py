@@ -88,7 +88,7 @@ class Engine:
         self._is_draining = False  # a delayed gradient was handed out, and not used yet
         self._process_group = process_group
         self._backward = Backward(self.training, self.gates, self.decision, self._make_plan)
-        self.gates.finish_round = self._backward.finish
+        self.gates.finish_round = self._backward.finish_before_look
         self._plan = Plan(self.training, self._backward)
         self._forward = Forward(
             self.training,

@@ -35,7 +35,8 @@ class Gates:
         self.is_closed = False  # true iff any gate is
         self.was_touched = False  # true iff somebody looked at a gradient on its way
         self.has_updates = False  # true iff parameters on a device were updated
-        self.finish_round: Callable[[], None] = _nothing  # hands over what backward() has left
+        # Hands over what backward() has left, before somebody looks at a slot's gradient.
+        self.finish_round: Callable[[Slot], None] = _nothing
         self._training = training
 
     def close(self, slot: Slot) -> None:
@@ -153,8 +154,9 @@ class Gates:
         if training.server is not None:
             raise RuntimeError(NO_MEAN_HERE)
         training.health.check()
-        if slot.awaits_finish:
-            self.finish_round()
+        is_replaced = slot.awaits_finish
+        self.finish_round(slot)
+        if is_replaced:
             shown = slot.parameter.grad
             if shown is not None and not isinstance(shown, PendingGradient):
                 gradient = shown
@@ -175,5 +177,5 @@ class Gates:
         return gradient
 
 
-def _nothing() -> None:
+def _nothing(slot: Slot) -> None:
     pass

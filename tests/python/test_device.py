@@ -332,6 +332,15 @@ def test_layer_of_another_rank(ranks: Ranks, change: str, mode: str) -> None:
     ranks.run(run_branches, change, mode)
 
 
+# No mean comes before all ranks have handed over all gradients.
+def test_layer_of_another_rank_in_one_group() -> None:
+    ranks = Ranks(2, SLUICE_ALGORITHM="allreduce")
+    ranks.run(begin)
+    for change in ("unscaled", "clipped"):
+        ranks.run(run_branches, change, "random")
+    assert ranks.end() == [0, 0]
+
+
 def two_backwards_of_servers(model: Any, optimizer: torch.optim.Optimizer) -> None:
     for number, (x, y) in enumerate(batches(18)):
         with model.no_sync() if number % 6 == 1 else nullcontext():
