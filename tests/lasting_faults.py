@@ -23,8 +23,8 @@ FAULTS = {
     ),
     "a-slice-is-summed-twice": Fault(
         "sluice/strategy/lasting/lasting.cc",
-        "  if (missing == slices.size()) {\n",
-        "  if (missing > 0) {\n",
+        "  } else if (here.missing == slices.size() && isWhole(tensor)) {\n",
+        "  } else if (isWhole(tensor)) {\n",
     ),
     "the-kept-result-is-the-programs-memory": Fault(
         "sluice/strategy/lasting/exchange.cc",
@@ -43,9 +43,24 @@ FAULTS = {
     ),
     "a-gradient-is-forgotten-while-members-agree": Fault(
         "sluice/strategy/lasting/lasting.cc",
-        "  OneTensor& here = tensors_[index(contribution.tensor)];\n  here.step",
-        "  OneTensor& here = tensors_[index(contribution.tensor)];\n"
-        "  if (phase_ == Phase::kSuspended) return;\n  here.step",
+        "void Lasting::contribute(const Contribution& contribution) {\n",
+        "void Lasting::contribute(const Contribution& contribution) {\n"
+        "  if (phase_ == Phase::kSuspended) return;\n",
+    ),
+    "a-slice-is-summed-before-it-has-come-from-the-device": Fault(
+        "sluice/strategy/lasting/lasting.cc",
+        "      if (hasCome_[index(slice.id)] && !isDone(slice, step)) giveSliceInside(slice);\n",
+        "      if (!isDone(slice, step)) giveSliceInside(slice);\n",
+    ),
+    "a-slice-that-comes-while-members-agree-is-forgotten": Fault(
+        "sluice/strategy/lasting/lasting.cc",
+        "  hasCome_[index(contribution.slice)] = true;\n",
+        "  hasCome_[index(contribution.slice)] = phase_ == Phase::kTraining;\n",
+    ),
+    "a-result-that-was-handed-over-stays-on-the-host": Fault(
+        "sluice/strategy/lasting/exchange.cc",
+        "  tellSink(slice, Step{agreed.standing.steps - 1}, agreed.holder);\n",
+        "",
     ),
     "an-empty-result-is-awaited": Fault(
         "sluice/strategy/lasting/exchange.cc",

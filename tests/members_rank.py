@@ -32,6 +32,7 @@ from members_training import (
     make_model,
     make_optimizer,
     make_scaler,
+    read_checkpoint,
     run_passes,
     take_step,
 )
@@ -49,10 +50,11 @@ class Trainer:
         self.digests: Digests = {}  # of that step, of the parameters that were read since
         self.step = 0  # the one that is made now
         self.got = ""
-        checkpoint: dict[str, Any] = torch.load(settings.load) if settings.load else {}
+        checkpoint = read_checkpoint(settings)
         model = make_model(settings)
         if checkpoint:
             model.load_state_dict(checkpoint["model"])
+        model = model.to(settings.device)
         self.names = {parameter: name for name, parameter in model.named_parameters()}
         self.model, self.optimizer = sluice.distribute(
             model,
@@ -90,7 +92,7 @@ class Trainer:
             self.look_at(module)
 
     def look_at(self, module: nn.Module) -> None:
-        # Not as attributes: sluice would see that as a read.
+        # Parameters as attributes are read through their gates.
         for parameter in module._parameters.values():
             if parameter is not None and self.names[parameter] not in self.digests:
                 digest = digest_of_parameter(parameter, self.optimizer)
@@ -121,6 +123,9 @@ class Trainer:
         left = digest_of(buffers_of(self.model).values())
         if self.record is not None:  # a layer was not used
             for module in self.model.modules():
+                for name, parameter in module._parameters.items():
+                    if parameter is not None and self.names[parameter] not in self.digests:
+                        getattr(module, name)  # its gate opens
                 self.look_at(module)
             self.print_step()
         jitter = random.Random(f"{self.member} {step}").uniform(-1, 1) * self.settings.jitter

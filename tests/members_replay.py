@@ -13,6 +13,7 @@ sum in rank order are compared between members, and with this process to roundin
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -29,6 +30,7 @@ from members_training import (
     make_model,
     make_optimizer,
     make_scaler,
+    read_checkpoint,
     run_passes,
     take_step,
 )
@@ -90,7 +92,7 @@ class OneProcess:
     def __init__(self, settings: Settings, log: EpochLog) -> None:
         self.settings, self.log = settings, log
         self.model = make_model(settings)
-        checkpoint: dict[str, Any] = torch.load(settings.load) if settings.load else {}
+        checkpoint = read_checkpoint(settings)
         if checkpoint:
             self.model.load_state_dict(checkpoint["model"])
         self.optimizer = make_optimizer(settings, self.model.parameters())
@@ -167,7 +169,7 @@ class Replay:
         if not self.found:
             return self.complain("no member has made all steps")
         survivor, first = next(iter(sorted(self.found.items())))
-        settings = Settings(**first["settings"])
+        settings = dataclasses.replace(Settings(**first["settings"]), device="cpu")
         log = EpochLog(first["epochs"])
         for member, found in self.found.items():
             if found["epochs"] != first["epochs"]:
@@ -309,7 +311,7 @@ class Replay:
         saved = self.folder / "checkpoint.pt"
         if not saved.exists():
             return
-        model = torch.load(saved)["model"]
+        model = torch.load(saved, map_location="cpu")["model"]
         for name, parameter in one.parameters.items():
             if not torch.allclose(parameter, model[name], rtol=1e-2, atol=1e-3):
                 self.complain(f"'{name}' is far from what one process gets")

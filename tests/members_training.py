@@ -17,6 +17,7 @@ launch. Settings come from variables:
   MEMBERS_MEAN=N                  calls sluice.mean() every N steps; 0: never
   MEMBERS_ALGORITHM=NAME
   MEMBERS_LOAD=FILE               begins with this checkpoint
+  MEMBERS_DEVICE=pretend          a device of Torch; for this one, tests/device is in PYTHONPATH
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ import hashlib
 import os
 import random
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+with contextlib.suppress(ImportError):  # before sluice, which asks Torch for its accelerator
+    import sluice_test_device  # noqa: F401
 
 Digests = dict[str, str]  # by name of the parameter
 
@@ -49,6 +54,7 @@ class Settings:
     mean: int = 0
     algorithm: str = "sluice"
     load: str = ""
+    device: str = "cpu"
 
     @staticmethod
     def from_environment() -> Settings:
@@ -114,11 +120,16 @@ def make_optimizer(settings: Settings, parameters: Iterable[nn.Parameter]) -> to
 
 def make_scaler(settings: Settings) -> torch.amp.GradScaler:
     return torch.amp.GradScaler(
-        "cpu",
+        settings.device,
         init_scale=settings.scale or 1.0,
         growth_interval=1_000_000,
         enabled=settings.scale > 0,
     )
+
+
+def read_checkpoint(settings: Settings) -> dict[str, Any]:
+    """Returns the checkpoint to begin with; empty if there is none."""
+    return torch.load(settings.load, map_location="cpu") if settings.load else {}
 
 
 def uses_side(member: int, step: int) -> bool:
@@ -131,6 +142,7 @@ def loss_of(settings: Settings, model: nn.Module, member: int, step: int, part: 
     shape = (8, 3, 12, 12) if settings.model == "cnn" else (8, 32)
     x = torch.randn(shape, generator=generator)
     y = torch.randint(0, 10, (8,), generator=generator)
+    x, y = x.to(settings.device), y.to(settings.device)
     if settings.model == "branches":
         return nn.functional.cross_entropy(model(x, uses_side(member, settings.first + step)), y)
     return nn.functional.cross_entropy(model(x), y)
@@ -175,7 +187,7 @@ def take_step(
 def digest_of(tensors: Iterable[Tensor]) -> str:
     whole = hashlib.sha256()
     for tensor in tensors:
-        whole.update(tensor.detach().contiguous().numpy().tobytes())
+        whole.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return whole.hexdigest()[:16]
 
 

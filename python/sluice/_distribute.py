@@ -106,7 +106,7 @@ def distribute(
         # Every rank refuses, since all have these settings.
         _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
         if job.company.may_lose_members:
-            _refuse_with_members(job, model, server_optimizer, process_group)
+            _refuse_with_members(job, server_optimizer, process_group)
         _start_alike(job, model, optimizers)
         engine = Engine(
             job,
@@ -126,15 +126,12 @@ def distribute(
     return (model, gated) if isinstance(optimizer, Sequence) else (model, gated[0])
 
 
-def _refuse_with_members(
-    job: Job, model: nn.Module, server_optimizer: bool, process_group: object
-) -> None:
+def _refuse_with_members(job: Job, server_optimizer: bool, process_group: object) -> None:
     """Reports what cannot go on without a lost member."""
     refused = {
         "server_optimizer=True": server_optimizer,
         "process_group=": process_group is not None,
         'algorithm="auto"': job.is_auto,
-        "a model on an accelerator": any(p.device.type != "cpu" for p in model.parameters()),
     }
     what = next((what for what, is_wanted in refused.items() if is_wanted), None)
     if what is not None:

@@ -103,7 +103,7 @@ Status Lasting::beginStanding(const Slice& slice) {
   }
   if (kept_.last(slice.id).steps == agreed.standing.steps) return base::ok();
   const Step step{agreed.standing.steps - 1};
-  if (tensors_[index(slice.tensor)].step != step) {
+  if (tensors_[index(slice.tensor)].step != step || !hasCome_[index(slice.id)]) {
     return {Code::kInternal,
             fmt::format("rank {} has a result of step {} of '{}', to which this rank has not "
                         "contributed",
@@ -146,7 +146,9 @@ Result<Landing> Lasting::landHandedOver(Rank from, const wire::Header& header) {
 }
 
 void Lasting::takeHandedOver(const Slice& slice) {
-  moveToPlace(slice, kept_.landed(slice.id, agreed_[index(slice.id)].standing.made));
+  const AgreedResult& agreed = agreed_[index(slice.id)];
+  moveToPlace(slice, kept_.landed(slice.id, agreed.standing.made));
+  tellSink(slice, Step{agreed.standing.steps - 1}, agreed.holder);
   --awaited_;
   resumeIfComplete();
 }

@@ -29,11 +29,6 @@ bool comesFromALoss(const Status& status) {
 
 Result<std::unique_ptr<Lasting>> Lasting::begin(const Context& context, Make make,
                                                 OnBegun onBegun) {
-  if (context.results != nullptr) {
-    return Status(Code::kInvalidArgument,
-                  "gradients on a device cannot outlive the loss of a member yet; leave out "
-                  "--members, or train on the CPU");
-  }
   std::unique_ptr<Lasting> lasting(new Lasting(context, std::move(make), std::move(onBegun)));
   SLUICE_RETURN_IF_ERROR(lasting->makeInner());
   if (!lasting->inner_->takeover().isPossible()) {
@@ -53,6 +48,7 @@ Lasting::Lasting(const Context& context, Make make, OnBegun onBegun)
       fabric_(&context.fabric),
       kept_(context.plan),
       tensors_(context.plan.model().tensors.size()),
+      hasCome_(context.plan.slices().size()),
       innerMemory_(tensors_.size()) {}
 
 Lasting::~Lasting() = default;
@@ -97,9 +93,25 @@ uint64_t Lasting::resultsOf(TensorId tensor) const {
 
 void Lasting::contribute(const Contribution& contribution) {
   OneTensor& here = tensors_[index(contribution.tensor)];
+  const auto slices = plan_->slicesOf(contribution.tensor);
   here.step = contribution.step;
   here.hasGradient = contribution.hasGradient;
+  here.come = slices.size();
+  for (const Slice& slice : slices) hasCome_[index(slice.id)] = true;
   handOn(contribution.tensor);
+}
+
+void Lasting::contributeSlice(const SliceContribution& contribution) {
+  OneTensor& here = tensors_[index(contribution.tensor)];
+  here.step = contribution.step;
+  here.hasGradient = contribution.hasGradient;
+  here.come = contribution.come;
+  hasCome_[index(contribution.slice)] = true;
+  if (here.isInside && here.nextInside == index(contribution.step)) {
+    if (phase_ == Phase::kTraining) giveSliceInside(plan_->slice(contribution.slice));
+  } else {
+    handOn(contribution.tensor);
+  }
 }
 
 void Lasting::handOn(TensorId tensor) {
@@ -118,32 +130,35 @@ void Lasting::giveInside(TensorId tensor, bool hasGradient) {
   here.isInside = true;
   innerMemory_[index(tensor)] = outer_.memory[index(tensor)];
   const auto slices = plan_->slicesOf(tensor);
-  const auto missing = static_cast<size_t>(
+  here.missing = static_cast<size_t>(
       std::ranges::count_if(slices, [&](const Slice& slice) { return !isDone(slice, step); }));
-  if (missing == slices.size()) {
-    inner_->contribute({tensor, step, hasGradient});
-  } else {
+  here.given = 0;
+  if (here.missing < slices.size()) {
     here.aside.resize(plan_->model()[tensor].bytes());
     innerMemory_[index(tensor)].result = here.aside;
-    contributeMissing(tensor, step, hasGradient, missing);
+  }
+  if (here.missing == 0) {
+    inner_->contribute({tensor, step, /*hasGradient=*/false});
+  } else if (here.missing == slices.size() && isWhole(tensor)) {
+    inner_->contribute({tensor, step, hasGradient});
+  } else {
+    for (const Slice& slice : slices) {
+      if (hasCome_[index(slice.id)] && !isDone(slice, step)) giveSliceInside(slice);
+    }
   }
   innerGates_->whenOpen(tensor,
                         [this, tensor](const Status& status) { insideIsOpen(tensor, status); });
 }
 
-// Some slices of the tensor have their result already, or all have.
-void Lasting::contributeMissing(TensorId tensor, Step step, bool hasGradient, size_t missing) {
-  if (missing == 0) return inner_->contribute({tensor, step, /*hasGradient=*/false});
-  size_t come = 0;
-  for (const Slice& slice : plan_->slicesOf(tensor)) {
-    if (isDone(slice, step)) continue;
-    inner_->contributeSlice({.tensor = tensor,
-                             .slice = slice.id,
-                             .step = step,
-                             .come = ++come,
-                             .slices = missing,
-                             .hasGradient = hasGradient});
-  }
+// Some slices of the tensor have their result already, or have not come yet.
+void Lasting::giveSliceInside(const Slice& slice) {
+  OneTensor& here = tensors_[index(slice.tensor)];
+  inner_->contributeSlice({.tensor = slice.tensor,
+                           .slice = slice.id,
+                           .step = Step{here.nextInside},
+                           .come = ++here.given,
+                           .slices = here.missing,
+                           .hasGradient = here.hasGradient});
 }
 
 void Lasting::insideIsOpen(TensorId tensor, const Status& status) {
@@ -171,12 +186,18 @@ void Lasting::openIfDone(TensorId tensor) {
   const auto isEmpty = [&](const Slice& slice) { return kept_.last(slice.id).isEmpty; };
   if (!std::ranges::all_of(slices, isHere)) return;
   const Step step = *std::exchange(here.step, std::nullopt);
-  if (std::ranges::all_of(slices, isEmpty)) return outer_.gates.openEmpty(tensor, step);
+  here.come = 0;
+  for (const Slice& slice : slices) hasCome_[index(slice.id)] = false;
+  if (std::ranges::all_of(slices, isEmpty)) {
+    outer_.noResultComes(tensor, step);
+    return outer_.gates.openEmpty(tensor, step);
+  }
   // A slice that only lost members had a gradient for is the mean of no gradients.
   for (const Slice& slice : slices) {
     if (!isEmpty(slice)) continue;
     const auto place = partOf(*plan_, outer_.memory[index(tensor)].result, slice);
     std::memset(place.data(), 0, place.size());
+    tellSink(slice, step, fabric_->rank());
   }
   outer_.gates.open(tensor, step);
 }
@@ -195,8 +216,7 @@ void Lasting::onResult(const SliceResult& result) {
     kept_.store(slice.id, plan_->epoch(), bytes);
     if (!tensors_[index(slice.tensor)].aside.empty()) moveToPlace(slice, bytes);
   }
-  plan::Stages(outer_.observer, fabric_->loop().clock())
-      .enter(Stage::kApplied, result.step, slice, result.from);
+  tellSink(slice, result.step, result.from);
 }
 
 void Lasting::onNoResult(TensorId tensor, Step step) {
@@ -208,6 +228,21 @@ void Lasting::onNoResult(TensorId tensor, Step step) {
 void Lasting::moveToPlace(const Slice& slice, std::span<const std::byte> bytes) {
   const auto place = partOf(*plan_, outer_.memory[index(slice.tensor)].result, slice);
   std::memcpy(place.data(), bytes.data(), bytes.size());
+}
+
+void Lasting::tellSink(const Slice& slice, Step step, Rank from) {
+  // The context's own fabric may be that of an epoch before.
+  const plan::Stages stages(outer_.observer, fabric_->loop().clock());
+  if (outer_.results == nullptr) return stages.enter(Stage::kApplied, step, slice, from);
+  stages.enter(Stage::kStageIn, step, slice, from);
+  const size_t elementBytes = sizeOf(plan_->model()[slice.tensor].dtype);
+  outer_.results->onResult({.tensor = slice.tensor,
+                            .slice = slice.id,
+                            .step = step,
+                            .firstByte = slice.offset * elementBytes,
+                            .bytes = slice.count * elementBytes,
+                            .from = from,
+                            .whole = {outer_.memory[index(slice.tensor)].result}});
 }
 
 void Lasting::suspend() {

@@ -11,6 +11,10 @@
 // A gradient is intact or replaced, never half of each: the result of a slice lands beside it and is
 // moved when it is whole. docs/members.md has the argument.
 //
+// A gradient on a device comes slice by slice to host memory, and stays there until its result has
+// replaced it. So neither a result that is handed over nor a slice that is summed again needs the
+// device: the context's sink hears of every result once, whatever epoch it is from.
+//
 // Belongs to the fabric's loop.
 #pragma once
 
@@ -41,8 +45,8 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   using OnBegun = std::function<void(const std::vector<Step>& firstSteps)>;
 
   // Begins the first epoch. `make` makes the inner strategy of every epoch. Refuses an algorithm
-  // that cannot take over steps, and results that go to a device. REQUIRES: as Context; the plan and
-  // the fabric of an epoch stay until enter() begins the next one.
+  // that cannot take over steps. REQUIRES: as Context; the plan and the fabric of an epoch stay until
+  // enter() begins the next one.
   static Result<std::unique_ptr<Lasting>> begin(const Context& context, Make make,
                                                 OnBegun onBegun = {});
   ~Lasting() override;
@@ -59,6 +63,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   const LastResult& lastResult(SliceId slice) const { return kept_.last(slice); }
 
   void contribute(const Contribution& contribution) override;
+  void contributeSlice(const SliceContribution& contribution) override;
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override;
   Status setHyperparameters(const std::vector<double>& values, Step from) override;
@@ -76,10 +81,14 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
     kExchanging,  // reports or results of other members are missing
   };
   struct OneTensor {
-    std::optional<Step> step;  // handed over; empty: every gate so far is open
+    std::optional<Step>
+        step;  // handed over, some slices at least; empty: every gate so far is open
     bool hasGradient = false;
+    size_t come = 0;                 // slices of that step's gradient
     uint64_t nextInside = 0;         // the step that the inner strategy takes next
     bool isInside = false;           // the inner strategy has not opened the gate of that step
+    size_t missing = 0;              // slices that the inner strategy gets in that step
+    size_t given = 0;                // of them, those that it has got
     std::vector<std::byte> aside{};  // for results of slices that stand already
   };
 
@@ -90,7 +99,10 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   // Hands the tensor's gradient to the inner strategy, if it is its turn.
   void handOn(TensorId tensor);
   void giveInside(TensorId tensor, bool hasGradient);
-  void contributeMissing(TensorId tensor, Step step, bool hasGradient, size_t missing);
+  void giveSliceInside(const plan::Slice& slice);
+  bool isWhole(TensorId tensor) const {
+    return tensors_[index(tensor)].come == plan_->slicesOf(tensor).size();
+  }
   void insideIsOpen(TensorId tensor, const Status& status);
   void openIfDone(TensorId tensor);
   bool isDone(const plan::Slice& slice, Step step) const {
@@ -98,6 +110,8 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   }
   uint64_t resultsOf(TensorId tensor) const;  // that all of its slices have
   void moveToPlace(const plan::Slice& slice, std::span<const std::byte> bytes);
+  // The result of a slice is in its tensor's memory.
+  void tellSink(const plan::Slice& slice, Step step, Rank from);
 
   // The exchange; exchange.cc.
   Result<fabric::Landing> landReport(Rank from, const wire::Header& header);
@@ -123,6 +137,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   Phase phase_ = Phase::kTraining;
   KeptResults kept_;
   std::vector<OneTensor> tensors_;         // by TensorId
+  std::vector<bool> hasCome_;              // by SliceId: its gradient of the tensor's step
   std::vector<TensorMemory> innerMemory_;  // by TensorId
   std::unique_ptr<gate::Gates> innerGates_;
   std::unique_ptr<Strategy> inner_;

@@ -26,17 +26,20 @@ uint64_t actionsOf(const LastingJob& job) {
 class LastingAlgorithms : public testing::TestWithParam<const char*> {};
 
 TEST_P(LastingAlgorithms, TrainAsOneProcessDoes) {
-  for (uint32_t members = 1; members <= 4; ++members)
-    actionsOf({.algorithm = GetParam(), .members = members});
+  for (uint32_t members = 1; members <= 4; ++members) {
+    for (const bool isOnDevice : {false, true})
+      actionsOf({.algorithm = GetParam(), .members = members, .isOnDevice = isOnDevice});
+  }
 }
 
 TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
   for (uint32_t members = 2; members <= 4; ++members) {
-    LastingJob job{.algorithm = GetParam(), .members = members, .steps = 3};
+    LastingJob job{.algorithm = GetParam(), .members = members, .steps = 3, .isOnDevice = true};
     const uint64_t actions = actionsOf(job);
     for (uint64_t moment = 1; moment < actions; moment += base::testsAreShort() ? 31 : 7) {
       job.seed = moment;
       job.losses = {{static_cast<uint32_t>(moment % members), moment}};
+      job.isOnDevice = moment % 2 == 0;
       actionsOf(job);
       if (HasFailure()) return;
     }
@@ -45,7 +48,11 @@ TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
 
 TEST_P(LastingAlgorithms, GoOnAfterSeveralLosses) {
   for (uint64_t seed = 1; seed <= (base::testsAreShort() ? 15 : 60); ++seed) {
-    LastingJob job{.algorithm = GetParam(), .members = 5, .steps = 3, .seed = seed};
+    LastingJob job{.algorithm = GetParam(),
+                   .members = 5,
+                   .steps = 3,
+                   .seed = seed,
+                   .isOnDevice = seed % 2 == 0};
     for (uint32_t n = 0; n < 4; ++n)
       job.losses.push_back({static_cast<uint32_t>((seed + n * 3) % 5), seed * 37 % 900 + n * 40});
     actionsOf(job);
@@ -73,6 +80,7 @@ LastingJob randomJob(uint64_t seed) {
                           .isCutOff = random() % 3 == 0,
                           .reachesStore = random() % 2 == 0});
   }
+  job.isOnDevice = random() % 3 == 0;
   return job;
 }
 

@@ -51,16 +51,17 @@ std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, 
 }
 
 // One member: a training program, gates, and a strategy on the fabric of its epoch.
-class LastingMember final {
+class LastingMember final : private ResultSink {
  public:
   LastingMember(LastingWorld& world, uint32_t number)
       : world_(world), number_(number), model_(world.epochs_.front()->plan.model()) {
     gates_ = std::make_unique<gate::Gates>(gate::tensorNames(model_), gate::WaitOptions{},
                                            [](auto...) {});
     for (const Tensor& tensor : model_.tensors) memories_.emplace_back(tensor.elements);
+    if (world.job_.isOnDevice) mirrors_ = memories_;
     memory_.resize(model_.tensors.size());
   }
-  ~LastingMember() {
+  ~LastingMember() override {
     loop_.post([this] {
       rooms_.clear();
       keeper_.reset();
@@ -189,8 +190,16 @@ class LastingMember final {
   // The training program does its next thing; false if it has to wait.
   bool train() {
     if (step_ == world_.job_.steps || hasEnded_) return false;
+    if (!coming_.empty() && world_.random_() % 2 == 0) {
+      copyNext();
+      return true;
+    }
     if (handedOver_ < model_.tensors.size()) {
       handOver(TensorId{static_cast<uint32_t>(model_.tensors.size() - 1 - handedOver_++)});
+      return true;
+    }
+    if (!coming_.empty()) {
+      copyNext();
       return true;
     }
     const TensorId tensor{static_cast<uint32_t>(taken_)};
@@ -232,7 +241,8 @@ class LastingMember final {
                                 .update = optimizer::parseOptimizerSpec("mean-gradient").value(),
                                 .parameters = {},
                                 .config = world_.config_,
-                                .observer = nullptr},
+                                .observer = nullptr,
+                                .results = world_.job_.isOnDevice ? this : nullptr},
                                world_.algorithm_->make);
     SLUICE_RETURN_IF_ERROR(made.status());
     lasting_ = *std::move(made);
@@ -301,14 +311,57 @@ class LastingMember final {
   void handOver(TensorId tensor) {
     std::vector<float>& place = memories_[index(tensor)];
     const auto gradient = gradientOf(Rank{number_}, step_, model_[tensor], tensor);
-    if (!gradient.empty()) place = gradient;
-    const auto bytes = std::as_writable_bytes(std::span(place));
+    const bool hasGradient = !gradient.empty();
+    if (hasGradient) place = gradient;
+    const bool isOnDevice = world_.job_.isOnDevice;
+    const auto bytes =
+        std::as_writable_bytes(std::span(isOnDevice ? mirrors_[index(tensor)] : place));
     const Step step = gates_->close(tensor).value();
-    loop_.post([this, tensor, step, bytes, hasGradient = !gradient.empty()] {
+    loop_.post([this, tensor, step, bytes, hasGradient, isOnDevice] {
       memory_[index(tensor)] = {.gradient = hasGradient ? bytes : std::span<std::byte>(),
                                 .result = bytes};
-      lasting_->contribute({tensor, step, hasGradient});
+      if (!isOnDevice || !hasGradient) lasting_->contribute({tensor, step, hasGradient});
     });
+    if (!isOnDevice || !hasGradient) return;
+    const auto slices = world_.epochs_.front()->plan.slicesOf(tensor);
+    for (size_t s = 0; s < slices.size(); ++s)
+      coming_.push_back({tensor, slices[s].id, step, 0, slices.size()});
+  }
+
+  // Copies one slice from the device, whichever.
+  void copyNext() {
+    std::swap(coming_[world_.random_() % coming_.size()], coming_.back());
+    SliceContribution next = coming_.back();
+    coming_.pop_back();
+    next.come = next.slices - static_cast<size_t>(std::ranges::count(coming_, next.tensor,
+                                                                     &SliceContribution::tensor));
+    const plan::Slice& slice = world_.epochs_.front()->plan.slice(next.slice);
+    copySlice(slice, memories_[index(slice.tensor)], mirrors_[index(slice.tensor)]);
+    loop_.post([this, next] { lasting_->contributeSlice(next); });
+  }
+
+  static void copySlice(const plan::Slice& slice, const std::vector<float>& from,
+                        std::vector<float>& to) {
+    std::copy_n(from.begin() + static_cast<ptrdiff_t>(slice.offset), slice.count,
+                to.begin() + static_cast<ptrdiff_t>(slice.offset));
+  }
+
+  // ResultSink: the device gets each result once.
+  void onResult(const SliceResult& result) override {
+    if (!told_.emplace(index(result.step), result.slice).second)
+      world_.error_ = Status(Code::kDataLoss, "a result came twice");
+    copySlice(world_.epochs_.front()->plan.slice(result.slice), mirrors_[index(result.tensor)],
+              memories_[index(result.tensor)]);
+  }
+  void onNoResult(TensorId /*tensor*/, Step /*step*/) override {}
+
+  Status checkTold(TensorId tensor) const {
+    for (const plan::Slice& slice : world_.epochs_.front()->plan.slicesOf(tensor)) {
+      if (!told_.contains({step_, slice.id}))
+        return {Code::kDataLoss, fmt::format("step {} of a slice of t{} is not on the device",
+                                             step_, index(tensor))};
+    }
+    return base::ok();
   }
 
   void take(TensorId tensor) {
@@ -318,7 +371,9 @@ class LastingMember final {
     seen.isEmpty = gates_->isEmpty(tensor);
     std::vector<float>& place = memories_[index(tensor)];
     if (!seen.isEmpty) seen.values = place;
-    if (const Status fine = world_.check({step_, tensor}, seen); !fine.isOk()) world_.error_ = fine;
+    Status fine = world_.check({step_, tensor}, seen);
+    if (fine.isOk() && world_.job_.isOnDevice && !seen.isEmpty) fine = checkTold(tensor);
+    if (!fine.isOk()) world_.error_ = fine;
     world_.seen_[number_].emplace(std::pair(step_, tensor), std::move(seen));
     std::ranges::fill(place, -7.0F);  // as clipping and zero_grad() do
   }
@@ -326,7 +381,10 @@ class LastingMember final {
   LastingWorld& world_;
   const uint32_t number_;
   const Model& model_;
-  std::vector<std::vector<float>> memories_;  // by TensorId
+  std::vector<std::vector<float>> memories_;     // by TensorId: the training program's
+  std::vector<std::vector<float>> mirrors_;      // the same in host memory, if that is on a device
+  std::vector<SliceContribution> coming_;        // gradients that are not in host memory yet
+  std::set<std::pair<uint64_t, SliceId>> told_;  // results on the device, by step
   std::vector<TensorMemory> memory_;
   base::ManualLoop loop_;
   std::unique_ptr<gate::Gates> gates_;
@@ -397,8 +455,8 @@ Result<uint64_t> LastingWorld::run() {
 }
 
 std::string LastingWorld::describe() const {
-  std::string text =
-      fmt::format("{} with {} members, seed {}", job_.algorithm, job_.members, job_.seed);
+  std::string text = fmt::format("{} with {} members{}, seed {}", job_.algorithm, job_.members,
+                                 job_.isOnDevice ? " on devices" : "", job_.seed);
   for (const Loss& loss : job_.losses)
     text +=
         fmt::format(", {} {} at {}", loss.member, loss.isCutOff ? "cut off" : "lost", loss.moment);

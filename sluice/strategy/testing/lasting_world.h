@@ -1,6 +1,7 @@
 // A job of N members in one thread that loses some of them: every member has a loop that the test
 // steps, and a training program that hands over gradients, waits for results, and then changes the
-// memory that it got them in. A lost member stops where it is, or is cut off and takes the others for
+// memory that it got them in. Gradients may lie on a device: they come to host memory slice by slice,
+// in any order, and results are copied back. A lost member stops where it is, or is cut off and takes the others for
 // lost. Members notice losses at random moments, agree on epochs in a store that is slow, loses
 // answers and is sometimes away, and enter each epoch one by one. Tests only.
 #pragma once
@@ -38,6 +39,7 @@ struct LastingJob {
   uint64_t steps = 3;
   std::vector<Loss> losses{};
   uint64_t seed = 1;
+  bool isOnDevice = false;  // gradients come slice by slice, and results are copied on
 };
 
 // One epoch, as all members know it.
