@@ -62,13 +62,6 @@ def help_of(program, command):
         [program, *command, "--help"], check=True, capture_output=True, text=True,
         env={"PATH": "/nowhere"},
     ).stdout  # fmt: skip
-    # CLI11 prints the numbers behind the names of a choice, and those of bytes as characters.
-    said = re.sub(
-        r"ENUM:value in \{(.*?)\} OR \{.*?\}",
-        lambda match: "{" + re.sub(r"->[^,}]*", "", match[1]) + "}",
-        said,
-        flags=re.DOTALL,
-    )
     # Programs beside this one depend on the folder.
     return re.sub(r"\nPrograms sluice-NAME found here:\n(?:  .*\n)+", "", said)
 

@@ -144,12 +144,16 @@ Result<int> runSimulate(const SimulateFlags& flags, const base::Config& config) 
 void addNetworkFlags(CLI::App* command, SimulateFlags& flags) {
   sim::NetworkOptions& network = flags.scenario.job.network;
   command
-      ->add_option("--network", network.model,
-                   "Which model: segments, with windows, queues and drops, or simgrid, the flows "
-                   "of SimGrid as a second opinion")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, sim::NetworkModel>{
-          {"segments", sim::NetworkModel::kSegments}, {"simgrid", sim::NetworkModel::kSimgrid}}))
-      ->default_str("segments");
+      ->add_option_function<std::string>(
+          "--network",
+          [&network](const std::string& name) {
+            network.model =
+                name == "simgrid" ? sim::NetworkModel::kSimgrid : sim::NetworkModel::kSegments;
+          },
+          "Which model: segments, with windows, queues and drops, or simgrid, the flows "
+          "of SimGrid as a second opinion (segments|simgrid) [segments]")
+      ->check(CLI::IsMember({"segments", "simgrid"}))
+      ->option_text("choice");
   command
       ->add_option("--topology", flags.topology,
                    "star: one switch; racks:16x4: racks of 16 hosts, uplinks 4 times too slow for "
@@ -220,12 +224,16 @@ void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
                     "Whole tensors and real sums, compared with those of one process; needs the "
                     "memory of all hosts");
   command
-      ->add_option("--fidelity", scenario.job.fidelity,
-                   "hosts: the real code of every host; aggregated: each rack as one host, for up "
-                   "to 16384 hosts")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, sim::Fidelity>{
-          {"hosts", sim::Fidelity::kHosts}, {"aggregated", sim::Fidelity::kRacks}}))
-      ->default_str("hosts");
+      ->add_option_function<std::string>(
+          "--fidelity",
+          [&scenario](const std::string& name) {
+            scenario.job.fidelity =
+                name == "aggregated" ? sim::Fidelity::kRacks : sim::Fidelity::kHosts;
+          },
+          "hosts: the real code of every host; aggregated: each rack as one host, for up "
+          "to 16384 hosts (hosts|aggregated) [hosts]")
+      ->check(CLI::IsMember({"hosts", "aggregated"}))
+      ->option_text("choice");
   command->add_option("--trace-hosts", flags.traceHosts,
                       "Which hosts --trace writes, as 0,3; default: all of them");
   command->add_option("--json", flags.json,
