@@ -81,8 +81,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
     kExchanging,  // reports or results of other members are missing
   };
   struct OneTensor {
-    std::optional<Step>
-        step;  // handed over, some slices at least; empty: every gate so far is open
+    std::optional<Step> step;  // handed over, in part at least; empty: every gate so far is open
     bool hasGradient = false;
     size_t come = 0;                 // slices of that step's gradient
     uint64_t nextInside = 0;         // the step that the inner strategy takes next
