@@ -3,8 +3,10 @@
 
   site_test.py SITE     SITE is build/site, after scripts/build_site.sh has built it; it runs this
 
-Python: every name of sluice.__all__ is documented and used in a doctest. C++: every public member
-that Doxygen sees in include/sluice is on the page, and every class has an example that uses it.
+Python: every name of sluice.__all__ is documented and used in a doctest, and so is every public
+member of its classes. The names of the plug-ins are documented and shown in an example; a few need
+their framework to run, and scripts/test_plugs.sh runs them. C++: every public member that Doxygen
+sees in include/sluice is on the page, and every class has an example that uses it.
 """
 
 import ast
@@ -18,13 +20,39 @@ ROOT = Path(__file__).resolve().parent.parent
 SITE = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/site"
 
 
-def public_python():
-    """Returns the names of sluice.__all__, from the source."""
-    tree = ast.parse((ROOT / "python/sluice/__init__.py").read_text())
-    for node in tree.body:
+PACKAGE = ROOT / "python/sluice"
+PLUGINS = ("accelerate", "lightning")
+
+
+def parsed(module):
+    return ast.parse((PACKAGE / f"{module}.py").read_text())
+
+
+def public_python(module="__init__"):
+    """Returns the names of a module's __all__, from the source."""
+    for node in parsed(module).body:
         if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
             return ast.literal_eval(node.value)
-    raise AssertionError("python/sluice/__init__.py has no __all__")
+    raise AssertionError(f"python/sluice/{module}.py has no __all__")
+
+
+def members_of_classes():
+    """Yields Class.member for each public member of the classes in sluice.__all__."""
+    for node in parsed("__init__").body:
+        if not isinstance(node, ast.ImportFrom) or not node.module.startswith("sluice."):
+            continue
+        module = node.module.removeprefix("sluice.")
+        names = {alias.name for alias in node.names} & set(public_python())
+        if not names or not (PACKAGE / f"{module}.py").exists():
+            continue  # _core is C++, and has no public class but an error
+        for found in parsed(module).body:
+            if isinstance(found, ast.ClassDef) and found.name in names:
+                for member in found.body:
+                    name = getattr(member, "name", None)
+                    if isinstance(member, ast.AnnAssign):
+                        name = member.target.id
+                    if name is not None and not name.startswith("_"):
+                        yield f"{found.name}.{name}"
 
 
 def compounds():
@@ -67,7 +95,26 @@ class Python(unittest.TestCase):
     def test_every_name_has_an_example_that_runs(self):
         examples = "\n".join(re.findall(r"```\{doctest\}\n(.*?)```", self.source, re.DOTALL))
         for name in public_python():
-            self.assertIn(f"sluice.{name}", examples, name)
+            self.assertRegex(examples, rf"\bsluice\.{name}\b", name)
+
+    def test_every_member_of_a_class_is_documented(self):
+        members = list(members_of_classes())
+        self.assertGreaterEqual(len(members), 5)
+        for name in members:
+            self.assertTrue(f'id="sluice.{name}"' in self.html, name)
+
+    def test_every_name_of_a_plugin_is_documented_with_an_example(self):
+        examples = "\n".join(
+            re.findall(r"```(?:\{doctest\}|python).*?\n(.*?)```", self.source, re.S)
+        )
+        run = "\n".join(path.read_text() for path in (ROOT / "tests/plugs").glob("*.py"))
+        for module in PLUGINS:
+            for name in public_python(module):
+                self.assertTrue(f'id="sluice.{module}.{name}"' in self.html, name)
+                self.assertRegex(examples, rf"\b{name}\b", name)
+                short = re.search(rf'{name}\(.*?strategy="(\w+)"', examples)
+                words = rf"\b{name}\b" + (rf'|"{short[1]}"' if short else "")
+                self.assertRegex(run, words, f"scripts/test_plugs.sh does not run {name}")
 
 
 class Cpp(unittest.TestCase):

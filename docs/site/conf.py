@@ -28,6 +28,8 @@ myst_enable_extensions = ["colon_fence"]
 suppress_warnings = []
 
 autodoc_typehints = "signature"
+# sluice.lightning is documented without Lightning, which the site's environment has not.
+autodoc_mock_imports = ["lightning"]
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 
@@ -59,8 +61,11 @@ def _as_rst(app, what, name, obj, options, lines):
     out, in_field = [], False
     for number, line in enumerate(lines):
         line = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", line)
+        line = re.sub(r"(?<![\w*])\*(?=\w)", r"\\*", line)
         before = lines[number - 1] if number else ""
-        if what in ("function", "method") and (field := re.match(r"(\w+): (.*)", line)):
+        if what in ("function", "method", "class") and (
+            field := re.match(r"(\w+(?:, \w+)*): (.*)", line)
+        ):
             if not in_field:
                 out.append("")
             in_field = True
