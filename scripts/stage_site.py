@@ -66,6 +66,7 @@ def relative(target, page):
 def linked(match, source, page, pages):
     """Returns a link of a source file as it must be on its page."""
     image, text, target = match.groups()
+    text = " ".join(text.split("\n")) if image else text  # Sphinx would join the words
     if re.match(r"[a-z]+:|#|<", target):
         return match[0]
     path, _, anchor = target.partition("#")
