@@ -6,8 +6,8 @@
 first.png: docs/figures/training.json, the medians of docs/pytorch.md. choose.png: the replays in
 docs/choose (their commands are in docs/choose.md) and the runs of the study in docs/study.
 choose-NETWORK.svg and iteration.svg: the replays alone. bandwidth.svg: docs/figures/bandwidth.json.
-slice-path.svg is a drawing without data. It needs Debian's python3-matplotlib, as `sluice plot`
-does.
+slice-path.svg is a drawing without data. scripts/measurement_pictures.py draws those of the other
+measurements. It needs Debian's python3-matplotlib, as `sluice plot` does.
 """
 
 import gzip
@@ -19,6 +19,7 @@ from statistics import mean
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
+import measurement_pictures  # noqa: E402
 from sluice_plot.style import STYLE, panels, plt, styleOf  # noqa: E402
 
 # The columns of choose.png: a file of docs/choose, and its title.
@@ -261,3 +262,7 @@ if __name__ == "__main__":
     drawIteration()
     drawBandwidth()
     drawPath()
+    saveSvg(measurement_pictures.accuracy(), "members-accuracy.svg")
+    saveSvg(measurement_pictures.losses(), "members-vs-torchft.svg")
+    saveSvg(measurement_pictures.plans(), "plan-check.svg")
+    saveSvg(measurement_pictures.study(), "study.svg")

@@ -1,16 +1,24 @@
 """Makes the measurement pages of the site from kept results: one page for each experiment.
 
 docs/site/experiments.json lists the experiments with command, machine, date and picture, and
-scripts/draw_figures.py draws the pictures. Numbers come from the result files themselves. The
+scripts/draw_figures.py draws the pictures. Numbers come from the result files themselves. A page
+that a program has written already (kinds plan and study) gets the same around its own text. The
 figures of the papers come from docs/reproduction/reproduction.md, which `sluice reproduce` writes
 with all of these in it: each figure that has a result becomes a page.
 """
 
+import gzip
 import json
 import re
+import sys
 from pathlib import Path
+from statistics import mean, median
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+from plan_check import judge  # noqa: E402
+
 NOT_MADE = ("nothing to reproduce", "not made yet", "not reproducible here")
 
 
@@ -69,22 +77,108 @@ def bandwidth_rows(rows):
     return out
 
 
-ROWS = {"training": training_rows, "replay": replay_rows, "bandwidth": bandwidth_rows}
+def accuracy_rows(rows):
+    """Returns the accuracy of trainings that keep or lose ranks, and how far the seeds differ."""
+    out = [("", "steps of a rank", "accuracy on the test images", "spread")]
+    for row in rows:
+        percents = row["percents"]
+        spread = f"{min(percents):.2f} to {max(percents):.2f}"
+        out.append((row["way"], row["steps"], f"{mean(percents):.2f} %", spread))
+    return out
 
 
-def experiment_page(experiment):
-    """Returns the page of one experiment of experiments.json."""
-    rows = [row for name in experiment["files"] for row in json.loads((ROOT / name).read_text())]
-    over = {row["algorithm"]: row["over_bound"] for row in rows if "algorithm" in row}
-    share = {
-        row["algorithm"]: row["compute_s"] / row["iteration_s"] for row in rows if "runs_s" in row
+def losses_rows(rows):
+    """Returns what kills have cost, beside a run without any."""
+    out = [("", "pause, median", "longest", "steps thrown away", "steps over undisturbed")]
+    for run in rows:
+        pauses = run["with_kills"]["pauses_s"]
+        times = (f"{median(pauses):.2f} s", f"{max(pauses):.2f} s")
+        out.append((run["name"], *times, run["with_kills"]["thrown_away"], f"{run['share']:.2f}"))
+    return out
+
+
+ROWS = {
+    "training": training_rows,
+    "replay": replay_rows,
+    "bandwidth": bandwidth_rows,
+    "accuracy": accuracy_rows,
+    "losses": losses_rows,
+}
+
+
+def rows_of(pattern):
+    """Yields the rows of result files; some have settings beside their runs."""
+    for path in sorted(ROOT.glob(pattern)):
+        data = path.read_bytes()
+        kept = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
+        yield from kept if isinstance(kept, list) else kept.get("runs", [kept])
+
+
+def replay_facts(rows):
+    return {
+        "over": {row["algorithm"]: row["over_bound"] for row in rows},
+        "share": {row["algorithm"]: row["compute_s"] / row["iteration_s"] for row in rows},
     }
-    at = {
-        f"{row['rate_mbit']}-{row['algorithm']}": row["over_bound"]
-        for row in rows
-        if "rate_mbit" in row
-    }
-    number = experiment["number"].format(rows=rows, over=over, share=share, at=at)
+
+
+def plan_facts(rows):
+    """Returns how far the predictions of plans were off, in all."""
+    errors = [abs(each) for row in rows for each in judge(row)["errors"].values()]
+    return {"count": len(errors), "median": median(errors), "worst": max(errors)}
+
+
+def study_facts(rows):
+    """Returns the mean final accuracy, in per cent, of each algorithm and number of workers."""
+    found = {}
+    for row in rows:
+        if row["rate_factor"] == 1 and not row["dgc"]:
+            key = f"{row['algorithm'].replace(':', '-')} {row['workers']}"
+            found.setdefault(key, []).append(100 * row["accuracy"])
+    return {"accuracy": {key: mean(values) for key, values in found.items()}}
+
+
+# The values that the number of an experiment may name, by its kind.
+FACTS = {
+    "training": lambda rows: {"rows": rows},
+    "replay": replay_facts,
+    "bandwidth": lambda rows: {
+        "at": {f"{row['rate_mbit']}-{row['algorithm']}": row["over_bound"] for row in rows}
+    },
+    "accuracy": lambda rows: {"ways": {row["way"]: mean(row["percents"]) for row in rows}},
+    "losses": lambda rows: {
+        "pauses": {row["name"]: median(row["with_kills"]["pauses_s"]) for row in rows}
+    },
+    "plan": plan_facts,
+    "study": study_facts,
+}
+
+
+def written_page(path, experiment, number, repeat):
+    """Returns a page that a program has written, with the picture and the number in front."""
+    title, _, text = path.read_text().partition("\n")
+    picture = f"![{experiment['title']}](../figures/{experiment['picture']})"
+    return "\n\n".join([title, f"**{number}**", picture, text.strip(), *repeat]) + "\n"
+
+
+def repetition(experiment):
+    """Returns the parts of a page that say how its measurement is made again."""
+    about = [
+        ("", ""),
+        ("machine", experiment["machine"]),
+        ("results kept on", experiment["date"]),
+        ("kept results", ", ".join(f"`{name}`" for name in experiment["files"])),
+        ("picture", "`scripts/draw_figures.py`"),
+    ]
+    return ["## Repeat it", "```bash\n" + experiment["command"] + "\n```", table(about)]
+
+
+def experiment_page(experiment, path):
+    """Returns the page of one experiment of experiments.json, which goes to `path`."""
+    rows = [row for pattern in experiment["files"] for row in rows_of(pattern)]
+    number = experiment["number"].format(**FACTS[experiment["kind"]](rows))
+    repeat = repetition(experiment)
+    if experiment["kind"] not in ROWS:
+        return written_page(path, experiment, number, repeat)
     parts = [
         f"# {experiment['title']}",
         experiment["task"],
@@ -92,17 +186,7 @@ def experiment_page(experiment):
         f"![{experiment['title']}](../figures/{experiment['picture']})",
         table(ROWS[experiment["kind"]](rows)),
         experiment["note"],
-        "## Repeat it",
-        "```bash\n" + experiment["command"] + "\n```",
-        table(
-            [
-                ("", ""),
-                ("machine", experiment["machine"]),
-                ("results kept on", experiment["date"]),
-                ("kept results", ", ".join(f"`{name}`" for name in experiment["files"])),
-                ("picture", "`scripts/draw_figures.py`"),
-            ]
-        ),
+        *repeat,
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -126,7 +210,8 @@ def write(folder):
     place.mkdir(exist_ok=True)
     experiments = json.loads((ROOT / "docs/site/experiments.json").read_text())
     for experiment in experiments:
-        (place / f"{experiment['name']}.md").write_text(experiment_page(experiment))
+        path = place / f"{experiment['name']}.md"
+        path.write_text(experiment_page(experiment, path))
     papers = []
     for name, title, body in reproduced():
         papers.append(f"- [{title}]({name}.md)")

@@ -34,7 +34,7 @@ def experiments():
 def drawn():
     """Returns the names of the pictures that scripts/draw_figures.py writes."""
     text = (ROOT / DRAWN).read_text()
-    names = re.findall(r'save(?:Svg)?\(figure, f?"([^"]+)"\)', text)
+    names = re.findall(r'save(?:Svg)?\([^,]+, f?"([^"]+)"\)', text)
     networks = re.search(r"NETWORKS = \{(.*?)\n\}", text, re.DOTALL)[1]
     keys = re.findall(r'"(\w+)":', networks)
     return {name.replace("{network}", key) for name in names for key in keys}
