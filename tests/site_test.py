@@ -21,7 +21,8 @@ SITE = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/site"
 
 
 PACKAGE = ROOT / "python/sluice"
-PLUGINS = ("accelerate", "lightning")
+# The other public modules: one for each framework.
+PLUGINS = sorted(path.stem for path in PACKAGE.glob("[a-z]*.py"))
 
 
 def parsed(module):
