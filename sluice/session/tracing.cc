@@ -25,6 +25,7 @@ Result<std::unique_ptr<Tracing>> Tracing::begin(const base::Config& config, cons
   tracing->trace_.session = session;
   tracing->trace_.rank = rank;
   for (const auto& tensor : model.tensors) tracing->trace_.tensors.push_back(tensor.name);
+  tracing->trace_.wall = trace::readWallClock();
   return tracing;
 }
 
@@ -40,6 +41,7 @@ void Tracing::noteClocks(const EpochFabric& fabric) {
 
 void Tracing::write() {
   recorder_.addTo(trace_);
+  trace_.wall = trace::covering(*trace_.wall, trace::readWallClock());
   const Status written = trace::writeTraces(path_, std::span(&trace_, 1));
   if (!written.isOk())
     return log("session").warn("the trace could not be written: {}", written.message());

@@ -33,7 +33,7 @@ class Tracing final {
 
   const std::string path_;
   trace::Recorder recorder_;
-  trace::RankTrace trace_;  // all but the events, until write()
+  trace::RankTrace trace_;  // all but the events, until write(); its wall clock as at the beginning
 };
 
 }  // namespace sluice::session

@@ -12,7 +12,16 @@ TimePoint RankTrace::begin() const {
   return first;
 }
 
+TimePoint RankTrace::end() const {
+  if (events.empty() && waits.empty()) return {};
+  TimePoint last = TimePoint::min();
+  for (const auto& event : events) last = std::max(last, event.at);
+  for (const auto& wait : waits) last = std::max(last, wait.to);
+  return last;
+}
+
 void shift(RankTrace& trace, Duration by) {
+  if (trace.wall) trace.wall->ahead -= by;
   for (auto& event : trace.events) event.at += by;
   for (auto& wait : trace.waits) {
     wait.from += by;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <sluice/base/clock.h>
 #include <sluice/fabric/watch/clock_offset.h>
 #include <sluice/observer.h>
+#include <sluice/trace/wall_clock.h>
 
 #include <sluice/types/ids.h>
 
@@ -22,8 +24,12 @@ struct RankTrace {
   std::vector<WaitEvent> waits{};      // in the order in which they ended
   uint64_t lost = 0;                   // earlier events and waits, for which there was no room
   std::map<Rank, fabric::ClockOffset> clocks{};  // offsets of the others' clocks from this rank's
+  std::optional<WallClock> wall{};  // empty: a simulation, or an older version of sluice wrote it
 
-  TimePoint begin() const;  // of the earliest event or wait; the clock's zero if there is none
+  // Return when the earliest event or wait began and the latest ended; the clock's zero if there is
+  // none.
+  TimePoint begin() const;
+  TimePoint end() const;
 };
 
 // Moves everything by `by`, as seen on another clock.
