@@ -1,7 +1,9 @@
-// sluice trace merge: puts the traces of all ranks on one clock into one file, and prints the parts
-// of an iteration's length.
+// sluice trace merge: puts the traces of all ranks, and those of torch.profiler, on one clock into
+// one file, and prints the parts of an iteration's length.
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
@@ -12,6 +14,7 @@
 #include <sluice/cli/table.h>
 #include <sluice/trace/critical_path.h>
 #include <sluice/trace/one_clock.h>
+#include <sluice/trace/torch_ranks.h>
 #include <sluice/trace/trace_file.h>
 
 namespace sluice::cli {
@@ -21,6 +24,7 @@ using nlohmann::ordered_json;
 using trace::Activity;
 using trace::Iteration;
 using trace::PathPart;
+using trace::TorchProfile;
 
 constexpr std::array kColumns{"compute", "ready",  "stage-out", "queued",   "push", "collect",
                               "reduce",  "update", "publish",   "stage-in", "gate", "unknown"};
@@ -29,6 +33,7 @@ struct MergeFlags {
   std::string directory;
   std::string output;
   std::string session;
+  std::vector<std::string> torch;  // each is FILE or RANK=FILE
   int64_t step = -1;
   bool asJson = false;
 };
@@ -166,10 +171,71 @@ ordered_json toJson(const std::vector<trace::ClockShift>& clocks) {
   return list;
 }
 
+// Reads FILE or RANK=FILE. A file whose name begins like that is ./1=FILE.
+Result<TorchProfile> readProfile(const std::string& given) {
+  uint32_t rank = 0;
+  const char* const end = given.data() + given.size();
+  const auto [after, error] = std::from_chars(given.data(), end, rank);
+  const bool hasRank = error == std::errc() && after != end && *after == '=';
+  SLUICE_ASSIGN_OR_RETURN(auto profile,
+                          trace::readTorchProfile(hasRank ? std::string(after + 1, end) : given));
+  if (hasRank) profile.rank = Rank{rank};
+  return profile;
+}
+
+Result<std::vector<TorchProfile>> readProfiles(const MergeFlags& flags,
+                                               const std::vector<trace::RankTrace>& traces) {
+  std::vector<TorchProfile> profiles;
+  for (const auto& given : flags.torch) {
+    SLUICE_ASSIGN_OR_RETURN(auto profile, readProfile(given));
+    std::error_code ignored;  // there is no such output yet
+    if (std::filesystem::equivalent(profile.path, flags.output, ignored)) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("--output would overwrite {}; choose another file", profile.path));
+    }
+    profiles.push_back(std::move(profile));
+  }
+  SLUICE_RETURN_IF_ERROR(trace::checkRanks(profiles, traces));
+  return profiles;
+}
+
+// Returns how far the events of a profile may be from where they belong on their rank's trace.
+Duration uncertaintyOf(const TorchProfile& profile, const std::vector<trace::RankTrace>& traces) {
+  return std::ranges::find(traces, *profile.rank, &trace::RankTrace::rank)->wall->uncertainty;
+}
+
+ordered_json toJson(const std::vector<TorchProfile>& profiles,
+                    const std::vector<trace::RankTrace>& traces) {
+  auto list = ordered_json::array();
+  for (const auto& profile : profiles) {
+    list.push_back({{"rank", index(*profile.rank)},
+                    {"file", profile.path},
+                    {"events", profile.events},
+                    {"uncertainty_s", base::seconds(uncertaintyOf(profile, traces))}});
+  }
+  return list;
+}
+
+// Returns a line for each profile.
+std::string sayProfiles(const std::vector<TorchProfile>& profiles,
+                        const std::vector<trace::RankTrace>& traces) {
+  std::string lines;
+  for (const auto& profile : profiles) {
+    lines +=
+        fmt::format("rank {}: {} events of torch.profiler, beside its trace to within {} ms\n",
+                    *profile.rank, profile.events, milliseconds(uncertaintyOf(profile, traces)));
+  }
+  return lines;
+}
+
 Result<int> merge(const MergeFlags& flags) {
+  if (!flags.torch.empty() && flags.output.empty())
+    return Status(Code::kInvalidArgument, "--torch needs --output FILE, where all events go");
   SLUICE_ASSIGN_OR_RETURN(auto traces, trace::readDirectory(flags.directory, flags.session));
   SLUICE_ASSIGN_OR_RETURN(const auto clocks, trace::putOnOneClock(traces));
-  if (!flags.output.empty()) SLUICE_RETURN_IF_ERROR(trace::writeTraces(flags.output, traces));
+  SLUICE_ASSIGN_OR_RETURN(const auto profiles, readProfiles(flags, traces));
+  if (!flags.output.empty())
+    SLUICE_RETURN_IF_ERROR(trace::writeTraces(flags.output, traces, profiles));
   const auto iterations = trace::criticalPaths(traces);
   SLUICE_ASSIGN_OR_RETURN(const Iteration* chosen, choose(iterations, flags.step));
   const auto& tensors = traces.front().tensors;
@@ -178,8 +244,9 @@ Result<int> merge(const MergeFlags& flags) {
     for (const auto& iteration : iterations) {
       if (flags.step < 0 || &iteration == chosen) list.push_back(toJson(iteration, tensors));
     }
-    const ordered_json document{
-        {"session", traces.front().session}, {"clocks", toJson(clocks)}, {"iterations", list}};
+    ordered_json document{{"session", traces.front().session}, {"clocks", toJson(clocks)}};
+    if (!profiles.empty()) document["torch"] = toJson(profiles, traces);
+    document["iterations"] = std::move(list);
     fmt::print("{}\n", document.dump(1, ' ', false, ordered_json::error_handler_t::replace));
     return 0;
   }
@@ -188,9 +255,10 @@ Result<int> merge(const MergeFlags& flags) {
   for (const auto& clock : clocks) uncertainty = std::max(uncertainty, clock.uncertainty);
   for (const auto& trace : traces) lost += trace.lost;
   fmt::print(
-      "{} ranks on rank {}'s clock, to within {} ms{}\n\n", traces.size(), traces.front().rank,
+      "{} ranks on rank {}'s clock, to within {} ms{}\n{}\n", traces.size(), traces.front().rank,
       milliseconds(uncertainty),
-      lost == 0 ? "" : fmt::format("; {} earlier events were not kept (--trace-events)", lost));
+      lost == 0 ? "" : fmt::format("; {} earlier events were not kept (--trace-events)", lost),
+      sayProfiles(profiles, traces));
   fmt::print("Critical path of each iteration, ms:\n{}\n", iterationsTable(iterations).toText());
   fmt::print("Step {}, ended last by rank {}:\n{}\n", chosen->step, chosen->rank,
              pathTable(*chosen, tensors).toText());
@@ -209,12 +277,19 @@ void addTraceCommand(Program& program, CLI::App& root) {
       {"sluice bench replay --profile resnet50 --algorithms sluice --runs 1 --lab --trace traces",
        "sluice trace merge traces/sluice-1 -o all.json      # open all.json in "
        "https://ui.perfetto.dev",
+       "sluice trace merge traces --torch rank0.json --torch 1=other.json -o all.json",
        "sluice trace merge traces/sluice-1 --step 4 --json"});
   auto flags = std::make_shared<MergeFlags>();
   command->add_option("directory", flags->directory, "Where the ranks wrote their traces")
       ->required();
   command->add_option("-o,--output", flags->output,
                       "Write all ranks to this file, for Perfetto or chrome://tracing");
+  command
+      ->add_option("--torch", flags->torch,
+                   "Put this trace of torch.profiler beside its rank's; RANK=FILE if the file "
+                   "does not say its rank. Repeat it for other ranks")
+      ->type_name("[RANK=]FILE")
+      ->allow_extra_args(false);
   command->add_option("--session", flags->session, "Which session, if the job had several");
   command->add_option("--step", flags->step, "Which iteration; default: the one of median length");
   command->add_flag("--json", flags->asJson, "Print JSON instead of tables");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -17,7 +16,10 @@
 
 #include <sluice/base/check.h>
 #include <sluice/net/fd.h>
+#include <sluice/trace/arrows.h>
+#include <sluice/trace/event_writer.h>
 #include <sluice/trace/journeys.h>
+#include <sluice/trace/torch_ranks.h>
 
 namespace sluice::trace {
 namespace {
@@ -36,69 +38,6 @@ constexpr size_t trackOf(Stage stage) {
 
 // ---- To a file ----
 
-class Writer final {
- public:
-  Writer(std::FILE* file, TimePoint origin) : file_(file), origin_(origin) {}
-
-  // Adds text between two events, or around all of them.
-  void raw(std::string_view text) { buffer_ += text; }
-
-  template <typename... Args>
-  void event(fmt::format_string<Args...> format, Args&&... args) {
-    buffer_ += isFirst_ ? "\n" : ",\n";
-    isFirst_ = false;
-    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
-    if (buffer_.size() >= kChunkBytes) flush();
-  }
-
-  void metadata(Rank rank, std::optional<size_t> track, std::string_view what,
-                const std::string& value) {
-    event(R"({{"ph":"M","pid":{},"tid":{},"name":"{}","args":{{{}}}}})", rank, track.value_or(0),
-          what, value);
-  }
-
-  // Writes an activity from `from` to `to`, or a moment at `from` if nobody knows the end.
-  // Activities may overlap on a track, so they are asynchronous events.
-  void span(Rank rank, size_t track, std::string_view category, std::string_view name,
-            TimePoint from, std::optional<TimePoint> to, const std::string& args) {
-    if (!to) {
-      event(
-          R"({{"ph":"i","s":"t","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}}}})",
-          category, name, rank, track, time(from), args);
-      return;
-    }
-    const uint64_t id = nextId_++;
-    event(R"({{"ph":"b","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},)"
-          R"("ts":{},"args":{{{}}}}})",
-          category, id, name, rank, track, time(from), args);
-    // Two clocks may disagree by a little about what came first.
-    event(R"({{"ph":"e","cat":"{}","id":"{:x}","name":"{}","pid":{},"tid":{},"ts":{}}})", category,
-          id, name, rank, track, time(std::max(from, *to)));
-  }
-
-  void flush() {
-    if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) failed_ = true;
-    buffer_.clear();
-  }
-  bool failed() const { return failed_; }
-
- private:
-  static constexpr size_t kChunkBytes = size_t{1} << 18;
-
-  // Microseconds, exact to the nanosecond.
-  std::string time(TimePoint at) const {
-    const auto nanoseconds = (at - origin_).count();
-    return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
-  }
-
-  std::FILE* const file_;
-  const TimePoint origin_;
-  std::string buffer_;
-  uint64_t nextId_ = 1;
-  bool isFirst_ = true;
-  bool failed_ = false;
-};
-
 json describe(const RankTrace& trace) {
   json clocks = json::array();
   for (const auto& [peer, clock] : trace.clocks) {
@@ -106,7 +45,12 @@ json describe(const RankTrace& trace) {
                       {"offset_ns", clock.offset.count()},
                       {"round_trip_ns", clock.roundTrip.count()}});
   }
-  return {{"rank", index(trace.rank)}, {"lost", trace.lost}, {"clocks", std::move(clocks)}};
+  json described{{"rank", index(trace.rank)}, {"lost", trace.lost}, {"clocks", std::move(clocks)}};
+  if (trace.wall) {
+    described["wall_clock"] = {{"ahead_ns", trace.wall->ahead.count()},
+                               {"uncertainty_ns", trace.wall->uncertainty.count()}};
+  }
+  return described;
 }
 
 // Gradients in host memory are not staged: their traces have no tracks for that.
@@ -115,7 +59,7 @@ bool hasTrack(const RankTrace& trace, Stage stage) {
   return std::ranges::find(trace.events, stage, &StageEvent::stage) != trace.events.end();
 }
 
-void writeTracks(Writer& writer, const RankTrace& trace) {
+void writeTracks(EventWriter& writer, const RankTrace& trace) {
   const Rank rank = trace.rank;
   writer.metadata(rank, {}, "process_name", fmt::format(R"("name":"rank {}")", rank));
   writer.metadata(rank, {}, "process_sort_index", fmt::format(R"("sort_index":{})", rank));
@@ -127,22 +71,75 @@ void writeTracks(Writer& writer, const RankTrace& trace) {
   }
 }
 
-void writeEvents(Writer& writer, const RankTrace& trace, const Journeys& journeys) {
-  std::vector<std::string> names;  // as JSON writes them
-  for (const auto& name : trace.tensors)
-    names.push_back(json(name).dump(-1, ' ', false, json::error_handler_t::replace));
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<std::string> quoted(const std::vector<std::string>& texts) {
+  std::vector<std::string> all;
+  for (const auto& text : texts) all.push_back(quoted(text));
+  return all;
+}
+
+// Returns what every event of a slice says of itself.
+std::string argsOf(Rank rank, const std::string& name, TensorId tensor, SliceId slice, Step step,
+                   Rank peer) {
+  return fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})", rank,
+                     name, tensor, slice, step, peer);
+}
+
+void writeEvents(EventWriter& writer, const RankTrace& trace, const Journeys& journeys) {
+  const auto names = quoted(trace.tensors);
   for (const auto& event : trace.events) {
     writer.span(trace.rank, trackOf(event.stage), kSliceCategory, sluice::name(event.stage),
                 event.at, journeys.endOf(trace.rank, event),
-                fmt::format(R"("rank":{},"tensor":{},"layer":{},"slice":{},"step":{},"peer":{})",
-                            trace.rank, names.at(index(event.tensor)), event.tensor, event.slice,
-                            event.step, event.peer));
+                argsOf(trace.rank, names.at(index(event.tensor)), event.tensor, event.slice,
+                       event.step, event.peer));
   }
   for (const auto& wait : trace.waits) {
     writer.span(trace.rank, kWaitTrack, kWaitCategory, kWaitCategory, wait.from, wait.to,
                 fmt::format(R"("rank":{},"tensor":{},"layer":{},"step":{})", trace.rank,
                             names.at(index(wait.tensor)), wait.tensor, wait.step));
   }
+}
+
+void writeArrows(EventWriter& writer, std::span<const RankTrace> traces, const Journeys& journeys) {
+  std::map<Rank, std::vector<std::string>> names;
+  for (const auto& trace : traces) names[trace.rank] = quoted(trace.tensors);
+  for (const Arrow& arrow : arrowsBetween(traces, journeys)) {
+    const uint64_t id = writer.newId();
+    const auto write = [&](char phase, const ArrowEnd& end) {
+      writer.arrowEnd(phase, id, end.rank, trackOf(end.stage), sluice::name(end.stage), end.at,
+                      end.length,
+                      argsOf(end.rank, names.at(arrow.from.rank).at(index(arrow.tensor)),
+                             arrow.tensor, arrow.slice, arrow.step, end.peer));
+    };
+    write('s', arrow.from);
+    write('f', arrow.to);
+  }
+}
+
+// Writes a profile into the process of its rank, below the stages.
+Status writeProfile(EventWriter& writer, const TorchProfile& profile, const RankTrace& trace) {
+  const auto trackOfThread = [](size_t thread) { return kWaitTrack + 1 + thread; };
+  for (const auto& [key, thread] : profile.threads) {
+    const size_t track = trackOfThread(thread.track);
+    writer.metadata(trace.rank, track, "thread_name",
+                    fmt::format(R"("name":{})", quoted(thread.name)));
+    writer.metadata(trace.rank, track, "thread_sort_index",
+                    fmt::format(R"("sort_index":{})", track));
+  }
+  std::map<std::string, uint64_t> ids;  // those of two profiles must differ
+  return forEachEvent(profile, [&](const TorchEvent& event) {
+    std::string id;
+    if (event.id) {
+      const auto [given, isNew] = ids.try_emplace(*event.id);
+      if (isNew) given->second = writer.newId();
+      id = fmt::format(R"(,"id":"{:x}")", given->second);
+    }
+    writer.event(R"({{{},"pid":{},"tid":{},"ts":{}{}}})", event.members, trace.rank,
+                 trackOfThread(event.track), writer.time(momentOf(trace, event.at)), id);
+  });
 }
 
 // ---- And back ----
@@ -157,6 +154,8 @@ RankTrace rankFrom(const json& described, const json& other) {
   trace.rank = Rank{described.at("rank").get<uint32_t>()};
   trace.tensors = other.at("tensors").get<std::vector<std::string>>();
   trace.lost = described.at("lost").get<uint64_t>();
+  if (const auto wall = described.find("wall_clock"); wall != described.end())
+    trace.wall = {durationAt(*wall, "ahead_ns"), durationAt(*wall, "uncertainty_ns")};
   for (const auto& clock : described.at("clocks")) {
     trace.clocks[Rank{clock.at("rank").get<uint32_t>()}] = {durationAt(clock, "offset_ns"),
                                                             durationAt(clock, "round_trip_ns")};
@@ -181,13 +180,15 @@ class Reader final {
     const auto phase = event.at("ph").get<std::string_view>();
     if (phase == "e") return end(event);
     if (phase != "b" && phase != "i") return;
+    const auto category = event.at("cat").get<std::string_view>();
+    if (category != kSliceCategory && category != kWaitCategory) return;  // of torch.profiler
     RankTrace& trace = *byRank_.at(event.at("pid").get<uint32_t>());
     const json& args = event.at("args");
     const TensorId tensor{args.at("layer").get<uint32_t>()};
     const Step step{args.at("step").get<uint64_t>()};
     if (index(tensor) >= trace.tensors.size())
       throw std::out_of_range("an event names a tensor that is not in the list");
-    if (event.at("cat").get<std::string_view>() == kWaitCategory) {
+    if (category == kWaitCategory) {
       open_[event.at("id").get<std::string>()] = {&trace, trace.waits.size()};
       trace.waits.push_back({tensor, step, time(event), time(event)});
       return;
@@ -227,7 +228,8 @@ std::string traceFileName(const std::string& directory, const std::string& sessi
   return fmt::format("{}/{}.rank-{}.json", directory, safe, rank);
 }
 
-Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
+Status writeTraces(const std::string& path, std::span<const RankTrace> traces,
+                   std::span<const TorchProfile> profiles) {
   SLUICE_CHECK(!traces.empty());
   // A trace often goes to a shared directory such as /tmp. A link there, which another user may
   // have made, is not followed, and the file is for this user alone.
@@ -246,19 +248,26 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces) {
     origin = std::min(origin, trace.begin());
     ranks.push_back(describe(trace));
   }
+  std::map<Rank, const RankTrace*> byRank;
+  for (const auto& trace : traces) byRank[trace.rank] = &trace;
+  for (const auto& profile : profiles)
+    origin = std::min(origin, momentOf(*byRank.at(*profile.rank), profile.first));
   const json other{{"sluice_trace", kVersion},
                    {"session", traces.front().session},
                    {"clock_origin_ns", origin.time_since_epoch().count()},
                    {"ranks", std::move(ranks)},
                    {"tensors", traces.front().tensors}};
   const Journeys journeys(traces);
-  Writer writer(file.get(), origin);
+  EventWriter writer(file.get(), origin);
   writer.raw(R"({"displayTimeUnit":"ms","otherData":)" +
              other.dump(-1, ' ', false, json::error_handler_t::replace) + R"(,"traceEvents":[)");
   for (const auto& trace : traces) {
     writeTracks(writer, trace);
     writeEvents(writer, trace, journeys);
   }
+  writeArrows(writer, traces, journeys);
+  for (const auto& profile : profiles)
+    SLUICE_RETURN_IF_ERROR(writeProfile(writer, profile, *byRank.at(*profile.rank)));
   writer.raw("\n]}\n");
   writer.flush();
   return writer.failed() || std::fflush(file.get()) != 0 ? base::fromErrno("cannot write " + path)

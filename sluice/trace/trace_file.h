@@ -9,6 +9,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/trace/rank_trace.h>
+#include <sluice/trace/torch_profile.h>
 
 namespace sluice::trace {
 
@@ -16,9 +17,11 @@ namespace sluice::trace {
 std::string traceFileName(const std::string& directory, const std::string& session, Rank rank);
 
 // Writes the traces of one rank, or of several on one clock. A stage whose end no trace knows (a
-// push, if only its sender's trace is there) is written as the moment of its beginning. REQUIRES:
-// all are of one session.
-Status writeTraces(const std::string& path, std::span<const RankTrace> traces);
+// push, if only its sender's trace is there) is written as the moment of its beginning. The profiles
+// go into the processes of their ranks. REQUIRES: all traces are of one session; checkRanks() has
+// accepted the profiles.
+Status writeTraces(const std::string& path, std::span<const RankTrace> traces,
+                   std::span<const TorchProfile> profiles = {});
 
 Result<std::vector<RankTrace>> readTraces(const std::string& path);
 

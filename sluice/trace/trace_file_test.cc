@@ -11,6 +11,7 @@
 
 #include <sluice/trace/journeys.h>
 #include <sluice/trace/testing/small_job.h>
+#include <sluice/trace/torch_ranks.h>
 
 namespace sluice::trace {
 namespace {
@@ -40,6 +41,7 @@ void expectSame(const RankTrace& a, const RankTrace& b) {
   EXPECT_EQ(a.tensors, b.tensors);
   EXPECT_EQ(a.lost, b.lost);
   EXPECT_EQ(a.clocks, b.clocks);
+  EXPECT_EQ(a.wall, b.wall);
   ASSERT_EQ(a.events.size(), b.events.size());
   for (size_t i = 0; i < a.events.size(); ++i) {
     EXPECT_EQ(a.events[i].stage, b.events[i].stage);
@@ -60,6 +62,7 @@ TEST_F(TraceFileTest, ComesBackAsItWas) {
   for (RankTrace trace : smallJob()) {
     trace.lost = 3;
     trace.clocks[Rank{7}] = {Duration(-12345), Duration(678)};
+    trace.wall = {Duration(1'790'857'026'000'000'001), Duration(2)};
     shift(trace,
           std::chrono::hours(24 * 365) + Duration(1));  // to the nanosecond, also after a year
     const auto back = readTraces(write(trace)).value();
@@ -104,7 +107,8 @@ TEST_F(TraceFileTest, WithoutDevicesThereAreNoTracksOfCopies) {
   }
 }
 
-// As sluice wrote it before copies had stages: the track of waits had the number 8.
+// As sluice wrote it before copies had stages and ranks a wall clock: the track of waits had the
+// number 8.
 TEST_F(TraceFileTest, ATraceFromBeforeStagesOfCopiesIsRead) {
   const auto path = folder_ / "old.json";
   std::ofstream(path) << R"({"displayTimeUnit":"ms","otherData":{"sluice_trace":1,
@@ -120,6 +124,7 @@ TEST_F(TraceFileTest, ATraceFromBeforeStagesOfCopiesIsRead) {
   const auto traces = readTraces(path.string());
   ASSERT_TRUE(traces.isOk()) << traces.status().toString();
   ASSERT_EQ(traces->size(), 1);
+  EXPECT_FALSE(traces->front().wall.has_value());
   ASSERT_EQ(traces->front().events.size(), 1);
   EXPECT_EQ(traces->front().events[0].stage, Stage::kApplied);
   EXPECT_EQ(traces->front().events[0].at, TimePoint(Duration(4000)));
@@ -138,6 +143,62 @@ TEST_F(TraceFileTest, ACopyLastsUntilTheNextStage) {
   EXPECT_EQ(endOf(4), msAt(36));  // stage-in, until it is applied
   const auto& published = traces[1].events[7];
   EXPECT_EQ(journeys.endOf(Rank{1}, published), msAt(33));
+}
+
+// Returns the times of events by phase and name, in microseconds of the file.
+std::multimap<std::string, double> timesIn(const std::string& path) {
+  std::ifstream file(path);
+  std::multimap<std::string, double> times;
+  const auto document = nlohmann::json::parse(file);
+  for (const auto& event : document.at("traceEvents")) {
+    if (event.at("ph") != "M")
+      times.emplace(event.at("ph").get<std::string>() + " " + event.at("name").get<std::string>(),
+                    event.at("ts").get<double>());
+  }
+  return times;
+}
+
+TEST_F(TraceFileTest, AProfileLiesBesideTheTraceOfItsRank) {
+  using namespace std::chrono_literals;
+  auto traces = smallJob();  // from 10 ms on
+  traces[1].wall = {1000s, 1us};
+  const std::string profile = (folder_ / "torch.json").string();
+  std::ofstream(profile) << R"({"distributedInfo":{"rank":1},"baseTimeNanoseconds":1000000000000,
+    "traceEvents":[
+    {"ph":"X","name":"mm","cat":"cpu_op","pid":7,"tid":8,"ts":5000,"dur":1},
+    {"ph":"s","name":"fwdbwd","cat":"fwdbwd","id":1,"pid":7,"tid":8,"ts":12000},
+    {"ph":"f","name":"fwdbwd","cat":"fwdbwd","id":1,"pid":7,"tid":8,"ts":13000},
+    {"ph":"i","s":"t","name":"ready","pid":7,"tid":8,"ts":14000}]})";
+  const std::vector<TorchProfile> profiles{readTorchProfile(profile).value()};
+  const std::string merged = (folder_ / "merged.json").string();
+  ASSERT_TRUE(checkRanks(profiles, traces).isOk());
+  ASSERT_TRUE(writeTraces(merged, traces, profiles).isOk());
+  const auto times = timesIn(merged);
+  EXPECT_EQ(times.find("X mm")->second, 0);  // of all events the first
+  EXPECT_EQ(times.find("s fwdbwd")->second, 7000);
+  EXPECT_EQ(times.find("f fwdbwd")->second, 8000);
+  EXPECT_EQ(times.find("b reduce")->second, 15000);
+
+  const auto back = readTraces(merged).value();  // the profile's events are not ours
+  ASSERT_EQ(back.size(), 2);
+  for (size_t i = 0; i < 2; ++i) expectSame(back[i], traces[i]);
+}
+
+TEST_F(TraceFileTest, AProfileThatIsGoneIsAnError) {
+  auto traces = smallJob();
+  traces[0].wall = WallClock{};
+  const TorchProfile gone{.path = (folder_ / "gone.json").string(), .rank = Rank{0}};
+  EXPECT_EQ(writeTraces((folder_ / "merged.json").string(), traces, std::span(&gone, 1)).code(),
+            Code::kNotFound);
+}
+
+TEST_F(TraceFileTest, ArrowsJoinTheRanks) {
+  const std::string merged = (folder_ / "merged.json").string();
+  ASSERT_TRUE(writeTraces(merged, smallJob()).isOk());
+  const auto times = timesIn(merged);
+  for (const char* phase : {"s slice", "f slice"}) EXPECT_EQ(times.count(phase), 2) << phase;
+  EXPECT_EQ(times.find("X push")->second, times.find("s slice")->second);
+  EXPECT_EQ(times.find("X collect")->second, times.find("f slice")->second);
 }
 
 TEST_F(TraceFileTest, ADirectoryIsReadByRank) {
