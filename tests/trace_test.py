@@ -17,7 +17,7 @@ import unittest
 from pathlib import Path
 
 from root import skip_without_lab
-from trace_format import breaches
+from trace_format import arrows_of, breaches
 
 PROGRAM = sys.argv[1]
 RANKS = 4
@@ -102,6 +102,19 @@ class Trace(unittest.TestCase):
         self.assertGreater(known["b"], 0)
         self.assertEqual(known["i"], 0)
 
+    def testAnArrowGoesWithEveryPushAndEveryPublication(self):
+        sent = {
+            (event["name"], event["pid"], event["args"]["peer"], event["args"]["slice"],
+             event["args"]["step"])
+            for event in self.document["traceEvents"]
+            if event["ph"] == "b" and event["name"] in ("push", "publish")
+        }  # fmt: skip
+        shown = {
+            (begin["name"], begin["pid"], end["pid"], end["args"]["slice"], end["args"]["step"])
+            for begin, end in arrows_of(self.document)
+        }
+        self.assertEqual(shown, sent)
+
     def testTheRanksAreOnOneClock(self):
         for clock in self.path["clocks"]:  # one machine has one clock: the right offset is 0
             self.assertLessEqual(abs(clock["ahead_s"]), clock["uncertainty_s"] + 1e-6, clock)
@@ -142,7 +155,12 @@ class TheCheckOfTheFormat(unittest.TestCase):
     def testFindsWhatIsWrong(self):
         begin = {"ph": "b", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 2}
         end = {"ph": "e", "cat": "c", "id": "1", "name": "n", "pid": 0, "tid": 0, "ts": 3}
-        good = [[begin, end], [], [{**begin, "ph": "i", "s": "t"}]]
+        mark = {"ph": "X", "cat": "arrow", "name": "m", "pid": 0, "tid": 0, "ts": 2, "dur": 1}
+        there = {**mark, "pid": 1, "ts": 3}
+        tail = {**mark, "ph": "s", "id": "a"}
+        head = {**there, "ph": "f", "id": "a", "bp": "e"}
+        arrow = [mark, tail, there, head]
+        good = [[begin, end], [], [{**begin, "ph": "i", "s": "t"}], arrow]
         bad = [
             [begin],
             [end],
@@ -150,6 +168,14 @@ class TheCheckOfTheFormat(unittest.TestCase):
             [begin, {**end, "ts": 1}],
             [begin, {**end, "name": "m"}],
             [{**begin, "ph": "Z"}],
+            [{**mark, "dur": -1}],
+            [mark, {**mark, "ts": 2.5}],
+            arrow[:3],
+            [mark, {**tail, "ts": 4}, there, head],
+            [mark, tail, {**there, "ts": 1}, {**head, "ts": 1}],
+            [mark, tail, there, {**head, "bp": None}],
+            [mark, tail, there, {**head, "id": 7}],
+            [mark, tail, there, {**head, "tid": 5}],
             [{**begin, "ph": "i"}],
             [{**begin, "pid": "0"}, end],
             [{**begin, "ts": None}, end],
