@@ -179,14 +179,12 @@ class Survey final {
     if (length < Duration{})
       throw NoProfile(fmt::format("its event {} ends before it begins", number));
     textAt(event, "name", number);
-    profile_.first = profile_.events == 0 ? at : std::min(profile_.first, at);
-    profile_.last = profile_.events == 0 ? at : std::max(profile_.last, at + length);
+    const bool isFirst = profile_.events == 0;
+    profile_.first = isFirst ? at : std::min(profile_.first, at);
+    profile_.last = isFirst ? at + length : std::max(profile_.last, at + length);
     ++profile_.events;
     auto& thread = threadNamed(threadOf(event));
-    if (!thread.name.empty()) return;
-    const auto tid = event.find("tid");
-    if (tid != event.end() && tid->is_string()) thread.name = tid->get<std::string>();
-    if (thread.name.empty()) thread.name = "torch.profiler";
+    if (thread.name.empty()) thread.name = nameWithoutMetadata(event.value("tid", json()));
   }
 
   // Returns the profile, given what stands beside the events.
@@ -214,6 +212,12 @@ class Survey final {
     const auto name = args->find("name");
     if (name == args->end() || !name->is_string()) return;
     threadNamed(threadOf(event)).name = name->get<std::string>();
+  }
+
+  static std::string nameWithoutMetadata(const json& tid) {
+    if (tid.is_number_integer()) return "thread " + tid.dump();
+    const bool isNamed = tid.is_string() && tid != "";
+    return isNamed ? tid.get<std::string>() : "torch.profiler";
   }
 
   static bool isPossible(Duration since) {

@@ -36,7 +36,9 @@ constexpr const char* kProfile = R"JSON( {
   {"ph": "s", "id": 3, "pid": 77, "tid": 78, "ts": 4000000020, "cat": "fwdbwd", "name": "fwdbwd"},
   {"ph": "f", "id": 3, "pid": 77, "tid": 78, "ts": 4000000030, "cat": "fwdbwd", "name": "fwdbwd",
     "bp": "e"},
-  {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 4000000200.001}
+  {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 4000000200.001},
+  {"ph": "X", "name": "span", "pid": "Spans", "tid": "Profiler", "ts": 4000000100, "dur": 300},
+  {"ph": "X", "name": "kernel", "pid": 0, "tid": 7, "ts": 4000000100, "dur": 1}
   ],"traceName": "a.json" })JSON";
 constexpr Duration kBase(1790857026000000000);
 
@@ -58,7 +60,7 @@ class TorchProfileTest : public testing::Test {
   std::filesystem::path path_;
 };
 
-std::string replaced(const std::string& what, const std::string& with) {
+std::string changed(const std::string& what, const std::string& with) {
   std::string text = kProfile;
   return text.replace(text.find(what), what.size(), with);
 }
@@ -68,12 +70,14 @@ TEST_F(TorchProfileTest, SaysItsRankItsTimeAndItsThreads) {
   EXPECT_EQ(profile.rank, Rank{1});
   EXPECT_EQ(profile.base, kBase);
   EXPECT_EQ(profile.first, kBase + 4000s + 10500ns);
-  EXPECT_EQ(profile.last, kBase + 4000s + 200001ns);
-  EXPECT_EQ(profile.events, 4);
-  ASSERT_EQ(profile.threads.size(), 2);
+  EXPECT_EQ(profile.last, kBase + 4000s + 400us);
+  EXPECT_EQ(profile.events, 6);
+  ASSERT_EQ(profile.threads.size(), 4);
   EXPECT_EQ(profile.threads.at("77 78").name, "thread 78 (python3)");
   EXPECT_EQ(profile.threads.at("77 78").track, 0);
   EXPECT_EQ(profile.threads.at(R"("" "")").name, "torch.profiler");
+  EXPECT_EQ(profile.threads.at(R"("Spans" "Profiler")").name, "Profiler");
+  EXPECT_EQ(profile.threads.at("0 7").name, "thread 7");
 }
 
 TEST_F(TorchProfileTest, HandsOutItsEvents) {
@@ -81,7 +85,7 @@ TEST_F(TorchProfileTest, HandsOutItsEvents) {
   std::vector<TorchEvent> events;
   ASSERT_TRUE(
       forEachEvent(profile, [&](const TorchEvent& event) { events.push_back(event); }).isOk());
-  ASSERT_EQ(events.size(), 4);
+  ASSERT_EQ(events.size(), 6);
   EXPECT_EQ(events[0].at, kBase + 4000s + 10500ns);
   EXPECT_EQ(events[0].track, 0);
   EXPECT_FALSE(events[0].id.has_value());
@@ -91,13 +95,14 @@ TEST_F(TorchProfileTest, HandsOutItsEvents) {
   EXPECT_EQ(events[1].id, events[2].id);
   EXPECT_TRUE(events[1].id.has_value());
   EXPECT_EQ(events[3].track, 1);
+  EXPECT_EQ(events[3].at, kBase + 4000s + 200001ns);
   EXPECT_EQ(nlohmann::json::parse("{" + events[3].members + "}").at("s"), "t");
 }
 
 TEST_F(TorchProfileTest, TheRankMayBeUnknownAndTheOrderOfMembersAnother) {
-  EXPECT_FALSE(readTorchProfile(write(replaced("\"rank\": 1,", ""))).value().rank.has_value());
-  EXPECT_FALSE(readTorchProfile(write(replaced("\"rank\": 1", "\"rank\": -1"))).value().rank);
-  std::string text = replaced("\"baseTimeNanoseconds\": 1790857026000000000,", "");
+  EXPECT_FALSE(readTorchProfile(write(changed("\"rank\": 1,", ""))).value().rank.has_value());
+  EXPECT_FALSE(readTorchProfile(write(changed("\"rank\": 1", "\"rank\": -1"))).value().rank);
+  std::string text = changed("\"baseTimeNanoseconds\": 1790857026000000000,", "");
   text.replace(text.find("\"traceName\""), 11, "\"baseTimeNanoseconds\": 1000,\"traceName\"");
   const auto profile = readTorchProfile(write(text)).value();
   EXPECT_EQ(profile.first, Duration(1000) + 4000s + 10500ns);
@@ -129,20 +134,20 @@ TEST_F(TorchProfileTest, WhatIsNoProfileIsRefused) {
            Case{R"({"traceEvents":[7]})", "one of its events is no JSON object"},
            Case{R"({"traceEvents":[[]]})", "one of its events is no JSON object"},
            Case{R"({"other":)" + deep, "too deep"},
-           Case{replaced("{\"Ev Idx\": 0}", deep), "too deep"},
-           Case{replaced("{\"Ev Idx\": 0}", wide + "]"), "too many values"},
-           Case{replaced("\"ph\": \"X\"", "\"ph\": 7"), "its event 2 has no text 'ph'"},
-           Case{replaced("\"ph\": \"X\",", ""), "its event 2 has no text 'ph'"},
-           Case{replaced("4000000010.500", "\"x\""), "its event 2 has no number 'ts'"},
-           Case{replaced("4000000010.500", "1e300"), "'ts' of its event 2 is not possible"},
-           Case{replaced("4000000010.500", "1e999"), "a number that is not possible"},
-           Case{replaced("4000000010.500", "-4e15"), "a year that is not possible"},
-           Case{replaced("4000000010.500", "4e15"), "a year that is not possible"},
-           Case{replaced("100.250", "-1"), "its event 2 ends before it begins"},
-           Case{replaced("1790857026000000000", "-1"), "it has no time 'baseTimeNanoseconds'"},
-           Case{replaced("1790857026000000000", "18446744073709551615"),
+           Case{changed("{\"Ev Idx\": 0}", deep), "too deep"},
+           Case{changed("{\"Ev Idx\": 0}", wide + "]"), "too many values"},
+           Case{changed("\"ph\": \"X\"", "\"ph\": 7"), "its event 2 has no text 'ph'"},
+           Case{changed("\"ph\": \"X\",", ""), "its event 2 has no text 'ph'"},
+           Case{changed("4000000010.500", "\"x\""), "its event 2 has no number 'ts'"},
+           Case{changed("4000000010.500", "1e300"), "'ts' of its event 2 is not possible"},
+           Case{changed("4000000010.500", "1e999"), "a number that is not possible"},
+           Case{changed("4000000010.500", "-4e15"), "a year that is not possible"},
+           Case{changed("4000000010.500", "4e15"), "a year that is not possible"},
+           Case{changed("100.250", "-1"), "its event 2 ends before it begins"},
+           Case{changed("1790857026000000000", "-1"), "it has no time 'baseTimeNanoseconds'"},
+           Case{changed("1790857026000000000", "18446744073709551615"),
                 "it has no time 'baseTimeNanoseconds'"},
-           Case{replaced("\"step \\\"0\\\"\"", "\"step \"0\"\""), "a name with quotes"},
+           Case{changed("\"step \\\"0\\\"\"", "\"step \"0\"\""), "a name with quotes"},
        }) {
     const Status status = statusOf(each.text);
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << each.text.substr(0, 200);
@@ -191,7 +196,7 @@ TEST_F(TorchProfileTest, WhatCannotBeReadIsRefused) {
 
 TEST_F(TorchProfileTest, AFileThatChangesIsRefused) {
   const auto profile = readTorchProfile(write(kProfile)).value();
-  write(replaced("\"tid\": 78,\n    \"ts\"", "\"tid\": 79,\n    \"ts\""));
+  write(changed("\"tid\": 78,\n    \"ts\"", "\"tid\": 79,\n    \"ts\""));
   const Status status = forEachEvent(profile, [](const TorchEvent&) {});
   EXPECT_THAT(status.message(), HasSubstr("has changed"));
 }
