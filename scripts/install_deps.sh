@@ -38,6 +38,8 @@ packages=(
   openmpi-bin
   # a store for the members of a job, for tests and the lab
   etcd-server
+  # a reader of metrics, for the test of the dashboard
+  prometheus
   # the lab
   iproute2 nftables kmod iperf3 procps
   # pictures of measurements
@@ -79,6 +81,10 @@ if ((${#missing[@]})); then
   fi
   rm -f "$log"
   readInstalled
+  # Debian starts Prometheus as a service on all addresses; the test starts its own on loopback.
+  if [[ " ${missing[*]} " == *' prometheus '* ]]; then
+    { systemctl disable --now prometheus || systemctl disable prometheus; } &>/dev/null || true
+  fi
 fi
 
 for package in "${packages[@]}"; do
