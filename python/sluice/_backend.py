@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from sluice import _core, _ownership
+from sluice import _core, _ownership, _split
 from sluice._launch import Publish, leave_note, own_environment, read_note
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def _create(group: Any, _options: object) -> Backend:
     environment, published = _environment(group)
     if not _connections:
         atexit.register(_end)
+        _split.take_over()
         if group.group_rank == 0:
             _core.say(f"the backend is the module for Torch {_c10d.torch_release}")
         if complaint := _ownership.complaint():
