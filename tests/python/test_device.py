@@ -18,6 +18,7 @@ import torch.distributed as dist
 from place import here, let_ddp_copy, on_host
 from ranks import Ranks, running
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from training import Net, assert_equal, batches, ddp, make_net, plain_loop, rank, same_as_ddp
@@ -488,6 +489,24 @@ def run_together_in_two_places() -> None:
 
 def test_one_call_takes_tensors_in_two_places(backend_ranks: Ranks) -> None:
     backend_ranks.run(run_together_in_two_places)
+
+
+def run_mesh_of_a_bound_device() -> list[float]:
+    """Device meshes split the default group if it is bound to a device."""
+    dist.init_process_group("sluice", device_id=torch.device(place.DEVICE, 0))
+    mesh = init_device_mesh(place.DEVICE, (2, 1), mesh_dim_names=("pair", "alone"))
+    sums = []
+    for name in ("pair", "alone"):
+        tensor = torch.tensor(1.0 + rank(), device=here())
+        dist.all_reduce(tensor, group=mesh.get_group(name))
+        sums.append(tensor.item())
+    return sums
+
+
+def test_a_mesh_of_a_bound_device() -> None:
+    ranks = Ranks(2)
+    assert ranks.run(run_mesh_of_a_bound_device) == [[3.0, 1.0], [3.0, 2.0]]
+    assert ranks.end() == [0, 0]
 
 
 def run_little_pinned_memory() -> str:
