@@ -148,32 +148,35 @@ def zero_on_ddp(backend: str) -> list[Tensor]:
     return train(model, optimizer, dist.get_rank())
 
 
+def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    parameters, steps = get_state_dict(model, optimizer)
+    return {"model": parameters, "optimizer": steps}
+
+
 def checkpoints(backend: str) -> list[Tensor]:
-    """Saves in the middle of a training, also in the background, and goes on from either."""
+    """Saves in the middle of a training, also while it goes on, and goes on from either. A save
+    beside the training needs a group of its own."""
     mesh, seed = line_of(backend), dist.get_rank()
-
-    def make() -> tuple[nn.Module, torch.optim.Optimizer, dict[str, Any]]:
-        model = shard(make_net(), mesh)
-        optimizer = adamw(model)
-        return model, optimizer, dict(zip(("model", "optimizer"), get_state_dict(model, optimizer),
-                                          strict=True))  # fmt: skip
-
+    group, aside = mesh.get_group(), dist.new_group(backend=backend)
     folders: list[Any] = [tempfile.mkdtemp() if seed == 0 else None]
     dist.broadcast_object_list(folders)
     now, later = Path(folders[0], "now"), Path(folders[0], "later")
-    model, optimizer, _ = make()
+    model = shard(make_net(), mesh)
+    optimizer = adamw(model)
     train(model, optimizer, seed)
-    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
-    dcp.save(state, checkpoint_id=now, process_group=mesh.get_group())
-    background = dcp.async_save(state, checkpoint_id=later, process_group=mesh.get_group())
     saved = held(model, optimizer)
-    background.result()  # type: ignore[union-attr]
+    dcp.save(state_of(model, optimizer), checkpoint_id=now, process_group=group)
+    under_way = dcp.async_save(state_of(model, optimizer), checkpoint_id=later, process_group=aside)
     further = train(model, optimizer, seed + 50)
+    under_way.result()  # type: ignore[union-attr]
     for folder in (now, later):
-        model, optimizer, state = make()
-        dcp.load(state, checkpoint_id=folder, process_group=mesh.get_group())
-        set_state_dict(model, optimizer, model_state_dict=state["model"],
-                       optim_state_dict=state["optimizer"])  # fmt: skip
+        model = shard(make_net(), mesh)
+        optimizer = adamw(model)
+        state = state_of(model, optimizer)
+        dcp.load(state, checkpoint_id=folder, process_group=group)
+        set_state_dict(
+            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
+        )
         assert all(map(torch.equal, held(model, optimizer), saved))
         again = train(model, optimizer, seed + 50)
         assert all(map(torch.equal, again, further))
