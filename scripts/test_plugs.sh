@@ -5,7 +5,7 @@
 # build/plugs/NAME, beside the Torch of this Python; it is made once, and pip fetches the packages.
 #
 #   scripts/test_plugs.sh [--python BUILD/python] [NAME...]
-#     NAME: lightning, accelerate, trainer, ray; default: all. --python: default build/release/python
+#     NAME: lightning, accelerate, trainer, ray, torchft; default: all. --python: default build/release/python
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 declare -A packages=(
@@ -13,6 +13,7 @@ declare -A packages=(
   [accelerate]="accelerate==1.15.0 huggingface_hub==2.0.0 safetensors==0.8.0"
   [trainer]="transformers==5.22.2 accelerate==1.15.0 huggingface_hub==2.0.0 safetensors==0.8.0"
   [ray]="ray[train]==2.60.0 pandas==2.3.3 pyarrow==25.0.1"
+  [torchft]="torchft-nightly==2026.10.26"
 )
 package=build/release/python
 if [[ ${1:-} == --python ]]; then
@@ -20,7 +21,7 @@ if [[ ${1:-} == --python ]]; then
   shift 2
 fi
 names=("$@")
-((${#names[@]})) || names=(lightning accelerate trainer ray)
+((${#names[@]})) || names=(lightning accelerate trainer ray torchft)
 [[ -e $package/sluice/_job.py ]] || {
   echo "test_plugs: no package sluice in $package; build it, or name another folder with --python" >&2
   exit 1
@@ -51,7 +52,7 @@ ln -s "$root/python/sluice_autoload" "$site/sluice_autoload"
 printf 'Metadata-Version: 2.1\nName: torch-sluice\nVersion: 0\n' >"$site/torch_sluice-0.dist-info/METADATA"
 printf '[torch.backends]\nsluice = sluice_autoload:register\n' >"$site/torch_sluice-0.dist-info/entry_points.txt"
 
-export PYTHONPATH=$site OMP_NUM_THREADS=1 SLUICE_LOG=warn SLUICE_SILENCE_LIMIT=60s MASTER_ADDR=127.0.0.1
+export PYTHONPATH=$site OMP_NUM_THREADS=1 SLUICE_LOG=warn SLUICE_SILENCE_LIMIT=60s MASTER_ADDR=127.0.0.1 GLOO_SOCKET_IFNAME=lo
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_PORT
 umask 077
 # Ray gives workers the address of the host, and not of loopback: sluice asks for a key there, and
@@ -70,7 +71,7 @@ for name in "${names[@]}"; do
   install "$name"
   python=$root/build/plugs/$name/bin/python
   job=("$python" "$root/tests/plugs/${name}_job.py")
-  [[ $name == lightning || $name == ray ]] ||
+  [[ $name =~ ^(lightning|ray|torchft)$ ]] || # these start their ranks themselves
     job=("$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$root/tests/plugs/${name}_job.py")
   mkdir -p "$room/$name"
   for how in gloo sluice; do # in this order: the second resumes from a checkpoint of the first

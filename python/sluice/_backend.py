@@ -9,7 +9,11 @@ listens.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import time
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,40 +23,79 @@ from sluice import _core, _ownership, _split
 from sluice._launch import Publish, leave_note, own_environment, read_note
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import Backend, ProcessGroup
+    from torch._C._distributed_c10d import Backend, ProcessGroup, Store
 
     from sluice import _c10d
 
 # Metrics belong to a model, and a process may be in many groups.
 _OPTIONS = {"metrics-port": "off"}
 _connections: list[_c10d.Connection] = []
+_has_begun = False  # true iff this process has been in a group
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group, as one of its ranks sees it."""
+
+    name: str  # no other group has it in this store
+    store: Store
+    rank: int
+    size: int
+    timeout: timedelta  # of its creation, and of every call that does not say otherwise
+    host: str = ""  # a host on the network that the ranks share; "": that of the job
 
 
 def register() -> None:
     """Makes the backend known to torch.distributed."""
     if dist.is_available():
-        accelerator = torch.accelerator.current_accelerator()
-        devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
-        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices)
+        dist.Backend.register_backend("sluice", _create, extended_api=True, devices=devices())
 
 
-def _create(group: Any, _options: object) -> Backend:
+def devices() -> list[str]:
+    """Returns the types of the devices that the backend takes tensors from."""
+    accelerator = torch.accelerator.current_accelerator()
+    return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+
+
+def _create(options: Any, _: object) -> Backend:
     """Creates the backend of one group; torch.distributed calls this on every rank of the group."""
+    group = Group(
+        options.group_id, options.store, options.group_rank, options.group_size, options.timeout
+    )
+    return create(group)[0]
+
+
+def create(group: Group) -> tuple[Backend, _c10d.Connection]:
+    """Returns the backend of a group and its connection, once all ranks have met."""
+    global _has_begun
     _require_module()
     from sluice import _c10d
 
-    timeout = group.timeout.total_seconds()
+    end = time.monotonic() + group.timeout.total_seconds()
     environment, published = _environment(group)
-    if not _connections:
+    if not _has_begun:
+        _has_begun = True
         atexit.register(_end)
         _split.take_over()
-        if group.group_rank == 0:
+        if group.rank == 0:
             _core.say(f"the backend is the module for Torch {_c10d.torch_release}")
         if complaint := _ownership.complaint():
             _core.say(complaint)
-    connection = _c10d.connect(_OPTIONS, environment, timeout, published)
+    connection = _c10d.connect(_OPTIONS, environment, max(1.0, end - time.monotonic()), published)
     _connections.append(connection)
-    return _c10d.backend(connection, timeout)
+    return _c10d.backend(connection, group.timeout.total_seconds()), connection
+
+
+def close(connection: _c10d.Connection) -> None:
+    """Ends a connection, if nobody has, and forgets it."""
+    connection.close()
+    with contextlib.suppress(ValueError):  # another thread has done so
+        _connections.remove(connection)
+
+
+def open_groups() -> int:
+    """Returns how many groups of this process have connections that are not forgotten."""
+    return len(_connections)
 
 
 def over(process_group: ProcessGroup, job: _core.Job) -> _c10d.Collective:
@@ -73,7 +116,7 @@ def _require_module() -> None:
         ) from error
 
 
-def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
+def _environment(group: Group) -> tuple[dict[str, str], Publish | None]:
     """Returns the environment that a launcher would have set for a job of exactly this group. Rank
     0 publishes the address at which it listens."""
     from sluice import _c10d
@@ -81,17 +124,23 @@ def _environment(group: Any) -> tuple[dict[str, str], Publish | None]:
     environment = {
         name: value for name, value in own_environment().items() if name not in _LAUNCHERS
     }
-    if group.group_size == 1:
+    if group.size == 1:
         return environment, None
-    rank = str(group.group_rank)
-    environment |= {"RANK": rank, "WORLD_SIZE": str(group.group_size), "LOCAL_RANK": rank}
-    key, place = _core.note_key(_OPTIONS, environment), f"sluice/{group.group_id}"
-    if group.group_rank == 0:
-        environment |= {"MASTER_ADDR": _master(group.store), "MASTER_PORT": "0"}
+    rank = str(group.rank)
+    environment |= {"RANK": rank, "WORLD_SIZE": str(group.size), "LOCAL_RANK": rank}
+    key, place = _core.note_key(_OPTIONS, environment), f"sluice/{group.name}"
+    if group.rank == 0:
+        environment |= {"MASTER_ADDR": group.host or _master(group.store), "MASTER_PORT": "0"}
         host = _c10d.own_address(_OPTIONS, environment)
         environment["MASTER_ADDR"] = host
         return environment, lambda port: leave_note(group.store, place, f"{host} {port}", key)
-    host, port = read_note(group.store, place, key, group.timeout).split()
+    try:
+        host, port = read_note(group.store, place, key, group.timeout).split()
+    except dist.DistStoreError as error:
+        raise dist.DistBackendError(
+            f"sluice: the process group was not formed within {group.timeout.total_seconds():g} s: "
+            "nothing from rank 0"
+        ) from error
     return {**environment, "MASTER_ADDR": host, "MASTER_PORT": port}, None
 
 
@@ -111,20 +160,25 @@ _LAUNCHERS = {
 def _master(store: Any) -> str:
     """Returns a host on the network that the ranks share. This rank listens at the address that
     leads there."""
-    if host := os.environ.get("MASTER_ADDR"):
+    if host := os.environ.get("MASTER_ADDR") or host_of(store):
         return host
-    while hasattr(store, "underlying_store"):
-        store = store.underlying_store
-    if host := getattr(store, "host", None):
-        return str(host)
     raise ValueError(
         "MASTER_ADDR is not set; give it the host of rank 0, so that ranks know which network "
         "they share"
     )
 
 
+def host_of(store: Any) -> str:
+    """Returns the host at which a TCPStore listens; "" for another store."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    return str(getattr(store, "host", None) or "")
+
+
 def _after_fork() -> None:
     """A forked child is no rank of the parent's groups: it says no goodbye for them."""
+    global _has_begun
+    _has_begun = False
     _connections.clear()
     atexit.unregister(_end)
 

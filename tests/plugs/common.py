@@ -101,10 +101,11 @@ def sent_mb() -> float:
     return float(found[-1]) if found else 0.0
 
 
-def sent_by_backend() -> float:
+def sent_by_backend(backend: str | None = None) -> float:
     """Returns the megabytes that this process has sent over TCP, from the kernel's counters. Call
-    it while the process group lives. Raises if that is not on sluice."""
-    backend = torch.distributed.get_backend()  # from torch, and not from the framework
+    it while the process group lives. Raises if that is not on sluice; by default that is the group
+    of the whole job."""
+    backend = backend or torch.distributed.get_backend()  # from torch, and not from the framework
     if backend != "sluice":
         raise AssertionError(f"the process group is on {backend}")
     total = 0

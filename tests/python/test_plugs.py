@@ -11,7 +11,7 @@ from ranks import free_port
 
 ALONE = """
 import sys, torch.distributed as dist, sluice.accelerate
-found = {"accelerate", "lightning", "ray", "transformers"} & set(sys.modules)
+found = {"accelerate", "lightning", "ray", "torchft", "transformers"} & set(sys.modules)
 assert not found, found
 sluice.accelerate.init_process_group()
 assert not dist.is_initialized()
