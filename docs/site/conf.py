@@ -28,8 +28,8 @@ myst_enable_extensions = ["colon_fence"]
 suppress_warnings = []
 
 autodoc_typehints = "signature"
-# sluice.lightning is documented without Lightning, which the site's environment has not.
-autodoc_mock_imports = ["lightning"]
+# Plug-ins are documented without their frameworks, which the environment of the site has not.
+autodoc_mock_imports = ["lightning", "torchft"]
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 
