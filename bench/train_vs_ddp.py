@@ -154,6 +154,17 @@ def bound(profile: dict[str, Any], seconds_per_byte: float) -> float:
     return float(p3_bound(layers, seconds_per_byte) + profile["other_s"])
 
 
+def wire_bytes(profile: dict[str, Any], workers: int) -> float:
+    """Returns the bytes that each rank sends in an iteration: its gradients, and its sums."""
+    size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
+    return float(2 * (workers - 1) / workers * size)
+
+
+def balanced_rate(profile: dict[str, Any], workers: int, ratio: float) -> float:
+    """Returns the bits per second at which the wire takes `ratio` times as long as computing."""
+    return wire_bytes(profile, workers) * 8 / GOODPUT / float(profile["compute_s"]) / ratio
+
+
 def interleave(bench: Bench, settings: list[Setting]) -> None:
     """Runs all settings in turn, so that a change of the machine's speed affects them all. Each
     round begins with another setting, so that no setting is always first."""
@@ -179,12 +190,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     bench = Bench(args, folder)
     profile = bench.profile()
     size = 4 * sum(tensor["parameters"] for tensor in profile["tensors"])
-    # Each rank sends its gradients and its sums.
-    sent = 2 * (args.workers - 1) / args.workers * size
+    sent = wire_bytes(profile, args.workers)
     rate = (
-        sent * 8 / GOODPUT / profile["compute_s"] / args.ratio
-        if args.rate is None
-        else args.rate * 1e6
+        balanced_rate(profile, args.workers, args.ratio) if args.rate is None else args.rate * 1e6
     )
     seconds_per_byte = sent / size * 8 / GOODPUT / rate
     print(f"{args.example}: {1e3 * profile['compute_s']:.0f} ms of computing, "

@@ -1,20 +1,13 @@
 #!/usr/bin/env bash
 # Trains with the frameworks that sluice plugs into (docs/plugs.md), with two ranks on loopback, and
 # compares with the same framework on Gloo: losses and parameters to the last digit, bytes that
-# sluice has sent. Prints a line for each check. Each framework has an environment of its own in
-# build/plugs/NAME, beside the Torch of this Python; it is made once, and pip fetches the packages.
+# sluice has sent. Prints a line for each check. Each framework has an environment of its own
+# (scripts/environment.sh).
 #
 #   scripts/test_plugs.sh [--python BUILD/python] [NAME...]
 #     NAME: lightning, accelerate, trainer, ray, torchft; default: all. --python: default build/release/python
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-declare -A packages=(
-  [lightning]="lightning==2.6.6 torchmetrics==1.9.0"
-  [accelerate]="accelerate==1.15.0 huggingface_hub==2.0.0 safetensors==0.8.0"
-  [trainer]="transformers==5.22.2 accelerate==1.15.0 huggingface_hub==2.0.0 safetensors==0.8.0"
-  [ray]="ray[train]==2.60.0 pandas==2.3.3 pyarrow==25.0.1"
-  [torchft]="torchft-nightly==2026.10.26"
-)
 package=build/release/python
 if [[ ${1:-} == --python ]]; then
   package=${2:?a folder after --python}
@@ -30,19 +23,6 @@ package=$(realpath "$package")
 root=$PWD
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-
-# install NAME: makes the environment, unless it is there with these packages.
-install() {
-  local venv=build/plugs/$1
-  [[ $(cat "$venv/packages" 2>/dev/null) != "${packages[$1]}" ]] || return 0
-  rm -rf "$venv"
-  python3 -m venv --system-site-packages --without-pip "$venv"
-  # A word for each package; Torch stays the one of this Python.
-  # shellcheck disable=SC2086
-  "$venv/bin/python" -m pip install -qq ${packages[$1]} \
-    "torch==$(python3 -c 'import torch; print(torch.__version__)')"
-  echo "${packages[$1]}" >"$venv/packages"
-}
 
 # A folder as a wheel would install it: the package, and the entry point for Torch.
 site=$room/site
@@ -64,12 +44,7 @@ export RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=300 # a busy machine
 
 failed=0
 for name in "${names[@]}"; do
-  [[ -n ${packages[$name]:-} ]] || {
-    echo "test_plugs: '$name' is none of ${!packages[*]}" >&2
-    exit 1
-  }
-  install "$name"
-  python=$root/build/plugs/$name/bin/python
+  python=$(scripts/environment.sh "$name")
   job=("$python" "$root/tests/plugs/${name}_job.py")
   [[ $name =~ ^(lightning|ray|torchft)$ ]] || # these start their ranks themselves
     job=("$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$root/tests/plugs/${name}_job.py")
