@@ -29,8 +29,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import common
 from fashion_vgg import make_model
-
-SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
+from host_counters import bytes_on_wire
 
 
 class Steps:
@@ -47,7 +46,7 @@ class Steps:
         """Call this at the end of each step."""
         self.ends.append(time.perf_counter())
         self.losses.append(loss.detach().clone())
-        self.sent.append(int(SENT.read_text()))
+        self.sent.append(bytes_on_wire()[0])
         used = resource.getrusage(resource.RUSAGE_SELF)
         self.cpu.append(used.ru_utime + used.ru_stime)
 
