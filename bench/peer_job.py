@@ -1,4 +1,4 @@
-"""The ranks of one run of bench/vs_peers.py, as processes on the hosts of a lab, and their words."""
+"""The ranks of one run of bench/vs_peers.py, as processes on the hosts of a lab."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ torchft, "Averaged gradients with N peers" of hivemind, the world's size of the 
             notice, do they name the rank, how much work is lost, when do they go on
 
 sluice has two settings: as it comes; and with members, which survives losses, with three etcd
-servers on hosts of their own. torchft's lighthouse is on the first of these. `--limit` is the silence after which each gives up on a rank. Needs root.
+servers on hosts of their own. torchft's lighthouse is on the first of these. `--limit` is the
+silence after which each gives up on a rank. Needs root.
 """
 
 from __future__ import annotations
@@ -206,7 +207,8 @@ def limits(args: argparse.Namespace) -> dict[str, str]:
         "ddp": f"timeout of its Gloo group {args.limit:g} s",
         "torchft": f"lighthouse heartbeat {args.limit:g} s, Gloo {args.limit:g} s, manager 30 s",
         "hivemind": f"next_chunk_timeout {args.limit:g} s, "
-        f"matchmaking_time {args.matchmaking:g} s, averaging_timeout {args.matchmaking + 2 * args.limit:g} s",
+        f"matchmaking_time {args.matchmaking:g} s, "
+        f"averaging_timeout {args.matchmaking + 2 * args.limit:g} s",
         "sluice": f"silence-limit {args.limit:g} s",
     }
 
