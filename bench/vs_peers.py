@@ -29,6 +29,7 @@ import json
 import os
 import re
 import secrets
+import signal
 import statistics
 import subprocess
 import sys
@@ -322,6 +323,8 @@ def main() -> None:
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("run this as root: ranks are started on the hosts of a lab")
+    # Ends ranks and lab, which would go on by themselves.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(args, Path(folder))
     if args.json is not None:
