@@ -15,7 +15,8 @@ torchft, "Averaged gradients with N peers" of hivemind, the world's size of the 
     speed   interleaved rounds; a ratio compares runs of one round, and each round begins with
             another system
     loss    the last rank kills its processes inside a backward pass (kill -9): when do the others
-            notice, do they name the rank, how much work is lost, when do they go on
+            notice, do they name the rank, how many of their steps are thrown away, and when is
+            the first step that counts the ranks that are left
 
 sluice has two settings: as it comes; and with members, which survives losses, with three etcd
 servers on hosts of their own. torchft's lighthouse is on the first of these. `--limit` is the
@@ -166,12 +167,14 @@ def loss_of(system: System, lab: Any, args: argparse.Namespace) -> dict[str, Any
             return [step for step in survivor.steps if step["at"] > at]
 
         def is_over() -> bool:
-            alone = [step for step in later() if step["made"] and step["world"] < args.workers]
-            return len(alone) >= STEPS_AFTER or survivor.ended is not None
+            made = [step for step in later() if step["made"] and step["world"] < args.workers]
+            return len(made) >= STEPS_AFTER or survivor.ended is not None
 
         job.happens(is_over, AFTER_A_LOSS)
         ended = None if survivor.ended is None else survivor.process.wait(timeout=30)
-        made = [step["at"] for step in later() if step["made"]]
+        alone = [step["at"] for step in later() if step["made"] and step["world"] < args.workers]
+        # A round of hivemind takes several steps, which are not lost.
+        lost_steps = sum(not step["made"] for step in later())
         trouble = [(when - at, line) for when, line in survivor.said
                    if when > at and TROUBLE.search(line)]  # fmt: skip
         text = "\n".join(line for _, line in trouble)
@@ -182,8 +185,8 @@ def loss_of(system: System, lab: Any, args: argparse.Namespace) -> dict[str, Any
             "named": named(text, args.workers - 1, lab.addresses[args.workers - 1]),
             "ended": ended,
             "ended_s": None if survivor.ended is None else survivor.ended - at,
-            "next_step_s": made[0] - at if made else None,
-            "thrown_away": sum(not step["made"] for step in later()),
+            "goes_on_s": alone[0] - at if alone else None,
+            "thrown_away": None if system.is_in_rounds else lost_steps,
             "later": [{k: step[k] for k in ("made", "world")} | {"s": round(step["at"] - at, 3)}
                       for step in later()[:12]],
         }  # fmt: skip
@@ -290,7 +293,7 @@ def loss_table(figures: dict[str, Any]) -> str:
     for system in figures["systems"]:
         for run in system["runs"]:
             took = {k: run[k] if run[k] is None else round(run[k], 2)
-                    for k in ("noticed_s", "next_step_s", "ended_s")}  # fmt: skip
+                    for k in ("noticed_s", "goes_on_s", "ended_s")}  # fmt: skip
             lines.append(f"{system['name']:22} {took}, named: {run['named']}, thrown away: "
                          f"{run['thrown_away']}, exit code: {run['ended']}")  # fmt: skip
             lines += [f"    {when:.2f} s  {line[:160]}" for when, line in run["said"][:2]]
