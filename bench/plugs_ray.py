@@ -1,4 +1,4 @@
-"""One host of a Ray cluster in bench/plugs_speed.py: the first of the lab's ranks starts Ray and the
+"""One host of the Ray cluster of bench/plugs_speed.py: the first of the lab's ranks starts Ray and the
 training, the others a node for a worker each. bench/plugs_rank.py calls train()."""
 
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -70,10 +71,9 @@ def train(args: argparse.Namespace) -> None:
 
 def join(ray_program: str, head: str, common: list[str], done: Path) -> None:
     """Makes this host a node of the cluster until the training is done."""
-    address = Path("/proc/self/net/fib_trie").read_text()
-    mine = next(word for word in address.split() if word.startswith(head.rpartition(".")[0] + ".")
-                and word != head and word.count(".") == 3 and not word.endswith((".0", ".255"))
-                and "/" not in word)  # fmt: skip
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((head, PORT))
+        mine = way.getsockname()[0]
     end = time.monotonic() + SECONDS
     command = [ray_program, "start", "--address", f"{head}:{PORT}", "--node-ip-address", mine]
     while subprocess.run([*command, *common], stdout=subprocess.DEVNULL).returncode != 0:
