@@ -21,7 +21,7 @@ from members_vs_torchft import WITH_NAMES
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TROUBLE = re.compile(
-    r"error|exception|fail|lost|closed|reset|timed? ?out|abort|left alone|no other peers|skipp",
+    r"error|exception|fail|lost|closed|reset|timed? ?out|abort|left alone|no other peers|skip",
     re.IGNORECASE,
 )
 

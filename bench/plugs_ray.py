@@ -1,4 +1,4 @@
-"""One host of the Ray cluster of bench/plugs_speed.py: the first of the lab's ranks starts Ray and the
+"""One host of the Ray cluster of bench/plugs_speed.py: the first of the ranks starts Ray and the
 training, the others a node for a worker each. bench/plugs_rank.py calls train()."""
 
 from __future__ import annotations
