@@ -1,6 +1,6 @@
 """One rank of bench/plugs_speed.py: trains the model of examples/fashion_vgg.py with a framework.
 
-    python3 bench/plugs_rank.py lightning|accelerate|trainer|ray gloo|sluice --json FILE
+    python3 bench/plugs_rank.py lightning|accelerate|trainer gloo|sluice --json FILE
 
 The environment is that of `sluice lab run`. On gloo the framework does as always: it wraps the
 model in DistributedDataParallel. Rank 0 writes the seconds and losses of all steps, and the bytes
@@ -28,7 +28,6 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 import common
-import plugs_ray
 from fashion_vgg import make_model
 from host_counters import bytes_on_wire
 
@@ -165,10 +164,6 @@ def with_trainer(args: argparse.Namespace, data: Dataset[Any], steps: Steps) -> 
         ).train()  # fmt: skip
 
 
-def fashion_mnist(args: argparse.Namespace) -> Dataset[Any]:
-    return TensorDataset(*common.images(args, "fashion-mnist", "train"))
-
-
 WITH = {"lightning": with_lightning, "accelerate": with_accelerate, "trainer": with_trainer}
 
 
@@ -176,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("framework", choices=[*sorted(WITH), "ray"])
+    parser.add_argument("framework", choices=sorted(WITH))
     parser.add_argument("how", choices=["gloo", "sluice"])
     parser.add_argument("--data", default=common.SYNTHETIC)
     parser.add_argument("--batch", type=int, default=128)
@@ -188,11 +183,9 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    if args.framework == "ray":  # starts its ranks itself
-        plugs_ray.train(args)
-        return
+    data = TensorDataset(*common.images(args, "fashion-mnist", "train"))
     steps = Steps(args.skip)
-    WITH[args.framework](args, fashion_mnist(args), steps)
+    WITH[args.framework](args, data, steps)
     if os.environ["RANK"] == "0":
         args.json.write_text(json.dumps(steps.figures()))
 

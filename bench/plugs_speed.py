@@ -13,8 +13,6 @@ begins with another of them. Ratios compare runs of one round.
 
     lightning    strategy="sluice" (gates), and DDPStrategy on Gloo
     accelerate   sluice.accelerate.prepare() (gates), and accelerator.prepare()
-    ray          sluice.distribute() in the workers (gates), and prepare_model(); a node of Ray on
-                 each host
     trainer      the backend sluice, and Gloo: DistributedDataParallel on both. The Trainer clips
                  gradients by default, so it runs with its default, and with max_grad_norm=0
 
@@ -77,7 +75,6 @@ class Runner:
 
     def run(self, way: Way) -> None:
         args = self.args
-        self.out.with_suffix(".done").unlink(missing_ok=True)  # of Ray's
         job = [self.python, str(HERE / "plugs_rank.py"), args.framework, way.how, *way.options,
                "--data", str(args.data), "--batch", str(args.batch), "--steps", str(args.steps),
                "--skip", str(args.skip), "--json", str(self.out)]  # fmt: skip
@@ -182,7 +179,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("framework", choices=["lightning", "accelerate", "trainer", "ray"])
+    parser.add_argument("framework", choices=["lightning", "accelerate", "trainer"])
     parser.add_argument("--sluice", required=True, help="the program, for the lab")
     parser.add_argument("--data", default="synthetic", help="folder with fashion-mnist/ in it")
     parser.add_argument("--rate", type=float, default=0, help="in Mbit/s; default: by --ratio")
