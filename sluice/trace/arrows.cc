@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 namespace sluice::trace {
 namespace {
@@ -31,7 +32,8 @@ void shortenMarks(std::vector<Arrow>& arrows) {
     for (ArrowEnd* end : {&arrow.from, &arrow.to}) tracks[{end->rank, end->stage}].push_back(end);
   }
   for (auto& [track, ends] : tracks) {
-    std::ranges::stable_sort(ends, {}, [](const ArrowEnd* end) { return end->at; });
+    // Ends of the same moment keep their order in `arrows`.
+    std::ranges::sort(ends, {}, [](const ArrowEnd* end) { return std::pair(end->at, end); });
     for (size_t i = 0; i < ends.size(); ++i)
       ends[i]->length =
           i + 1 == ends.size() ? kMark : std::min(kMark, ends[i + 1]->at - ends[i]->at);
