@@ -1,4 +1,4 @@
-"""What a rank's host has sent and received, and the processor time of the rank's processes."""
+"""Counts the bytes of a rank's host on the wire, and the processor time of the rank's processes."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@
 namespace sluice::trace {
 
 WallClock readWallClock() {
-  constexpr int kReadings =
-      5;  // the thread may be held up between two clocks, but seldom each time
+  // The thread may be held up between two clocks, but seldom each time.
+  constexpr int kReadings = 5;
   std::optional<WallClock> best;
   for (int reading = 0; reading < kReadings; ++reading) {
     const TimePoint before = std::chrono::steady_clock::now();

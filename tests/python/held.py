@@ -1,4 +1,4 @@
-"""What this process has: for tests that nothing is left over."""
+"""Counts what this process holds, for tests that nothing is left over."""
 
 from __future__ import annotations
 
