@@ -385,6 +385,29 @@ def test_a_normal_end_is_silent(destroy: bool) -> None:
         assert (ended.returncode, complaints(ended.stderr)) == (0, [])
 
 
+def test_two_threads_may_close_a_group_at_once() -> None:
+    """Calls that wait for the other rank end meanwhile, and their callbacks run."""
+    script = (
+        ENDING.format(backend="sluice", timeout=60)
+        + """
+import threading
+for _ in range(20):
+    group = dist.new_group(backend="sluice")
+    backend = group._get_backend(torch.device("cpu"))
+    # Rank 1 takes no part.
+    works = [dist.all_reduce(torch.ones(1000), group=group, async_op=True)
+             for _ in range(20 * (1 - rank))]
+    ended = [work.get_future().then(lambda future: time.sleep(0.001)) for work in works]
+    threads = [threading.Thread(target=backend.shutdown) for _ in range(2)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert all(one.done() for one in ended)
+"""
+    )
+    for ended in run_script(script, 2, anew=True):
+        assert (ended.returncode, complaints(ended.stderr)) == (0, []), ended.stderr
+
+
 def test_one_process_is_a_group_too() -> None:
     script = (
         ENDING.format(backend="sluice", timeout=60)

@@ -40,10 +40,13 @@ class Connection final {
     return copies_.with([](const auto& copies) { return copies; });
   }
 
-  // Ends in good order. A second call, and a call in a forked child, does nothing. REQUIRES: the
-  // caller holds nothing that callbacks need.
+  // Ends in good order, and returns when that is done, also if another thread does it. A second
+  // call, and a call in a forked child, does nothing. REQUIRES: the caller is no callback, and holds
+  // nothing that callbacks need.
   void close() {
     if (process_.isInherited()) return;
+    // The messenger must not end while the member's last calls end through it.
+    const base::Lock lock(closing_);
     if (const auto copies = this->copies()) copies->copier().stop();
     member_->leave();
     messenger_->end();
@@ -51,6 +54,7 @@ class Connection final {
 
  private:
   const base::ProcessMark process_;
+  base::Mutex closing_;
   // Outlives the member, whose last calls end through the messenger.
   const base::HomePtr<Messenger> messenger_;
   const std::shared_ptr<Member> member_;
