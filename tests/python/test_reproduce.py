@@ -383,22 +383,38 @@ def test_parts_of_a_step_are_shares(tmp_path: Path) -> None:
     assert found is not None and found.value == pytest.approx(0.3)
 
 
-def test_a_study_that_is_out_of_time_keeps_what_it_has(tmp_path: Path) -> None:
-    """The program ends as a study does whose budget is over, after one of its runs."""
-    program = tmp_path / "sluice"
+def _study_that_adds(folder: Path, run: dict[str, Any]) -> Path:
+    """Writes a program that makes one run and ends as a study does; one with a budget ends as if it
+    were over."""
+    program = folder / "sluice"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nfrom pathlib import Path\n"
         "from sluice.study import results\n"
         "folder = Path(sys.argv[sys.argv.index('-o') + 1])\n"
-        f"results.add(folder, {trained('bsp', 1, 0.8)!r})\n"
+        f"results.add(folder, {run!r})\n"
         "sys.exit(3 if '--budget' in sys.argv else 0)\n"
     )
     program.chmod(0o755)
+    return program
+
+
+def test_a_study_that_is_out_of_time_keeps_what_it_has(tmp_path: Path) -> None:
     known = FakeProgram()
-    known.path = str(program)
+    known.path = str(_study_that_adds(tmp_path, trained("bsp", 1, 0.8)))
     part = Part("x", Tier.TRAIN, "sluice study -o {folder}")
     kept = Kept(tmp_path / "kept")
     Runner(kept, known, None, deadline=time.monotonic() + 60).make(part)
     assert kept.is_partial(part) and not kept.is_made(part) and len(kept.data(part) or []) == 1
     Runner(kept, known, None).make(part)
     assert kept.is_made(part) and not kept.is_partial(part)
+
+
+def test_an_unfinished_study_goes_on_from_its_kept_runs(tmp_path: Path) -> None:
+    """The program adds one run, and the folder with the runs before it is on another machine."""
+    known = FakeProgram()
+    known.path = str(_study_that_adds(tmp_path, trained("bsp", 2, 0.8)))
+    part = Part("x", Tier.TRAIN, "sluice study -o {folder}")
+    kept = Kept(tmp_path / "kept")
+    kept.write(part, 1.0, "", data=[trained("bsp", 1, 0.9)], partial=True)
+    Runner(kept, known, None).make(part)
+    assert [row["seed"] for row in kept.data(part) or []] == [1, 2]

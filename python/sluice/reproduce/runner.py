@@ -68,6 +68,7 @@ class Runner:
             results.write(folder / "inputs" / name, content)
         places["out"].parent.mkdir(parents=True, exist_ok=True)
         places["out"].unlink(missing_ok=True)
+        self._put_back_runs(part, places["folder"])
         said = ""
         for line in part.command.splitlines():
             said = self._run(part, self._in_time(shlex.split(line.format(**places))))
@@ -80,6 +81,13 @@ class Runner:
             return json.loads(said)
         except (FileNotFoundError, ValueError):
             raise PartError(f"no JSON came from the command; run it by hand: {last}") from None
+
+    def _put_back_runs(self, part: Part, folder: Path) -> None:
+        """Puts the runs of an unfinished study back into its folder, which may have stayed on
+        another machine."""
+        runs = folder / results.RUNS
+        if self._kept.is_partial(part) and not runs.is_file():
+            results.write(runs, self._kept.data(part))
 
     def places(self, part: Part) -> dict[str, Path]:
         folder = self._kept.folder
