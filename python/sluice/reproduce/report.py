@@ -95,8 +95,8 @@ def _ours(measured: Measured | None, claim: Claim) -> str:
         return "-"
     text = f"{measured.value:.4g}"
     if math.isinf(measured.margin):
-        text += " (one run)"
-    elif measured.margin > 0:
+        return f"{_with_unit(text, claim)} (one run)"
+    if measured.margin > 0:
         text += f" ± {measured.margin:.2g}"
     return _with_unit(text, claim)
 
