@@ -10,7 +10,6 @@ slice-path.svg is a drawing without data. scripts/measurement_pictures.py draws 
 measurements. It needs Debian's python3-matplotlib, as `sluice plot` does.
 """
 
-import gzip
 import json
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
 import measurement_pictures  # noqa: E402
+import study_runs  # noqa: E402
 from sluice_plot.style import STYLE, panels, plt, styleOf  # noqa: E402
 
 # The columns of choose.png: a file of docs/choose, and its title.
@@ -29,18 +29,18 @@ NETWORKS = {
     "straggler": "wire as long, one\nworker 3x slower",
 }
 # The rows, and the name of each in the study; pipe was not studied. All that keep step and apply
-# every gradient at once train as bsp or arsgd do.
+# every gradient at once train as bsp or wfbp do.
 ALGORITHMS = {
-    "allreduce": "arsgd",
-    "wfbp": "arsgd",
-    "mgwfbp": "arsgd",
+    "allreduce": "wfbp",
+    "wfbp": "wfbp",
+    "mgwfbp": "wfbp",
     "sluice": "bsp",
-    "mgp3": "arsgd",
+    "mgp3": "wfbp",
     "pipe": None,
     "asp": "asp",
-    "ssp:3": "ssp-3",
-    "easgd:4": "easgd-4",
-    "gosgd:.1": "gosgd-0.1",
+    "ssp:3": "ssp:3",
+    "easgd:4": "easgd:4",
+    "gosgd:.1": "gosgd:0.1",
     "adpsgd": "adpsgd",
 }
 STUDIED_WORKERS = 8
@@ -85,19 +85,14 @@ def speeds():
     return found
 
 
-def accuracies():
-    """Returns the mean final accuracy of each algorithm of the study, over the seeds."""
-    by_name = {}
-    for run in json.loads(gzip.decompress((ROOT / "docs/study/runs.json.gz").read_bytes())):
-        if (run["workers"], run["rate_factor"], run["dgc"]) == (STUDIED_WORKERS, 1, False):
-            name = run["algorithm"].replace(":", "-")
-            by_name.setdefault(name, []).append(run["accuracy"])
-    return {name: mean(values) for name, values in by_name.items()}
+def pointsLost(accuracy, algorithm):
+    best, other = (mean(accuracy[name][STUDIED_WORKERS]) for name in ("bsp", algorithm))
+    return round(100 * (best - other), 1) + 0.0  # which turns -0.0 into 0.0
 
 
 def drawChoice():
     """Draws a table of algorithms and networks, each cell as dark as it is fast."""
-    speed, accuracy = speeds(), accuracies()
+    speed, accuracy = speeds(), study_runs.accuracies(study_runs.kept())
     columns = [*NETWORKS.values(), f"accuracy lost,\npoints ({STUDIED_WORKERS} workers)"]
     figure, ((axis,),) = panels(1, 1, 4.4, 7.2)
     shades = plt.get_cmap("Oranges")
@@ -111,7 +106,7 @@ def drawChoice():
                 weight = "bold" if value > best - 0.03 else "normal"
                 text = f"{100 * value:.0f} %"
                 axis.text(x + 0.5, y + 0.5, text, ha="center", va="center", weight=weight)
-        lost = "" if studied is None else f"{100 * (accuracy['bsp'] - accuracy[studied]):.1f}"
+        lost = "" if studied is None else f"{pointsLost(accuracy, studied)}"
         axis.text(len(NETWORKS) + 0.5, y + 0.5, lost, ha="center", va="center")
     axis.set_xlim(0, len(columns))
     axis.set_ylim(len(ALGORITHMS), 0)

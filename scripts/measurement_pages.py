@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
 
 from plan_check import judge  # noqa: E402
+from study_runs import accuracies  # noqa: E402
 
 NOT_MADE = ("nothing to reproduce", "not made yet", "not reproducible here")
 
@@ -129,12 +130,12 @@ def plan_facts(rows):
 
 def study_facts(rows):
     """Returns the mean final accuracy, in per cent, of each algorithm and number of workers."""
-    found = {}
-    for row in rows:
-        if row["rate_factor"] == 1 and not row["dgc"]:
-            key = f"{row['algorithm'].replace(':', '-')} {row['workers']}"
-            found.setdefault(key, []).append(100 * row["accuracy"])
-    return {"accuracy": {key: mean(values) for key, values in found.items()}}
+    found = {
+        f"{algorithm.replace(':', '-')} {workers}": 100 * mean(values)
+        for algorithm, by_workers in accuracies(rows).items()
+        for workers, values in by_workers.items()
+    }
+    return {"accuracy": found}
 
 
 # The values that the number of an experiment may name, by its kind.

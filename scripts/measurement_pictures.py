@@ -1,11 +1,11 @@
 """Pictures of measurements that have no place in a guide. scripts/draw_figures.py saves them."""
 
-import gzip
 import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean, median
 
+import study_runs
 from sluice_plot.style import OTHERS, STYLE, panels, styleOf
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,23 +84,15 @@ def plans():
 
 def study():
     """Draws the accuracy that each algorithm of the study loses against bsp, by the workers."""
-    runs = json.loads(gzip.decompress((ROOT / "docs/study/runs.json.gz").read_bytes()))
-    found = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        if run["rate_factor"] == 1 and not run["dgc"]:
-            found[run["algorithm"]][run["workers"]].append(100 * run["accuracy"])
+    found = study_runs.accuracies(study_runs.kept())
     figure, ((axis,),) = panels(1, 1, 3.6, 7.2)
     best = found.pop("bsp")
-    workers = sorted(best)
+    workers = sorted(set(best) - {1})
     for (name, by_workers), (colour, marker) in zip(found.items(), [*OTHERS, *STYLE.values()]):
-        lost = [mean(best[count]) - mean(by_workers[count]) for count in workers]
+        lost = [100 * (mean(best[count]) - mean(by_workers[count])) for count in workers]
         axis.plot(workers, lost, color=colour, marker=marker, markersize=5, label=name)
     axis.set_xscale("log", base=2)
     axis.set_xticks(workers, [str(count) for count in workers])
-    axis.set_yscale("symlog", linthresh=1)
-    axis.set_ylim(-0.2, 100)
-    ticks = [0, 1, 2, 5, 10, 50]
-    axis.set_yticks(ticks, [str(tick) for tick in ticks])
     axis.minorticks_off()
     axis.set_xlabel("workers")
     axis.set_ylabel("points of accuracy\nlost against bsp")
