@@ -30,6 +30,14 @@ DGC_BSP = Part(
     seconds=10 * 170,
 )
 
+# The same with one thing changed: five times as much of each gradient is sent.
+DGC_BSP_MORE = Part(
+    "million-bsp-more",
+    Tier.TRAIN,
+    MILLION + "--algorithms bsp --seeds 5 --epochs 3 --pace 10 --dgc-sparsity 0.99",
+    seconds=10 * 170,
+)
+
 Run = dict[str, Any]
 BySeed = Callable[[Kept], dict[int, Run]]
 
