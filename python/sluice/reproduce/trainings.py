@@ -30,11 +30,12 @@ DGC_BSP = Part(
     seconds=10 * 170,
 )
 
-# The same with one thing changed: five times as much of each gradient is sent.
-DGC_BSP_MORE = Part(
-    "million-bsp-more",
+# The same with one thing changed: elements that are sent keep their momentum.
+DGC_BSP_UNMASKED = Part(
+    "million-bsp-unmasked",
     Tier.TRAIN,
-    MILLION + "--algorithms bsp --seeds 5 --epochs 3 --pace 10 --dgc-sparsity 0.99",
+    MILLION
+    + "--algorithms bsp --seeds 5 --epochs 3 --pace 10 --dgc-sparsity 0.998 --dgc-masking off",
     seconds=10 * 170,
 )
 

@@ -25,6 +25,7 @@ OPTIONS = {
     "momentum_at": ("asp", "ssp"),
     "overlap": ("asp", "ssp"),
     "dgc_sparsity": ("bsp", "asp", "ssp", "arsgd", "wfbp"),
+    "dgc_masking": ("bsp", "asp", "ssp", "arsgd", "wfbp"),
 }
 _MOVING_RATE = 0.9  # easgd's alpha, times the number of workers
 _LATE = 1.1  # a step is late if it takes longer than this times the pace
