@@ -104,6 +104,8 @@ def _at(part: Part, slow: str, fast: str, ratio: float) -> plans.Measure:
     return replays.speedup(Of(part, slow, where), Of(part, fast, where))
 
 
+# Where the network is hidden, iterations of all algorithms differ by millionths.
+_SEEN = 1.05
 _F7_CLAIMS = (
     Claim("P3 over the baseline, ResNet-50 at 4 Gbit/s", _at(_F7["resnet50"], "kvstore", "p3", 1),
           least=1, printed="1.26"),
@@ -124,13 +126,13 @@ _F7_CLAIMS = (
           replays.speedup(Of(_PARTS, "kvstore"), Of(_PARTS, "kvstore-parts")),
           printed="not in the paper"),
     Claim("P3 over the baseline, VGG-19 at 15 Gbit/s", _at(_F7["vgg19"], "kvstore", "p3", 0.313),
-          least=1, printed="1.66"),
+          least=_SEEN, printed="1.66"),
     Claim("Slicing over the baseline, VGG-19 at 30 Gbit/s",
-          _at(_F7["vgg19"], "kvstore", "slicing", 0.157), least=1, printed="1.49"),
+          _at(_F7["vgg19"], "kvstore", "slicing", 0.157), least=_SEEN, printed="1.49"),
     Claim("P3 over the baseline, VGG-19 at 15 Gbit/s, updates cost time",
-          _at(_UPDATES["vgg19"], "kvstore", "p3", 0.313), least=1, printed="1.66"),
+          _at(_UPDATES["vgg19"], "kvstore", "p3", 0.313), least=_SEEN, printed="1.66"),
     Claim("Slicing over the baseline, VGG-19 at 30 Gbit/s, updates cost time",
-          _at(_UPDATES["vgg19"], "kvstore", "slicing", 0.157), least=1, printed="1.49"),
+          _at(_UPDATES["vgg19"], "kvstore", "slicing", 0.157), least=_SEEN, printed="1.49"),
     Claim("P3 over the baseline, Sockeye, ratio 1",
           replays.speedup(Of(_SOCKEYE, "kvstore"), Of(_SOCKEYE, "p3")), least=1,
           printed="1.38 at best"),
@@ -245,7 +247,10 @@ def _draw_f10(kept: Kept) -> list[str]:
 ROWS = (
     Row("p3", "f7", "Throughput by bandwidth, four machines, four models",
         parts=(*_F7.values(), _VGG19, _PARTS, _SOCKEYE, *_UPDATES.values()), claims=_F7_CLAIMS,
-        substitute=_RATIO, honest=_RATIO_IS_FAIR, draw=_draw_f7),
+        substitute=_RATIO + " By their multiply-adds, VGG-19's wire time at 15 and 30 Gbit/s is a "
+        "third and a sixth of its compute time, and every algorithm hides it. The paper's gains "
+        "there mean a ratio nearer to 1, at which other claims are measured.",
+        honest=_RATIO_IS_FAIR, draw=_draw_f7),
     Row(
         "p3", "f8", "Use of one machine's link with the baseline",
         parts=tuple(_LINK.values()),

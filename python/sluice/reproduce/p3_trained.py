@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sluice.reproduce import replays, trainings
 from sluice.reproduce.kept import Kept
 from sluice.reproduce.replays import Of
@@ -35,9 +37,9 @@ _BIG_MODEL = (
 )
 
 
-def _draw(kept: Kept, part: Part, workers: int) -> list[str]:
+def _draw(kept: Kept, part: Part, draw: Callable[[Results], str]) -> list[str]:
     rows = kept.data(part)
-    return [figures.by_time(Results(rows), workers)] if rows else []
+    return [draw(Results(rows))] if rows else []
 
 
 F11 = Row(
@@ -51,7 +53,7 @@ F11 = Row(
     substitute=_BIG_MODEL + " Two workers stand for four, and five seeds for five settings. More "
     "of each gradient is sent than in the paper.",
     honest="P3 has the bits of BSP, which the tests of the core prove.",
-    draw=lambda kept: _draw(kept, DGC_BSP, 2),
+    draw=lambda kept: _draw(kept, DGC_BSP, lambda found: figures.with_dgc(found, 2)),
 )  # fmt: skip
 
 F15 = Row(
@@ -71,5 +73,5 @@ F15 = Row(
     substitute=_SMALL_MODEL + " Speed is that of a replay of ResNet-110 with uneven steps.",
     honest="Wire and training are real. The ratio of wire to compute time is not printed, and is "
     "chosen.",
-    draw=lambda kept: _draw(kept, _ASP, 4),
+    draw=lambda kept: _draw(kept, _ASP, lambda found: figures.by_time(found, 4)),
 )  # fmt: skip

@@ -4,6 +4,7 @@ beside theirs."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import mean
 
 from sluice.study import charts, paper
@@ -22,6 +23,16 @@ def by_epoch(results: Results, workers: int) -> str:
         "epoch",
         "test error, per cent",
         _errors(results, workers, lambda e: e["epoch"]),
+    )
+
+
+def with_dgc(results: Results, workers: int) -> str:
+    """Shows the first algorithm's error by epoch with DGC and without."""
+    dense = _errors(results, workers, lambda e: e["epoch"])[:1]
+    sparse = _errors(results, workers, lambda e: e["epoch"], dgc=True)[:1]
+    sparse = [replace(line, label=f"{line.label}, DGC", dash=charts.DASHES[1]) for line in sparse]
+    return charts.lines(
+        f"Error by epoch, {workers} workers", "epoch", "test error, per cent", [*dense, *sparse]
     )
 
 
@@ -114,10 +125,12 @@ def compressed(results: Results, workers: int) -> str:
     )
 
 
-def _errors(results: Results, workers: int, place: Callable[[Row], float]) -> list[Line]:
+def _errors(
+    results: Results, workers: int, place: Callable[[Row], float], *, dgc: bool = False
+) -> list[Line]:
     lines = []
     for algorithm in results.algorithms:
-        rows: list[Row] = results.of(algorithm, workers)
+        rows: list[Row] = results.of(algorithm, workers, dgc=dgc)
         epochs = zip(*(row["epochs"] for row in rows), strict=True)
         points = [
             (mean(place(e) for e in seeds), 100 - 100 * mean(e["accuracy"] for e in seeds))
