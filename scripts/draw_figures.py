@@ -86,6 +86,7 @@ def speeds():
 
 
 def pointsLost(accuracy, algorithm):
+    """Returns the points of accuracy that an algorithm of the study loses against bsp."""
     best, other = (mean(accuracy[name][STUDIED_WORKERS]) for name in ("bsp", algorithm))
     return round(100 * (best - other), 1) + 0.0  # which turns -0.0 into 0.0
 
@@ -106,7 +107,7 @@ def drawChoice():
                 weight = "bold" if value > best - 0.03 else "normal"
                 text = f"{100 * value:.0f} %"
                 axis.text(x + 0.5, y + 0.5, text, ha="center", va="center", weight=weight)
-        lost = "" if studied is None else f"{pointsLost(accuracy, studied)}"
+        lost = "" if studied is None else str(pointsLost(accuracy, studied))
         axis.text(len(NETWORKS) + 0.5, y + 0.5, lost, ha="center", va="center")
     axis.set_xlim(0, len(columns))
     axis.set_ylim(len(ALGORITHMS), 0)

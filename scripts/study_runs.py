@@ -1,4 +1,5 @@
-"""The final accuracies of a study, read from its kept runs."""
+"""The final accuracies of a study, read from its kept runs. Pictures are drawn by a Python without
+Torch, which cannot import sluice.study.results; test_study.py compares the two."""
 
 import gzip
 import json

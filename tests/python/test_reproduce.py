@@ -312,6 +312,16 @@ def test_models_of_pipe_sgd_are_those_that_are_printed() -> None:
 # ---- report and command --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("margin", "shown"), [(0.0, "1.5 points"), (0.25, "1.5 ± 0.25 points"),
+                          (math.inf, "1.5 points (one run)")]
+)  # fmt: skip
+def test_numbers_have_their_unit_and_margin(margin: float, shown: str, tmp_path: Path) -> None:
+    claim = Claim("accuracy", lambda _: Measured(1.5, margin), unit="points")
+    row = Row("p3", "f99", "Accuracy", parts=(), claims=(claim,))
+    assert report.claims(row, Kept(tmp_path)).rows[0][2] == shown
+
+
 def test_the_report_shows_every_row(tmp_path: Path) -> None:
     figures = replayed(kvstore=[1.5, 1.5, 1.5], slicing=[1.4, 1.4, 1.4], p3=[1.1, 1.1, 1.1])
     kept = kept_with(tmp_path, p3_f7_vgg19_whole=figures)

@@ -3,6 +3,7 @@ given results."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -416,6 +417,22 @@ def test_runs_are_kept_in_one_file_and_can_be_forgotten(tmp_path: Path) -> None:
 def test_wrong_flags_are_refused_before_anything_starts(flags: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]{20,}$"):
         _main(["-o", str(tmp_path), *flags.split()])
+
+
+def test_pictures_without_torch_have_the_accuracies_of_the_kept_study() -> None:
+    file = Path(__file__).resolve().parents[2] / "scripts/study_runs.py"
+    spec = importlib.util.spec_from_file_location("study_runs", file)
+    assert spec is not None and spec.loader is not None
+    study_runs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(study_runs)
+    runs = study_runs.kept()
+    drawn = study_runs.accuracies(runs)
+    results = Results(runs)
+    assert {parse(name) for name in drawn} == set(results.algorithms)
+    for name, by_workers in drawn.items():
+        for workers, accuracies in by_workers.items():
+            spread = results.spread(parse(name), workers)
+            assert spread is not None and sorted(spread.values) == sorted(accuracies)
 
 
 def test_keys_tell_runs_apart() -> None:

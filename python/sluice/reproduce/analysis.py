@@ -4,14 +4,10 @@ trainings."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from sluice.reproduce import analysis_links, analysis_speed, plans, trainings
-from sluice.reproduce.kept import Kept
 from sluice.reproduce.rows import Claim, Part, Row, Tier
 from sluice.reproduce.trainings import Trained
 from sluice.study import algorithms, figures, paper
-from sluice.study.results import Results
 
 _N = 24
 # AR-SGD is wfbp, since the paper's overlaps with backward.
@@ -57,14 +53,6 @@ _THREE_EPOCHS = (
 _BSP_ALIKE = trainings.ahead(Trained(_STUDY, "bsp", 4), Trained(_STUDY, "bsp", 16))
 
 
-def _draw_study(kept: Kept, *draws: Any) -> list[str]:
-    rows = kept.data(_STUDY)
-    if not rows:
-        return []
-    found = Results(rows)
-    return [draw(found, max(found.workers)) for draw in draws]
-
-
 _BIG = (
     "A small network on Fashion-MNIST stands for ResNet-50 on ImageNet, which is not here; "
     "processes on two cores stand for 24 GPUs."
@@ -99,8 +87,8 @@ ROWS = (
             Claim("One worker alone", trainings.accuracy(Trained(_STUDY, "bsp", 1)), unit="%"),
         ),
         substitute=_BIG, honest=_SIGNS,
-        draw=lambda kept: [figures.losses(Results(rows)), figures.their_losses(Results(rows))]
-        if (rows := kept.data(_STUDY)) else []),
+        draw=trainings.drawn(_STUDY, lambda found, _: figures.losses(found),
+                             lambda found, _: figures.their_losses(found))),
     Row("analysis", "t4", "Final accuracy with deep gradient compression",
         parts=(_LESS_SPARSE, trainings.DGC_BSP, trainings.DGC_BSP_UNMASKED),
         claims=(
@@ -127,7 +115,7 @@ ROWS = (
                   least=1, printed="converges faster by time") for name in ("asp", "adpsgd")
         ),
         substitute=_BIG, honest=_SIGNS,
-        draw=lambda kept: _draw_study(kept, figures.by_epoch, figures.by_time)),
+        draw=trainings.drawn(_STUDY, figures.by_epoch, figures.by_time)),
     *analysis_speed.SPEED,
     analysis_links.F3,
     analysis_links.F4,

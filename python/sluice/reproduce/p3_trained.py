@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sluice.reproduce import replays, trainings
-from sluice.reproduce.kept import Kept
 from sluice.reproduce.replays import Of
 from sluice.reproduce.rows import Claim, Part, Row, Tier
 from sluice.reproduce.trainings import DGC_BSP, Trained
 from sluice.study import figures
-from sluice.study.results import Results
 
 _STUDY = "--data fashion-mnist --data-dir {data} -o {folder}"
 _ASP = Part(
@@ -37,11 +33,6 @@ _BIG_MODEL = (
 )
 
 
-def _draw(kept: Kept, part: Part, draw: Callable[[Results], str]) -> list[str]:
-    rows = kept.data(part)
-    return [draw(Results(rows))] if rows else []
-
-
 F11 = Row(
     "p3", "f11", "Accuracy of P3 and of deep gradient compression",
     parts=(DGC_BSP,),
@@ -53,7 +44,7 @@ F11 = Row(
     substitute=_BIG_MODEL + " Two workers stand for four, and five seeds for five settings. More "
     "of each gradient is sent than in the paper.",
     honest="P3 has the bits of BSP, which the tests of the core prove.",
-    draw=lambda kept: _draw(kept, DGC_BSP, lambda found: figures.with_dgc(found, 2)),
+    draw=trainings.drawn(DGC_BSP, figures.with_dgc),
 )  # fmt: skip
 
 F15 = Row(
@@ -73,5 +64,5 @@ F15 = Row(
     substitute=_SMALL_MODEL + " Speed is that of a replay of ResNet-110 with uneven steps.",
     honest="Wire and training are real. The ratio of wire to compute time is not printed, and is "
     "chosen.",
-    draw=lambda kept: _draw(kept, _ASP, lambda found: figures.by_time(found, 4)),
+    draw=trainings.drawn(_ASP, figures.by_time),
 )  # fmt: skip

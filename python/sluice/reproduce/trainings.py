@@ -74,6 +74,19 @@ def ahead(better: Trained, worse: Trained) -> Measure:
     )
 
 
+def drawn(part: Part, *draws: Callable[[Results, int], str]) -> Callable[[Kept], list[str]]:
+    """Pictures of a part's runs, with the most workers that it has."""
+
+    def draw(kept: Kept) -> list[str]:
+        rows = kept.data(part)
+        if not rows:
+            return []
+        found = Results(rows)
+        return [one(found, max(found.workers)) for one in draws]
+
+    return draw
+
+
 def part_of_step(of: Trained, *parts: str) -> Measure:
     """The share of these parts in a step's time, over seeds."""
 

@@ -18,22 +18,14 @@ _COLOURS = ("#56B4E9", "#009E73", "#D55E00", "#E69F00", "#000000")
 
 def by_epoch(results: Results, workers: int) -> str:
     """Figure 1a."""
-    return charts.lines(
-        f"Error by epoch, {workers} workers",
-        "epoch",
-        "test error, per cent",
-        _errors(results, workers, lambda e: e["epoch"]),
-    )
+    return _by_epoch(workers, _errors(results, workers, lambda e: e["epoch"]))
 
 
 def with_dgc(results: Results, workers: int) -> str:
-    """Shows the first algorithm's error by epoch with DGC and without."""
-    dense = _errors(results, workers, lambda e: e["epoch"])[:1]
-    sparse = _errors(results, workers, lambda e: e["epoch"], dgc=True)[:1]
-    sparse = [replace(line, label=f"{line.label}, DGC", dash=charts.DASHES[1]) for line in sparse]
-    return charts.lines(
-        f"Error by epoch, {workers} workers", "epoch", "test error, per cent", [*dense, *sparse]
-    )
+    """Shows one algorithm's error by epoch, with DGC and without."""
+    sparse = _errors(results, workers, lambda e: e["epoch"], dgc=True)
+    dashed = [replace(line, label=f"{line.label}, DGC", dash=charts.DASHES[1]) for line in sparse]
+    return _by_epoch(workers, [*_errors(results, workers, lambda e: e["epoch"]), *dashed])
 
 
 def by_time(results: Results, workers: int) -> str:
@@ -122,6 +114,12 @@ def compressed(results: Results, workers: int) -> str:
         bars,
         names,
         is_stacked=False,
+    )
+
+
+def _by_epoch(workers: int, lines: list[Line]) -> str:
+    return charts.lines(
+        f"Error by epoch, {workers} workers", "epoch", "test error, per cent", lines
     )
 
 

@@ -18,14 +18,15 @@ from sluice.study.board import Board
 from sluice.study.data import Data
 from sluice.study.settings import Run
 
+_WITH_DGC = ("bsp", "asp", "ssp", "arsgd", "wfbp")
 # The options of sluice.distribute() that a study passes on, and the algorithms that take them.
 OPTIONS = {
     "servers": ("bsp", "asp", "ssp", "easgd"),
     "placement": ("bsp", "asp", "ssp", "easgd"),
     "momentum_at": ("asp", "ssp"),
     "overlap": ("asp", "ssp"),
-    "dgc_sparsity": ("bsp", "asp", "ssp", "arsgd", "wfbp"),
-    "dgc_masking": ("bsp", "asp", "ssp", "arsgd", "wfbp"),
+    "dgc_sparsity": _WITH_DGC,
+    "dgc_masking": _WITH_DGC,
 }
 _MOVING_RATE = 0.9  # easgd's alpha, times the number of workers
 _LATE = 1.1  # a step is late if it takes longer than this times the pace
