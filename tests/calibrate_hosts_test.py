@@ -1,4 +1,4 @@
-"""Tests scripts/calibrate_hosts.py with made-up measurements, whose costs are known."""
+"""Tests tools/sim/calibrate_hosts.py with made-up measurements, whose costs are known."""
 
 from __future__ import annotations
 
