@@ -21,7 +21,8 @@ IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def pages():
-    found = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]
+    folders = ("docs", "examples", "papers")
+    found = [ROOT / "README.md", *(page for each in folders for page in (ROOT / each).rglob("*.md"))]
     return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(found)}
 
 
