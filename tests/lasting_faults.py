@@ -12,7 +12,7 @@ import sys
 
 from planted_faults import Fault, findFaults
 
-TARGET = "sluice_strategy_testing_test"
+TARGET = "sluice_algorithms_testing_test"
 TESTS = "*Lasting*"
 
 FAULTS = {

@@ -9,13 +9,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sluice/observe/trace/critical_path.h>
-#include <sluice/observe/trace/one_clock.h>
-#include <sluice/observe/trace/torch_ranks.h>
-#include <sluice/observe/trace/trace_file.h>
 #include <tools/cli/commands.h>
 #include <tools/cli/program.h>
 #include <tools/cli/table.h>
+#include <tools/trace/critical_path.h>
+#include <tools/trace/merged_trace.h>
+#include <tools/trace/one_clock.h>
+#include <tools/trace/torch_ranks.h>
+#include <tools/trace/trace_reader.h>
 
 namespace sluice::cli {
 namespace {
@@ -235,7 +236,7 @@ Result<int> merge(const MergeFlags& flags) {
   SLUICE_ASSIGN_OR_RETURN(const auto clocks, trace::putOnOneClock(traces));
   SLUICE_ASSIGN_OR_RETURN(const auto profiles, readProfiles(flags, traces));
   if (!flags.output.empty())
-    SLUICE_RETURN_IF_ERROR(trace::writeTraces(flags.output, traces, profiles));
+    SLUICE_RETURN_IF_ERROR(trace::writeMergedTrace(flags.output, traces, profiles));
   const auto iterations = trace::criticalPaths(traces);
   SLUICE_ASSIGN_OR_RETURN(const Iteration* chosen, choose(iterations, flags.step));
   const auto& tensors = traces.front().tensors;

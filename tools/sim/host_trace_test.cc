@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include <sluice/base/options.h>
-#include <sluice/observe/trace/critical_path.h>
-#include <sluice/observe/trace/one_clock.h>
-#include <sluice/observe/trace/trace_file.h>
 #include <tools/sim/simulation.h>
+#include <tools/trace/critical_path.h>
+#include <tools/trace/one_clock.h>
+#include <tools/trace/trace_reader.h>
 
 namespace sluice::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/critical_path.h>
+#include <tools/trace/critical_path.h>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/one_clock.h>
+#include <tools/trace/one_clock.h>
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/staging_waits.h>
+#include <tools/trace/staging_waits.h>
 
 #include <algorithm>
 #include <map>

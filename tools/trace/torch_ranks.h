@@ -5,7 +5,7 @@
 
 #include <sluice/base/status.h>
 #include <sluice/observe/trace/rank_trace.h>
-#include <sluice/observe/trace/torch_profile.h>
+#include <tools/trace/torch_profile.h>
 
 namespace sluice::trace {
 

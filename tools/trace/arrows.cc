@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/arrows.h>
+#include <tools/trace/arrows.h>
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/torch_ranks.h>
+#include <tools/trace/torch_ranks.h>
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include <sluice/observe/trace/torch_profile.h>
+#include <tools/trace/torch_profile.h>
 
 #include <filesystem>
 #include <fstream>
