@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-COSTS = Path(__file__).resolve().parents[2] / "sluice" / "sim" / "host_costs.json"
+COSTS = Path(__file__).resolve().parents[2] / "tools" / "sim" / "host_costs.json"
 MOST_SPREAD = 0.1
 
 
