@@ -25,7 +25,7 @@ PAGE = ROOT / "docs/commands.md"
 WIDTH = 92
 PROGRAMS = {
     "doctor device": "sluice.doctor.command",
-    "profile": "sluice._profile_command",
+    "profile": "sluice._measure.profile_command",
     "reproduce": "sluice_papers.reproduce.command",
     "study": "sluice_papers.study.command",
 }

@@ -197,7 +197,9 @@ def textsOf(root):
     """Returns {text: its places} of a tree."""
     cpp = [path for folder in ("include", "sluice") for path in (root / folder).rglob("*")]
     cpp = sorted(path for path in cpp if path.suffix in (".h", ".cc") and not isTest(path))
-    python = sorted([*(root / "python").rglob("*.py"), *(root / "papers/sluice_papers").rglob("*.py")])
+    python = sorted(
+        [*(root / "python").rglob("*.py"), *(root / "papers/sluice_papers").rglob("*.py")]
+    )
     constants, found = constantsOf(python), {}
     for path in cpp + python:
         texts = pythonTexts(path, constants) if path.suffix == ".py" else cppTexts(path)

@@ -42,7 +42,7 @@ def members_of_classes():
     for node in parsed("__init__").body:
         if not isinstance(node, ast.ImportFrom) or not node.module.startswith("sluice."):
             continue
-        module = node.module.removeprefix("sluice.")
+        module = node.module.removeprefix("sluice.").replace(".", "/")
         names = {alias.name for alias in node.names} & set(public_python())
         if not names or not (PACKAGE / f"{module}.py").exists():
             continue  # _core is C++, and has no public class but an error

@@ -3,7 +3,8 @@
 pairs, and prints how much faster sluice is.
 
     sudo chrt --rr 1 env PYTHONPATH=build/release/python python3 \\
-      papers/bench/plugs_speed.py lightning --sluice build/release/bin/sluice --data DATA --json lightning.json
+      papers/bench/plugs_speed.py lightning --sluice build/release/bin/sluice \\
+      --data DATA --json lightning.json
 
 The model is that of examples/fashion_vgg.py, on Fashion-MNIST. Two ranks train, each on a host of
 the lab and on a core of its own. The rate of the links makes the time on the wire `--ratio` times

@@ -22,7 +22,10 @@ IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)")
 
 def pages():
     folders = ("docs", "examples", "papers")
-    found = [ROOT / "README.md", *(page for each in folders for page in (ROOT / each).rglob("*.md"))]
+    found = [
+        ROOT / "README.md",
+        *(page for each in folders for page in (ROOT / each).rglob("*.md")),
+    ]
     return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(found)}
 
 

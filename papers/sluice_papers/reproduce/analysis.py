@@ -1,5 +1,5 @@
 """All rows of the analysis: Y. Ko et al., An In-Depth Analysis of Distributed Training of Deep
-Neural Networks. Its numbers are those of sluice_papers/study/paper.py. Tables II to IV and figure 1 are
+Neural Networks. Its numbers are those of study/paper.py. Tables II to IV and figure 1 are
 trainings."""
 
 from __future__ import annotations

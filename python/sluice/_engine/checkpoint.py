@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from sluice._training import Training
+from sluice._engine.training import Training
 
 
 class Checkpoint:

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.optim import optimizer as torch_optimizer
 
 from sluice import _core
-from sluice._engine import Engine
-from sluice._pending import PendingGradient
-from sluice._server import ServerStep
-from sluice._slots import Gate, Slot
+from sluice._engine.engine import Engine
+from sluice._front.server import ServerStep
+from sluice._tensor.pending import PendingGradient
+from sluice._tensor.slots import Gate, Slot
 
 # A test (tests/python/test_same_training.py) has shown that these treat every tensor separately: a
 # step in parts gives the same bits as a step at once.

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from sluice._backward import Backward
-from sluice._observe import Observer, Reads
-from sluice._slots import Gate, Slot
-from sluice._training import Training
+from sluice._engine.backward import Backward
+from sluice._engine.training import Training
+from sluice._tensor.observe import Observer, Reads
+from sluice._tensor.slots import Gate, Slot
 
 # Puts hooks on modules that wait at gates, and returns them.
 Watch = Callable[[Iterable[nn.Module]], list[Any]]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sluice import _core
-from sluice._backend import over
-from sluice._checkpoint import Checkpoint
-from sluice._doors import DeviceDoor, HostDoor
-from sluice._slots import described
-from sluice._training import Training
+from sluice._backend.groups import over
+from sluice._engine.checkpoint import Checkpoint
+from sluice._engine.training import Training
+from sluice._tensor.doors import DeviceDoor, HostDoor
+from sluice._tensor.slots import described
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

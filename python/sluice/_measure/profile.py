@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sluice._clocks import clock_of
-from sluice._doors import accelerator_of
-from sluice._observe import Observer
+from sluice._measure.clocks import clock_of
+from sluice._tensor.doors import accelerator_of
+from sluice._tensor.observe import Observer
 
 
 class Profile:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from sluice._pending import is_metadata
+from sluice._tensor.pending import is_metadata
 
 
 def calls_under_way(module: nn.Module) -> int:

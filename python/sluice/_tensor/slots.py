@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from sluice._doors import Door
-from sluice._pending import PendingGradient
+from sluice._tensor.doors import Door
+from sluice._tensor.pending import PendingGradient
 
 if TYPE_CHECKING:
     from sluice import _c10d

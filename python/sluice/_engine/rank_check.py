@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from sluice import _core
-from sluice._job import Job
-from sluice._slots import is_dense
+from sluice._job.job import Job
+from sluice._tensor.slots import is_dense
 
 _BY_DEBUG = 100  # steps, with SLUICE_DEBUG=ranks
 

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sluice import _core, _model, _optimizer, _server
-from sluice._doors import accelerator_of
-from sluice._engine import Engine
-from sluice._job import Job, current
-from sluice._optimizer import GatedOptimizer
-from sluice._rank_check import check_every
-from sluice._slots import DTYPES
+from sluice import _core
+from sluice._engine.engine import Engine
+from sluice._engine.rank_check import check_every
+from sluice._front import model as _model
+from sluice._front import optimizer as _optimizer
+from sluice._front import server as _server
+from sluice._front.optimizer import GatedOptimizer
+from sluice._job.job import Job, current
+from sluice._tensor.doors import accelerator_of
+from sluice._tensor.slots import DTYPES
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

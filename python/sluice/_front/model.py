@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from sluice._engine import Engine
+from sluice._engine.engine import Engine
 
 
 class GatedModule(nn.Module):

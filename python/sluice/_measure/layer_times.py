@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from sluice._clocks import Clock
+from sluice._measure.clocks import Clock
 
 
 class LayerTimes:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from sluice._backward import Backward
-from sluice._gates import Gates
-from sluice._observe import calls_under_way
-from sluice._plan import Plan
-from sluice._slots import Gate
-from sluice._training import Training
+from sluice._engine.backward import Backward
+from sluice._engine.gates import Gates
+from sluice._engine.plan import Plan
+from sluice._engine.training import Training
+from sluice._tensor.observe import calls_under_way
+from sluice._tensor.slots import Gate
 
 
 class Entrance(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sluice._gates import Gates
-from sluice._slots import Slot
-from sluice._training import Training
+from sluice._engine.gates import Gates
+from sluice._engine.training import Training
+from sluice._tensor.slots import Slot
 
 
 class Decision:

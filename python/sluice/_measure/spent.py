@@ -6,8 +6,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sluice._clocks import Clock
-from sluice._layer_times import LayerTimes
+from sluice._measure.clocks import Clock
+from sluice._measure.layer_times import LayerTimes
 
 
 class Spent:

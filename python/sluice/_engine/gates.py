@@ -11,9 +11,9 @@ from torch import Tensor
 from torch._compile import _disable_dynamo
 
 from sluice import _core
-from sluice._pending import PendingGradient
-from sluice._slots import Gate, Slot
-from sluice._training import Training
+from sluice._engine.training import Training
+from sluice._tensor.pending import PendingGradient
+from sluice._tensor.slots import Gate, Slot
 
 NO_MEAN_HERE = (
     "with server_optimizer=True the mean gradient is on the servers only, and cannot be looked at, "

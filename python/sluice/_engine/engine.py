@@ -10,13 +10,13 @@ The life of one parameter in a step:
     forward      whoever reads the parameter opens its gate: waits for the mean, then the
                  optimizer's step for this gate
 
-Each of these has a module: _backward.py, _optimizer.py with _server.py, and _forward.py with
-_gates.py. Before the first round ends, _plan.py and _opening.py make all ranks agree. The engine
-has the calls that the user's code makes, which go through several of them.
+Each of these has a module: backward.py, _front/optimizer.py with server.py, and forward.py with
+gates.py. Before the first round ends, plan.py and opening.py make all ranks agree. The engine has
+the calls that the user's code makes, which go through several of them.
 
 All of it runs on the training thread; the network has a thread of its own, behind _core.Session.
 
-Any wait may end with an exception that the program catches (_health.py). So nothing is changed
+Any wait may end with an exception that the program catches (_job/health.py). So nothing is changed
 before a wait that its repetition would not find as it was, and what follows the wait is done in
 whole().
 """
@@ -32,21 +32,21 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from sluice import _core
-from sluice._backward import Backward
-from sluice._checkpoint import Checkpoint
-from sluice._clocks import clock_of
-from sluice._decision import Decision
-from sluice._doors import accelerator_of, open_device
-from sluice._forward import Forward
-from sluice._gates import NO_MEAN_HERE, Gates, Updater
-from sluice._job import Job
-from sluice._opening import open_session
-from sluice._plan import Plan
-from sluice._rank_check import Named, RankCheck, state_of
-from sluice._report import report
-from sluice._slots import Slot
-from sluice._spent import Spent
-from sluice._training import Training
+from sluice._engine.backward import Backward
+from sluice._engine.checkpoint import Checkpoint
+from sluice._engine.decision import Decision
+from sluice._engine.forward import Forward
+from sluice._engine.gates import NO_MEAN_HERE, Gates, Updater
+from sluice._engine.opening import open_session
+from sluice._engine.plan import Plan
+from sluice._engine.rank_check import Named, RankCheck, state_of
+from sluice._engine.report import report
+from sluice._engine.training import Training
+from sluice._job.job import Job
+from sluice._measure.clocks import clock_of
+from sluice._measure.spent import Spent
+from sluice._tensor.doors import accelerator_of, open_device
+from sluice._tensor.slots import Slot
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

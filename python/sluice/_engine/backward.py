@@ -10,11 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sluice._decision import Decision
-from sluice._gates import Gates
-from sluice._pending import PendingGradient
-from sluice._slots import Slot, is_untouched, laid_out, sendable
-from sluice._training import Training
+from sluice._engine.decision import Decision
+from sluice._engine.gates import Gates
+from sluice._engine.training import Training
+from sluice._tensor.pending import PendingGradient
+from sluice._tensor.slots import Slot, is_untouched, laid_out, sendable
 
 # So many rounds end with all mean gradients in place when backward() returns, as DDP's do: whatever
 # a loop does only at its beginning meets nothing new.

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from sluice._profile import Profile
+from sluice._measure.profile import Profile
 
 _LAUNCHED_BY = ("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sluice import _core
-from sluice._training import Training
+from sluice._engine.training import Training
 
 
 def report(training: Training, session: _core.Session) -> str:

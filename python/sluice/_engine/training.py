@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 from torch import Tensor, nn
 
 from sluice import _core
-from sluice._clocks import HostClock
-from sluice._doors import DeviceDoor
-from sluice._health import Health
-from sluice._job import Job
-from sluice._slots import Slot
-from sluice._spent import Spent
+from sluice._job.health import Health
+from sluice._job.job import Job
+from sluice._measure.clocks import HostClock
+from sluice._measure.spent import Spent
+from sluice._tensor.doors import DeviceDoor
+from sluice._tensor.slots import Slot
 
 if TYPE_CHECKING:
     from sluice import _c10d

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from sluice import _core
-from sluice._engine import Engine
-from sluice._pending import PendingGradient
-from sluice._slots import DTYPES, Gate, is_dense
+from sluice._engine.engine import Engine
+from sluice._tensor.pending import PendingGradient
+from sluice._tensor.slots import DTYPES, Gate, is_dense
 
 # The settings of a group that the servers take, in their order, and the values that others must
 # have.

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from sluice import _core, _ownership, _split
-from sluice._launch import Publish, leave_note, own_environment, read_note
+from sluice import _core
+from sluice._backend import split
+from sluice._job import ownership
+from sluice._job.launch import Publish, leave_note, own_environment, read_note
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Backend, ProcessGroup, Store
@@ -76,10 +78,10 @@ def create(group: Group) -> tuple[Backend, _c10d.Connection]:
     if not _has_begun:
         _has_begun = True
         atexit.register(_end)
-        _split.take_over()
+        split.take_over()
         if group.rank == 0:
             _core.say(f"the backend is the module for Torch {_c10d.torch_release}")
-        if complaint := _ownership.complaint():
+        if complaint := ownership.complaint():
             _core.say(complaint)
     connection = _c10d.connect(_OPTIONS, environment, max(1.0, end - time.monotonic()), published)
     _connections.append(connection)

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from sluice import _core
-from sluice._company import Company
-from sluice._health import Health
-from sluice._launch import forget_key, launch_environment
+from sluice._job.company import Company
+from sluice._job.health import Health
+from sluice._job.launch import forget_key, launch_environment
 
 Averaged = TypeVar("Averaged", float, Tensor)
 
