@@ -195,7 +195,7 @@ def isTest(path):
 
 def textsOf(root):
     """Returns {text: its places} of a tree."""
-    cpp = [path for folder in ("include", "sluice") for path in (root / folder).rglob("*")]
+    cpp = [path for folder in ("include", "sluice", "tools") for path in (root / folder).rglob("*")]
     cpp = sorted(path for path in cpp if path.suffix in (".h", ".cc") and not isTest(path))
     python = sorted(
         [*(root / "python").rglob("*.py"), *(root / "papers/sluice_papers").rglob("*.py")]
