@@ -59,7 +59,9 @@ def site_pages():
     """Maps files of the tree to pages of the site."""
     pages = {f"docs/{path.name}": path.name for path in ROOT.glob("docs/*.md")}
     pages |= {f"docs/site/{path.name}": path.name for path in ROOT.glob("docs/site/*.md")}
-    pages |= {f"{RESULTS}/{path.name}": f"results/{path.name}" for path in ROOT.glob(f"{RESULTS}/*.md")}
+    pages |= {
+        f"{RESULTS}/{path.name}": f"results/{path.name}" for path in ROOT.glob(f"{RESULTS}/*.md")
+    }
     return pages | PAGES
 
 
