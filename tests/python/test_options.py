@@ -114,7 +114,7 @@ def test_a_default_or_a_variable_is_not_refused(options: str) -> None:
         assert (result.returncode, result.stdout) == (0, ""), result
 
 
-# Prints the bits that a run ends with.
+# Prints the algorithm of a run, and a hash of the bits that it ends with.
 TRAINED = """
 import hashlib, torch, sluice
 from torch import nn
@@ -128,7 +128,7 @@ for step in range(8):
     optimizer.step()
 optimizer.synchronize()
 values = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
-print(hashlib.sha256(values).hexdigest())
+print(optimizer._late.engine.job.option("algorithm"), hashlib.sha256(values).hexdigest())
 """
 
 
@@ -140,5 +140,4 @@ def test_auto_trains_as_sluice_with_one_warning() -> None:
     for expected, result in zip(usual, auto, strict=True):
         assert result.returncode == expected.returncode == 0, result.stderr + expected.stderr
         assert (expected.stderr.count(gone), result.stderr.count(gone)) == (0, 1), result.stderr
-        assert "trains with sluice on 3 ranks" in auto[0].stderr
-        assert result.stdout == expected.stdout and len(result.stdout.strip()) == 64
+        assert result.stdout == expected.stdout and result.stdout.startswith("sluice ")
