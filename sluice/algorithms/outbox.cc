@@ -43,6 +43,8 @@ void Outbox::post(const Parcel& parcel) {
                                 .flags = parcel.flags,
                                 .dtype = parcel.dtype};
   const uint64_t tag = nextTag_++;
+  // The queue knows a message by its tag alone, so that queue/ needs no type of this folder.
+  // The content waits here, and is extracted when its tag comes up.
   waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast, parcel.owner});
   bytesWaiting_ += parcel.payload.bytes;
   stages_.enter(Stage::kQueued, parcel.step, parcel.slice, parcel.to);

@@ -31,6 +31,8 @@ DType Packing::wireTypeOf(DType own, bool isMean) {
 }
 
 void Packing::put(size_t place, std::span<const std::byte> gradient) {
+  // Three ways lead into the buffer: widened, copied, or not at all, if the gradient was staged
+  // straight to its part (targetFor).
   if (own_ != wire_) {
     kernel::widen(own_, part(place), gradient);
   } else if (gradient.data() != part(place).data()) {
@@ -54,6 +56,8 @@ void Packing::putMean(size_t place, std::span<const std::byte> mean) {
   setFlag(place, 1);
 }
 
+// A mean of flags is exactly 0 only if no rank set one: a single 1 over any number of ranks
+// stays above 0 in every type that travels.
 bool Packing::isEmpty(size_t place) const {
   const auto bytes = data().subspan(flags_ + place * sizeOf(wire_), sizeOf(wire_));
   return kernel::withElement(

@@ -12,6 +12,8 @@
 namespace sluice::algorithms {
 
 void Reduction::changeGroups(const ReductionSettings& settings) {
+  // State belongs to tensors, not to groups: it is taken out by tensor, and put back into the
+  // new groups, as if a checkpoint had been made and loaded in between.
   const ReductionState state = remember();
   settings_ = settings;
   makeGroups();
@@ -76,6 +78,9 @@ Status Reduction::checkState(const ReductionState& state,
 }
 
 Status Reduction::restore(std::span<const std::byte> bytes) {
+  // Everything is checked before anything changes, so a state that does not fit leaves training
+  // as it was. Tensors are found by name: a checkpoint of other groups, or of another order of
+  // tensors, still fits.
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return {Code::kInvalidArgument, "a state can be put back between two steps only"};
   ReductionState state;

@@ -24,6 +24,9 @@ std::optional<Regrouping> regroup(const base::Config& config, const timing::Cost
   const auto secondsWith = [&](std::span<const timing::Group> some) {
     return timing::iterationSeconds(costs.layers, costs.wire, some);
   };
+  // Both times come from one formula and one set of costs, so that an error of the formula
+  // falls on both sides. Only a clear gain changes the groups: a change costs a copy of all
+  // state, and noise would change them back at the next boundary.
   Regrouping next{.groups = splitByType(model, mergeTensors(config, costs)),
                   .secondsBefore = secondsWith(groups)};
   next.seconds = secondsWith(next.groups);

@@ -110,6 +110,9 @@ void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
 }
 
 void Replanner::agree(collective::Done done) {
+  // Two rounds: first the times, from which every rank makes a plan; then the hash of that
+  // plan. Only if all hashes agree does anybody change groups, because ranks with different
+  // groups would wait for each other for ever.
   tell(kTimes, asNumbers(timer_.takeMedians()),
        [this, done = std::move(done)](const Result<std::vector<Numbers>>& measured) {
          if (!measured.isOk()) return done(measured.status());
@@ -134,6 +137,8 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   }
   std::vector<timing::StepTimes> times;
   for (const Numbers& numbers : measured) times.push_back(timesFrom(numbers, model.tensors.size()));
+  // Costs are corrected and kept even if the groups stay, so that the next boundary starts from
+  // what is known by now.
   costs_ = correct(costs_, combine(times), settings_.groups);
   const auto next = regroup(context_.config, costs_, model, settings_.groups);
   if (!next) return {.plan = plan_, .reason = {}};
@@ -150,6 +155,8 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
 }
 
 void Replanner::conclude(const Choice& choice, const std::vector<Numbers>& hashes) {
+  // The boundary moves on whether or not the groups change, and on all ranks alike: the tickets
+  // of the next comparison carry it.
   const Step last = std::exchange(boundary_, Step{index(boundary_) + settings_.replanSteps});
   const bool isFirst = context_.fabric.rank() == Rank{0};  // speaks for all
   if (std::ranges::any_of(hashes, [&](const Numbers& hash) { return hash != hashes.front(); })) {

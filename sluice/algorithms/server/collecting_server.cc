@@ -16,6 +16,9 @@ using plan::Slice;
 Result<Landing> CollectingServer::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
   if (from == firstWorker() && valuesLanding_ > 0) return deferred_.defer(from, lane);
+  // A part without a gradient still counts: the sum of a slice is complete only when every
+  // worker has said something. The shard judges step and sender before the payload comes, and
+  // its refusal leaves the slice as it was.
   if (has(header.flags, collecting::kNoGradient)) {
     SLUICE_RETURN_IF_ERROR(CollectingParts::expectNoPayload(header));
     SLUICE_ASSIGN_OR_RETURN(const bool isLast,
@@ -136,6 +139,8 @@ Result<Landing> CollectingServer::landHyperparameters(Rank from, const wire::Hea
       [this, values, step = header.step, number = index(header.slice)](const Status& status) {
         --valuesLanding_;
         if (!status.isOk()) return parts_.context.gates.fail(status);
+        // The same values come on two lanes, which may pass each other: only the newer number
+        // is set, so that old values on a slow lane never replace new ones.
         if (number > valuesSaid_) {
           valuesSaid_ = number;
           const Status taken = shard_->setHyperparameters(*values, step);

@@ -96,6 +96,8 @@ class HalvingDoubling final {
     Schedule doubling;
     uint32_t first = 0;  // of core_ shares, each a run of parts
     for (uint32_t size = core_; size > 1; size /= 2) {
+      // Both halves of the algorithm come from one loop: the doubling undoes the halving in
+      // reverse order, giving back what was kept and taking what was given away.
       const uint32_t half = size / 2;
       const bool isUpper = (place & half) != 0;
       const Rank partner = rankAt(place ^ half);
@@ -149,6 +151,8 @@ Schedule allReduceSchedule(Method method, Rank rank, uint32_t world) {
 }
 
 Schedule broadcastSchedule(Rank root, Rank rank, uint32_t world) {
+  // A binary tree rotated so that the root has place 0: the data of a strip goes down one level
+  // while the next strip comes in, so all levels are busy.
   const uint32_t place = (index(rank) + world - index(root)) % world;
   const auto rankAt = [&](uint32_t p) { return Rank{(p + index(root)) % world}; };
   const Parts everything{0, world};

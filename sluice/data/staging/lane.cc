@@ -27,6 +27,8 @@ Status checkPinnedBytes(const std::string& device, size_t pinnedBytes) {
 }
 
 size_t pieceBytesOf(size_t pinnedBytes) {
+  // Half of the pinned memory belongs to each direction, and as many buffers to each as copies
+  // may be under way.
   return std::min(kLargestPiece, std::bit_floor(pinnedBytes / (2 * kCopiesUnderWay)));
 }
 
