@@ -43,6 +43,8 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                   "the backend 'sluice' of torch.distributed cannot go on without a lost member; "
                   "leave out members, or use sluice.distribute()");
   }
+  // The caller's limit covers the whole of joining, so the rendezvous may not take longer than
+  // that, whatever its own option says.
   if (config.duration(option::kRendezvousTimeout) > atMost) {
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }
@@ -99,6 +101,8 @@ collective::Method Member::methodFor(size_t bytes) const {
 }
 
 Status Member::submit(std::function<void(collective::Communicator&)> call) {
+  // A forked child has the object but neither its loop nor its threads: a posted call would
+  // wait for ever.
   if (process_.isInherited())
     return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
   return place_.with([&](const PlacePtr& place) -> Status {

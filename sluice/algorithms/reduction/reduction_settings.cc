@@ -37,11 +37,10 @@ Result<std::string> methodsText(const base::Config& config, const Model& model,
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   const auto setting = [&](const char* name) { return spec.settings.at(name); };
   ReductionSettings settings;
+  // The settings come from the plan, that is, possibly from a file or another rank. Groups are
+  // parsed and checked; numbers such as the delay were written by this program and are covered
+  // by the plan's hash.
   SLUICE_ASSIGN_OR_RETURN(settings.groups,
-                          // The settings come from the plan, that is, possibly from a file or
-                          // another rank. Groups are parsed and checked; numbers such as the
-                          // delay were written by this program and are covered by the plan's
-                          // hash.
                           parseGroups(setting("groups"), spec.model.tensors.size()));
   const std::string methods = setting("collective");
   for (const std::string_view name : base::split(methods, ',')) {
