@@ -55,6 +55,9 @@ Trainer::Trainer(Training training, const base::Config& config, StageObserver* o
 
 Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
+  // The end has an order. First nothing new begins on the loop; then the fabric goes, and its
+  // last completions still find gates, strategy and broadcasts alive; the strategy goes last,
+  // on the loop, as others may still call it there.
   fabric::runBeforeFreeing(fabric_->loop(),
                            [this] {  // after all that the training thread has posted
                              isEnding_ = true;
@@ -158,6 +161,8 @@ Result<uint64_t> Trainer::broadcastsBegun() {
 }
 
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
+  // The gates are told at once, so that a thread which already waits wakes up; the strategy
+  // hears of it on the loop, behind what was handed over before.
   if (const auto first = strategy_->losses().firstStepWithout(steps)) gates_.endAfter(*first, why);
   fabric_->loop().post([this, steps, broadcasts, why] {
     strategy_->endAfter(steps, why);
@@ -222,6 +227,9 @@ Status Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result,
 }
 
 Status Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
+  // The gate is closed by the calling thread, before the loop hears of the gradient. So a
+  // second gradient for the same step is an error here and now, and wait() cannot overtake the
+  // handover.
   SLUICE_ASSIGN_OR_RETURN(const Step step, gates_.close(tensor));
   const TimePoint now = fabric_->loop().now();
   fabric_->loop().post([this, tensor, step, now, toStrategy = std::move(toStrategy)] {
@@ -356,6 +364,8 @@ Result<algorithms::Statistics> Trainer::statistics(Duration atMost) {
 Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
   const bool isBroadcast = lane == kBroadcastLane;
+  // Messages may come as soon as the fabric is there, but the strategy is made after it. Until
+  // then they stay at their senders.
   if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr)
     return deferred_.defer(from, lane);
   auto landing =

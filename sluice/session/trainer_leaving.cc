@@ -20,6 +20,8 @@ constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(settle());
+  // The other ranks may still need this one as a server, so the fabric stays until all have
+  // said that they are done. Only then does a goodbye mean the end of training and not a loss.
   const Status done = everybodyIsDone();
   if (training_.epochs != nullptr)
     SLUICE_RETURN_IF_ERROR(
