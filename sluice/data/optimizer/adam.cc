@@ -116,6 +116,8 @@ class Adam final : public Optimizer {
     const auto& v = u.values;
     const double decay =
         kDecay == Decay::kOffParameter ? 1 - v[kLr] * v[kWeightDecay] : v[kWeightDecay];
+    // The constants are calculated once for a slice, in double, as PyTorch does, and rounded to
+    // the type of the loop only at the end.
     const double correction1 = 1 - power(v[kBeta1], u.state.steps());
     const double correction2 = 1 - power(v[kBeta2], u.state.steps());
     const auto weight = static_cast<Compute>(1 - v[kBeta1]);

@@ -22,6 +22,8 @@ std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const d
   std::vector<Layer> layers(known.begin(), known.end());
   const double measuredSeconds = ready.front() - ready.back();
   if (measuredSeconds <= 0 || knownSeconds <= 0) return layers;
+  // What cannot be seen, the forward pass and the backward of the last layer, is taken to have
+  // changed as the visible part has.
   const double stretch = measuredSeconds / knownSeconds;
   for (size_t l = 0; l < layers.size(); ++l) {
     layers[l].forward *= stretch;
@@ -47,6 +49,8 @@ WireCost correctWire(const Costs& known, std::span<const double> reduced,
   }
   if (messages.empty()) return known.wire;
   const auto [least, most] = std::ranges::minmax(messages, {}, &TimedMessage::bytes);
+  // A line through messages of nearly one size would follow their noise, so the sizes must lie
+  // well apart for a fit.
   if (most.bytes > kApart * least.bytes) {
     const WireCost line = fitLine(messages);
     if (line.start >= 0 && line.perByte >= 0) return line;

@@ -105,6 +105,8 @@ Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire) {
   std::vector<double> end(n + 1, kOutOfReach);  // when the layers from j on can all have been sent
   std::vector<size_t> next(n);  // first layer of the group after the one that starts at j
   end[n] = 0;
+  // From the last layer to the first, as backward goes: when the group that starts at j is
+  // chosen, end[k] is known for every place k where the next one may start.
   for (size_t j = n; j-- > 0;) {
     for (size_t k = j + 1; k <= n; ++k) {
       const double candidate = std::max(end[k], ready[j]) + wire.of(before[k] - before[j]);

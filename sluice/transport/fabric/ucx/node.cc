@@ -74,6 +74,8 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
   Stream& stream = target.stream(lane);
   const wire::Header header = makeHeader(message, options_.epoch, options_.rank, to, lane,
                                          stream.nextToSend++, payload.bytes);
+  // A message to oneself goes through the same queue as one from the network, so that order and
+  // "later" work alike; UCX never sees it.
   if (isSelf(target)) {
     stream.waiting.emplace(
         header.sequence,

@@ -13,6 +13,8 @@ namespace sluice::fabric::ucx {
 
 void Node::startSends(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
+  // The window counts what the receiver has taken, not what UCX has swallowed. What does not
+  // fit stays here, where a more urgent message of another lane can still pass it.
   while (!stream.queue.empty() && stream.window.admits(stream.queue.front().payload.bytes)) {
     if (endpoint(peer, lane) == nullptr) return;
     Queued next = std::move(stream.queue.front());
@@ -28,6 +30,8 @@ void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
                                 ? wire::payloadCrc32c(message.header.sequence,
                                                       {message.payload.data, message.payload.bytes})
                                 : 0;
+  // UCX reads envelope and payload until its callback has come. The record lives in a list, so
+  // that its address stays good whatever else is sent meanwhile.
   peer.flying.push_back({.node = this,
                          .to = peer.rank,
                          .bytes = message.payload.bytes,
