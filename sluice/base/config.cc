@@ -91,6 +91,8 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
     SLUICE_RETURN_IF_ERROR(config.readFile(configVariable->second));
   }
 
+  // Variables are often left over from another version or another job, so an unknown one is
+  // only warned of. A flag was typed for this run: an unknown flag is an error.
   for (const auto& [variable, text] : environment) {
     if (!variable.starts_with(kPrefix)) continue;
     const auto found = std::ranges::find(knownNames, variable);
@@ -146,6 +148,8 @@ Status Config::readFile(const std::string& path) {
 }
 
 Status Config::set(const Option& option, std::string_view text, Source source, std::string origin) {
+  // A value is checked when it is set, and reported with where it came from. So reading a value
+  // later cannot fail, and needs no error path in the code that asks.
   if (const Status checked = checkValue(option, text); !checked.isOk()) {
     return checked.withContext(origin.empty() ? std::string(option.name) : origin);
   }

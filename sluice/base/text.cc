@@ -43,6 +43,9 @@ std::string convert(std::string_view text) {
 size_t printableLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
+  // Other ranks' texts reach terminals and logs. Only well-formed UTF-8 without control
+  // characters passes: an overlong form or a surrogate could hide a control character from a
+  // check that comes later.
   if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
   const size_t length = first < 0xc2   ? 0
                         : first < 0xe0 ? 2

@@ -75,6 +75,8 @@ std::optional<TimePoint> Journeys::endOf(Rank rank, const StageEvent& event) con
   const auto leftWorker = [&] {
     return earlier(here(Stage::kQueued), at(event.slice, event.step, rank, Stage::kCollect, rank));
   };
+  // A stage ends where the next one begins, which may be another rank's event: a push ends when
+  // its server collects it. If that rank's trace is missing, the end is not known.
   switch (event.stage) {
     case Stage::kReady: return earlier(here(Stage::kStageOut), leftWorker());
     case Stage::kStageOut: return leftWorker();
