@@ -38,7 +38,7 @@ Status checkJobName(std::string_view job) {
   });
   if (!isName || job.empty() || job.size() > kLongestJobName)
     return {Code::kInvalidArgument,
-            fmt::format("'{}' is no name of a job; use 1 to {} letters, digits, '-', '_' and '.'",
+            fmt::format("invalid job name '{}'; use 1 to {} letters, digits, '-', '_' and '.'",
                         base::printable(job.substr(0, 2 * kLongestJobName)), kLongestJobName)};
   return base::ok();
 }

@@ -33,7 +33,7 @@ Result<RandomId> RandomId::parse(std::string_view hex) {
   }
   if (!isHex)
     return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' is no id of {} hexadecimal digits",
+                  fmt::format("invalid id '{}'; it must have {} hexadecimal digits",
                               base::printable(hex.substr(0, 64)), 2 * kIdBytes));
   return id;
 }
