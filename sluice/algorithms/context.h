@@ -44,8 +44,8 @@ struct Context {
   // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the
   // fabric.
   collective::Collective* collective = nullptr;
-  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send.
-  // Without it the gates fail.
+  // Called when an accepted message turns out to be invalid; names the peer to give up. If empty,
+  // the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
   // Told of every result before its gate opens. Null: nobody listens.
   ResultSink* results = nullptr;
@@ -74,7 +74,7 @@ struct Context {
     resultIsHere(slice, step, from, {memory[index(slice.tensor)].result});
   }
 
-  // The same for a tensor whose whole result is `whole`.
+  // Reports the slice of a tensor whose whole result is `whole`.
   void resultIsHere(const plan::Slice& slice, Step step, Rank from,
                     const ResultBytes& whole) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);

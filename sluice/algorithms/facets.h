@@ -19,7 +19,7 @@ namespace sluice::algorithms {
 using Done = std::function<void(const Status&)>;
 
 // The state that a rank keeps from step to step, for a checkpoint. Put back on a rank of the same
-// model, training goes on as if it had not stopped. By default there is none.
+// model, training goes on as if it had not stopped. By default a strategy keeps no state.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -28,9 +28,9 @@ class Checkpoint {
   // Fabric's loop. REQUIRES: every gate is open, and the strategy is idle.
   virtual void prepare(const Done& done) { done(base::ok()); }
 
-  // Returns the state; empty: there is none. take() is not a mere look: where workers have copies
-  // of the servers' parameters, this worker's become those that are saved. REQUIRES: every gate is
-  // open, the strategy is idle, and prepare() is done, once for each call.
+  // Returns the state; empty if there is nothing to keep. take() is not a mere look: where workers
+  // have copies of the servers' parameters, this worker's become those that are saved. REQUIRES:
+  // every gate is open, the strategy is idle, and prepare() is done, once for each call.
   //
   // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. State
   // that only steps of this rank change is read and written here, since there is no such step now;

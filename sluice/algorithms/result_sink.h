@@ -25,7 +25,7 @@ struct SliceResult {
   size_t firstByte = 0;  // in the tensor's result
   size_t bytes = 0;
   Rank from{};          // the rank that the result came from: the peer of its stages
-  ResultBytes whole{};  // the tensor's result, of which the slice's bytes are here
+  ResultBytes whole{};  // the tensor's result; the slice's bytes of it are here
 };
 
 // Is called on the fabric's loop, and must be quick. For every step of a tensor whose gate opens,

@@ -52,7 +52,7 @@ void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf
 // Rejects a message about a slice that does not exist.
 Status checkSlice(const plan::Plan& plan, const wire::Header& header);
 
-// The same, and of the tensor's own type.
+// Rejects such a message, and one that is not of the tensor's own type.
 Status checkSliceAndType(const plan::Plan& plan, const wire::Header& header);
 
 // "2 of 3 slices missing, 1 from server rank 0, 1 from server rank 2"

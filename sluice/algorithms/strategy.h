@@ -52,7 +52,7 @@ class Strategy {
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 
-  // Sets the update's hyperparameters from step `from` on, of which no gradient has been handed
+  // Sets the update's hyperparameters from step `from` on. No gradient of that step has been handed
   // over yet. Every worker says the same; at a rank that only serves this does nothing.
   virtual Status setHyperparameters(const std::vector<double>& values, Step from) = 0;
 
@@ -79,7 +79,7 @@ class Strategy {
 
   // A rank is lost, or somebody has to stop: nothing under way will end well.
   virtual void fail(const Status& /*why*/) {}
-  // The same for the step of this number and later ones: another rank takes part no longer.
+  // As fail(), for the step of this number and later ones: another rank takes part no longer.
   virtual void endAfter(uint64_t /*steps*/, const Status& /*why*/) {}
 
   Checkpoint& checkpoint() const { return facetOr<Checkpoint>(facets_.checkpoint); }

@@ -38,7 +38,7 @@ std::string convert(std::string_view text) {
   return result;
 }
 
-// The length of the UTF-8 sequence at the start of `text`; 0 if there is none, or if it is a
+// The length of the UTF-8 sequence at the start of `text`; 0 if it is invalid, or a
 // control character.
 size_t printableLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };

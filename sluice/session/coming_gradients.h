@@ -37,7 +37,7 @@ class ComingGradients final {
   bool isComing(TensorId tensor) const { return !tensors_.empty() && missing(tensor) > 0; }
   TimePoint announcedAt(TensorId tensor) const { return tensors_[index(tensor)].announced; }
 
-  // "3 of 8 slices not yet copied from the device"; empty if none is missing.
+  // "3 of 8 slices not yet copied from the device"; empty if all have come.
   std::string describe(TensorId tensor) const;
 
  private:

@@ -104,8 +104,8 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   plan::Plan plan = std::move(made.plan);
   if (job.members() != nullptr)
     SLUICE_RETURN_IF_ERROR(checkOutlives(options, plan, update.optimizer->publishes(), collective));
-  // Whether a step counts is decided by the worker beside each server. A server without one
-  // would have nobody to ask.
+  // The worker beside each server decides if a step counts. A server without a worker would have
+  // nobody to ask.
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.firstWorldSize()) {
     return Status(Code::kInvalidArgument,
                   "updates that wait for step() need a worker beside every server; use servers=all "

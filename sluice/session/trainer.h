@@ -58,8 +58,8 @@ class Trainer final : public fabric::Receiver {
                                                 StageObserver* observer,
                                                 const MakeFabric& makeFabric);
 
-  // Without leave() first this is what a crash looks like to the others, unless another rank was
-  // lost before.
+  // Destroying a trainer without leave() looks like a crash to the other ranks, unless another rank
+  // was lost before.
   ~Trainer() override;
 
   // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
@@ -67,9 +67,9 @@ class Trainer final : public fabric::Receiver {
   // session nothing happens, and wait() says why.
   Status gradientReady(TensorId tensor);
 
-  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
-  // If that returns an error, bytes may still come for it: its owner is kept until none can, or
-  // until this is gone.
+  // Hands over a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
+  // After an error of wait() bytes may still come for it, so its owner is kept until no byte can
+  // come, or until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
   // The gradient of the tensor's next step comes slice by slice, to `memory`: a mirror in host
@@ -90,7 +90,7 @@ class Trainer final : public fabric::Receiver {
                    std::optional<TimePoint> begun = std::nullopt);
 
   // This rank has no gradient for the tensor in its next step: counts as zeros. The others' result
-  // lands in `result`; if they have none either, isEmpty() is true after wait(), and `result` has
+  // lands in `result`; if no rank has a gradient, isEmpty() is true after wait(), and `result` has
   // not changed.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
@@ -105,7 +105,7 @@ class Trainer final : public fabric::Receiver {
   // returned, with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
 
-  // The same in two parts. An interrupted end can be called again: the broadcast has gone on
+  // broadcast() in two parts. An interrupted end can be called again: the broadcast has gone on
   // meanwhile.
   struct BroadcastUnderway {
     Rank root;
@@ -131,8 +131,8 @@ class Trainer final : public fabric::Receiver {
   Result<size_t> delayed();
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
-  // The same for all that are, into the tensors' memory: after the last step, every gradient has
-  // been used. REQUIRES: the memory was given at the start.
+  // Hands out all delayed results, into the tensors' memory: after the last step, every gradient
+  // has been used. REQUIRES: the memory was given at the start.
   Status drain();
 
   // Returns the state that this rank has to keep in a checkpoint besides parameters, which are the
@@ -155,9 +155,9 @@ class Trainer final : public fabric::Receiver {
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other
   // ranks have got that far too (until then they may need this one as a server), and says goodbye.
-  // If it says that a rank is lost, and the others go on without that one, they may still need this
-  // rank: then it stays until each is done (noteDone()) or gone, and logs who was lost. That is no
-  // error: this rank has trained to its end.
+  // If a rank is lost and the others go on without it, they may still need this rank: then it stays
+  // until each is done (noteDone()) or gone, and logs who was lost. The result is ok: this rank has
+  // trained to its end.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
   // This worker has made its last step. Loop thread only.

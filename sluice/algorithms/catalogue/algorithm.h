@@ -24,10 +24,10 @@ struct Algorithm {
   // Fills in how it slices, and all else that ranks must agree on.
   Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Context& context);
-  std::string_view alias{};  // another name of the algorithm; empty if it has none
+  std::string_view alias{};                        // another name of the algorithm; may be empty
   std::span<const base::Option* const> options{};  // that it takes besides the general ones
   const base::Option* argument = nullptr;          // the option that "NAME:VALUE" sets
-  // Says what it cost in accuracy where that was measured; empty if it costs none.
+  // Says what it cost in accuracy where that was measured; empty if it costs nothing.
   std::string_view accuracy{};
 
   // Traits.

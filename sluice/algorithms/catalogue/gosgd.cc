@@ -50,7 +50,7 @@ class GoSgd final : public Talk {
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);
     // The step comes first, then the gift, then what others have given: so a share holds this
-    // step's work and none of what has just arrived.
+    // step's work, without what has just arrived.
     if (isTimeToGive(worker.step) && share.mayGive()) give(worker);
     share.settle(worker.parameters);
   }

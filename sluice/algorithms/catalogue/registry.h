@@ -27,7 +27,8 @@ bool sumsInRankOrder(const plan::PlanSpec& chosen);
 // there are.
 Result<const Algorithm*> findAlgorithm(std::string_view name);
 
-// The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
+// findAlgorithm() for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in
+// `config`.
 Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config);
 
 }  // namespace sluice::algorithms

@@ -76,7 +76,7 @@ class SparseAllgather final : public Strategy, private Checkpoint {
   };
   struct OneTensor {
     Step step{};                            // that is to be finished next
-    std::map<Step, Collected> collected{};  // that one, and the next
+    std::map<Step, Collected> collected{};  // `step` and the next
   };
 
   size_t workerCount() const { return context_.plan.roles().workers.size(); }

@@ -27,8 +27,8 @@ class Compressor final : public OwnState {
   Compressor(const Context& context, const DgcSettings& settings, std::span<const Part> parts);
 
   // Returns the message for this part in this step (codec/sparse.h), with SGD's `values` of the
-  // step: weight decay is added to the gradient, which counts as zeros if there is none. Clipping
-  // is by the whole tensor's norm, as it is when the first of its parts is compressed.
+  // step: weight decay is added to the gradient; a missing gradient counts as zeros. Clipping is by
+  // the whole tensor's norm, as it is when the first of its parts is compressed.
   std::vector<std::byte> compress(size_t part, Step step, bool hasGradient,
                                   std::span<const double> values);
 

@@ -133,7 +133,7 @@ void ReductionGroup::restore(std::span<const TensorState* const> saved, const Re
     rounds_.push_back({std::move(packing), Step{}, Round::State::kHere});
   }
   if (!feedback_) return;
-  // What the codec owes was written down by tensor in f32 and comes back to the same elements,
+  // The codec's debt was written down by tensor in f32 and comes back to the same elements,
   // wherever they lie in this group. Without the saver's own state it begins at zero: another
   // rank's debt is not this one's.
   std::vector<float> owed(anyPacking().owedElements());

@@ -45,7 +45,7 @@ class ReductionGroup final {
   bool close(Step step);
   size_t missing() const { return missing_; }
 
-  // The first round that waits for its reduction; null if none does.
+  // The first round that waits for its reduction; null if every round has begun.
   Round* next();
   bool hasNext() const;
   void arrived(Step step);  // of a round that was under way
@@ -58,7 +58,7 @@ class ReductionGroup final {
     return isDue_ && (!hasResult() || rounds_.front().state == Round::State::kHere);
   }
   Step step() const { return step_; }
-  // Empty: there is none. REQUIRES: mayOpen()
+  // Returns the mean of the tensor; empty if nobody had a gradient. REQUIRES: mayOpen()
   std::optional<std::span<const std::byte>> meanOf(size_t place) const;
   // Keeps the means where they are, even if the group goes. REQUIRES: there is one
   std::shared_ptr<const void> ownerOfMeans() const { return rounds_.front().packing.owner(); }

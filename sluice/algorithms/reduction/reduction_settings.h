@@ -22,7 +22,7 @@ struct ReductionSettings {
   size_t atOnce = 1;         // reductions under way
   size_t delay = 0;          // in steps, from a gradient to its use
   uint64_t warmUp = 0;       // steps at the beginning without it
-  uint64_t replanSteps = 0;  // from one boundary to the next (replanner.h); 0: there are none
+  uint64_t replanSteps = 0;  // from one boundary to the next (replanner.h); 0: never
   bool byPriority = false;   // gradients that the next forward pass needs first overtake the rest
 };
 

@@ -85,7 +85,7 @@ void Replanner::startAt(Step first) {
 }
 
 collective::Ticket Replanner::ticket(uint32_t round) const {
-  // After those of all groups, of which there are never more than tensors.
+  // The tickets of groups come first, and there are never more groups than tensors.
   return {boundary_, TensorId{static_cast<uint32_t>(context_.plan.model().tensors.size()) + round}};
 }
 

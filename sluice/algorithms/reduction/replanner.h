@@ -1,7 +1,7 @@
 // Re-merges mgwfbp's groups from measured times. At a *boundary*, the end of every so many steps,
 // the ranks tell each other what they have measured; each makes a plan of it, and they compare the
-// plans' hashes. So all ranks change to the same groups after the same step, or none does. Belongs
-// to its strategy's loop.
+// plans' hashes. So all ranks change to the same groups after the same step, or all keep the old
+// ones. Belongs to its strategy's loop.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ class StepTimer final {
     Step step{};
     TimePoint at;
   };
-  std::optional<Begun> begun_;                // the latest step of which a gradient has come
+  std::optional<Begun> begun_;                // the latest step with a gradient
   std::vector<std::vector<double>> ready_;    // by TensorId, a number for each step
   std::vector<std::vector<double>> reduced_;  // by group, the same
 };

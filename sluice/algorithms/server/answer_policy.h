@@ -98,7 +98,7 @@ class AnswerPolicy {
 
   // For checkpoints. Null: servers hold no parameters.
   virtual HeldCentre* centre() { return nullptr; }
-  // The state that a worker has of its own besides parameters; null: none.
+  // Returns the state that a worker keeps besides parameters; null if it keeps nothing.
   virtual OwnState* own() { return nullptr; }
 };
 

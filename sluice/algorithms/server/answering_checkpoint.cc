@@ -148,9 +148,8 @@ Status AnsweringCheckpoint::restore(std::span<const std::byte> bytes) {
   const bool isWorker = plan.roles().isWorker(parts_.self);
   const bool isOurs = state.rank == index(parts_.self);
   if (!isOurs && isWorker && !bytes.empty()) warnOfOthers(parts_.self, Rank{state.rank});
-  // What the servers held comes back wherever a rank serves the slice; what was a worker's own
-  // comes back only on the rank that saved it. Residuals and momentum of another rank would be
-  // counted twice.
+  // A server's part comes back on the rank that serves the slice now; a worker's own part only on
+  // the rank that saved it. Residuals and momentum of another rank would be counted twice.
   for (uint32_t t = 0; t < plan.model().tensors.size(); ++t) {
     const SavedTensor* saved = state.find(plan.model().tensors[t].name);
     if (saved != nullptr && !saved->centre.empty())

@@ -122,9 +122,8 @@ Result<Landing> AnsweringServer::landWord(Rank from, fabric::Lane lane,
   if (header.step != news.undecided)
     return fabric::refusedStatus(header,
                                  fmt::format("a word on step {} comes next", news.undecided));
-  // A drop must not clear a desk that the network still writes to, so it is put off until the
-  // part is here. What follows on the lane waits behind it, and the order of words and parts
-  // stays.
+  // A drop must not clear a desk that the network still writes to, so it is put off until the part
+  // is here. Messages behind it on the lane wait too, so the order of words and parts stays.
   if (news.valuesLanding > 0 || (isDrop && isLandingFrom(from))) return deferred_.defer(from, lane);
   if (isDrop) {
     drop(from);

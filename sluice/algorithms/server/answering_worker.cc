@@ -166,8 +166,8 @@ void AnsweringWorker::push(const Slice& slice, Travel travel) {
   fabric::Done done;
   if (travel == Travel::kPush) {
     // Nobody waits for such a part, so the gate opens while it may still be in the queue, and
-    // training writes the next gradient into the memory it came from. Hence a copy; a part with
-    // an answer needs none, as the gate stays closed until the answer is here.
+    // training writes the next gradient into the memory it came from. Hence a copy; a part with an
+    // answer needs no copy, as the gate stays closed until the answer is here.
     here.leaving.assign(part.begin(), part.end());
     here.isLeaving = true;
     part = here.leaving;

@@ -35,8 +35,8 @@ void writeStates(base::ByteWriter& out, const StateBySlice& states) {
 
 Result<StateBySlice> readStates(base::ByteReader& in) {
   StateBySlice states;
-  // A damaged length must not make this program reserve memory for it: count() refuses a number
-  // of entries that the bytes left could not hold. The same holds for the tensors below.
+  // A damaged length must not make this program reserve memory for it: count() refuses a number of
+  // entries that the bytes left could not hold. The tensors below are read in this way too.
   const uint32_t count = in.count(kMostSavedSlices, /*bytesEach=*/16);
   for (uint32_t n = 0; n < count; ++n) {
     const auto offset = in.number<uint64_t>();

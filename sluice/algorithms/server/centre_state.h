@@ -22,13 +22,13 @@ using StateBySlice = std::map<uint64_t, optimizer::OptimizerState>;
 struct SavedTensor {
   std::string name{};
   // The servers', the same whoever has saved it.
-  std::vector<std::byte> centre{};  // parameters; empty: servers hold none
+  std::vector<std::byte> centre{};  // parameters; empty: servers hold nothing
   StateBySlice served{};
   // The rank's own.
   std::vector<std::byte>
       own{};  // parameters; empty: they are the centre's, or the caller's to save
-  std::vector<std::byte> residual{};  // of DGC, f32; empty: there is none
-  std::vector<std::byte> velocity{};  // the same
+  std::vector<std::byte> residual{};  // of DGC, f32; empty without DGC
+  std::vector<std::byte> velocity{};  // likewise
   StateBySlice local{};
 
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
@@ -43,11 +43,11 @@ struct CentreState {
   static Result<CentreState> fromBytes(
       std::span<const std::byte> bytes);  // believes nothing it reads
 
-  // The same for training by this plan and optimizer; no bytes are a state that says nothing.
+  // Reads a state and checks it against plan and optimizer; empty input is the initial state.
   static Result<CentreState> readFor(const plan::Plan& plan, const optimizer::Optimizer& optimizer,
                                      std::span<const std::byte> bytes);
 
-  // Returns the saved state of a tensor; null: there is none.
+  // Returns the saved state of a tensor; null if it is not there.
   const SavedTensor* find(std::string_view name) const;
 
   // Rejects a state of another model, cut in another way, or of another optimizer.
@@ -70,7 +70,7 @@ class OwnState {
 // A rank goes on from another's checkpoint.
 void warnOfOthers(Rank self, Rank saver);
 
-// The state of one slice; null: none was saved.
+// Returns the state of one slice; null if it was not saved.
 const optimizer::OptimizerState* findState(const StateBySlice& states, const plan::Slice& slice);
 
 }  // namespace sluice::algorithms

@@ -139,8 +139,8 @@ Result<Landing> CollectingServer::landHyperparameters(Rank from, const wire::Hea
       [this, values, step = header.step, number = index(header.slice)](const Status& status) {
         --valuesLanding_;
         if (!status.isOk()) return parts_.context.gates.fail(status);
-        // The same values come on two lanes, which may pass each other: only the newer number
-        // is set, so that old values on a slow lane never replace new ones.
+        // These values come on two lanes, which may pass each other: only the newer number is set,
+        // so that old values on a slow lane never replace new ones.
         if (number > valuesSaid_) {
           valuesSaid_ = number;
           const Status taken = shard_->setHyperparameters(*values, step);

@@ -15,8 +15,8 @@ class Outcomes final {
   explicit Outcomes(const Context& context)
       : context_(context), tensors_(context.plan.model().tensors.size()) {}
 
-  // The tensor begins a step: none of the `slices` that take part has an outcome. `step` is as its
-  // gate counts.
+  // Begins a step of the tensor: `slices` of its slices take part, all still without an outcome.
+  // `step` is as its gate counts.
   void begin(TensorId tensor, Step step, size_t slices);
 
   // The slice is through with the step. Returns true iff it is the last one of its tensor: then

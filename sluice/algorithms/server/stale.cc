@@ -58,8 +58,8 @@ class Stale final : public AnswerPolicy {
     shard::Staleness& clocks = served_.at(part.slice.id);
     const size_t worker = plan_.roles().workerPosition(part.from);
     if (part.hasPart) SLUICE_RETURN_IF_ERROR(form_->step(part));
-    // The clock moves even without a gradient: it counts steps of the worker, not parts.
-    // Otherwise a worker that has none would hold up all the others.
+    // The clock moves even without a gradient: it counts steps of the worker, not parts. Otherwise
+    // a worker without gradients would hold up all the others.
     clocks.advance(worker);
     if (part.asks) clocks.wait(worker);
     return release(part.slice.id);

@@ -79,8 +79,8 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
 Communicator::~Communicator() {
   if (loop_ == nullptr) return;  // the communicator never began
   fabric::runBeforeFreeing(loop(), [this] {
-    // Peers that leave or are lost are no news from here on. What still waits for a peer's call
-    // goes out now, so that a peer which is a call behind can finish it without us.
+    // Peers that leave or are lost are no news from here on. Messages that wait for a peer's call
+    // go out now, so that a peer which is a call behind can finish it without us.
     isEnding_ = true;
     for (uint32_t r = 0; r < worldSize() && error_.isOk(); ++r) paced_->release(Rank{r});
     fail({Code::kCancelled, "this rank has shut its process group down"});

@@ -119,7 +119,8 @@ class Communicator final : public fabric::Receiver {
     Rank from;
     wire::Header header;
     std::vector<std::byte> bytes;
-    uint64_t cost = 0;  // 0: its call had been made when it came, so its size was known
+    // Bytes charged to the early-message budget; 0 if the call was already open on arrival.
+    uint64_t cost = 0;
     bool isHere = false;
   };
 

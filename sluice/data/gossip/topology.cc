@@ -150,9 +150,8 @@ Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed) {
     edges.insert(isActive(a) ? Edge{a, b} : Edge{b, a});
     pieces.join(a, b);
   };
-  // Edges between two workers of one side are left out: an exchange needs an active and a
-  // passive worker. What that costs in reachability is repaired below, with the shortest edges
-  // that join two pieces.
+  // Edges between two workers of one side are left out: an exchange needs an active and a passive
+  // worker. Pieces that fall apart by that are joined below, by the shortest edges that do so.
   for (const auto& [a, b] : edgesOf(shape, workers, seed)) {
     if (isActive(a) != isActive(b)) take(a, b);
   }

@@ -41,8 +41,8 @@ void setScaled(DType dtype, std::span<std::byte> accumulator,
 void addScaled(DType dtype, std::span<std::byte> accumulator,
                std::span<const std::byte> contribution, double scale, Level level = bestLevel());
 
-// The same bits as setScaled() of the first contribution and addScaled() of the others in turn, but
-// with the accumulator kept in the cache. contributions[r] is rank r's part. REQUIRES: at least one
+// Gives the bits of setScaled() of the first contribution and addScaled() of the others in turn,
+// but keeps the accumulator in the cache. contributions[r] is rank r's part. REQUIRES: at least one
 // contribution, all of the same size
 void sumInRankOrder(DType dtype, std::span<std::byte> accumulator,
                     std::span<const std::span<const std::byte>> contributions, double scale,

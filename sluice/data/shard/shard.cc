@@ -209,7 +209,7 @@ Status Shard::restore(std::vector<ServedState> states) {
   for (ServedState& each : states) saved[{each.tensor, each.offset}] = &each.state;
   std::vector<std::pair<SliceId, optimizer::OptimizerState*>> found;
   // All states are judged before the first is put back, so that an error leaves the shard as it
-  // was. Whatever is left over at the end was saved for slices that live elsewhere.
+  // was. States that are left over at the end were saved for slices that live elsewhere.
   for (const SliceId id : plan_.slicesOn(self_)) {
     const plan::Slice& slice = plan_.slice(id);
     const auto node = saved.extract({plan_.model()[slice.tensor].name, slice.offset});

@@ -13,7 +13,7 @@
 namespace sluice::staging {
 namespace {
 
-// A copy of this size takes a device 100 us or more, of which its start is less than a tenth.
+// A copy of this size takes a device 100 us or more, and its start less than a tenth of that.
 constexpr size_t kLargestPiece = size_t{2} << 20;
 
 constexpr size_t kLeastPinned = size_t{64} << 10;

@@ -183,7 +183,7 @@ class Stager final {
   bool isAhead_ = false;  // a copy of a gradient that was not there yet has been issued
   std::map<TensorId, std::span<std::byte>> targets_;  // of gradients on their way, without mirror
   std::map<TensorId, Inward> inward_;
-  std::set<TensorId> hasNoResult_;                 // in a step of which begin() is not here yet
+  std::set<TensorId> hasNoResult_;                 // in a step whose begin() is not here yet
   std::map<ResultPiece, HostResult> resultsHere_;  // the most urgent first
   uint64_t begunSoFar_ = 0;
 

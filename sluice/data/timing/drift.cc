@@ -22,7 +22,7 @@ std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const d
   std::vector<Layer> layers(known.begin(), known.end());
   const double measuredSeconds = ready.front() - ready.back();
   if (measuredSeconds <= 0 || knownSeconds <= 0) return layers;
-  // What cannot be seen, the forward pass and the backward of the last layer, is taken to have
+  // The forward pass and the backward of the last layer cannot be seen; they are taken to have
   // changed as the visible part has.
   const double stretch = measuredSeconds / knownSeconds;
   for (size_t l = 0; l < layers.size(); ++l) {

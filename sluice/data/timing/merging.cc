@@ -163,7 +163,8 @@ Merging mergeWithPriority(std::span<const Layer> layers, const WireCost& wire) {
   Merging best{groupsWhere(layers.size(), [](size_t) { return true; }), 0};
   best.seconds = prioritySeconds(layers, wire, best.groups);
   double impossible = 0;
-  // Every success is put to its own, exact value, so this ends long before the doubles run out.
+  // Each success lowers `best` to a time that a real grouping reaches, so the bisection ends well
+  // above double precision.
   while (best.seconds - impossible > 1e-13 * best.seconds) {
     const double middle = impossible + (best.seconds - impossible) / 2;
     auto groups = fewestGroups(sums, before, wire, middle);

@@ -64,7 +64,7 @@ std::string encode(const Message& message) {
 
 std::string encodeHead(const Message& message, size_t valueBytes) {
   SLUICE_CHECK(message.key.size() <= kLargestKeyBytes, message.key.size());
-  // Times are rounded up: a wait of less than a millisecond must not become a wait of none.
+  // Times are rounded up: a wait of less than a millisecond must not become no wait at all.
   const auto millis = std::chrono::ceil<std::chrono::milliseconds>(message.timeout).count();
   std::string out;
   out.push_back(static_cast<char>(message.kind));

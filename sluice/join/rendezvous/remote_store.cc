@@ -46,8 +46,8 @@ RemoteStore::~RemoteStore() {
   if (connection_) connection_->close();
   stopTimers();
   const Status ended(Code::kCancelled, "the rendezvous has ended");
-  // Everybody who waits is told, exactly once: first the join, then the requests, in the order
-  // in which they were made. Handlers are posted, so none runs inside this destructor.
+  // Everybody who waits is told, exactly once: first the join, then the requests, in the order in
+  // which they were made. Handlers are posted, so this destructor runs no foreign code.
   if (joined_) finishJoin(ended);
   while (!pending_.empty()) complete(pending_.begin()->first, ended);
 }
@@ -232,9 +232,9 @@ bool RemoteStore::isWelcome(std::string_view nonce) const {
 
 void RemoteStore::onReceived(const std::string& bytes) {
   const auto message = decode(bytes);
-  // Which messages are good depends on how far this rank has come: answers only for a member
-  // that is connected, a welcome or a question only before. Everything else ends the
-  // connection, since there is no telling what the other end means.
+  // A good message depends on how far this rank has come: answers only for a member that is
+  // connected, a welcome or a question only before. Everything else ends the connection, since
+  // there is no telling what the other end means.
   const auto kind = message.isOk() ? message->kind : MessageKind{};
   if (isConnected_ && kind == MessageKind::kAnswer) {
     if (message->code == Code::kOk) return complete(message->id, message->value);

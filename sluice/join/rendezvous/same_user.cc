@@ -74,8 +74,8 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start(net::EpollLoop& loop, const 
   if (::bind(socket.get(), name.raw(), name.bytes) != 0) {
     const int error = errno;
     const net::Fd other = unixSocket();
-    // The name is taken. Whoever holds it may be another user who wants to see which key the
-    // ranks send, so the error names that process and its user instead of a mere "in use".
+    // The name is taken. Another user may hold it to catch the ranks' requests, so the error names
+    // that process and its user instead of a mere "in use".
     if (error == EADDRINUSE && ::connect(other.get(), name.raw(), name.bytes) == 0) {
       return takenBy(peerOf(other), master);
     }

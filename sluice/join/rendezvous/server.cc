@@ -329,8 +329,8 @@ void Server::admit(const PeerPtr& peer) {
   newcomers_.erase(peer->place);
   peer->joined = true;
   members_.emplace(peer->rank, peer);
-  // Whatever was held against this rank concerned another process: the right one is here now,
-  // and the others need not wait for its refusal to run out.
+  // Doubts about this rank concerned another process: the right one is here now, and the others
+  // need not wait for its refusal to run out.
   refused_.erase(peer->rank);
   away_.erase(peer->rank);
   if (peer->newcomer.job == nonce_)

@@ -101,7 +101,7 @@ std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
     if (!copies) {
       const Status enough = staging::checkPinnedBytes(device.str(), member_->stagingBytes());
       TORCH_CHECK_VALUE(enough.isOk(), "sluice: ", enough.message());
-      // A forked child has none of the threads, and must not touch the device.
+      // A forked child lacks the threads, and must not touch the device.
       copies = base::HomePtr<DeviceCopies>(
           std::make_unique<DeviceCopies>(device, member_->stagingBytes()));
     }

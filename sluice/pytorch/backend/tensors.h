@@ -60,7 +60,7 @@ class Operands final {
   struct OnDevice {
     at::Tensor flat;  // in one piece, on the device
     at::Tensor host;
-    at::Tensor target{};  // receives the result; undefined: there is none
+    at::Tensor target{};  // receives the result; undefined for an input
   };
   at::Tensor readsOnDevice(const at::Tensor& tensor);
 

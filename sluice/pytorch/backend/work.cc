@@ -100,8 +100,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
   bool isLate = false;
   FuturePtr future;
   {
-    // A future is made only for those who ask, since each costs a task on the messenger.
-    // Whoever asks after the end gets one that is marked at once, by the asking thread.
+    // A future is made only when somebody asks, since each costs a task on the messenger. After the
+    // end the asking thread marks it at once.
     const std::lock_guard lock(mutex_);
     if (!future_) {
       future_ = c10::make_intrusive<c10::ivalue::Future>(

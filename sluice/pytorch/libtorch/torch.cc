@@ -187,9 +187,9 @@ void Distributed::broadcastBuffers() {
 
 // Every call from outside begins here.
 void Distributed::check() {
-  // Autograd does not say that a backward pass has ended with an exception. It shows here: a
-  // pass is said to run, but this thread is in none. If gradients have left by then, other
-  // ranks have used them and this one cannot take them back.
+  // Autograd does not say that a backward pass has ended with an exception. It shows here: a pass
+  // is said to run, but this thread runs no pass. If gradients have left by then, other ranks have
+  // used them and this one cannot take them back.
   if (inBackward_ && torch::autograd::get_current_graph_task_id() < 0) {
     inBackward_ = false;
     if (roundHasLeft_) breakBy("backward() ended with an exception after it had sent gradients");

@@ -36,9 +36,9 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
-  // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's. `settings` are this session's own values of options.
+  // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
+  // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
+  // be empty: the job's. `settings` are this session's own values of options.
   Training(const Membership& member, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
@@ -144,7 +144,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast() for a call that is made again after an interruption: the same number is the same
   // broadcast, which is waited for again and never sent twice.
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
@@ -285,8 +285,8 @@ class Compared final {
     return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
 
-  // The first tensor that differs, how many it may be from there on, and in words where; none if
-  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
+  // Returns the first tensor that differs, how many it may be from there on, and the ranks in
+  // words; empty if all are alike, or if they could not be compared. REQUIRES: hasEnded()
   std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
     const auto& result = comparison_.get();
     if (!result.isOk())

@@ -89,8 +89,8 @@ class Doorman::Door final {
     if (!isNarrow_) return true;
     const TimePoint now = loop_.now();
     // A bucket of tokens: a burst is let in at once, as when all ranks come back after a broken
-    // switch, and then so many a second. What is not accepted waits in the kernel and costs
-    // this process nothing.
+    // switch, and then so many a second. The others wait in the kernel and cost this process
+    // nothing.
     tokens_ =
         std::min(kAcceptsAtOnce, tokens_ + kAcceptsPerSecond * base::seconds(now - refilledAt_));
     refilledAt_ = now;

@@ -41,7 +41,7 @@ class Egress final {
 
   // Returns the most urgent message whose destination has credit. A destination's messages do not
   // overtake each other for credit: while its most urgent message does not fit, no message goes to
-  // it. The same holds over all destinations for the total window.
+  // it. The total window binds all destinations in this way.
   std::optional<Handed> next();
 
   // Call it when the network is through with the message, well or badly. REQUIRES: exactly once for

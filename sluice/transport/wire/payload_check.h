@@ -30,7 +30,7 @@ std::string_view name(PayloadCheckKind kind);  // "checksum"
 class PayloadCheck final {
  public:
   static constexpr size_t kLargestTrailerBytes = 16;
-  using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // of which trailerBytes() count
+  using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // the first trailerBytes() count
 
   // Returns an error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Call it
   // before the first kTag.

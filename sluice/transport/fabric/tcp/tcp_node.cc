@@ -16,7 +16,7 @@ namespace {
 constexpr auto kLanesByUrgency = std::array{Lane::kControl, Lane::kUrgent, Lane::kBulk};
 static_assert(kLanesByUrgency.size() == wire::kLanes);
 
-// The time that a lane waits for a more urgent lane before it looks whether that one still moves.
+// The time that a lane waits for a more urgent lane before it looks whether the other still moves.
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
 // A connection to this rank's port, as the doorman sees it.

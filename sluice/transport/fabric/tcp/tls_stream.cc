@@ -291,7 +291,7 @@ Io TlsStream::read(std::span<const iovec> into) {
 }
 
 // Reading may make TLS write: it answers the other end's request for new keys. An end that keeps
-// asking and reads none of the answers must not make us keep them all.
+// asking without reading the answers must not make us keep them all.
 void TlsStream::flushAnswers(Io& io) {
   if (!hasUnflushed()) return;
   // A failure is found again by the next write, and must not hide what was read.

@@ -119,8 +119,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> work
 
 Endpoint::~Endpoint() {
   ucp_request_param_t params{};
-  // A forced close asks the other side nothing, so it ends at once, also when that side is
-  // dead. Whatever is pending ends with an error, in a later call of progress.
+  // A forced close asks the other side nothing, so it ends at once, also when that side is dead.
+  // Operations that are pending end with an error, in a later call of progress.
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_EP_CLOSE_FLAG_FORCE;
   ucs_status_ptr_t request = library().ucp_ep_close_nbx(endpoint_, &params);

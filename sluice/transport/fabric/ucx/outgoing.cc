@@ -13,8 +13,8 @@ namespace sluice::fabric::ucx {
 
 void Node::startSends(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
-  // The window counts what the receiver has taken, not what UCX has swallowed. What does not
-  // fit stays here, where a more urgent message of another lane can still pass it.
+  // The window counts what the receiver has taken, not what UCX has swallowed. A message that does
+  // not fit stays here, where a more urgent one of another lane can still pass it.
   while (!stream.queue.empty() && stream.window.admits(stream.queue.front().payload.bytes)) {
     if (endpoint(peer, lane) == nullptr) return;
     Queued next = std::move(stream.queue.front());

@@ -213,8 +213,8 @@ void Watchman::tell(Rank rank, const LifeSign& sign, Done done) {
 }
 
 Result<Landing> Watchman::onMessage(Rank from, Lane lane, const wire::Header& header) {
-  // Whoever speaks to this rank is watched from then on, even if this rank never sends to it:
-  // its loss must be noticed here too. Heartbeats end here and never reach the receiver.
+  // A rank that speaks to this one is watched from then on, even if nothing is ever sent to it: its
+  // loss must be noticed here too. Heartbeats end here and never reach the receiver.
   if (from != header.destination) watch(from);
   if (wire::has(header.flags, wire::Flags::kHeartbeat)) return land(from, header);
   if (Peer* peer = find(from)) peer->lastMessage = {header.stage, header.slice, header.step};
