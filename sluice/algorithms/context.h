@@ -29,12 +29,12 @@ struct Context {
   const plan::Plan& plan;
   fabric::Fabric& fabric;
   gate::Gates& gates;
-  // By TensorId; empty at a rank that only serves. A tensor on a device may have no memory for its
-  // mean, if its gradients come to targets of the strategy's own (StagingTargets): the sink takes
-  // the mean from there.
+  // The worker's memory, by TensorId; empty at a rank that only serves. A tensor on a device may
+  // have no memory for its mean, if its gradients come to targets of the strategy's own
+  // (StagingTargets): the sink takes the mean from there.
   std::span<const TensorMemory> memory;
   optimizer::OptimizerSpec update;
-  // By TensorId: the parameters that servers start from. Read only while the strategy is made, and
+  // The parameters that servers start from, by TensorId. Read only while the strategy is made, and
   // only if the update publishes parameters.
   std::span<const std::span<const std::byte>> parameters;
   const base::Config& config;  // for options that may differ between ranks: credit
@@ -47,7 +47,7 @@ struct Context {
   // Called when an accepted message turns out to be invalid; names the peer to give up. If empty,
   // the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
-  // Told of every result before its gate opens. Null: nobody listens.
+  // Hears of every result before its gate opens; may be null.
   ResultSink* results = nullptr;
   // The places for results of servers. Null: their tensors' memory. REQUIRES: there is a sink
   ResultPlaces* places = nullptr;
@@ -89,7 +89,8 @@ struct Context {
                        .whole = whole});
   }
 
-  // This slice has no result in `step`. Says nothing to the sink: noResultComes() does.
+  // Reports that this slice has no result in `step`. Says nothing to the sink: noResultComes()
+  // does.
   void sliceHasNoResult(const plan::Slice& slice, Step step, Rank from) const {
     stages().enter(Stage::kApplied, step, slice, from);
   }

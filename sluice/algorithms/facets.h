@@ -55,8 +55,8 @@ class DelayedResults {
   // Returns how many means of earlier steps have not been handed out.
   virtual size_t count() const { return 0; }
 
-  // For a step in which no rank has gradients: its result is the oldest delayed mean. The gate of
-  // `tensor` is closed for `step`. Called for all tensors.
+  // Hands out the oldest delayed mean as the result of a step in which no rank has gradients. The
+  // gate of `tensor` is closed for `step`. Called for all tensors.
   virtual Status handOut(TensorId /*tensor*/, Step /*step*/) {
     return {Code::kInvalidArgument,
             "this algorithm delays no results, so that none can be handed out; only pipe does"};
@@ -95,7 +95,7 @@ class Takeover {
   // of a step already then takes part in that step without a gradient.
   virtual bool startsTogether() const { return false; }
 
-  // By SliceId: the first step whose result is missing. Called once, before anything else.
+  // Sets the first step whose result is missing, by SliceId. Called once, before anything else.
   virtual void startAt(std::span<const Step> /*steps*/) {}
 };
 

@@ -78,7 +78,8 @@ void Outbox::handOver() {
                      gates_.fail(status);
                    }
                    // After an error nothing more is sent: the step is lost, or the fabric is
-                   // closing. Only who has seen to it himself can do without one message.
+                   // closing. Only a parcel with its own `done` can be missed, since its sender has
+                   // seen to that.
                    const bool isTheEnd = !done || status.code() == Code::kCancelled;
                    if (status.isOk() || !isTheEnd) handOver();
                  });

@@ -16,7 +16,8 @@ namespace sluice::algorithms {
 
 inline constexpr uint64_t kPublishedSlice =
     plan::Slicing{}.sliceElements;  // the best that P3's authors found
-// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+// The slice size of the sharded placements: with a chunk over all servers, four such messages carry
+// as much as one slice of p3.
 inline constexpr uint64_t kShardedSlice = 12'500;
 
 // Returns a size divided by --shrink, at least 1.

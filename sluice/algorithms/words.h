@@ -24,7 +24,8 @@ namespace answering {
 // Of a kPush message.
 inline constexpr auto kAsks = wire::Flags{0x0100};     // the worker waits for an answer
 inline constexpr auto kHasNone = wire::Flags{0x0200};  // the worker has nothing to say; no payload
-// For a checkpoint, in no step: a worker asks what the server holds of a slice, and is told.
+// Messages for a checkpoint, outside any step: a worker asks what the server holds of a slice, and
+// is told.
 inline constexpr auto kAsksHeld = wire::Flags{0x0400};
 inline constexpr auto kTellsHeld = wire::Flags{0x0800};
 inline constexpr auto kWaitsForWord =

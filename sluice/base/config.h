@@ -67,7 +67,7 @@ class Config final {
   std::vector<std::string> warnings_;
 };
 
-// This process's environment, for Config::read.
+// Returns this process's environment, for Config::read.
 Config::Values processEnvironment();
 
 }  // namespace sluice::base

@@ -77,7 +77,6 @@ void unlockAfterFork() SLUICE_NO_THREAD_SAFETY_ANALYSIS {
 [[maybe_unused]] const int kLogIsRegistered =
     ::pthread_atfork(&lockForFork, &unlockAfterFork, &unlockAfterFork);
 
-// Runs f(loggers) under the lock.
 template <typename F>
 decltype(auto) withLoggers(F&& f) {
   Shared& all = shared();

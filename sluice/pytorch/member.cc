@@ -61,8 +61,8 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                                     session::makeFabric(*place->job, "c10d", receiver));
             return std::unique_ptr<fabric::Fabric>(std::move(fabric));
           }));
-  // From this barrier on, every rank hears of the loss of every other, whoever talks with whom
-  // later.
+  // From this barrier on, every rank hears of the loss of every other rank, even of one that it
+  // never talks with.
   SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
   }));

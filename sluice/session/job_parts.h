@@ -50,7 +50,7 @@ class JobParts final {
   // leave its sessions, which tells the others why.
   bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
 
-  // In the present epoch, if members may be lost.
+  // Return rank and world size; those of the present epoch, if members may be lost.
   Rank rank() const { return members_ ? members_->view().self : launch_.rank; }
   uint32_t worldSize() const {
     return members_ ? static_cast<uint32_t>(members_->view().size()) : launch_.worldSize;

@@ -23,7 +23,7 @@ class Receiving final {
     if (coming_++ == 0) since_ = now;
   }
 
-  // It has come, or never will.
+  // Notes that a payload has come, or never will.
   void ended(uint64_t bytes, TimePoint now) {
     if (bytes > kAtOnce) bytes_.fetch_add(bytes - kAtOnce, std::memory_order_relaxed);
     if (--coming_ == 0) nanoseconds_.fetch_add((now - since_).count(), std::memory_order_relaxed);

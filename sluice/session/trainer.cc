@@ -17,8 +17,8 @@
 namespace sluice::session {
 namespace {
 
-// After a rank has left in good order, what it owed is already on its way; what has not come by
-// then never will.
+// A rank that has left in good order has sent all that it owed. A message that has not come within
+// this time never will.
 constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
 // A loop that has been busy for less is not why others wait.
@@ -69,7 +69,7 @@ Trainer::~Trainer() {
   if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
   Loop& loop = fabric_->loop();
   fabric_.reset();
-  // On the loop: an engine that is not on the fabric may still be at work there.
+  // The strategy goes on the loop, where an engine that is not on the fabric may still be at work.
   fabric::runBeforeFreeing(loop, [this] { strategy_.reset(); });
 }
 
@@ -93,7 +93,8 @@ Status Trainer::begin() {
     }
   }
 
-  // On this thread: servers allocate about as much memory as the model has. The loop gets it whole.
+  // The strategy is made on this thread, since servers allocate about as much memory as the model
+  // has. The loop gets it whole.
   SLUICE_ASSIGN_OR_RETURN(auto made, makeStrategy(firstParameters));
   return fabric::runAndWait(fabric_->loop(), [&] {
     strategy_ = std::move(made);
@@ -133,7 +134,8 @@ Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
 }
 
 Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const std::byte> data) {
-  // Bytes of its own: whoever interrupts the wait may free `data`, while the network goes on.
+  // The broadcast has bytes of its own: a caller that interrupts the wait may free `data`, while
+  // the network goes on.
   const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
   // Any member may have to bring them, if the root is lost.
   if (root == fabric_->rank() || training_.epochs != nullptr)
@@ -204,7 +206,7 @@ void Trainer::slicesReady(TensorId tensor, size_t first, size_t count,
 
 void Trainer::takeSlices(TensorId tensor, size_t first, size_t count,
                          std::optional<TimePoint> begun) {
-  // As in handOver(): the gradient may not even have been announced.
+  // Nothing is begun after a failure; the gradient may not even have been announced.
   if (!gates_.error().isOk()) return coming_.clear();
   for (size_t place = first; place < first + count; ++place) {
     const algorithms::SliceContribution slice = coming_.come(tensor, place);

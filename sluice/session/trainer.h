@@ -35,7 +35,8 @@ class Epochs;
 struct Training {
   plan::Plan plan;
   optimizer::OptimizerSpec update;
-  // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
+  // The memory of tensors, by TensorId. Empty at a rank that only serves, and where every gradient
+  // brings its memory.
   std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions
   bool updatesWaitForWord = false;               // see algorithms::Context
@@ -89,7 +90,7 @@ class Trainer final : public fabric::Receiver {
   void slicesReady(TensorId tensor, size_t first, size_t count,
                    std::optional<TimePoint> begun = std::nullopt);
 
-  // This rank has no gradient for the tensor in its next step: counts as zeros. The others' result
+  // Hands over zeros: this rank has no gradient for the tensor in its next step. The others' result
   // lands in `result`; if no rank has a gradient, isEmpty() is true after wait(), and `result` has
   // not changed.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
@@ -116,8 +117,8 @@ class Trainer final : public fabric::Receiver {
   Status endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data);
   Result<uint64_t> broadcastsBegun();
 
-  // For the update on servers, from the next step on: not for one whose first gradient has been
-  // handed over. Every worker says the same; ranks that only serve are told.
+  // Sets the hyperparameters of the update on servers, from the next step on: not for a step with a
+  // first gradient already handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
   // For updates that wait for a word: every gradient of this step has been handed over, or comes
@@ -143,10 +144,12 @@ class Trainer final : public fabric::Receiver {
   Result<std::vector<std::byte>> takeState();
   Status restore(std::span<const std::byte> state);
 
-  // Between two steps: which other workers are seen to be in the next one already.
+  // Returns the other workers that are seen to be in the next step already, between two steps of
+  // this rank.
   Result<std::set<Rank>> ahead();
 
-  // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
+  // Do what gate::Gates and Broadcast do, for news of other ranks that come from outside the
+  // fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
   void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);
 
@@ -160,7 +163,7 @@ class Trainer final : public fabric::Receiver {
   // trained to its end.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
-  // This worker has made its last step. Loop thread only.
+  // Notes that this worker has made its last step. Loop thread only.
   void noteDone(Rank worker);
 
   // True iff the rank was lost or has left. Loop thread only.

@@ -32,7 +32,8 @@ class Packing final {
   // Keeps the bytes of data() where they are.
   std::shared_ptr<const void> owner() const { return data_; }
 
-  // By the tensor's place in the group. A gradient that was written to its part is not copied.
+  // put() fills the tensor's part, by its place in the group. A gradient that was written to its
+  // part is not copied.
   std::span<std::byte> part(size_t place) { return data().subspan(begins_[place], sizes_[place]); }
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
@@ -41,11 +42,12 @@ class Packing final {
   // earlier steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
   void finish(codec::ErrorFeedback* feedback);
 
-  // Of the feedback: everything but the flags; a tensor's begin there at firstOf(place).
+  // The elements that an error feedback covers: all but the flags. Those of a tensor begin at
+  // firstOf(place).
   size_t owedElements() const { return flags_ / sizeOf(wire_); }
   size_t firstOf(size_t place) const { return begins_[place] / sizeOf(wire_); }
 
-  // After the reduction.
+  // Read the result, after the reduction.
   bool isEmpty(size_t place) const;
   std::span<const std::byte> get(size_t place) const {
     return data().subspan(begins_[place], sizes_[place]);

@@ -132,9 +132,9 @@ void Reduction::startAt(std::span<const Step> steps) {
   if (replanner_) replanner_->startAt(earliest);
 }
 
-// Of a call that this rank has not made: whether another rank can have made it already. Another
-// rank needs this one's part of a step to go on, but for the steps of the delay, at the beginning
-// and after a drain.
+// True iff another rank can have made this call already, which this rank has not made. Another rank
+// needs this one's part of a step to go on, except for the steps of the delay, at the beginning and
+// after a drain.
 bool Reduction::willReduce(const Ticket& ticket) const {
   const uint64_t step = index(ticket.step);
   const size_t number = index(ticket.number);
@@ -209,8 +209,9 @@ void Reduction::meanIsHere(size_t number, Step step) {
   if (isIdle()) tellWhoWaits();
 }
 
-// At a boundary. All means are here and all gates closed, so nothing of this step or of the next is
-// under way on this rank while the ranks agree, nor when the groups change.
+// Lets the ranks agree at a boundary. All means are here and all gates closed, so nothing of this
+// step or of the next is under way on this rank, neither while they agree nor when the groups
+// change.
 void Reduction::agreeOnGroups() {
   // Counted as under way, so that nobody takes this rank for idle, and saves or leaves, while
   // the ranks compare their times.

@@ -105,7 +105,7 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
             "is lost; save on every rank",
             context_.fabric.rank(), state.rank, settings_.codec->name());
   }
-  // On the loop, which tells others how many bytes the groups have under way.
+  // The groups change on the loop, which tells others how many bytes they have under way.
   SLUICE_RETURN_IF_ERROR(inPieces(context_.fabric.loop(), groups_.size(), [&](size_t g) {
     putBack(g, state, saved, isOurs);
     return kPieceBytes;

@@ -27,7 +27,7 @@ class Reduction final : public Strategy,
                         private StagingTargets,
                         private Takeover {
  public:
-  // With `costs` that the groups were merged by, they may change as the costs do.
+  // `costs` are those by which the groups were merged; with them the groups change as the costs do.
   Reduction(const Context& context, ReductionSettings settings, std::optional<timing::Costs> costs);
   ~Reduction() override;
 

@@ -34,14 +34,14 @@ class ReductionGroup final {
   TensorId tensorAt(size_t place) const { return TensorId{static_cast<uint32_t>(first_ + place)}; }
   size_t placeOf(TensorId tensor) const { return index(tensor) - first_; }
 
-  // This rank's gradients of a step. A step for which nothing is put has no round of its own.
-  // put() copies nothing if the gradient was written to targetFor() in this step.
+  // Take this rank's gradients of a step. A step without any put() starts no round. put() copies
+  // nothing if the gradient was written to targetFor() in this step.
   std::span<std::byte> targetFor(size_t place) { return filling().part(place); }
   void put(size_t place, std::span<const std::byte> gradient) { filling().put(place, gradient); }
   void putNothing(size_t place) { filling().putNothing(place); }
 
-  // One more tensor's gate is closed for `step`. True iff it was the last; what was put is a round
-  // now, and the step is due.
+  // Notes that one more tensor's gate is closed for `step`. Returns true iff it was the last: the
+  // step is due then, and the gradients that were put become a round.
   bool close(Step step);
   size_t missing() const { return missing_; }
 
@@ -62,16 +62,17 @@ class ReductionGroup final {
   std::optional<std::span<const std::byte>> meanOf(size_t place) const;
   // Keeps the means where they are, even if the group goes. REQUIRES: there is one
   std::shared_ptr<const void> ownerOfMeans() const { return rounds_.front().packing.owner(); }
-  // It has been handed out. Each mean stays as it is until the tensor takes part in the next step.
+  // Notes that the means have been handed out. Each mean stays as it is until the tensor takes part
+  // in the next step.
   void opened();
 
-  // Between two steps, when nothing is under way.
+  // True iff the group is between two steps and nothing is under way.
   bool isAtRest() const;
   uint64_t steps() const { return steps_; }
   TensorState save(size_t place) const;
   Status check(size_t place, const TensorState& saved) const;
-  // By place; null: nothing was saved. `hasOwed`: what a codec owes is this rank's. REQUIRES: each
-  // was checked
+  // Puts back the saved states, by place; null if nothing was saved. `hasOwed`: the codec's debt is
+  // this rank's own. REQUIRES: each was checked
   void restore(std::span<const TensorState* const> saved, const ReductionState& state,
                bool hasOwed);
 

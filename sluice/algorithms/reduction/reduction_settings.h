@@ -33,8 +33,8 @@ void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once
 
-// In the place of any others. Each is of one type. The method of each follows from --collective,
-// and for `auto` from what a message of its size costs.
+// Replaces the groups; each is of one type. The method of each follows from --collective, and for
+// `auto` from what a message of its size costs.
 Status setGroups(const base::Config& config, std::span<const timing::Group> groups,
                  plan::PlanSpec& spec);
 

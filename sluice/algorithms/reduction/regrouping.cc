@@ -7,7 +7,8 @@
 namespace sluice::algorithms {
 namespace {
 
-// Of an iteration's time, at most; more is taken for noise.
+// New groups must bring an iteration to at most this share of its time; a smaller gain is taken for
+// noise.
 constexpr double kWorthwhile = 0.95;
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace sluice::algorithms {
 
-// As --merge says.
+// Merges tensors as --merge says.
 std::vector<timing::Group> mergeTensors(const base::Config& config, const timing::Costs& costs);
 
 struct Regrouping {

@@ -89,7 +89,8 @@ collective::Ticket Replanner::ticket(uint32_t round) const {
   return {boundary_, TensorId{static_cast<uint32_t>(context_.plan.model().tensors.size()) + round}};
 }
 
-// As a sum, which every engine has: in a rank's own place all others have zeros.
+// Tells all ranks this rank's numbers by a sum, which every engine has: in a rank's own place all
+// others have zeros.
 void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
   const size_t each = own.size();
   board_.assign(each * context_.fabric.worldSize(), 0);

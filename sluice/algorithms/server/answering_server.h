@@ -25,8 +25,8 @@ class AnsweringServer final {
 
   bool serves(const plan::Slice& slice) const { return !desks_[index(slice.id)].empty(); }
 
-  // As fabric::Receiver::onMessage, for a worker's part of a slice, for its hyperparameters, and
-  // for a question what this server holds of a slice.
+  // Take messages as fabric::Receiver::onMessage does: a worker's part of a slice, its
+  // hyperparameters, and its question what this server holds of a slice.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                    const wire::Header& header);
   Result<fabric::Landing> landHyperparameters(Rank from, const wire::Header& header);

@@ -32,7 +32,7 @@ class AnsweringWorker final {
   // for.
   Status setHyperparameters(const std::vector<double>& values, Step from);
 
-  // As fabric::Receiver::onMessage, for an answer.
+  // Takes an answer, as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
   // The answer is in its buffer.
@@ -93,7 +93,7 @@ class AnsweringWorker final {
   Together<TensorId> toOpen_;
   std::vector<Done> whenIdle_;
   uint64_t dropped_ = 0;  // steps
-  // Of --overlap.
+  // Used with --overlap only.
   Step undecided_{};                    // the first step that has not been decided to be used
   size_t sending_ = 0;                  // parts whose bytes have not left
   std::vector<Contribution> dropping_;  // a dropped step, some of whose parts have not left

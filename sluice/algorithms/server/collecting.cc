@@ -104,8 +104,8 @@ Status Collecting::restore(std::span<const std::byte> state) {
   }
   if (const Status fits = server_.shard().restore(std::move(states)); !fits.isOk())
     return fits.withContext("the saved state does not fit");
-  // The caller has put back the parameters too. On the loop, which may still be sending the last
-  // results.
+  // The caller has put back the parameters too. They are copied to the shard on the loop, which may
+  // still be sending the last results.
   const auto& mine = parts_.plan().slicesOn(parts_.self);
   return inPieces(parts_.context.fabric.loop(), mine.size(), [&](size_t i) {
     const plan::Slice& slice = parts_.plan().slice(mine[i]);

@@ -77,7 +77,7 @@ void CollectingServer::publish(const Slice& slice, Step step, Rank to) {
   }
   const auto result = shard_->result(slice.id);
   if (to == parts_.self) {
-    // Not std::ranges::copy: that goes byte by byte in an optimised build.
+    // memcpy, because std::ranges::copy goes byte by byte in an optimised build.
     std::memcpy(parts_.context.placeOf(slice, step).data(), result.data(), result.size());
     return onOwnResult_(slice, /*isEmpty=*/false);
   }

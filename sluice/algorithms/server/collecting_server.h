@@ -35,7 +35,7 @@ class CollectingServer final {
         updates_(parts.context.fabric.loop(), updateRate(parts.context.config),
                  parts.style.egress.order) {}
 
-  // As fabric::Receiver::onMessage.
+  // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                    const wire::Header& header);
   Result<fabric::Landing> landPull(const plan::Slice& slice, Rank from, const wire::Header& header);

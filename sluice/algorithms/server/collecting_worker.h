@@ -36,7 +36,7 @@ class CollectingWorker final {
   void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
-  // As fabric::Receiver::onMessage.
+  // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landNotice(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
   Result<fabric::Landing> landResult(const plan::Slice& slice, Rank from, fabric::Lane lane,

@@ -49,7 +49,7 @@ class PlainFormat final : public PayloadFormat {
   const std::span<const TensorMemory> memory_;
   const Part part_;
   shard::Centre centre_;
-  // Of kDirection.
+  // Used with kDirection only.
   std::optional<LocalOptimizer> momentum_;
   std::vector<std::vector<std::byte>> directions_;  // by SliceId
 };

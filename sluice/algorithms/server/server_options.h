@@ -38,7 +38,7 @@ namespace option = base::option;
 
 namespace sluice::algorithms {
 
-// Of servers that place as published, and of those that take --placement, too.
+// The options of servers that place as published, and of servers that also take --placement.
 inline constexpr std::array kServerOptions{&option::kNoOverlap, &option::kUpdateRate};
 inline constexpr std::array kShardedOptions{&option::kNoOverlap, &option::kPlacement,
                                             &option::kUpdateRate};

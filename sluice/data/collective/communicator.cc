@@ -222,7 +222,8 @@ void Communicator::finish(const CallId& id, const Status& status) {
   // now.
   kept_.push_back(ended.terms.memory);
   ended.terms.done(status.withContext(describe(id, ended)));
-  // This rank's part in a collective will never be there. A message concerns two ranks only.
+  // A failed collective ends the group, since the others wait for this rank's part. A failed
+  // message concerns two ranks only.
   if (id.isCollective) fail(status);
 }
 

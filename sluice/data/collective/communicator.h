@@ -29,7 +29,8 @@
 
 namespace sluice::collective {
 
-// The numbers travel, so that a rank that calls something else than the others is told so.
+// Every message carries the number of its kind, so that a rank that makes another call than the
+// others is told.
 enum class Kind : uint8_t {
   kAllReduce,
   kBroadcast,

@@ -13,7 +13,7 @@ enum AdamValue { kLr, kBeta1, kBeta2, kEps, kWeightDecay };
 enum AdamBuffer { kAverage, kSquareAverage };
 enum class Decay { kNone, kIntoGradient, kOffParameter };
 
-// Not std::pow: the C library picks a version by CPU, and they may differ in the last bit.
+// Replaces std::pow: the C library picks a version by CPU, and they may differ in the last bit.
 double power(double base, uint64_t exponent) {
   double result = 1;
   for (; exponent != 0; exponent >>= 1U, base *= base) {
@@ -24,7 +24,8 @@ double power(double base, uint64_t exponent) {
 
 template <typename Compute>
 struct AdamConstants final {
-  // The factor of a parameter: to add to the gradient, or to shrink itself.
+  // With Decay::kIntoGradient the weight of the parameter in the gradient; with kOffParameter the
+  // factor by which the parameter shrinks.
   Compute weightDecay;
   Compute weight;  // of the gradient in its average: 1 - beta1
   Compute rest;    // 1 - weight, as rounded

@@ -47,8 +47,8 @@ enum class Order : uint8_t { kUrgentFirst, kOldestFirst };
 struct Terms {
   Device& device;          // outlives the stager
   const plan::Plan& plan;  // outlives the stager
-  // By TensorId: the target of its gradients, which outlives the stager. Empty: targetIs() gives it
-  // in each step.
+  // The targets of gradients, by TensorId, which outlive the stager. An empty one is given in each
+  // step by targetIs().
   std::vector<std::span<std::byte>> mirrors;
   size_t pinnedBytes = 0;  // for both directions together
   Order order = Order::kUrgentFirst;

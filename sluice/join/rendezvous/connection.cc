@@ -39,7 +39,7 @@ void noticeSilentPeers(int socket) {
   set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-// As fromErrno(), but kRefused if nobody listens at the address.
+// Makes a Status as fromErrno() does, but kRefused if nobody listens at the address.
 Status broken(std::string_view what, int error) {
   const Status status = base::fromErrno(what, error);
   return error == ECONNREFUSED ? Status(Code::kRefused, status.message()) : status;

@@ -21,7 +21,7 @@ class Journeys final {
   // Returns when the slice entered the stage at `rank`, with `peer` at the other end.
   std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const;
 
-  // As at() for any peer: the first or the last such moment, and its peer.
+  // Return the first or the last moment with any peer, and that peer.
   struct Moment {
     Rank peer{};
     TimePoint at{};

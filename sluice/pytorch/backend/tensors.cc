@@ -86,7 +86,7 @@ at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
     flats.push_back(reads(tensor));
   }
   const at::AutoDispatchBelowADInplaceOrView noGradients;
-  // Those on a device are not here yet; their values come to their part of it.
+  // Values on a device are not here yet; fetch() brings them to their part of `together`.
   auto together = at::cat(flats);
   kept_.push_back(together);
   int64_t begin = 0;

@@ -273,7 +273,7 @@ void Distributed::finishRound() {
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
-    // Without a new gradient, that of an earlier backward is sent again: its mean.
+    // A parameter without a new gradient sends the mean of an earlier backward again.
     if (!parameter->value.grad().defined()) settle(*parameter);
     if (parameter->value.grad().defined()) {
       handOver(*parameter);

@@ -19,8 +19,8 @@ namespace sluice::pytorch {
 // would prefer.
 inline constexpr std::string_view kSliceElements = "50000";
 
-// This process's place in the job, until close(): its thread must have ended before the process's
-// static objects go, and Python alone does not see to that.
+// This process's place in the job, until close(). Its thread must end before the process's static
+// objects go, which Python alone does not see to.
 class Membership final {
  public:
   explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}

@@ -81,7 +81,7 @@ class Training final : public DeviceEntrance {
     throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
-  // For the module that knows Torch's C++. Any thread.
+  // Called by the module that knows Torch's C++. Any thread.
   Status gradientReady(TensorId tensor, DeviceMemory memory) override {
     return session().gradientReady(tensor, std::move(memory));
   }
@@ -176,7 +176,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // Without an exception of its own: there is one already.
+  // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
     waitFor(session(), [&](auto& training) {
       training.abandon(why);

@@ -110,9 +110,9 @@ struct Counters {
 
 class Fabric {
  public:
-  // Without close() first the other ranks see a crash: no goodbye. Everything that is pending
-  // completes with kCancelled before the destructor returns. Any thread, but the loop must run
-  // until then (or have ended).
+  // Destroying a fabric without close() looks like a crash to the other ranks: no goodbye.
+  // Everything that is pending completes with kCancelled before the destructor returns. Any thread,
+  // but the loop must run until then (or have ended).
   virtual ~Fabric() = default;
 
   // Sends `payload` to a rank, oneself included. `done` runs when the payload is the caller's

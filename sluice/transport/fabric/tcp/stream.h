@@ -36,7 +36,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for
+  // Continues the handshake; kMoved when both ends have proved the key. After kWait, wait for
   // handshakeEvents().
   virtual Io handshake() = 0;
   virtual uint32_t handshakeEvents() const = 0;

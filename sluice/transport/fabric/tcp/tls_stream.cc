@@ -74,7 +74,7 @@ AppData& appData(SSL* ssl) {
 int useSession(SSL* ssl, const EVP_MD* digest, const unsigned char** id, size_t* idBytes,
                SSL_SESSION** session) {
   *session = nullptr;
-  // After a retry TLS asks for a key that fits a digest; ours has only the one.
+  // After a retry TLS asks for a key that fits a digest; ours fits SHA-256 only.
   if (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256) return 0;
   AppData& data = appData(ssl);
   *session = makeSession(ssl, *data.key);

@@ -133,7 +133,7 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
     drop(wire::Drop::kOutOfSequence);
     return UCS_OK;
   }
-  // With an endpoint of our own to the sender we hear of its death.
+  // This rank hears of the sender's death only with an endpoint of its own to it.
   if (!stream.endpoint) contacts_.emplace_back(from.rank, header.lane);
   Arrived message{.header = header};
   if (options_.checksPayloads && header.length > 0) message.checksum = checksum;

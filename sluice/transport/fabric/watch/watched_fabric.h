@@ -59,7 +59,8 @@ class WatchedFabric final : public Fabric {
   // Empty until heartbeats have gone back and forth. Loop thread only.
   std::optional<ClockOffset> clockOffset(Rank peer) const;
 
-  // For how long the peer's loop has not turned, if it says that it is busy. Loop thread only.
+  // Returns for how long the peer's loop has not turned, if it says that it is busy. Loop thread
+  // only.
   std::optional<Duration> busyFor(Rank peer) const;
 
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;

@@ -276,8 +276,9 @@ void Watchman::take(Rank from, const LossNotice& notice) {
   log("fabric").debug("rank {} says that rank {} is lost", from, lost);
   spread(notice, from);
   if (!wasWatched) {
-    // This rank has no evidence of its own and no use for the lost one. Those who told it may end
-    // because of the loss before an answer would come, and would then be named in its place.
+    // This rank has no evidence of its own and does not need the lost rank. It believes at once,
+    // because the ranks that reported the loss may end because of it, and would then be named in
+    // its place.
     const Status why = believe(lost, notice);
     forget(lost);
     return fabric_->giveUp(lost, why);
