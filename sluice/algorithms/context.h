@@ -41,15 +41,15 @@ struct Context {
   StageObserver* observer;     // may be null
   // True iff no update is made before the training thread has said so, by Strategy::decide().
   bool updatesWaitForWord = false;
-  // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the
-  // fabric.
+  // Reduces, for algorithms that all-reduce; null if the strategy itself reduces, on the fabric.
   collective::Collective* collective = nullptr;
   // Called when an accepted message turns out to be invalid; names the peer to give up. If empty,
   // the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
   // Hears of every result before its gate opens; may be null.
   ResultSink* results = nullptr;
-  // The places for results of servers. Null: their tensors' memory. REQUIRES: there is a sink
+  // Gives the places for results of servers; null if they go to their tensors' memory. REQUIRES:
+  // there is a sink
   ResultPlaces* places = nullptr;
 
   void refuse(Rank peer, const Status& why) const {
@@ -67,8 +67,8 @@ struct Context {
                                                       slice.count * elementBytes);
   }
 
-  // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says
-  // so once for every slice, before it opens the tensor's gate.
+  // Reports that the result of `step` of a slice is in its place, and came from rank `from`. An
+  // algorithm calls it once for every slice, before it opens the tensor's gate.
   void resultIsHere(const plan::Slice& slice, Step step, Rank from) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
     resultIsHere(slice, step, from, {memory[index(slice.tensor)].result});
@@ -95,13 +95,13 @@ struct Context {
     stages().enter(Stage::kApplied, step, slice, from);
   }
 
-  // No slice of the tensor has a result in `step`. An algorithm says so before it opens the gate
-  // empty.
+  // Reports that no slice of the tensor has a result in `step`. An algorithm calls it before it
+  // opens the gate empty.
   void noResultComes(TensorId tensor, Step step) const {
     if (results != nullptr) results->onNoResult(tensor, step);
   }
 
-  // The step of the tensor is dropped: opens its gate empty.
+  // Drops the tensor's step: opens its gate empty.
   void openDropped(TensorId tensor, Step step) const {
     for (const plan::Slice& slice : plan.slicesOf(tensor))
       sliceHasNoResult(slice, step, fabric.rank());

@@ -63,7 +63,7 @@ class DelayedResults {
   }
 };
 
-// The rules for going on without a rank that is lost or has left. By default it does not: every
+// Rules for going on without a rank that is lost or has left. By default a strategy does not: every
 // wait ends with that rank's name. Fabric's loop.
 class LossPolicy {
  public:
@@ -83,7 +83,7 @@ class LossPolicy {
   virtual void forget(Rank /*lost*/) {}
 };
 
-// Taking over a model in the middle of training, after the strategy before has lost a member. By
+// Takes over a model in the middle of training, after the strategy before it has lost a member. By
 // default that is not possible. Fabric's loop.
 class Takeover {
  public:
@@ -99,8 +99,8 @@ class Takeover {
   virtual void startAt(std::span<const Step> /*steps*/) {}
 };
 
-// Memory of the strategy's own to which gradients are staged from a device, so that they need not
-// be copied once more. By default gradients come to memory of the session.
+// Gives the strategy's own memory for gradients that are staged from a device, so that they need
+// not be copied once more. By default gradients come to memory of the session.
 class StagingTargets {
  public:
   virtual ~StagingTargets() = default;

@@ -18,9 +18,10 @@ queue::EgressOptions byUrgency(const base::Config& config) {
 }
 
 queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations) {
-  // BBR learns the rate of a connection that has enough to send, which a shared credit prevents.
+  // BBR learns the rate of a connection only while it has enough to send, which a shared credit
+  // prevents.
   if (config.text(option::kCongestionControl) == "bbr") return byUrgency(config);
-  // A few destinations may each have all of the credit; of many, each has less.
+  // Among few destinations each may use all of the credit; among many, each gets a share.
   constexpr size_t kFew = 3;
   const uint64_t credit = creditOf(config);
   const uint64_t ofOne =

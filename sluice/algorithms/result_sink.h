@@ -41,8 +41,8 @@ class ResultSink {
   // Stage::kApplied, with `from` as the peer, when the result is where training reads it.
   virtual void onResult(const SliceResult& result) = 0;
 
-  // The step has no result: no worker had a gradient, or the step was dropped. The gate opens
-  // empty.
+  // Reports that the step has no result: no worker had a gradient, or the step was dropped. The
+  // gate opens empty.
   virtual void onNoResult(TensorId tensor, Step step) = 0;
 };
 

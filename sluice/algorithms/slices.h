@@ -23,10 +23,10 @@ inline constexpr uint64_t kShardedSlice = 12'500;
 // Returns a size divided by --shrink, at least 1.
 uint64_t shrunk(const base::Config& config, uint64_t size);
 
-// Whole tensors as MXNet's KVStore places them (plan/slicing.h).
+// Chooses whole tensors, as MXNet's KVStore places them (plan/slicing.h).
 void chooseWholeTensors(const base::Config& config, plan::PlanSpec& spec);
 
-// Slices of `preferred` parameters, unless the user wants others.
+// Chooses slices of `preferred` parameters, unless the user wants others.
 Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec);
 
@@ -40,8 +40,8 @@ std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const pla
                         plan.bytesOf(slice));
 }
 
-// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a
-// tensor's.
+// Gives every slice that this rank serves its part of the parameters; tensorOf(TensorId) returns
+// those of a tensor.
 template <typename Server, typename TensorOf>
 void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf& tensorOf) {
   for (const SliceId id : plan.slicesOn(self)) {

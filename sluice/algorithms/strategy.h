@@ -78,7 +78,7 @@ class Strategy {
   // two steps.
   virtual std::set<Rank> ahead() const { return {}; }
 
-  // A rank is lost, or somebody has to stop: nothing under way will end well.
+  // Ends all that is under way: a rank is lost, or somebody has to stop.
   virtual void fail(const Status& /*why*/) {}
   // As fail(), for the step of this number and later ones: another rank takes part no longer.
   virtual void endAfter(uint64_t /*steps*/, const Status& /*why*/) {}

@@ -38,7 +38,7 @@ Status checkValue(const Option& option, std::string_view text) {
   return ok();
 }
 
-// The key of an option among flags and in a file: its name.
+// Returns the key of an option among flags and in a file: its name.
 std::string asWritten(std::string_view name) {
   return std::string(name);
 }

@@ -53,8 +53,8 @@ class Config final {
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that belongs to no option, with the nearest name that
-  // exists, and one for each option that was given by its former name.
+  // Returns one line for each SLUICE_ variable that belongs to no option, with the nearest name
+  // that exists, and one for each option that was given by its former name.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -18,7 +18,7 @@ class Receiving final {
  public:
   static constexpr uint64_t kAtOnce = uint64_t{16} << 10;
 
-  // A payload begins to come; its first bytes are here.
+  // Notes that a payload begins to come; its first bytes are here.
   void begun(TimePoint now) {
     if (coming_++ == 0) since_ = now;
   }

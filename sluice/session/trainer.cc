@@ -64,8 +64,8 @@ Trainer::~Trainer() {
                              if (training_.epochs != nullptr) training_.epochs->stop();
                              for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
                            });
-  // Another rank is to blame. Those who heard of our end first would take us for it, if we went
-  // without a word.
+  // If another rank is to blame, this one says goodbye: ranks that heard of its end first would
+  // otherwise take it for the lost one.
   if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
   Loop& loop = fabric_->loop();
   fabric_.reset();
@@ -137,7 +137,7 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
   // The broadcast has bytes of its own: a caller that interrupts the wait may free `data`, while
   // the network goes on.
   const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
-  // Any member may have to bring them, if the root is lost.
+  // With members, any of them may have to bring the bytes, if the root is lost.
   if (root == fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(data, bytes->begin());
   const auto ended = std::make_shared<std::promise<Status>>();
@@ -310,7 +310,7 @@ Status Trainer::drain() {
   return base::ok();
 }
 
-// Every gate is open afterwards, and nothing is on its way.
+// Waits until every gate is open and nothing is on its way.
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   return awaitStrategy([this](const algorithms::Done& done) { strategy_->whenIdle(done); },
@@ -418,7 +418,7 @@ void Trainer::onPeerLost(Rank from, const Status& why) {
 
 void Trainer::onPeerLeft(Rank from) {
   gone_.insert(from);
-  // A member that has left the job is taken for lost, if the others go on.
+  // If the others go on, a member that has left the job is taken for lost.
   if (isEnding_ || training_.epochs != nullptr) return;
   if (strategy_ == nullptr) {
     return onPeerLost(

@@ -63,9 +63,9 @@ class Trainer final : public fabric::Receiver {
   // was lost before.
   ~Trainer() override;
 
-  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
-  // An error if the result of the tensor's last step is not here yet. After a failure of the
-  // session nothing happens, and wait() says why.
+  // Hands over the gradient of the tensor's next step, which must stay in its memory until wait()
+  // returns. An error if the result of the tensor's last step is not here yet. After a failure of
+  // the session nothing happens, and wait() says why.
   Status gradientReady(TensorId tensor);
 
   // Hands over a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
@@ -102,8 +102,8 @@ class Trainer final : public fabric::Receiver {
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
   bool isEmpty(TensorId tensor) const { return gates_.isEmpty(tensor); }
 
-  // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has
-  // returned, with an error or without, nobody is at work on `data` any more.
+  // Copies the root's bytes to everybody's `data`. Every rank calls it, in the same order. Once it
+  // has returned, with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
 
   // broadcast() in two parts. An interrupted end can be called again: the broadcast has gone on
@@ -153,7 +153,7 @@ class Trainer final : public fabric::Receiver {
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
   void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);
 
-  // Every wait, now and later, ends with `why`.
+  // Ends every wait, now and later, with `why`.
   void fail(const Status& why);
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other
@@ -173,7 +173,7 @@ class Trainer final : public fabric::Receiver {
   // null. Any thread.
   StageObserver* observer() const { return observer_; }
 
-  // Ranks have changed: what was known of them counts no longer. Loop thread only.
+  // Forgets what was known of ranks, since they have changed. Loop thread only.
   void onNewRanks();
 
   Result<algorithms::Statistics> statistics(Duration atMost);

@@ -101,7 +101,7 @@ class AdPsgd final : public Talk {
     here.partner = workers[neighbours_[draws_.oneOf(neighbours_.size(), index(worker.step))]];
     send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
-           // If the answer is coming in already, its end decides.
+           // While the answer is coming in, its own completion decides about the meeting.
            const bool isWaiting =
                here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
            if (!status.isOk() && isWaiting) here.meeting.forget();

@@ -21,7 +21,7 @@ namespace sluice::algorithms {
 struct Algorithm {
   std::string_view name;
   std::string_view help;
-  // Fills in how it slices, and all else that ranks must agree on.
+  // Fills in how the algorithm slices, and all else that ranks must agree on.
   Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Context& context);
   std::string_view alias{};                        // another name of the algorithm; may be empty

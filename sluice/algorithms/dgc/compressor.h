@@ -35,7 +35,7 @@ class Compressor final : public OwnState {
   // True iff gradients are clipped: then compress() reads the whole tensor of a part.
   bool clips() const { return settings_.clip != 0; }
 
-  // The state: the number of steps, and the elements that are kept back.
+  // Save and restore the state: the number of steps, and the elements that are kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;
   uint64_t steps() const override {

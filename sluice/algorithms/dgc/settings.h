@@ -35,7 +35,7 @@ Result<DgcSettings> settingsOfDgc(const Context& context, size_t workersPerStep)
 // Checks values that are set later, as settingsOfDgc() does; also rejects a changed momentum.
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart);
 
-// One of SGD's hyperparameters.
+// Returns one of SGD's hyperparameters.
 double sgdValue(std::span<const double> values, std::string_view name);
 
 }  // namespace sluice::algorithms

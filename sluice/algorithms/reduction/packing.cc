@@ -19,7 +19,8 @@ Packing::Packing(std::span<const Tensor> tensors, bool isMean, const codec::Code
     elements += tensor.elements;
   }
   if (codec != nullptr) {
-    // A block of their own, or the scale of large gradients would round them away.
+    // The flags start a block of their own: in a block with large gradients its scale would round
+    // them away.
     elements = (elements + codec::kBlock - 1) / codec::kBlock * codec::kBlock;
   }
   flags_ = elements * sizeOf(wire_);

@@ -16,9 +16,8 @@ namespace sluice::algorithms {
 
 class Packing final {
  public:
-  // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer,
-  // which is to have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of
-  // one type
+  // With `isMean` the mean itself is wanted, in the tensors' own type. Otherwise an optimizer is to
+  // have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of one type
   Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec);
   Packing(Packing&&) = default;  // a copy would share the bytes
   Packing& operator=(Packing&&) = default;
@@ -38,8 +37,8 @@ class Packing final {
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
 
-  // All are there: from now on data() is what is to be reduced. With a codec, `feedback` adds what
-  // earlier steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
+  // Completes the packing: from now on data() is to be reduced. With a codec, `feedback` adds what
+  // earlier steps owe, and remembers what this step owes. REQUIRES: it is of owedElements().
   void finish(codec::ErrorFeedback* feedback);
 
   // The elements that an error feedback covers: all but the flags. Those of a tensor begin at
@@ -53,7 +52,7 @@ class Packing final {
     return data().subspan(begins_[place], sizes_[place]);
   }
 
-  // A mean that get() once gave. REQUIRES: it is of the same size.
+  // Puts back a mean that get() once gave. REQUIRES: it is of the same size.
   void putMean(size_t place, std::span<const std::byte> mean);
 
  private:
@@ -67,7 +66,7 @@ class Packing final {
   std::shared_ptr<std::vector<std::byte>> data_ = std::make_shared<std::vector<std::byte>>();
 };
 
-// Groups whose tensors are each of one type: cut where it changes.
+// Cuts groups where the type changes, so that the tensors of each are of one type.
 std::vector<timing::Group> splitByType(const Model& model, std::span<const timing::Group> groups);
 
 }  // namespace sluice::algorithms

@@ -43,14 +43,15 @@ ReductionState Reduction::remember() const {
   return state;
 }
 
-// `saved` by TensorId; null: nothing was.
+// Puts states back into one group. `saved` is by TensorId; null if nothing was saved.
 void Reduction::putBack(size_t number, const ReductionState& state,
                         std::span<const TensorState* const> saved, bool isOurs) {
   const auto& [first, last] = settings_.groups[number];
   groups_[number].restore(saved.subspan(first, last - first + 1), state, isOurs);
 }
 
-// `saved` has what the state says of the tensors here, by TensorId; null: nothing.
+// Checks a state against this job. `saved` holds its tensors by TensorId; null if a tensor has no
+// state.
 Status Reduction::checkState(const ReductionState& state,
                              std::span<const TensorState* const> saved) const {
   if (state.rounds > settings_.delay || (state.rounds > 0 && state.steps < settings_.warmUp)) {

@@ -25,8 +25,8 @@ struct Round {
 
 class ReductionGroup final {
  public:
-  // `first`: the number of the first tensor. `isMean`: as Packing's. REQUIRES: tensors and settings
-  // outlive this.
+  // `first` is the number of the first tensor; `isMean` is as Packing's. REQUIRES: tensors and
+  // settings outlive this.
   ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                  const ReductionSettings& settings);
 
@@ -51,8 +51,8 @@ class ReductionGroup final {
   void arrived(Step step);  // of a round that was under way
   const std::deque<Round>& rounds() const { return rounds_; }
 
-  // A step that is due is handed the mean of the oldest round, once that is here, if there are more
-  // than the delay asks for; else nothing.
+  // A due step is handed the mean of the oldest round, once it is here, if there are more rounds
+  // than the delay asks for; otherwise nothing.
   bool isDue() const { return isDue_; }
   bool mayOpen() const {
     return isDue_ && (!hasResult() || rounds_.front().state == Round::State::kHere);
@@ -83,7 +83,7 @@ class ReductionGroup final {
     if (!filling_) filling_.emplace(takePacking());
     return *filling_;
   }
-  // One that says where everything lies. REQUIRES: isAtRest()
+  // Returns a packing that knows where everything lies. REQUIRES: isAtRest()
   const Packing& anyPacking() const {
     return rounds_.empty() ? spare_.front() : rounds_.front().packing;
   }

@@ -16,7 +16,7 @@ constexpr const char* kWarmUp = "warm-up";
 constexpr const char* kOrder = "order";
 constexpr const char* kReplan = "replan";
 
-// One name for all groups, or for `auto` one for each.
+// Returns one method's name for all groups, or with `auto` one for each group.
 Result<std::string> methodsText(const base::Config& config, const Model& model,
                                 std::span<const timing::Group> groups) {
   if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);

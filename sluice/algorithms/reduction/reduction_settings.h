@@ -28,7 +28,7 @@ struct ReductionSettings {
 
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec);
 
-// Add to the other settings. REQUIRES: the spec has them (chooseReduction() in reduction.h).
+// Add a setting to the others. REQUIRES: the spec has them (chooseReduction() in reduction.h).
 void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once

@@ -37,7 +37,7 @@ timing::StepTimes timesFrom(std::span<const double> numbers, size_t tensors) {
   return {{ready.begin(), ready.end()}, {reduced.begin(), reduced.end()}};
 }
 
-// 32 bits at a time, which a double holds exactly.
+// Splits a hash into 32 bits at a time, which a double holds exactly.
 std::vector<double> asNumbers(const plan::Hash& hash) {
   std::vector<double> numbers;
   for (size_t at = 0; at < hash.size(); at += sizeof(uint32_t)) {
@@ -127,11 +127,11 @@ void Replanner::agree(collective::Done done) {
        });
 }
 
-// All ranks make it of the same numbers. But machines of different make may round differently, and
-// ranks may have been configured differently: that is what the hash is for.
+// Makes this rank's choice. All ranks make it from the same numbers, but machines may round
+// differently, and ranks may have been configured differently: the hash finds that.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   const Model& model = context_.plan.model();
-  // Another rank's numbers: with any that is no time, the plan stays.
+  // The numbers come from other ranks: if any of them cannot be a time, the plan stays.
   for (const Numbers& numbers : measured) {
     const auto isTime = [](double seconds) { return seconds >= 0 && seconds <= kMostSeconds; };
     if (!std::ranges::all_of(numbers, isTime)) return {.plan = plan_, .reason = {}};

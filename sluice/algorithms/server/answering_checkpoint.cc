@@ -20,7 +20,8 @@ namespace {
 using fabric::Landing;
 using plan::Slice;
 
-// A slice and its optimizer's state, which is up to twice as long (Adam).
+// Bytes to copy for a slice, in slices: the slice and its optimizer's state, which is up to twice
+// as long (Adam).
 constexpr size_t kSavedCopies = 3;
 
 }  // namespace
@@ -102,8 +103,8 @@ void AnsweringCheckpoint::keepHeld(const Slice& slice, const HeldCentre::Held& h
   if (held.optimizer != nullptr) tensor.served.insert_or_assign(slice.offset, *held.optimizer);
 }
 
-// If workers have copies of the centre's parameters, this worker's become those that are saved: a
-// checkpoint is the servers' model.
+// Takes the state. Where workers have copies of the centre's parameters, this worker's become the
+// saved ones: a checkpoint is the servers' model.
 Result<std::vector<std::byte>> AnsweringCheckpoint::take() {
   if (!parts_.roles().isWorker(parts_.self)) return std::vector<std::byte>();
   SLUICE_CHECK(!hasCentre() || !held_.empty());  // it was prepared

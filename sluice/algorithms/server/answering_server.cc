@@ -225,7 +225,7 @@ Result<Landing> AnsweringServer::landQuestion(const Slice& slice, Rank from, fab
   const bool isGood = serves(slice) && parts_.roles().isWorker(from) && header.length == 0 &&
                       parts_.policy->centre() != nullptr;
   if (!isGood) return fabric::refusedStatus(header, "nothing to tell");
-  // The worker's last part is to be in the answer.
+  // The answer must contain the worker's last part, so it waits for that.
   if (deskOf(slice, from).isBusy()) return deferred_.defer(from, lane);
   deskOf(slice, from).isTelling = true;
   return Landing{{}, parts_.whenHere(from, [this, &slice, from] { tellHeld(slice, from); })};

@@ -28,14 +28,14 @@ class AnsweringWorker final {
   void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
-  // Every worker tells every server its own, in a message that goes ahead of the pushes they are
-  // for.
+  // Sets this worker's hyperparameters. It tells every server its own, in a message that goes ahead
+  // of the pushes they are for.
   Status setHyperparameters(const std::vector<double>& values, Step from);
 
   // Takes an answer, as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
-  // The answer is in its buffer.
+  // Takes the answer that lies in its buffer.
   void takeAnswer(const plan::Slice& slice, uint64_t lag) { finishSlice(slice, Travel::kAsk, lag); }
 
   // A part that nobody waits for may still be on its way when every gate is open.

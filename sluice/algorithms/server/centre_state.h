@@ -16,15 +16,15 @@
 
 namespace sluice::algorithms {
 
-// An optimizer's state of a slice, by the slice's first element in its tensor.
+// Optimizer states of a tensor's slices, by the first element of each slice.
 using StateBySlice = std::map<uint64_t, optimizer::OptimizerState>;
 
 struct SavedTensor {
   std::string name{};
-  // The servers', the same whoever has saved it.
+  // The servers' part, the same on every rank that saves it.
   std::vector<std::byte> centre{};  // parameters; empty: servers hold nothing
   StateBySlice served{};
-  // The rank's own.
+  // The part of the rank that saves.
   std::vector<std::byte>
       own{};  // parameters; empty: they are the centre's, or the caller's to save
   std::vector<std::byte> residual{};  // of DGC, f32; empty without DGC
@@ -61,13 +61,13 @@ class OwnState {
  public:
   virtual ~OwnState() = default;
   virtual void save(TensorId tensor, SavedTensor& saved) const = 0;
-  // Null: nothing; then it is as at the beginning. REQUIRES: a state that was checked.
+  // Puts a tensor's state back; null begins anew. REQUIRES: a state that was checked.
   virtual void restore(TensorId tensor, const SavedTensor* saved) = 0;
   virtual uint64_t steps() const = 0;
   virtual void setSteps(uint64_t steps) = 0;
 };
 
-// A rank goes on from another's checkpoint.
+// Warns that a rank goes on from another's checkpoint.
 void warnOfOthers(Rank self, Rank saver);
 
 // Returns the state of one slice; null if it was not saved.

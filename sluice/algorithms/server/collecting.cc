@@ -71,8 +71,8 @@ class Collecting final : public Strategy, private Checkpoint, private Takeover {
   Status restore(std::span<const std::byte> state) override;
   Status checkEveryServerTrains() const;
 
-  // Takeover. A server's memory of its optimizer goes with it. Without overlap all tensors are
-  // pushed together, and some may have their results already.
+  // Takeover. It is not possible if a server has state of an optimizer, which is lost with it; nor
+  // without overlap, where all tensors are pushed together and some may have their results already.
   bool isPossible() const override {
     return !hasState(parts_.context) && parts_.isOverlapping &&
            parts_.roles().workers.size() == parts_.roles().world;

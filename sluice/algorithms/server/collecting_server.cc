@@ -53,7 +53,7 @@ void CollectingServer::takeOwn(const Slice& slice, Step step, OwnPart part) {
   if (*isLast) finish(slice, step);
 }
 
-// The slice is updated.
+// Answers a slice that is updated, when its time on the update line is over.
 void CollectingServer::finish(const Slice& slice, Step step) {
   const uint64_t bytes = shard_->isEmpty(slice.id) ? 0 : parts_.plan().bytesOf(slice);
   updates_.add(slice, step, bytes, [this, &slice, step] { answerAll(slice, step); });

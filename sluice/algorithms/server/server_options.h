@@ -48,7 +48,7 @@ base::Rate updateRate(const base::Config& config);
 
 // Takes --no-overlap.
 void chooseOverlap(const base::Config& config, plan::PlanSpec& spec);
-// False: nothing is pushed before backward has ended, and no gate opens before all may.
+// Returns false if nothing is pushed before backward has ended, and no gate opens before all may.
 bool overlaps(const plan::PlanSpec& spec);
 
 // Takes --overlap.

@@ -72,7 +72,7 @@ class Stale final : public AnswerPolicy {
     return clock - std::min(clock, clocks.slowest());  // a lost worker may be behind them all
   }
 
-  // The result of step c is what lets a worker go on at clock c + 1.
+  // A worker goes on at clock c + 1 with the result of step c.
   std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override {
     if (bound_ == shard::kUnbounded) return std::nullopt;
     return stepsOfOther + bound_;

@@ -117,7 +117,8 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
     magnitudes_.clear();
     for (const uint32_t place : places) magnitudes_.push_back(magnitude(residual_[place]));
     threshold = nthLargest(magnitudes_, count);
-    // Of the elements that equal the threshold, keep the first ones, as many as there is room for.
+    // Among the elements that equal the threshold, the first ones are kept, as many as there is
+    // room for.
     size_t room = count - static_cast<size_t>(std::ranges::count_if(
                               magnitudes_, [&](float each) { return each > threshold; }));
     std::erase_if(places, [&](uint32_t place) {

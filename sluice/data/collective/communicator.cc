@@ -67,7 +67,7 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
     self->loop_ = &loop;
     self->fabric_ = std::move(fabric);
     self->paced_ = std::make_unique<PacedFabric>(*self->fabric_, earlyBudget);
-    // A message is passed on for calls under way only.
+    // The group itself keeps early messages, so the collective gets only those of calls under way.
     self->collective_ =
         std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
@@ -86,7 +86,7 @@ Communicator::~Communicator() {
     fail({Code::kCancelled, "this rank has shut its process group down"});
     if (leaverTimer_) loop().cancel(*leaverTimer_);
   });
-  // A peer that does not answer has been told all there was to tell.
+  // The error is ignored: a peer that does not answer has been told all there was to tell.
   if (!loop().inLoop()) (void)fabric::closeAndWait(*fabric_);
   fabric_.reset();
 }
@@ -276,7 +276,7 @@ Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& hea
   auto landing = exchange != exchanges_.end() ? exchange->second->land(from, header)
                                               : collective_->onMessage(from, header.lane, header);
   if (landing.isOk()) return landing;
-  // Nobody tells the sender, and this rank would wait for it.
+  // The sender would not hear of it, and this rank would wait for it.
   return refuse({Code::kInvalidArgument,
                  fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from,
                              name(kindOf(ticket)), header.step, landing.status().message())});
@@ -415,7 +415,7 @@ Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
     // a call that it has not made, any length could be true, so the sender's budget bounds it.
     cost = earlyCost(header.length);
     uint64_t& kept = earlyBytes_[from];
-    // No rank of this version sends that much.
+    // A rank of this version never sends that much.
     if (kept + cost > earlyBudget_) return deferred_.defer(from, lane);
     kept += cost;
   }

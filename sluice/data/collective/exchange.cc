@@ -11,7 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Far below the limit of a message, and large enough that the number of pieces does not matter.
+// A piece is far below the limit of a message, and large enough that the number of pieces does not
+// matter.
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Large enough that a message costs little; small enough that summing one message takes much less
-// time than sending all.
+// A message is large enough to cost little, and small enough that summing it takes much less time
+// than sending all.
 constexpr uint64_t kMessageBytes = uint64_t{128} << 10;
 constexpr uint32_t kMostStrips = 1024;
 constexpr uint64_t kStepsRemembered = 2;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLetterBytes = size_t{8} << 20;  // a longer message travels as several
 
-// A message without bytes is a message all the same.
+// Returns the number of letters of a message; a message without bytes still takes one.
 size_t lettersOf(size_t bytes) {
   return std::max<size_t>(1, (bytes + kLetterBytes - 1) / kLetterBytes);
 }

@@ -191,7 +191,7 @@ void Operation::sum(const Range& range, const Round& round, const std::vector<Re
   }
   const bool isInPlace = kernel::accumulatorOf(call_.dtype) == call_.dtype;
   if (isInPlace && receipts.size() == 1 && reduction_.scale == 1) {
-    // The order of two summands does not matter.
+    // Addition of two numbers gives the same bits in either order.
     const auto& other = parts.begin()->first == fabric_.rank() ? std::prev(parts.end())->second
                                                                : parts.begin()->second;
     return kernel::addScaled(call_.dtype, own, other, 1);

@@ -64,9 +64,9 @@ Schedule ringGather(uint32_t self, uint32_t world) {
   return schedule;
 }
 
-// The greatest power of two of ranks takes part. Of the `extra` others each is the even one of a
-// pair among the first 2*extra ranks: it hands all its data to its odd neighbour first, and gets
-// the result from it at the end.
+// The greatest power of two of ranks takes part. The `extra` others are the even ones of pairs
+// among the first 2*extra ranks: each hands all its data to its odd neighbour first, and gets the
+// result from it at the end.
 class HalvingDoubling final {
  public:
   HalvingDoubling(uint32_t self, uint32_t world)
@@ -89,8 +89,8 @@ class HalvingDoubling final {
   }
 
  private:
-  // `place` among the ranks that take part. It keeps ever smaller runs of parts, then gathers them
-  // again.
+  // Returns the rounds of a rank by its `place` among those that take part. It keeps ever smaller
+  // runs of parts, then gathers them again.
   Schedule core(uint32_t place) const {
     Schedule halving;
     Schedule doubling;

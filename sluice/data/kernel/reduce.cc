@@ -45,8 +45,7 @@ size_t countOf(DType dtype, std::span<const std::byte> elements,
   return count;
 }
 
-// Small enough that a block of the sum stays in the first-level cache while every rank's part is
-// added.
+// A block of the sum this small stays in the first-level cache while every rank's part is added.
 constexpr size_t kBlockElements = 2048;
 
 }  // namespace

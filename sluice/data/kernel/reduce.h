@@ -23,12 +23,10 @@ namespace sluice::kernel {
 // Refuses, in one line, the types that hold no numbers.
 Status checkArithmetic(DType dtype);
 
-// The type in which sums of `dtype` are taken.
-// REQUIRES: checkArithmetic(dtype)
+// Returns the type in which sums of `dtype` are taken. REQUIRES: checkArithmetic(dtype)
 DType accumulatorOf(DType dtype);
 
-// The scale that turns a sum over `ranks` ranks into their mean.
-// REQUIRES: ranks > 0
+// Returns the scale that turns a sum over `ranks` ranks into their mean. REQUIRES: ranks > 0
 double meanScale(size_t ranks);
 
 // accumulator = scale * contribution: the first rank's part. Not an addition to zero, which would

@@ -52,7 +52,7 @@ struct AdamStep final {
       if constexpr (kDecay == Decay::kIntoGradient) gradient = gradient + parameter * c.weightDecay;
       if constexpr (kDecay == Decay::kOffParameter) parameter = parameter * c.weightDecay;
 
-      // torch.lerp: from the nearer end, so that a weight of 1 gives the gradient exactly.
+      // As torch.lerp, from the nearer end, so that a weight of 1 gives the gradient exactly.
       const Compute before = State::load(averages, i);
       const Compute distance = gradient - before;
       const Compute fromBefore = before + c.weight * distance;
@@ -70,7 +70,7 @@ struct AdamStep final {
   }
 };
 
-// `decay` is what a weight decay other than zero means.
+// Adam, or AdamW: kWeightDecayMeans says where a weight decay other than zero goes.
 template <Decay kWeightDecayMeans>
 class Adam final : public Optimizer {
  public:

@@ -52,7 +52,7 @@ Shard::Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
     fresh->buffers.resize(workers.size());
     fresh->home.resize(plan.bytesOf(slice));
     for (size_t w = 0; w < workers.size(); ++w) {
-      // Written to here, so that the first step does not pay for the page faults.
+      // The buffers are written to here, so that the first step does not pay for the page faults.
       if (workers[w] != self)
         fresh->buffers[w] = std::make_unique<std::byte[]>(plan.bytesOf(slice));
     }
@@ -70,7 +70,7 @@ void Shard::setParameters(SliceId slice, std::span<const std::byte> parameters) 
 
 Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   SLUICE_RETURN_IF_ERROR(optimizer::checkValues(*update_.optimizer, values));
-  // No slice goes back, so what only earlier steps used can go.
+  // No slice goes back a step, so values that only earlier steps used can go.
   Step earliest = from;
   for (const auto& each : served_) {
     if (each == nullptr) continue;

@@ -21,7 +21,7 @@ struct Layer {
   double bytes = 0;     // of its gradient
 };
 
-// The profile stretched to `computeSeconds` for one forward and backward pass.
+// Returns the profile stretched to `computeSeconds` for one forward and backward pass.
 std::vector<Layer> layersOf(const Profile& profile, double computeSeconds,
                             DType dtype = DType::kF32);
 

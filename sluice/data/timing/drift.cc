@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const double> measured) {
   SLUICE_CHECK(known.size() == measured.size(), known.size(), measured.size());
-  // Messages go in the order of layers, so a layer is no sooner of use than the layers behind it.
+  // Messages go in the order of layers, so a layer is of no use before the layers behind it.
   std::vector<double> ready(measured.begin(), measured.end());
   double knownSeconds = 0;
   for (size_t l = ready.size() - 1; l-- > 0;) {
@@ -55,7 +55,7 @@ WireCost correctWire(const Costs& known, std::span<const double> reduced,
     const WireCost line = fitLine(messages);
     if (line.start >= 0 && line.perByte >= 0) return line;
   }
-  // These messages do not tell start from bytes: both are taken to have changed alike.
+  // These messages cannot tell start from bytes, so both are taken to have changed alike.
   const double stretch = base::median(std::move(stretches));
   return {.start = known.wire.start * stretch, .perByte = known.wire.perByte * stretch};
 }

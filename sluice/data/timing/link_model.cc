@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The end of the next forward pass when the parameters of layer l are here at arrived[l].
+// Returns the end of the next forward pass, when the parameters of layer l are here at arrived[l].
 double forwardEnd(std::span<const Layer> layers, std::span<const double> arrived) {
   double now = backwardSeconds(layers);
   for (size_t l = 0; l < layers.size(); ++l) now = std::max(now, arrived[l]) + layers[l].forward;

@@ -19,7 +19,7 @@ std::vector<double> bytesBefore(std::span<const Layer> layers) {
   return sums;
 }
 
-// The groups that end where `endsAfter` says so.
+// Returns the groups that end where `endsAfter` says so.
 template <typename EndsAfter>
 std::vector<Group> groupsWhere(size_t layers, EndsAfter endsAfter) {
   std::vector<Group> groups;
@@ -45,8 +45,8 @@ std::vector<double> readyPlusTail(std::span<const Layer> layers) {
   return sums;
 }
 
-// The fewest groups with which every group keeps within `limit`; fewer groups before a group only
-// help it, so the fewest for each prefix of the layers is all that counts.
+// Returns the fewest groups with which every group keeps within `limit`. Fewer groups before a
+// group only help it, so the fewest for each prefix of the layers is all that counts.
 std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums,
                                                std::span<const double> before, const WireCost& wire,
                                                double limit) {

@@ -188,7 +188,7 @@ void RemoteStore::onProved() {
 void RemoteStore::onClosed(const Status& why) {
   if (isConnected_) return rejoin(why);
   if (isMember_) {
-    // Somebody else listens at the address of a rank 0 that is gone, or nobody does.
+    // Rank 0 is gone: either somebody else listens at its address now, or nobody does.
     if (why.code() == Code::kPermissionDenied) return loseMaster();
     if (why.code() == Code::kRefused && ++refusals_ == kMostRefusals) return loseMaster();
     return tryAgain(why);

@@ -94,7 +94,7 @@ door::Doorman::Handlers Server::doorHandlers() {
   };
   handlers.proved = [this,
                      weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
-    // Shared, since a task must be copyable.
+    // The greeting is shared, since a task must be copyable.
     auto greeting =
         std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));
     loop_.post([weak, greeting] {

@@ -5,7 +5,7 @@
 namespace sluice::trace {
 namespace {
 
-// Steps of one trace are near each other: 32 bits tell them apart.
+// Steps of one trace are near each other, so 32 bits tell them apart.
 uint64_t keyOf(SliceId slice, Step step) {
   return uint64_t{index(slice)} << 32 | (index(step) & 0xffffffffU);
 }
@@ -58,7 +58,7 @@ std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank ra
   std::optional<Moment> found;
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank != rank || entry.event->stage != stage) continue;
-    // Of several events at one moment, takes the one that was reported last.
+    // Among several events at one moment the last one reported is taken.
     if (!found || entry.event->at >= found->at) found = Moment{entry.event->peer, entry.event->at};
   }
   return found;

@@ -79,7 +79,7 @@ std::optional<DType> floatType(at::ScalarType type) {
   }
 }
 
-// [i][r] -> [r][i]
+// Turns lists by tensor and rank into lists by rank and tensor.
 Lists transposed(const Lists& lists, size_t world) {
   Lists byRank(world);
   for (const auto& list : lists) {

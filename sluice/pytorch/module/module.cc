@@ -51,7 +51,8 @@ py::bytes noteKey(const base::Config::Values& options, const base::Config::Value
   return toPython(key.bytes());
 }
 
-// The hash of the plan that a session would have, if its results have the bits of sums in rank order.
+// Returns the hash of the plan that a session would have, if its results have the bits of sums in
+// rank order.
 std::string exactPlan(const Membership& member, const std::string& name,
                       const std::vector<TensorDescription>& tensors, const std::string& algorithm,
                       const Config::Values& settings) {

@@ -232,7 +232,7 @@ class Training final : public DeviceEntrance {
     session::Trainer::BroadcastUnderway underway;
   };
 
-  // An error once it has left, and in a forked child.
+  // Throws once the session has left, and in a forked child.
   Session& session() const {
     (void)member_.job();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
@@ -257,7 +257,7 @@ class Gathering final {
                     [promise](auto values) { promise->set_value(std::move(values)); });
   }
 
-  // None: they are not all here. Throws if they never will be.
+  // Returns the values; empty if they are not all here. Throws if they never will be.
   std::optional<std::vector<py::bytes>> values() const {
     if (values_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
     const auto& values = values_.get();

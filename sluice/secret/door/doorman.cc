@@ -115,7 +115,7 @@ class Doorman::Door final {
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return;
       }
-      // Any other error is that of one connection which ended before it was accepted.
+      // Any other error concerns one connection that ended before it was accepted.
     }
   }
 

@@ -90,11 +90,12 @@ class Receiver {
   // counted, and the stream goes on; the sender is not told.
   virtual Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) = 0;
 
-  // `from` is gone without a goodbye. Called once per rank, after the completions that this loss
-  // has ended.
+  // Hears that `from` is gone without a goodbye. Called once per rank, after the completions that
+  // this loss has ended.
   virtual void onPeerLost(Rank from, const Status& why) = 0;
 
-  // `from` has closed in good order and nothing more comes from it. Called once per rank.
+  // Hears that `from` has closed in good order and nothing more comes from it. Called once per
+  // rank.
   virtual void onPeerLeft(Rank from) = 0;
 };
 

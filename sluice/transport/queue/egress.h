@@ -55,7 +55,7 @@ class Egress final {
 
   size_t waiting() const { return waiting_; }
   const Credit& credit() const { return credit_; }
-  // Inversion time of every message done so far, zeros included.
+  // Returns the inversion time of every message done so far, zeros included.
   const Histogram& inversion() const { return inversion_; }
 
  private:

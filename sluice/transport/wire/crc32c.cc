@@ -40,7 +40,7 @@ uint64_t load64(const std::byte* at) {
   return value;
 }
 
-// Eight bytes at a time, a table for each.
+// Takes eight bytes at a time, with a table for each.
 uint32_t stateAfterPortable(uint32_t state, const std::byte* data, size_t bytes) {
   // The state of eight bytes is the exclusive or of eight looked-up states, since the checksum
   // is linear: byte i still has 7 - i bytes behind it, hence table 7 - i. The lookups do not

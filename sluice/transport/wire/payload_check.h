@@ -37,8 +37,8 @@ class PayloadCheck final {
   static Status checkTags();
 
   PayloadCheck() = default;  // kNone
-  // `sessionKey` is of the direction in which the payloads go. REQUIRES: no other PayloadCheck of
-  // this direction.
+  // `sessionKey` belongs to the direction in which the payloads go. REQUIRES: no other PayloadCheck
+  // of this direction.
   PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey);
 
   PayloadCheckKind kind() const { return kind_; }
@@ -63,7 +63,7 @@ class PayloadCheck final {
   std::unique_ptr<EVP_CIPHER_CTX, FreeCipher> cipher_;
 };
 
-// The checksum of a whole payload.
+// Returns the checksum of a whole payload.
 uint32_t payloadCrc32c(uint64_t sequence, std::span<const std::byte> payload);
 
 }  // namespace sluice::wire

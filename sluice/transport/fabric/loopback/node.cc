@@ -199,7 +199,7 @@ void Node::end(const Status& result) {
     Peer& other = peers_[i];
     for (Stream& stream : other.streams) stream = {};
     if (other.talked && other.gone.isOk() && Rank{i} != rank_) {
-      // A rank that still waits for something of ours has lost it; so has every rank when we are
+      // A rank that waits for bytes of ours has lost us, and so has every rank when this one is
       // torn down.
       tellHowWeEnded(Rank{i}, saidGoodbye_ && other.unfinished.empty());
     }

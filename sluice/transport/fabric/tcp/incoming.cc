@@ -60,7 +60,7 @@ void Incoming::start() {
 void Incoming::sendReverse(const wire::Header& header) {
   const wire::HeaderBytes sealed = wire::seal(header, keys_.send);
   reverse_.insert(reverse_.end(), sealed.begin(), sealed.end());
-  // If the other end does not read, a read from it will find that out; nothing is to be done here.
+  // A failure needs no answer here: a read from the other end will find it too.
   [[maybe_unused]] const bool isFlushed = flushReverse();
 }
 
@@ -117,8 +117,8 @@ void Incoming::readSome() {
     if (!takeHeaders()) return;
     if (!readOnce(budget)) return;
   }
-  // Bytes that TLS has decrypted already, or that our buffer holds, wake nobody: come back by
-  // ourselves.
+  // Bytes that TLS has decrypted already, or that our buffer holds, wake nobody, so a task
+  // continues with them.
   if ((stream_->hasUnread() || !ahead_.unused().empty()) &&
       !std::exchange(isReadScheduled_, true)) {
     loop_.post([weak = weak_from_this()] {
@@ -141,7 +141,7 @@ void Incoming::skip(uint64_t length) {
   trailerLeft_ = 0;
 }
 
-// The next `bytes` of the payload are in their place.
+// Notes that the next `bytes` of the payload are in their place.
 void Incoming::landed(size_t bytes) {
   if (trailerLeft_ > 0)
     check_.add({landing_->buffer.data + (landingHeader_.length - payloadLeft_), bytes});

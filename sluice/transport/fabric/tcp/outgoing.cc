@@ -72,8 +72,8 @@ void Outgoing::connect() {
 void Outgoing::retryOrFail(const Status& why) {
   SLUICE_DCHECK(state_ != State::kOpen && state_ != State::kEnded);
   closeStream(/*atOnce=*/true);
-  // A peer with another key will have another key next time, and where nobody listens nobody lives.
-  // All else may be a full queue of strangers at the other end.
+  // Another attempt helps neither against another key nor where nobody listens. Any other failure
+  // may be a full queue of strangers at the other end.
   const bool isFinal = why.code() == Code::kRefused || why.code() == Code::kPermissionDenied ||
                        why.code() == Code::kUnavailable;
   const Duration pause = kFirstPause * (1 << std::min(attempts_, 6));
@@ -124,7 +124,7 @@ void Outgoing::onEvents(uint32_t events) {
       }
       return readReverse();
     case State::kOpen:
-      // The other direction first: a goodbye explains why writing fails.
+      // Reads first: a goodbye explains why writing fails.
       if ((events & ~uint32_t{EPOLLOUT}) != 0) readReverse();
       if (state_ == State::kOpen && (events & EPOLLOUT) != 0) writeSome();
       return;
@@ -304,7 +304,7 @@ size_t Outgoing::gather(std::span<iovec> pieces) {
   return count;
 }
 
-// Goes on with the trailer of the first item whose trailer is not known yet.
+// Continues the trailer of the first item whose trailer is not known yet.
 void Outgoing::check(Item& item, size_t upTo) {
   if (item.checked >= upTo) return;
   if (item.checked == 0) check_.begin(item.header.sequence);

@@ -51,7 +51,7 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener 
   if (!membership.door) membership.door = door::makeDoorThread();
   SLUICE_RETURN_IF_ERROR(membership.door->status());
   auto node = std::make_shared<TcpNode>(loop, std::move(membership), options, receiver);
-  // Shared, since a task must be copyable.
+  // The socket is shared, since a task must be copyable.
   auto socket = std::make_shared<net::Fd>(std::move(listener).takeSocket());
   loop.post([node, socket] { node->start(std::move(*socket)); });
   return std::unique_ptr<Fabric>(std::make_unique<NodeFabric<TcpNode>>(std::move(node)));

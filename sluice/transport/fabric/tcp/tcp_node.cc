@@ -70,7 +70,7 @@ void TcpNode::start(net::Fd listener) {
   };
   handlers.proved = [weak = weak_from_this(),
                      &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
-    // Shared, since a task must be copyable.
+    // The stream is shared, since a task must be copyable.
     auto stream =
         std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());
     loop.post([weak, stream] {
@@ -350,7 +350,8 @@ void TcpNode::end(const Status& result) {
   doorman_.reset();
   for (Peer& each : peers_) {
     if (each.holdTimer) loop_.cancel(*std::exchange(each.holdTimer, std::nullopt));
-    // A reset would take back what a rank that has our goodbye may still be reading.
+    // No reset for a rank that has our goodbye: it would take back bytes that the rank may still be
+    // reading.
     endConnections(each, closedStatus(),
                    /*atOnce=*/result.code() == Code::kCancelled || !each.saidGoodbye);
   }

@@ -147,7 +147,7 @@ TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
   // A read that meets only messages of TLS's own returns, so that an end that sends nothing else
   // cannot keep us in it.
   SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
-  // Several records for one call of the kernel.
+  // Read-ahead takes several records with one call of the kernel.
   SSL_CTX_set_read_ahead(context_, 1);
   SSL_CTX_set_default_read_buffer_len(context_, kBatchBytes);
 }
@@ -226,7 +226,7 @@ Io TlsStream::handshake() {
   errno = 0;
   const int result = SSL_do_handshake(ssl_);
   const Io io = result == 1 ? Io::moved(0) : fromTls(result, "handshake");
-  // All that TLS has to say, an alert to a stranger included, goes out first.
+  // TLS's own messages go out first, an alert to a stranger included.
   const Io flushed = flush();
   if (io.outcome != Io::Outcome::kMoved) return io;
   // A handshake without the pre-shared key cannot succeed here; this check is for the day when

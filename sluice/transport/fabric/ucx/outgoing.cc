@@ -71,7 +71,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
         counters.bytesSent += flying.bytes;
       });
     }
-    // The peer's end may not be known yet; it is when the news is told.
+    // The reason is read when the news is told, as the peer's end may not be known yet.
     news_.emplace_back([done = std::move(flying.done), &to, isSent = status == UCS_OK] {
       if (isSent) return done(Status());
       done(to.gone.isOk() ? closedStatus() : to.gone);

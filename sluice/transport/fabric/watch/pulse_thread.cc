@@ -127,7 +127,8 @@ void PulseThread::forget(Rank rank) {
 
 void PulseThread::onPeerLost(Rank from, const Status& why) {
   forget(from);
-  // A rank that is lost altogether is reported by the watchmen; this is for one that lives on.
+  // The watchmen report a rank that is lost altogether; this warning is for a rank that lives on
+  // without its pulse.
   thread_.loop().after(2 * options_.silenceLimit, [this, from, why] {
     log("fabric").warn(
         "the pulse of rank {} is lost ({}): if its loop stays busy for longer than {} "

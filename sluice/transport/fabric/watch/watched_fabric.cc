@@ -69,7 +69,7 @@ std::optional<Duration> WatchedFabric::busyFor(Rank peer) const {
 void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
                          Done done) {
   const bool isOther = index(to) < hasSentTo_.size() && to != rank();
-  // Most often it is set: look before writing to what all senders share.
+  // The flag is set most of the time, so it is read before it is written: all senders share it.
   if (isOther && !hasSentTo_[index(to)].load() && !hasSentTo_[index(to)].exchange(true)) {
     loop().post([watchman = watchman_, to] { watchman->watch(to); });
   }

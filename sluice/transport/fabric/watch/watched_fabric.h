@@ -56,7 +56,8 @@ class WatchedFabric final : public Fabric {
   WatchedFabric(const WatchedFabric&) = delete;
   WatchedFabric& operator=(const WatchedFabric&) = delete;
 
-  // Empty until heartbeats have gone back and forth. Loop thread only.
+  // Returns the offset of the peer's clock; empty until heartbeats have gone back and forth. Loop
+  // thread only.
   std::optional<ClockOffset> clockOffset(Rank peer) const;
 
   // Returns for how long the peer's loop has not turned, if it says that it is busy. Loop thread

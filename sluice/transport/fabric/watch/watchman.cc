@@ -14,9 +14,8 @@ namespace {
 
 constexpr int kHeardLately = 2;  // intervals
 
-// The time that a rank whose loss another rank reports has to show that it lives, in intervals.
-// That is a second: a rank may pause that long without being lost, also if reports of others are
-// wrong.
+// When another rank reports a rank's loss, it has this many intervals to show that it lives. That
+// is a second: a rank may pause that long without being lost, also if reports of others are wrong.
 constexpr int kTimeToAnswer = 4;
 
 // Returns the reason inside the text of lostStatus().
