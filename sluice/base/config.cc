@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kPrefix = "SLUICE_";
 
 Status checkValue(const Option& option, std::string_view text) {
-  // Options are compared between ranks line by line.
+  // Ranks compare their options as one text with a line for each. A value of two lines would look
+  // like two options there.
   if (text.find('\n') != std::string_view::npos)
     return {Code::kInvalidArgument, "the value has a line break; write it on one line"};
   switch (option.kind) {

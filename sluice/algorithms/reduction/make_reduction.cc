@@ -1,4 +1,5 @@
-// Chooses what the ranks of reduction.h agree on, and makes their engine.
+// Chooses the settings of reduction.h, on which all ranks must agree, and makes the engine for
+// them.
 #include <sluice/algorithms/reduction/reduction.h>
 
 #include <optional>

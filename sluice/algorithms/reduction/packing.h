@@ -46,7 +46,8 @@ class Packing final {
   size_t owedElements() const { return flags_ / sizeOf(wire_); }
   size_t firstOf(size_t place) const { return begins_[place] / sizeOf(wire_); }
 
-  // Read the result, after the reduction.
+  // The reduction leaves its result in data(). isEmpty() is true iff no rank had a gradient of the
+  // tensor; its part has no meaning then.
   bool isEmpty(size_t place) const;
   std::span<const std::byte> get(size_t place) const {
     return data().subspan(begins_[place], sizes_[place]);

@@ -22,7 +22,7 @@ class AnsweringWorker final {
   AnsweringWorker(AnsweringParts& parts, AnsweringServer& own);
 
   void contribute(const Contribution& contribution);
-  // True iff slices may come one by one.
+  // True iff a gradient may be handed over slice by slice, before all of it is here.
   bool takesSlices() const;
   // Begins the slice's step at once. REQUIRES: takesSlices()
   void contributeSlice(const SliceContribution& contribution);

@@ -21,10 +21,11 @@ using StateBySlice = std::map<uint64_t, optimizer::OptimizerState>;
 
 struct SavedTensor {
   std::string name{};
-  // The servers' part, the same on every rank that saves it.
+  // What the servers held of the tensor. Every rank that saves writes it alike, so any one file is
+  // enough.
   std::vector<std::byte> centre{};  // parameters; empty: servers hold nothing
   StateBySlice served{};
-  // The part of the rank that saves.
+  // What the rank that saves held itself. Only this rank gets it back.
   std::vector<std::byte>
       own{};  // parameters; empty: they are the centre's, or the caller's to save
   std::vector<std::byte> residual{};  // of DGC, f32; empty without DGC

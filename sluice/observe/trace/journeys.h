@@ -21,7 +21,8 @@ class Journeys final {
   // Returns when the slice entered the stage at `rank`, with `peer` at the other end.
   std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const;
 
-  // Return the first or the last moment with any peer, and that peer.
+  // The moment at which a slice entered a stage, and the rank at the other end. If it went to or
+  // came from several ranks, first() and last() pick one of their moments.
   struct Moment {
     Rank peer{};
     TimePoint at{};

@@ -311,7 +311,8 @@ Io TlsStream::write(std::span<const iovec> from) {
   }
   // Only this direction gets a new key: each sender counts its own bytes.
   if (underThisKey_ >= context_->keyUpdateBytes()) {
-    // TLS tells the other end before the next record.
+    // Nothing more is to be done: TLS itself sends the message that names the new key, ahead of the
+    // next record.
     if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
       return Io::failed(
           Status(Code::kInternal, fmt::format("sending: TLS key update: {}", tlsError())));

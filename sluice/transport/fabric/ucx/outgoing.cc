@@ -105,7 +105,8 @@ void Node::tellAllTaken() {
   }
 }
 
-// Tells the peer if that is still possible: nothing waits for it.
+// Tells the peer that this rank has given it up. Without a way to it nothing is lost: the peer then
+// finds out by itself, and nobody here waits for an answer.
 void Node::tellGivenUp(Peer& peer) {
   if (!peer.gone.isOk() || !peer.stream(Lane::kControl).endpoint) return;
   Message message;
