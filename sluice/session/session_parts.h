@@ -60,7 +60,8 @@ class SessionParts final {
   // Moves the session from one epoch to the next when members are lost; null in a job that ends
   // with its first loss.
   const Epochs* epochs() const { return epochs_.get(); }
-  // Null if the session has no device, so that gradients and results lie in host memory anyway.
+  // Null if the session has no device, in which case gradients and results lie in host memory
+  // anyway.
   DevicePath* devicePath() { return devicePath_.get(); }
 
  private:
