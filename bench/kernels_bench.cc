@@ -8,9 +8,9 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <sluice/codec/codec.h>
-#include <sluice/kernel/reduce.h>
-#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/data/codec/codec.h>
+#include <sluice/data/kernel/reduce.h>
+#include <sluice/data/optimizer/optimizer_spec.h>
 
 namespace {
 

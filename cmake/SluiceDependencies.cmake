@@ -7,7 +7,7 @@ find_package(spdlog 1.10 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 find_package(OpenSSL 3.0 REQUIRED)
-find_package(CURL 7.61 REQUIRED)  # only its headers: sluice/membership/etcd/curl_library.h
+find_package(CURL 7.61 REQUIRED)  # only its headers: sluice/join/membership/etcd/curl_library.h
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium>=1.0.18)
 # Use pkg-config: the CMake package of prometheus-cpp asks for libcurl too.

@@ -5,19 +5,24 @@
 #   TEST_LINKS  libraries that only the tests need
 #   SOURCES     the .cc files of the library sluice_<name>, without tests; default: all of them
 #   WITHOUT     .cc files that belong to another target
-#   ROOMS       folders inside it whose files belong to the same target
+#   INSIDE      folders inside it whose files belong to the same target
 # Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another
 # (fabric/tcp is named fabric_tcp). Headers are found by themselves, also those in testing/, which
 # hold fixtures for tests. The target sluice_<name>_verify_interface_header_sets compiles each alone.
 function(sluice_folder name)
-  cmake_parse_arguments(arg "THREADS" "" "SOURCES;WITHOUT;ROOMS;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
+  cmake_parse_arguments(arg "THREADS" "" "SOURCES;WITHOUT;INSIDE;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
     ${ARGN})
   set(target sluice_${name})
   list(TRANSFORM arg_USES PREPEND sluice_)
-  set(rooms ${arg_ROOMS})
-  list(TRANSFORM rooms APPEND "/*.cc" OUTPUT_VARIABLE sources_of_rooms)
-  list(TRANSFORM rooms APPEND "/*.h" OUTPUT_VARIABLE headers_of_rooms)
-  file(GLOB all RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS *.cc ${sources_of_rooms})
+  foreach(used IN LISTS arg_USES)
+    if(NOT TARGET ${used})
+      message(FATAL_ERROR "${target} goes up: ${used} does not stand below it in sluice/CMakeLists.txt")
+    endif()
+  endforeach()
+  set(inside ${arg_INSIDE})
+  list(TRANSFORM inside APPEND "/*.cc" OUTPUT_VARIABLE sources_inside)
+  list(TRANSFORM inside APPEND "/*.h" OUTPUT_VARIABLE headers_inside)
+  file(GLOB all RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS *.cc ${sources_inside})
   set(tests ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   set(sources ${all})
@@ -42,7 +47,7 @@ function(sluice_folder name)
     set(scope INTERFACE)
   endif()
   target_compile_features(${target} ${scope} cxx_std_20)
-  file(GLOB headers CONFIGURE_DEPENDS *.h ${headers_of_rooms})
+  file(GLOB headers CONFIGURE_DEPENDS *.h ${headers_inside})
   if(NOT EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/testing/CMakeLists.txt")
     file(GLOB fixtures CONFIGURE_DEPENDS testing/*.h)
   endif()

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <sluice/membership/epoch_record.h>
-#include <sluice/membership/etcd/etcd_json.h>
-#include <sluice/membership/store_address.h>
+#include <sluice/join/membership/epoch_record.h>
+#include <sluice/join/membership/etcd/etcd_json.h>
+#include <sluice/join/membership/store_address.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice::membership;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <variant>
 
-#include <sluice/wire/header.h>
+#include <sluice/transport/wire/header.h>
 
 namespace sluice::fuzz {
 

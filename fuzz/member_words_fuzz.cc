@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <span>
 
-#include <sluice/members/rounds.h>
-#include <sluice/members/word.h>
+#include <sluice/join/members/rounds.h>
+#include <sluice/join/members/word.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <sluice/rendezvous/agreement.h>
-#include <sluice/rendezvous/message.h>
+#include <sluice/join/rendezvous/agreement.h>
+#include <sluice/join/rendezvous/message.h>
 
 namespace sluice::rendezvous {
 namespace {

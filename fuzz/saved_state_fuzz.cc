@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include <sluice/optimizer/optimizer_state.h>
-#include <sluice/shard/served_state.h>
-#include <sluice/strategy/reduction/reduction_state.h>
-#include <sluice/strategy/server/centre_state.h>
-#include <sluice/strategy/server/held_slice.h>
+#include <sluice/algorithms/reduction/reduction_state.h>
+#include <sluice/algorithms/server/centre_state.h>
+#include <sluice/algorithms/server/held_slice.h>
+#include <sluice/data/optimizer/optimizer_state.h>
+#include <sluice/data/shard/served_state.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice;
@@ -19,16 +19,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto mustBe = [&](const std::vector<std::byte>& again) {
     if (!std::ranges::equal(again, bytes)) std::abort();
   };
-  if (const auto state = strategy::ReductionState::fromBytes(bytes); state.isOk())
+  if (const auto state = algorithms::ReductionState::fromBytes(bytes); state.isOk())
     mustBe(state->toBytes());
-  if (const auto state = strategy::CentreState::fromBytes(bytes); state.isOk())
+  if (const auto state = algorithms::CentreState::fromBytes(bytes); state.isOk())
     mustBe(state->toBytes());
   if (const auto state = optimizer::OptimizerState::fromBytes(bytes); state.isOk())
     mustBe(state->toBytes());
   if (const auto states = shard::servedStatesFromBytes(bytes); states.isOk())
     mustBe(shard::toBytes(*states));
-  if (const auto held = strategy::readHeldSlice(bytes); held.isOk())
+  if (const auto held = algorithms::readHeldSlice(bytes); held.isOk())
     mustBe(
-        strategy::packHeldSlice(held->parameters, held->optimizer ? &*held->optimizer : nullptr));
+        algorithms::packHeldSlice(held->parameters, held->optimizer ? &*held->optimizer : nullptr));
   return 0;
 }

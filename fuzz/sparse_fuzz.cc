@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include <sluice/codec/sparse.h>
+#include <sluice/data/codec/sparse.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace sluice::codec;

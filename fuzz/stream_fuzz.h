@@ -22,7 +22,7 @@
 
 #include <sodium.h>
 
-#include <sluice/fabric/tcp/incoming.h>
+#include <sluice/transport/fabric/tcp/incoming.h>
 
 #include "header_fuzz.h"
 

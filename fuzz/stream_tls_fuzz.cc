@@ -5,7 +5,7 @@
 #include <openssl/ssl.h>
 #include <sys/socket.h>
 
-#include <sluice/fabric/tcp/tls_stream.h>
+#include <sluice/transport/fabric/tcp/tls_stream.h>
 
 #include "stream_fuzz.h"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs/checks.md"
 CALL = re.compile(r"\bSLUICE_D?CHECK\(")
-ROW = re.compile(r"^\| `(sluice/[^`]+)` \| `(.+)` \| (.*) \|$")
+ROW = re.compile(r"^\| `((?:sluice|tools)/[^`]+)` \| `(.+)` \| (.*) \|$")
 
 
 def isTest(path):
@@ -47,7 +47,7 @@ def firstArgument(text, start):
 def sites():
     """Returns (file, condition) of every check, each once, in the order of the files."""
     found = {}
-    for path in sorted((ROOT / "sluice").rglob("*")):
+    for path in sorted([*(ROOT / "sluice").rglob("*"), *(ROOT / "tools").rglob("*")]):
         if path.suffix not in (".h", ".cc") or isTest(path) or path.name == "check.h":
             continue
         text = re.sub(r"//[^\n]*", "", path.read_text())

@@ -36,9 +36,9 @@ fault misspelling spelling 'README.md.*==>'
 misspelling() { echo "Wri""tting is easy." >>README.md; }
 
 fault includeThatGoesUp graph 'base -> cli goes up'
-includeThatGoesUp() { sed -i '1i #include <sluice/cli/table.h>' sluice/base/text.cc; }
+includeThatGoesUp() { sed -i '1i #include <tools/cli/table.h>' sluice/base/text.cc; }
 
-fault foreignHeaderOutsideItsRoom graph 'belongs in sluice/fabric/ucx only'
+fault foreignHeaderOutsideItsRoom graph 'belongs in sluice/transport/fabric/ucx only'
 foreignHeaderOutsideItsRoom() { sed -i '1i #include <ucp/api/ucp.h>' sluice/base/text.cc; }
 
 fault headerThatDoesNotStandAlone headers 'planted.h.*error'

@@ -373,7 +373,7 @@ class ConfigShow(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def testTheExitCodesAreThoseOfTheHeader(self):
-        header = (SOURCE / "sluice/cli/exit_codes.h").read_text()
+        header = (SOURCE / "tools/cli/exit_codes.h").read_text()
         codes = {int(code) for code in re.findall(r"^  k\w+ = (\d+),", header, re.MULTILINE)}
         document = (SOURCE / "docs/command-line.md").read_text()
         self.assertEqual(

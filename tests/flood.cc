@@ -21,8 +21,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/net/address.h>
-#include <sluice/net/fd.h>
+#include <sluice/base/net/address.h>
+#include <sluice/base/net/fd.h>
 #include <sluice/secret/handshake.h>
 
 namespace sluice {

@@ -20,9 +20,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <sluice/fabric/tcp/tcp_fabric.h>
-#include <sluice/fabric/testing/contract_recorder.h>
-#include <sluice/rendezvous/testing/test_world.h>
+#include <sluice/join/rendezvous/testing/test_world.h>
+#include <sluice/transport/fabric/tcp/tcp_fabric.h>
+#include <sluice/transport/fabric/testing/contract_recorder.h>
 
 namespace sluice {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/lab/lab.h>
-#include <sluice/lab/namespaces.h>
-#include <sluice/net/epoll_loop.h>
+#include <sluice/base/net/epoll_loop.h>
+#include <tools/lab/lab.h>
+#include <tools/lab/namespaces.h>
 
 namespace sluice::lab {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <thread>
 
-#include <sluice/membership/etcd/etcd_membership.h>
+#include <sluice/join/membership/etcd/etcd_membership.h>
 
 namespace sluice::membership {
 namespace {

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/kernel/reduce.h>
-#include <sluice/optimizer/optimizer_spec.h>
+#include <sluice/data/kernel/reduce.h>
+#include <sluice/data/optimizer/optimizer_spec.h>
 
 namespace {
 

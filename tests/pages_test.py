@@ -4,7 +4,7 @@
   pages_test.py
 
 Looks at the backquoted words of docs/follow-a-slice.md and docs/add-an-algorithm.md. A word with a
-file's ending must be a file, from the root, from sluice/ or from sluice/strategy/. `A::b` must be a
+file's ending must be a file, from the root, from sluice/ or from a room of it. `A::b` must be a
 member b that a file which defines A has. Other words that look like names of the code (camelCase,
 CamelCase, kConstants) must stand in it.
 """
@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/follow-a-slice.md", "docs/add-an-algorithm.md")
-FOLDERS = ("", "sluice", "sluice/strategy", "sluice/strategy/algorithms", "docs", "include")
+ROOMS = [str(room.relative_to(ROOT)) for room in (ROOT / "sluice").iterdir() if room.is_dir()]
+FOLDERS = ("", "sluice", *ROOMS, "sluice/algorithms/catalogue", "docs", "include")
 # Names that a page makes up.
 INVENTED = {"layers.cc", "chooseLayers", "makeLayers", "kLayers"}
 

@@ -26,7 +26,7 @@ except ImportError as missing:
 LIMIT = 20  # seconds of CPU, which a busy machine does not change
 # Claims of the papers that do not hold, each with the reason.
 OTHERWISE = {
-    # Theorem 1 is wrong: sluice/timing/merging_test.cc has more counter-examples.
+    # Theorem 1 is wrong: sluice/data/timing/merging_test.cc has more counter-examples.
     "Algorithm 1 over the best merging, three layers",
     # The paper's own quotients (1.75 and 1.45 over the two) do not make both 0.55 either.
     "Scaling of SyncEASGD, 64 nodes, resnet50",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests whether schedules of rounds find faults: plants one fault after another in the calls that
-are not steps, builds, and checks that a test in sluice/members/rounds_test.cc fails within a minute
+are not steps, builds, and checks that a test in sluice/join/members/rounds_test.cc fails within a minute
 of CPU. Prints the number of faults found.
 
     tests/rounds_faults.py [NAME...]      # takes some minutes; only these faults
@@ -17,27 +17,27 @@ TESTS = "Rounds*"
 
 FAULTS = {
     "a-mean-with-the-lost-part-on-some-members": Fault(
-        "sluice/members/rounds.cc",
+        "sluice/join/members/rounds.cc",
         "    if (round.complete) {\n      tellResult(id, round);\n",
         "    if (round.complete) {\n      round.complete.reset();\n      bringValue(id, round);\n",
     ),
     "values-of-an-epoch-that-is-over-count": Fault(
-        "sluice/members/rounds.cc",
+        "sluice/join/members/rounds.cc",
         "    round.values.clear();\n    round.results.clear();\n    round.have.clear();\n",
         "    round.results.clear();\n    round.have.clear();\n",
     ),
     "a-round-is-forgotten-before-everybody-has-it": Fault(
-        "sluice/members/rounds.cc",
+        "sluice/join/members/rounds.cc",
         "have.size() + 1 >= view_.size()",
         "have.size() + 2 >= view_.size()",
     ),
     "a-member-that-has-forgotten-does-not-say-so": Fault(
-        "sluice/members/rounds.cc",
+        "sluice/join/members/rounds.cc",
         "    if (word.kind == WordKind::kResult && word.offset",
         "    if (word.kind == WordKind::kMeet && word.offset",
     ),
     "a-word-of-an-older-round-counts": Fault(
-        "sluice/members/rounds.cc",
+        "sluice/join/members/rounds.cc",
         "  const Id id{key, begun_[key]++};\n",
         "  const Id id{key, begun_[key]++ / 2};\n",
     ),

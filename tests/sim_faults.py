@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests whether simulations find faults: plants one fault after another in queue, credit, shard and
 strategy in a copy of the tree, builds, and checks that a simulation (simulation_test.cc or
-scenario_test.cc in sluice/sim/) fails within a minute of CPU. Prints the number of faults found.
+scenario_test.cc in tools/sim/) fails within a minute of CPU. Prints the number of faults found.
 
     tests/sim_faults.py [NAME...]      # takes many minutes; only these faults
 """
@@ -19,65 +19,65 @@ ENOUGH = 10
 
 FAULTS = {
     "credit-is-lost-on-completion": Fault(
-        "sluice/queue/credit.cc",
+        "sluice/transport/queue/credit.cc",
         "  at(to).inFlight -= bytes;\n  total_.inFlight -= bytes;\n",
         "  at(to).inFlight -= bytes;\n",
     ),
     "credit-is-released-twice": Fault(
-        "sluice/queue/egress.cc",
+        "sluice/transport/queue/egress.cc",
         "  credit_.release(to, handed.send.bytes);\n",
         "  credit_.release(to, handed.send.bytes);\n"
         "  if (credit_.inFlightTo(to) >= handed.send.bytes)\n"
         "    credit_.release(to, handed.send.bytes);\n",
     ),
     "credit-has-no-end": Fault(
-        "sluice/queue/credit.h",
+        "sluice/transport/queue/credit.h",
         "{ return total_.admits(bytes); }",
         "{ return total_.admits(0 * bytes) || true; }",
     ),
     "nothing-follows-when-credit-is-back": Fault(
-        "sluice/strategy/outbox.cc",
+        "sluice/algorithms/outbox.cc",
         "if (status.isOk() || !isTheEnd) handOver();",
         "if (!status.isOk() && !isTheEnd) handOver();",
     ),
     "all-workers-push-to-the-first-server-first": Fault(
-        "sluice/plan/order.cc",
+        "sluice/data/plan/order.cc",
         "(to + count - from % count) % count",
         "(to + count - 0 * from) % count",
     ),
     "the-most-urgent-goes-last": Fault(
-        "sluice/strategy/outbox.cc",
+        "sluice/algorithms/outbox.cc",
         ".priority = parcel.slice.priority",
         ".priority = 1'000'000 - parcel.slice.priority",
     ),
     "a-sum-lacks-the-last-part": Fault(
-        "sluice/shard/shard.cc",
+        "sluice/data/shard/shard.cc",
         "if (++here.arrived < here.parts.size()) return false;",
         "if (++here.arrived + 1 != here.parts.size()) return false;",
     ),
     "a-sum-has-one-part-twice": Fault(
-        "sluice/shard/shard.cc",
+        "sluice/data/shard/shard.cc",
         "  kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);\n",
         "  here.parts.front() = here.parts.back();\n"
         "  kernel::sumInRankOrder(dtype, sum, here.parts, meanScale_);\n",
     ),
     "a-stale-result-is-published": Fault(
-        "sluice/shard/shard.cc",
+        "sluice/data/shard/shard.cc",
         "if (!here.lastWasEmpty) update(slice, here);",
         "if (!here.lastWasEmpty && index(here.step) != 1) update(slice, here);",
     ),
     "a-part-of-an-earlier-step-is-summed": Fault(
-        "sluice/shard/shard.cc",
+        "sluice/data/shard/shard.cc",
         "  here.arrived = 0;\n",
         "  here.arrived = 1;\n",
     ),
     "a-slice-is-lost": Fault(
-        "sluice/strategy/server/collecting_worker.cc",
+        "sluice/algorithms/server/collecting_worker.cc",
         "      if (hasGradient) {\n",
         "      if (index(slice.id) == 3 && index(step) == 1) continue;\n      if (hasGradient) {\n",
     ),
     "a-gate-opens-before-the-last-slice": Fault(
-        "sluice/strategy/server/outcomes.cc",
+        "sluice/algorithms/server/outcomes.cc",
         "return --here.slicesLeft == 0;",
         "return --here.slicesLeft == (context_.plan.slicesOf(slice.tensor).size() > 1 ? 1 : 0);",
     ),

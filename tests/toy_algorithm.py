@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/add-an-algorithm.md"
-FOLDER = ROOT / "sluice/strategy/algorithms"
+FOLDER = ROOT / "sluice/algorithms/catalogue"
 
 TRAIN = """
 import os, sys, torch, sluice

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests the tests of what kvstore, slicing, p3 and sluice put on the wire: plants one fault after
-another in a copy of the tree, builds, and checks that WireOrder (sluice/strategy/testing/
+another in a copy of the tree, builds, and checks that WireOrder (sluice/algorithms/testing/
 wire_order_test.cc) fails. Prints the number of faults that were found.
 
     tests/wire_faults.py [NAME...]      # takes a few minutes; only these faults
@@ -12,25 +12,25 @@ import sys
 
 from planted_faults import Fault, findFaults
 
-TARGET = "sluice_strategy_testing_test"
+TARGET = "sluice_algorithms_testing_test"
 FAULTS = {
     "kvstore-pulls-at-a-parts-notice": Fault(
-        "sluice/strategy/algorithms/kvstore.cc",
+        "sluice/algorithms/catalogue/kvstore.cc",
         "makeNotifying(context, Answer::kNotifyAndPull)",
         "makeNotifying(context, Answer::kNotifyAndPullParts)",
     ),
     "kvstore-sends-by-priority": Fault(
-        "sluice/strategy/algorithms/kvstore.cc",
+        "sluice/algorithms/catalogue/kvstore.cc",
         "{.order = queue::Order::kFifo}",
         "{.order = queue::Order::kPriority, .window = 1}",
     ),
     "p3-waits-for-a-pull": Fault(
-        "sluice/strategy/algorithms/p3.cc",
+        "sluice/algorithms/catalogue/p3.cc",
         "makeCollecting(context, {.egress",
         "makeCollecting(context, {.answer = Answer::kNotifyAndPullParts, .egress",
     ),
     "p3-publishes-after-all-slices-of-a-tensor": Fault(
-        "sluice/strategy/server/collecting_server.cc",
+        "sluice/algorithms/server/collecting_server.cc",
         "  for (const Rank worker : parts_.roles().workers) {\n"
         "    if (parts_.style.answer != Answer::kBroadcast",
         "  static std::map<std::pair<const void*, TensorId>, size_t> finished;\n"
@@ -46,12 +46,12 @@ FAULTS = {
         "    if (parts_.style.answer != Answer::kBroadcast",
     ),
     "p3s-window-is-unbounded": Fault(
-        "sluice/strategy/algorithms/p3.cc",
+        "sluice/algorithms/catalogue/p3.cc",
         "kWindowSlices * sliceBytes",
         "queue::kUnlimited + 0 * kWindowSlices * sliceBytes",
     ),
     "slicing-sends-by-priority": Fault(
-        "sluice/strategy/algorithms/slicing.cc",
+        "sluice/algorithms/catalogue/slicing.cc",
         "{.order = queue::Order::kFifo}",
         "{.order = queue::Order::kPriority, .window = 1}",
     ),

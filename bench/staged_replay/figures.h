@@ -7,9 +7,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include <sluice/bench/figures.h>
-#include <sluice/cli/table.h>
-#include <sluice/trace/rank_trace.h>
+#include <sluice/observe/trace/rank_trace.h>
+#include <tools/bench/figures.h>
+#include <tools/cli/table.h>
 
 namespace sluice::bench {
 

@@ -8,7 +8,7 @@
 //
 //   staging alone   the share of an iteration in which the rank's device waits at a gate, no rank has
 //                   a slice in the queue or on the network, and some rank has a slice that is being
-//                   copied, or whose turn to be copied has not come (sluice/trace/staging_waits.h)
+//                   copied, or whose turn to be copied has not come (sluice/observe/trace/staging_waits.h)
 //   staging on path the share of staging on the critical path, also while the network carries other
 //                   slices: an upper bound for the former
 //   copies beside push      of the time with copies to the host, the share with another slice's push
@@ -32,12 +32,12 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
-#include <sluice/bench/replay.h>
-#include <sluice/bench/replay_rank.h>
-#include <sluice/cli/exit_codes.h>
-#include <sluice/cli/interruption.h>
-#include <sluice/cli/json_output.h>
-#include <sluice/trace/trace_file.h>
+#include <sluice/observe/trace/trace_file.h>
+#include <tools/bench/replay.h>
+#include <tools/bench/replay_rank.h>
+#include <tools/cli/exit_codes.h>
+#include <tools/cli/interruption.h>
+#include <tools/cli/json_output.h>
 
 namespace sluice::bench {
 namespace {

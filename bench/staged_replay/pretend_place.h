@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <bench/staged_replay/watched_device.h>
-#include <sluice/bench/replay_place.h>
-#include <sluice/trace/rank_trace.h>
+#include <sluice/observe/trace/rank_trace.h>
+#include <tools/bench/replay_place.h>
 
 namespace sluice::bench {
 

@@ -10,7 +10,7 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/mutex.h>
-#include <sluice/staging/testing/pretend_device.h>
+#include <sluice/data/staging/testing/pretend_device.h>
 
 namespace sluice::bench {
 

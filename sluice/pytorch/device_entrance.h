@@ -7,7 +7,7 @@
 #include <sluice/device.h>
 
 #include <sluice/base/status.h>
-#include <sluice/types/ids.h>
+#include <sluice/base/types/ids.h>
 
 namespace sluice::pytorch {
 

@@ -2,16 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <sluice/algorithms/reduction/reduction_options.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/rendezvous/find_master.h>
-#include <sluice/rendezvous/interface.h>
-#include <sluice/rendezvous/launch.h>
+#include <sluice/join/rendezvous/find_master.h>
+#include <sluice/join/rendezvous/interface.h>
+#include <sluice/join/rendezvous/launch.h>
 #include <sluice/session/await.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
-#include <sluice/strategy/reduction/reduction_options.h>
 
 namespace sluice::pytorch {
 

@@ -14,8 +14,8 @@
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
 #include <sluice/base/mutex.h>
-#include <sluice/collective/communicator.h>
-#include <sluice/collective/method_costs.h>
+#include <sluice/data/collective/communicator.h>
+#include <sluice/data/collective/method_costs.h>
 
 namespace sluice::pytorch {
 

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/net/fd.h>
 #include <sluice/base/options.h>
-#include <sluice/net/fd.h>
 #include <sluice/secret/sodium.h>
 
 namespace sluice::secret {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <sluice/base/status.h>
-#include <sluice/plan/plan.h>
+#include <sluice/data/plan/plan.h>
 #include <sluice/session/job_parts.h>
 
 namespace sluice::session {

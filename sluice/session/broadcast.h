@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
-#include <sluice/fabric/deferred_lanes.h>
-#include <sluice/fabric/fabric.h>
+#include <sluice/transport/fabric/deferred_lanes.h>
+#include <sluice/transport/fabric/fabric.h>
 
 namespace sluice::session {
 

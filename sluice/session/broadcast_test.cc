@@ -8,7 +8,7 @@
 
 #include <sluice/base/testing/manual_loop.h>
 #include <sluice/base/testing/short_tests.h>
-#include <sluice/fabric/loopback/loopback_fabric.h>
+#include <sluice/transport/fabric/loopback/loopback_fabric.h>
 
 namespace sluice::session {
 namespace {

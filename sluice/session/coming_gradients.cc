@@ -19,7 +19,7 @@ void ComingGradients::announce(TensorId tensor, Step step, TimePoint at) {
   ++incomplete_;
 }
 
-strategy::SliceContribution ComingGradients::come(TensorId tensor, size_t place) {
+algorithms::SliceContribution ComingGradients::come(TensorId tensor, size_t place) {
   SLUICE_CHECK(isComing(tensor), tensor, place);
   OneTensor& here = tensors_[index(tensor)];
   SLUICE_CHECK(place < here.isHere.size() && !here.isHere[place], tensor, place);

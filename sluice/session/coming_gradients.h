@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/algorithms/contribution.h>
 #include <sluice/base/clock.h>
-#include <sluice/plan/plan.h>
-#include <sluice/strategy/contribution.h>
+#include <sluice/data/plan/plan.h>
 
 namespace sluice::session {
 
@@ -23,7 +23,7 @@ class ComingGradients final {
 
   // The slice at `place` among the tensor's slices has come. Returns it as the strategy takes it.
   // REQUIRES: the gradient was announced, and the slice has not come before.
-  strategy::SliceContribution come(TensorId tensor, size_t place);
+  algorithms::SliceContribution come(TensorId tensor, size_t place);
 
   // Runs `then` when every gradient that was announced is complete: at once, if all are. The caller
   // runs what takeWaiting() returns after the strategy has taken the last slice.

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/strategy/algorithms/registry.h>
 
 namespace sluice::session {
 namespace {
@@ -49,8 +49,8 @@ Status DevicePath::begin(Trainer& trainer) {
     mirrors_.push_back({.gradient = gradient, .result = result, .owner = memory_});
     mirrors.push_back(gradient);
   }
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
-                          strategy::findAlgorithm(plan.spec().strategy));
+  SLUICE_ASSIGN_OR_RETURN(const algorithms::Algorithm* algorithm,
+                          algorithms::findAlgorithm(plan.spec().strategy));
   stager_ = std::make_unique<staging::Stager>(
       staging::Terms{.device = device_,
                      .plan = plan,
@@ -135,7 +135,7 @@ bool DevicePath::isReady(TensorId tensor) const {
   return !isOnDevice_[index(tensor)] || trainer_->isEmpty(tensor) || stager_->isQueued(tensor);
 }
 
-void DevicePath::onResult(const strategy::SliceResult& result) {
+void DevicePath::onResult(const algorithms::SliceResult& result) {
   const Applied applied{result.slice, result.from};
   if (!isOnDevice_[index(result.tensor)]) return report(result.tensor, result.step, applied);
   if (observer_ != nullptr) {

@@ -1,6 +1,6 @@
 // The way of a session's tensors that lie on a device: a stager between the device and the trainer,
 // and the host's memory that stands for the tensors. An algorithm that has targets for gradients
-// (strategy::StagingTargets) needs no such memory.
+// (algorithms::StagingTargets) needs no such memory.
 //
 // Thread safety: as Session. The parts of ResultSink run on the loop, those of Listener on the
 // stager's thread.
@@ -16,16 +16,16 @@
 
 #include <sluice/device.h>
 
+#include <sluice/algorithms/result_sink.h>
 #include <sluice/base/config.h>
 #include <sluice/base/mutex.h>
+#include <sluice/data/staging/stager.h>
 #include <sluice/observer.h>
 #include <sluice/session/trainer.h>
-#include <sluice/staging/stager.h>
-#include <sluice/strategy/result_sink.h>
 
 namespace sluice::session {
 
-class DevicePath final : public strategy::ResultSink, public staging::Listener {
+class DevicePath final : public algorithms::ResultSink, public staging::Listener {
  public:
   // Returns an error if the option staging-bytes is too small. REQUIRES: device, config and
   // observer (may be null) outlive this.
@@ -54,7 +54,7 @@ class DevicePath final : public strategy::ResultSink, public staging::Listener {
     stager_->waitBeforeResults(std::move(mark));
   }
 
-  void onResult(const strategy::SliceResult& result) override;
+  void onResult(const algorithms::SliceResult& result) override;
   void onNoResult(TensorId tensor, Step step) override;
 
   void onGradient(TensorId tensor, size_t first, size_t count, TimePoint begun) override;

@@ -9,11 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/options.h>
-#include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/net/epoll_loop.h>
-#include <sluice/staging/testing/pretend_device.h>
-#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/data/staging/testing/pretend_device.h>
+#include <sluice/transport/fabric/loopback/loopback_fabric.h>
 
 namespace sluice::session {
 namespace {
@@ -135,7 +135,7 @@ class DeviceWorld final {
       spec.model.tensors.push_back({"t" + std::to_string(elements), elements, DType::kF32});
     spec.roles = plan::parseRoles("all", kDeviceRanks).value();
     spec.strategy = algorithm_;
-    ASSERT_TRUE(strategy::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
+    ASSERT_TRUE(algorithms::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
     rank.path = DevicePath::make(rank.device, config_, &rank.stages).value();
     Training training{.plan = plan::Plan::make(spec).value(),
                       .update = optimizer::parseOptimizerSpec("mean-gradient").value(),

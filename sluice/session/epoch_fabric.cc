@@ -3,7 +3,7 @@
 #include <utility>
 
 #include <sluice/base/check.h>
-#include <sluice/fabric/common.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include <sluice/base/mutex.h>
-#include <sluice/fabric/watch/watched_fabric.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <sluice/base/mutex.h>
-#include <sluice/members/view.h>
+#include <sluice/join/members/view.h>
 
 namespace sluice::session {
 

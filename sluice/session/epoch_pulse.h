@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <sluice/base/mutex.h>
-#include <sluice/fabric/watch/pulse.h>
+#include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::session {
 

@@ -9,9 +9,9 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 
@@ -86,15 +86,15 @@ Result<std::unique_ptr<fabric::WatchedFabric>> Epochs::makeFabric(
       std::move(listener), *receiver_, &pulse_);
 }
 
-Result<std::unique_ptr<strategy::Strategy>> Epochs::makeStrategy(const strategy::Context& context,
-                                                                 strategy::Lasting::Make make) {
+Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
+    const algorithms::Context& context, algorithms::Lasting::Make make) {
   SLUICE_ASSIGN_OR_RETURN(
       auto lasting,
-      strategy::Lasting::begin(context, std::move(make), [this](const std::vector<Step>& steps) {
+      algorithms::Lasting::begin(context, std::move(make), [this](const std::vector<Step>& steps) {
         history_.add(here_, steps);
       }));
   made_ = lasting.get();
-  return std::unique_ptr<strategy::Strategy>(std::move(lasting));
+  return std::unique_ptr<algorithms::Strategy>(std::move(lasting));
 }
 
 void Epochs::begin() {

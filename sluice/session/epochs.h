@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include <sluice/members/members.h>
-#include <sluice/plan/plan.h>
+#include <sluice/algorithms/lasting/lasting.h>
+#include <sluice/data/plan/plan.h>
+#include <sluice/join/members/members.h>
 #include <sluice/session/epoch_fabric.h>
 #include <sluice/session/epoch_history.h>
 #include <sluice/session/epoch_pulse.h>
 #include <sluice/session/job_parts.h>
-#include <sluice/strategy/lasting/lasting.h>
 
 namespace sluice::session {
 
@@ -39,8 +39,8 @@ class Epochs final : private members::Members::Listener {
   Result<std::unique_ptr<EpochFabric>> connect(fabric::Receiver& receiver, Events events);
 
   // Makes a strategy that outlives lost members. REQUIRES: connect() has returned ok.
-  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(const strategy::Context& context,
-                                                           strategy::Lasting::Make make);
+  Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(const algorithms::Context& context,
+                                                             algorithms::Lasting::Make make);
   // The strategy is in its place: losses may count.
   void begin();
   // Ranks change no longer.
@@ -81,12 +81,12 @@ class Epochs final : private members::Members::Listener {
   EpochPulse pulse_;
   fabric::Receiver* receiver_ = nullptr;
   Events events_;
-  EpochFabric* fabric_ = nullptr;         // the trainer's
-  strategy::Lasting* lasting_ = nullptr;  // the trainer's; null before begin()
-  strategy::Lasting* made_ = nullptr;     // the same, before begin()
-  members::View here_;                    // the epoch of the fabric
-  members::View wanted_;                  // the epoch that stands
-  std::unique_ptr<plan::Plan> plan_;      // of here_
+  EpochFabric* fabric_ = nullptr;           // the trainer's
+  algorithms::Lasting* lasting_ = nullptr;  // the trainer's; null before begin()
+  algorithms::Lasting* made_ = nullptr;     // the same, before begin()
+  members::View here_;                      // the epoch of the fabric
+  members::View wanted_;                    // the epoch that stands
+  std::unique_ptr<plan::Plan> plan_;        // of here_
   bool isListening_ = false;
   bool isStopped_ = false;
   EpochHistory history_;

@@ -8,12 +8,12 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/fabric/common.h>
-#include <sluice/fabric/tcp/tcp_fabric.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/await.h>
 #include <sluice/session/join_members.h>
 #include <sluice/session/protection.h>
+#include <sluice/transport/fabric/common.h>
+#include <sluice/transport/fabric/tcp/tcp_fabric.h>
 
 namespace sluice::session {
 namespace {

@@ -13,16 +13,16 @@
 
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
-#include <sluice/fabric/tcp/listener.h>
-#include <sluice/fabric/watch/pulse_thread.h>
-#include <sluice/members/members.h>
-#include <sluice/metrics/endpoint.h>
-#include <sluice/net/epoll_loop.h>
-#include <sluice/rendezvous/rendezvous.h>
+#include <sluice/base/net/epoll_loop.h>
+#include <sluice/base/types/ids.h>
+#include <sluice/join/members/members.h>
+#include <sluice/join/rendezvous/rendezvous.h>
+#include <sluice/observe/metrics/endpoint.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/session/await.h>
 #include <sluice/session/term_request.h>
-#include <sluice/types/ids.h>
+#include <sluice/transport/fabric/tcp/listener.h>
+#include <sluice/transport/fabric/watch/pulse_thread.h>
 
 namespace sluice::session {
 

@@ -9,11 +9,11 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
-#include <sluice/fabric/common.h>
-#include <sluice/fabric/tcp/tcp_fabric.h>
-#include <sluice/fabric/watch/watched_fabric.h>
-#include <sluice/membership/etcd/etcd_membership.h>
-#include <sluice/membership/job_space.h>
+#include <sluice/join/membership/etcd/etcd_membership.h>
+#include <sluice/join/membership/job_space.h>
+#include <sluice/transport/fabric/common.h>
+#include <sluice/transport/fabric/tcp/tcp_fabric.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 namespace {

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/door/doorman.h>
-#include <sluice/fabric/watch/pulse.h>
-#include <sluice/members/members.h>
-#include <sluice/net/address.h>
-#include <sluice/net/epoll_loop.h>
+#include <sluice/base/net/address.h>
+#include <sluice/base/net/epoll_loop.h>
+#include <sluice/join/members/members.h>
+#include <sluice/secret/door/doorman.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/session/await.h>
+#include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::session {
 

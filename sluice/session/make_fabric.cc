@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include <sluice/base/options.h>
-#include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/fabric/tcp/tcp_fabric.h>
-#include <sluice/fabric/ucx/ucx_fabric.h>
-#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/protection.h>
+#include <sluice/transport/fabric/loopback/loopback_fabric.h>
+#include <sluice/transport/fabric/tcp/tcp_fabric.h>
+#include <sluice/transport/fabric/ucx/ucx_fabric.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <sluice/fabric/watch/watched_fabric.h>
 #include <sluice/session/job_parts.h>
+#include <sluice/transport/fabric/watch/watched_fabric.h>
 
 namespace sluice::session {
 

@@ -1,6 +1,6 @@
 #include <sluice/session/metering.h>
 
-#include <sluice/fabric/common.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {
@@ -30,7 +30,7 @@ Result<metrics::Reading> Metering::read() {
                            .waited = counts_.waitedByTensor()};
   for (const auto& tensor : trainer_->plan().model().tensors)
     reading.tensors.push_back(tensor.name);
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Statistics statistics,
+  SLUICE_ASSIGN_OR_RETURN(const algorithms::Statistics statistics,
                           trainer_->statistics(kScrapeLimit));
   reading.creditUsed = statistics.bytesInFlight;
   reading.bytesWaiting = statistics.bytesWaiting;

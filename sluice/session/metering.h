@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include <sluice/metrics/counts.h>
-#include <sluice/metrics/endpoint.h>
+#include <sluice/observe/metrics/counts.h>
+#include <sluice/observe/metrics/endpoint.h>
 #include <sluice/session/epoch_fabric.h>
 #include <sluice/session/trainer.h>
 

@@ -1,14 +1,14 @@
-#include <sluice/strategy/pieces.h>
+#include <sluice/algorithms/pieces.h>
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include <sluice/kernel/testing/test_numbers.h>
-#include <sluice/net/epoll_loop.h>
-#include <sluice/strategy/testing/stepped_world.h>
+#include <sluice/algorithms/testing/stepped_world.h>
+#include <sluice/base/net/epoll_loop.h>
+#include <sluice/data/kernel/testing/test_numbers.h>
 
-namespace sluice::strategy {
+namespace sluice::algorithms {
 namespace {
 
 TEST(Pieces, OthersGetTheirTurnOnTheLoopInBetween) {
@@ -66,4 +66,4 @@ TEST(Pieces, ALargeGroupIsUpdatedInPiecesAndOpensAtOnce) {
 }
 
 }  // namespace
-}  // namespace sluice::strategy
+}  // namespace sluice::algorithms

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <sluice/base/status.h>
+#include <sluice/base/types/ids.h>
 #include <sluice/session/job_parts.h>
-#include <sluice/types/ids.h>
 
 namespace sluice::session {
 

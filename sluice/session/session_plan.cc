@@ -4,15 +4,15 @@
 
 #include <fmt/format.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/algorithms/dgc/dgc_options.h>
 #include <sluice/base/options.h>
-#include <sluice/strategy/algorithms/registry.h>
-#include <sluice/strategy/dgc/dgc_options.h>
 
 namespace sluice::session {
 namespace {
 
 // A fabric, its protection and the roles of ranks belong to the job.
-Status applySettings(const Config::Values& settings, const strategy::Algorithm& algorithm,
+Status applySettings(const Config::Values& settings, const algorithms::Algorithm& algorithm,
                      base::Config& config) {
   for (const auto& [name, value] : settings) {
     SLUICE_ASSIGN_OR_RETURN(const base::Option* option, base::knownOption(name));
@@ -37,8 +37,8 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
     SLUICE_RETURN_IF_ERROR(config.set(option::kDgc, "off"));  // for the job's own algorithm only
   SLUICE_ASSIGN_OR_RETURN(
       const auto* algorithm,
-      strategy::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
-                              config));
+      algorithms::readAlgorithm(wanted.empty() ? job.config().text(option::kAlgorithm) : wanted,
+                                config));
   SLUICE_RETURN_IF_ERROR(applySettings(options.settings, *algorithm, config));
   plan::PlanSpec spec;
   spec.model = options.model;
@@ -47,7 +47,7 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
   SLUICE_ASSIGN_OR_RETURN(spec.roles,
                           plan::parseRoles(config.text(option::kServers), job.firstWorldSize()));
   SLUICE_RETURN_IF_ERROR(algorithm->choose(config, spec));
-  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(strategy::rejectIgnoredOptions(config, spec));
+  if (wanted.empty()) SLUICE_RETURN_IF_ERROR(algorithms::rejectIgnoredOptions(config, spec));
   SLUICE_ASSIGN_OR_RETURN(auto plan, plan::Plan::make(std::move(spec)));
   return SessionPlan{std::move(config), std::move(plan)};
 }
@@ -55,7 +55,7 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
 Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job) {
   SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
   SLUICE_ASSIGN_OR_RETURN(const auto made, makePlan(options, update, job));
-  if (!strategy::sumsInRankOrder(made.plan.spec())) {
+  if (!algorithms::sumsInRankOrder(made.plan.spec())) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} with these settings does not sum in rank order, so its results "
                               "have other bits; leave it out",

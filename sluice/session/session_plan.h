@@ -7,8 +7,8 @@
 #include <sluice/session.h>
 
 #include <sluice/base/config.h>
-#include <sluice/optimizer/optimizer_spec.h>
-#include <sluice/plan/plan.h>
+#include <sluice/data/optimizer/optimizer_spec.h>
+#include <sluice/data/plan/plan.h>
 #include <sluice/session/job_parts.h>
 
 namespace sluice::session {

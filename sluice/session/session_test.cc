@@ -18,8 +18,8 @@
 
 #include <sluice/base/options.h>
 #include <sluice/base/testing/short_tests.h>
-#include <sluice/fabric/tcp/listener.h>
-#include <sluice/metrics/testing/scrape.h>
+#include <sluice/observe/metrics/testing/scrape.h>
+#include <sluice/transport/fabric/tcp/listener.h>
 
 namespace sluice::session {
 namespace {

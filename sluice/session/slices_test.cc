@@ -11,11 +11,11 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/mutex.h>
+#include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/options.h>
-#include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/net/epoll_loop.h>
-#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/transport/fabric/loopback/loopback_fabric.h>
 
 namespace sluice::session {
 namespace {
@@ -26,13 +26,13 @@ using Numbers = std::vector<float>;
 constexpr std::array<size_t, 3> kStagedElements{7, 2, 11};
 
 // Counts stages, and the bytes of results by step and tensor.
-class Accounts final : public StageObserver, public strategy::ResultSink {
+class Accounts final : public StageObserver, public algorithms::ResultSink {
  public:
   void onStage(const StageEvent& event) override {
     stages_.with([&](auto& stages) { ++stages[event.stage]; });
   }
   void onWait(const WaitEvent& /*event*/) override {}
-  void onResult(const strategy::SliceResult& result) override {
+  void onResult(const algorithms::SliceResult& result) override {
     bytes_.with([&](auto& bytes) { bytes[{result.step, result.tensor}] += result.bytes; });
   }
   void onNoResult(TensorId tensor, Step step) override {
@@ -167,7 +167,7 @@ class StagedWorld final {
     }
     spec.roles = plan::parseRoles("all", options_.world).value();
     spec.strategy = options_.algorithm;
-    ASSERT_TRUE(strategy::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
+    ASSERT_TRUE(algorithms::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
     Training training{.plan = plan::Plan::make(spec).value(),
                       .update = update_,
                       .memory = {},

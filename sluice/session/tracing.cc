@@ -5,8 +5,8 @@
 
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/fabric/common.h>
-#include <sluice/trace/trace_file.h>
+#include <sluice/observe/trace/trace_file.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include <sluice/base/config.h>
-#include <sluice/plan/model.h>
+#include <sluice/data/plan/model.h>
+#include <sluice/observe/trace/recorder.h>
 #include <sluice/session/epoch_fabric.h>
-#include <sluice/trace/recorder.h>
 
 namespace sluice::session {
 

@@ -5,14 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/fabric/common.h>
-#include <sluice/gate/tensor_names.h>
+#include <sluice/data/gate/tensor_names.h>
 #include <sluice/session/await.h>
 #include <sluice/session/epochs.h>
-#include <sluice/strategy/algorithms/registry.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {
@@ -99,12 +99,12 @@ Status Trainer::begin() {
   });
 }
 
-Result<std::unique_ptr<strategy::Strategy>> Trainer::makeStrategy(
+Result<std::unique_ptr<algorithms::Strategy>> Trainer::makeStrategy(
     std::span<const std::span<const std::byte>> firstParameters) {
-  SLUICE_ASSIGN_OR_RETURN(const strategy::Algorithm* algorithm,
-                          strategy::findAlgorithm(training_.plan.spec().strategy));
+  SLUICE_ASSIGN_OR_RETURN(const algorithms::Algorithm* algorithm,
+                          algorithms::findAlgorithm(training_.plan.spec().strategy));
   Epochs* const epochs = training_.epochs;
-  const strategy::Context context{
+  const algorithms::Context context{
       .plan = epochs != nullptr ? epochs->plan() : training_.plan,
       .fabric = *fabric_,
       .gates = gates_,
@@ -202,7 +202,7 @@ void Trainer::takeSlices(TensorId tensor, size_t first, size_t count,
   // As in handOver(): the gradient may not even have been announced.
   if (!gates_.error().isOk()) return coming_.clear();
   for (size_t place = first; place < first + count; ++place) {
-    const strategy::SliceContribution slice = coming_.come(tensor, place);
+    const algorithms::SliceContribution slice = coming_.come(tensor, place);
     const TimePoint announced = coming_.announcedAt(tensor);
     if (observer_ != nullptr) {
       observer_->onStage({Stage::kStageOut, slice.step, tensor, slice.slice, fabric_->rank(),
@@ -253,7 +253,7 @@ Status Trainer::update(std::vector<double> values) {
   fabric_->loop().post([this, values = std::move(values), step] {
     coming_.whenComplete([this, values, step] {
       Status status = strategy_->setHyperparameters(values, step);
-      if (status.isOk()) status = strategy_->decide(strategy::Decision::kUpdate);
+      if (status.isOk()) status = strategy_->decide(algorithms::Decision::kUpdate);
       if (!status.isOk()) gates_.fail(status);
     });
   });
@@ -263,7 +263,7 @@ Status Trainer::update(std::vector<double> values) {
 void Trainer::drop() {
   fabric_->loop().post([this] {
     coming_.whenComplete([this] {
-      const Status status = strategy_->decide(strategy::Decision::kDrop);
+      const Status status = strategy_->decide(algorithms::Decision::kDrop);
       if (!status.isOk()) gates_.fail(status);
     });
   });
@@ -303,11 +303,11 @@ Status Trainer::drain() {
 // Every gate is open afterwards, and nothing is on its way.
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
-  return awaitStrategy([this](const strategy::Done& done) { strategy_->whenIdle(done); },
+  return awaitStrategy([this](const algorithms::Done& done) { strategy_->whenIdle(done); },
                        "the reductions did not end");
 }
 
-Status Trainer::awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
+Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>& begin,
                               std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
   return awaitStatus(
@@ -330,7 +330,7 @@ Status Trainer::awaitStrategy(const std::function<void(const strategy::Done&)>& 
 Result<std::vector<std::byte>> Trainer::takeState() {
   SLUICE_RETURN_IF_ERROR(settle());
   SLUICE_RETURN_IF_ERROR(
-      awaitStrategy([this](const strategy::Done& done) { strategy_->checkpoint().prepare(done); },
+      awaitStrategy([this](const algorithms::Done& done) { strategy_->checkpoint().prepare(done); },
                     "the servers did not send their state"));
   return strategy_->checkpoint().take();
 }
@@ -346,8 +346,8 @@ Result<std::set<Rank>> Trainer::ahead() {
   return ranks;
 }
 
-Result<strategy::Statistics> Trainer::statistics(Duration atMost) {
-  strategy::Statistics statistics;
+Result<algorithms::Statistics> Trainer::statistics(Duration atMost) {
+  algorithms::Statistics statistics;
   SLUICE_RETURN_IF_ERROR(
       fabric::runAndWait(fabric_->loop(), [&] { statistics = strategy_->statistics(); }, atMost));
   return statistics;

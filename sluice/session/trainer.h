@@ -14,18 +14,18 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/algorithms/context.h>
+#include <sluice/algorithms/result_sink.h>
+#include <sluice/algorithms/strategy.h>
 #include <sluice/base/config.h>
-#include <sluice/fabric/deferred_lanes.h>
-#include <sluice/fabric/fabric.h>
-#include <sluice/fabric/watch/pulse.h>
-#include <sluice/gate/gates.h>
-#include <sluice/plan/plan.h>
+#include <sluice/data/gate/gates.h>
+#include <sluice/data/plan/plan.h>
 #include <sluice/session/broadcast.h>
 #include <sluice/session/coming_gradients.h>
 #include <sluice/session/receiving.h>
-#include <sluice/strategy/context.h>
-#include <sluice/strategy/result_sink.h>
-#include <sluice/strategy/strategy.h>
+#include <sluice/transport/fabric/deferred_lanes.h>
+#include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::session {
 
@@ -38,10 +38,10 @@ struct Training {
   // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
   std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions
-  bool updatesWaitForWord = false;               // see strategy::Context
-  collective::Collective* collective = nullptr;  // see strategy::Context
+  bool updatesWaitForWord = false;               // see algorithms::Context
+  collective::Collective* collective = nullptr;  // see algorithms::Context
   const fabric::Pulse* pulse = nullptr;          // may be null: nobody says how busy it is
-  strategy::ResultSink* results = nullptr;       // see strategy::Context; outlives the trainer
+  algorithms::ResultSink* results = nullptr;     // see algorithms::Context; outlives the trainer
   Epochs* epochs = nullptr;  // null: a lost rank ends training; outlives the trainer
 };
 
@@ -173,7 +173,7 @@ class Trainer final : public fabric::Receiver {
   // Ranks have changed: what was known of them counts no longer. Loop thread only.
   void onNewRanks();
 
-  Result<strategy::Statistics> statistics(Duration atMost);
+  Result<algorithms::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
   // Payloads from other ranks. Any thread.
   const Receiving& receiving() const { return receiving_; }
@@ -191,11 +191,11 @@ class Trainer final : public fabric::Receiver {
   Trainer(Training training, const base::Config& config, StageObserver* observer);
 
   Status begin();
-  Result<std::unique_ptr<strategy::Strategy>> makeStrategy(
+  Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(
       std::span<const std::span<const std::byte>> firstParameters);
   void resumeDeferred();
   Status settle();
-  Status awaitStrategy(const std::function<void(const strategy::Done&)>& begin,
+  Status awaitStrategy(const std::function<void(const algorithms::Done&)>& begin,
                        std::string_view failure);
   Status handOver(TensorId tensor, std::function<void(Step)> toStrategy);
   void takeSlices(TensorId tensor, size_t first, size_t count, std::optional<TimePoint> begun);
@@ -217,7 +217,7 @@ class Trainer final : public fabric::Receiver {
   Receiving receiving_;
   // Declared before the fabric, so that they go after it: its last completions find them alive.
   std::unique_ptr<Broadcast> broadcast_;
-  std::unique_ptr<strategy::Strategy> strategy_;
+  std::unique_ptr<algorithms::Strategy> strategy_;
   std::unique_ptr<fabric::Fabric> fabric_;
 
   // Loop only.
@@ -228,7 +228,7 @@ class Trainer final : public fabric::Receiver {
   std::set<Rank> refused_;  // ranks that are given up for a message
   std::set<Rank> done_;  // workers that need no server any more, as far as this rank has been told
   Status survived_;      // the first loss that this rank has gone on after
-  strategy::Done whenNotNeeded_;  // null: nobody stays
+  algorithms::Done whenNotNeeded_;  // null: nobody stays
   bool isEnding_ = false;
 };
 

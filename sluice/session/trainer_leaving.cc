@@ -5,10 +5,10 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/fabric/common.h>
 #include <sluice/session/await.h>
 #include <sluice/session/epochs.h>
 #include <sluice/session/trainer.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {

@@ -8,12 +8,12 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/algorithms/reduction/reduction_options.h>
+#include <sluice/algorithms/server/answering.h>
+#include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/options.h>
-#include <sluice/fabric/loopback/loopback_fabric.h>
-#include <sluice/net/epoll_loop.h>
-#include <sluice/strategy/algorithms/registry.h>
-#include <sluice/strategy/reduction/reduction_options.h>
-#include <sluice/strategy/server/answering.h>
+#include <sluice/transport/fabric/loopback/loopback_fabric.h>
 
 namespace sluice::session {
 namespace {
@@ -48,7 +48,7 @@ class TrainerTest : public testing::Test {
       spec.model.tensors = {{"w", 3, DType::kF32}, {"b", 2, DType::kF32}};
       spec.roles = plan::parseRoles(servers, world).value();
       spec.strategy = algorithmName;
-      ASSERT_TRUE(strategy::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
+      ASSERT_TRUE(algorithms::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
       Training training{
           plan::Plan::make(spec).value(), optimizer::parseOptimizerSpec(update).value(), {}};
       if (spec.roles.isWorker(Rank{r})) {

@@ -1,6 +1,6 @@
 """An event model: layers become ready one after the other, and each passes a chain of stations (a
 link; or push, update and publish) that serve one at a time. It shows when each piece of work is
-done, which the formulas of sluice/timing do not. Tests hold it against them."""
+done, which the formulas of sluice/data/timing do not. Tests hold it against them."""
 
 from __future__ import annotations
 

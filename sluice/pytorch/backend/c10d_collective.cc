@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/check.h>
-#include <sluice/fabric/common.h>
+#include <sluice/transport/fabric/common.h>
 
 namespace sluice::pytorch {
 namespace {

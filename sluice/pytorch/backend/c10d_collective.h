@@ -15,7 +15,7 @@
 
 #include <sluice/base/loop.h>
 #include <sluice/base/mutex.h>
-#include <sluice/collective/collective.h>
+#include <sluice/data/collective/collective.h>
 
 namespace sluice::pytorch {
 

@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/collective/testing/contract_suite.h>
-#include <sluice/net/epoll_loop.h>
+#include <sluice/base/net/epoll_loop.h>
+#include <sluice/data/collective/testing/contract_suite.h>
 #include <sluice/pytorch/backend/backend.h>
 
 namespace sluice::collective::contract {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include <sluice/data/staging/copier.h>
 #include <sluice/pytorch/backend/torch_device.h>
-#include <sluice/staging/copier.h>
 
 namespace sluice::pytorch {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <sluice/collective/communicator.h>
+#include <sluice/data/collective/communicator.h>
 #include <sluice/pytorch/backend/device_copies.h>
 
 namespace sluice::pytorch {

@@ -12,9 +12,9 @@
 #include <sluice/base/fork.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
+#include <sluice/base/types/ids.h>
 #include <sluice/pytorch/backend/device_copies.h>
 #include <sluice/pytorch/messenger.h>
-#include <sluice/types/ids.h>
 
 namespace sluice::pytorch {
 

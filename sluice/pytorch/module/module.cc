@@ -11,24 +11,24 @@
 
 #include <fmt/format.h>
 
+#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/config.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/base/version.h>
-#include <sluice/kernel/reduce.h>
+#include <sluice/data/kernel/reduce.h>
+#include <sluice/data/shard/served_state.h>
+#include <sluice/data/timing/bounds.h>
+#include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/membership.h>
 #include <sluice/pytorch/module/training.h>
 #include <sluice/pytorch/wait_times.h>
-#include <sluice/rendezvous/rank_list.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 #include <sluice/session/session_plan.h>
-#include <sluice/shard/served_state.h>
-#include <sluice/strategy/algorithms/registry.h>
-#include <sluice/timing/bounds.h>
 
 namespace sluice::pytorch {
 namespace {
@@ -130,7 +130,7 @@ PYBIND11_MODULE(_core, module) {
       py::arg("option"));
   module.def("note_key", &noteKey, py::arg("options"), py::arg("environment"));
 
-  using strategy::Algorithm;
+  using algorithms::Algorithm;
   py::class_<Algorithm>(module, "Algorithm")
       .def_property_readonly("name", [](const Algorithm& a) { return std::string(a.name); })
       .def_readonly("keeps_ranks_equal", &Algorithm::keepsRanksEqual)
@@ -141,13 +141,13 @@ PYBIND11_MODULE(_core, module) {
   module.def(
       "algorithm",
       [](const std::string& nameOrAlias) {
-        return valueOrThrow(strategy::findAlgorithm(nameOrAlias));
+        return valueOrThrow(algorithms::findAlgorithm(nameOrAlias));
       },
       py::arg("name_or_alias"), py::return_value_policy::reference);
   module.def(
       "algorithms",
       [] {
-        const auto all = strategy::algorithms();
+        const auto all = algorithms::algorithms();
         return std::vector<const Algorithm*>(all.begin(), all.end());
       },
       py::return_value_policy::reference);

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
 #include <sluice/pytorch/module/membership.h>
 #include <sluice/pytorch/wait_times.h>
-#include <sluice/rendezvous/rank_list.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 

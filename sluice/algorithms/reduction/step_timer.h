@@ -1,0 +1,37 @@
+// Measures steps as an algorithm that reduces sees them: the time at which each gradient comes, and
+// the time that each reduction is under way. Belongs to its strategy's loop, which brings the time.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <sluice/base/clock.h>
+#include <sluice/base/types/ids.h>
+#include <sluice/data/timing/drift.h>
+
+namespace sluice::algorithms {
+
+class StepTimer final {
+ public:
+  StepTimer(size_t tensors, size_t groups) : ready_(tensors), reduced_(groups) {}
+
+  void ready(TensorId tensor, Step step, TimePoint now);
+  void reduced(size_t group, Duration took) { reduced_[group].push_back(base::seconds(took)); }
+
+  // Of all that has been seen since the last call: no pause of a machine moves a median.
+  timing::StepTimes takeMedians();
+
+  // From now on there are so many groups. REQUIRES: nothing has been reduced since takeMedians()
+  void setGroups(size_t groups) { reduced_.assign(groups, {}); }
+
+ private:
+  struct Begun {
+    Step step{};
+    TimePoint at;
+  };
+  std::optional<Begun> begun_;                // the latest step of which a gradient has come
+  std::vector<std::vector<double>> ready_;    // by TensorId, a number for each step
+  std::vector<std::vector<double>> reduced_;  // by group, the same
+};
+
+}  // namespace sluice::algorithms

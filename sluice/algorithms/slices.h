@@ -1,0 +1,62 @@
+// Shared by strategies that move slices: how large they are, a slice's part of its tensor, and the
+// checks of a message about one.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+
+#include <sluice/algorithms/context.h>
+#include <sluice/base/status.h>
+#include <sluice/data/plan/plan.h>
+#include <sluice/transport/wire/header.h>
+
+namespace sluice::algorithms {
+
+inline constexpr uint64_t kPublishedSlice =
+    plan::Slicing{}.sliceElements;  // the best that P3's authors found
+// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+inline constexpr uint64_t kShardedSlice = 12'500;
+
+// Returns a size divided by --shrink, at least 1.
+uint64_t shrunk(const base::Config& config, uint64_t size);
+
+// Whole tensors as MXNet's KVStore places them (plan/slicing.h).
+void chooseWholeTensors(const base::Config& config, plan::PlanSpec& spec);
+
+// Slices of `preferred` parameters, unless the user wants others.
+Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
+                    plan::PlanSpec& spec);
+
+// Refuses an update that leaves the step to the user's own optimizer, since there is no mean
+// gradient to give it, and a model with a type that cannot be calculated with.
+Status checkUpdate(const Context& context);
+
+template <typename Byte>
+std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const plan::Slice& slice) {
+  return tensor.subspan(slice.offset * sizeOf(plan.model()[slice.tensor].dtype),
+                        plan.bytesOf(slice));
+}
+
+// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a
+// tensor's.
+template <typename Server, typename TensorOf>
+void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf& tensorOf) {
+  for (const SliceId id : plan.slicesOn(self)) {
+    const plan::Slice& slice = plan.slice(id);
+    server.setParameters(id, partOf(plan, tensorOf(slice.tensor), slice));
+  }
+}
+
+// Rejects a message about a slice that does not exist.
+Status checkSlice(const plan::Plan& plan, const wire::Header& header);
+
+// The same, and of the tensor's own type.
+Status checkSliceAndType(const plan::Plan& plan, const wire::Header& header);
+
+// "2 of 3 slices missing, 1 from server rank 0, 1 from server rank 2"
+std::string describeMissing(const plan::Plan& plan, TensorId tensor, size_t left,
+                            const std::function<bool(SliceId)>& isMissing);
+
+}  // namespace sluice::algorithms

@@ -1,0 +1,429 @@
+#include <sluice/data/collective/communicator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sluice/base/check.h>
+#include <sluice/base/log.h>
+#include <sluice/base/units.h>
+#include <sluice/transport/fabric/common.h>
+
+namespace sluice::collective {
+namespace {
+
+// The time to wait for a rank that has left in good order. Its last messages were on their way when
+// it left; a message that has not come by then never will. The loss of another rank, which may be
+// why it left, is known by then too.
+constexpr auto kAfterGoodbye = std::chrono::seconds(1);
+
+Ticket ticketOf(uint64_t number, Kind kind, size_t leg) {
+  return {Step{number},
+          TensorId{static_cast<uint32_t>(static_cast<size_t>(kind) * kMostLegs + leg)}};
+}
+
+Kind kindOf(const Ticket& ticket) {
+  return static_cast<Kind>(index(ticket.number) / kMostLegs);
+}
+
+Status otherCall(const Ticket& theirs, Rank from, Kind ours) {
+  return {
+      Code::kInvalidArgument,
+      fmt::format(
+          "call {} is {} on rank {} and {} here: all ranks must make the same calls in one order",
+          theirs.step, name(kindOf(theirs)), from, name(ours))};
+}
+
+}  // namespace
+
+std::string_view name(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce: return "all-reduce";
+    case Kind::kBroadcast: return "broadcast";
+    case Kind::kReduce: return "reduce";
+    case Kind::kGather: return "gather";
+    case Kind::kScatter: return "scatter";
+    case Kind::kAllGather: return "all-gather";
+    case Kind::kReduceScatter: return "reduce-scatter";
+    case Kind::kAllToAll: return "all-to-all";
+    case Kind::kBarrier: return "barrier";
+    case Kind::kSend: return "send";
+    case Kind::kReceive: return "receive";
+  }
+  return "?";
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& makeFabric,
+                                                          uint64_t earlyBudget) {
+  std::unique_ptr<Communicator> communicator(new Communicator(earlyBudget));
+  SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(*communicator));
+  Loop& loop = fabric->loop();
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(loop, [&, self = communicator.get()] {
+    self->loop_ = &loop;
+    self->fabric_ = std::move(fabric);
+    self->paced_ = std::make_unique<PacedFabric>(*self->fabric_, earlyBudget);
+    // A message is passed on for calls under way only.
+    self->collective_ =
+        std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
+    self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
+    self->deferred_.resume(*self->fabric_);
+  }));
+  return communicator;
+}
+
+Communicator::~Communicator() {
+  if (loop_ == nullptr) return;  // the communicator never began
+  fabric::runBeforeFreeing(loop(), [this] {
+    isEnding_ = true;
+    for (uint32_t r = 0; r < worldSize() && error_.isOk(); ++r) paced_->release(Rank{r});
+    fail({Code::kCancelled, "this rank has shut its process group down"});
+    if (leaverTimer_) loop().cancel(*leaverTimer_);
+  });
+  // A peer that does not answer has been told all there was to tell.
+  if (!loop().inLoop()) (void)fabric::closeAndWait(*fabric_);
+  fabric_.reset();
+}
+
+void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms) {
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, Kind::kAllReduce, std::move(terms));
+  if (call == nullptr) return;
+  const Ticket ticket = ticketOf(id.number, call->kind, 0);
+  call->missing = [this, ticket] { return collective_->missing(ticket); };
+  collective_->allReduce({.ticket = ticket, .method = method, .dtype = dtype, .data = data}, {},
+                         [this, id](const Status& status) { finish(id, status); });
+  openFor(ticket);
+}
+
+void Communicator::broadcast(std::span<std::byte> data, Rank root, Terms terms) {
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, Kind::kBroadcast, std::move(terms));
+  if (call == nullptr) return;
+  const Ticket ticket = ticketOf(id.number, call->kind, 0);
+  call->missing = [this, ticket] { return collective_->missing(ticket); };
+  collective_->broadcast({.ticket = ticket, .dtype = DType::kBytes, .data = data}, root,
+                         [this, id](const Status& status) { finish(id, status); });
+  openFor(ticket);
+}
+
+void Communicator::barrier(Terms terms) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(worldSize());
+  terms.memory = bytes;
+  Leg leg;
+  for (uint32_t r = 0; r < worldSize(); ++r) {
+    if (Rank{r} == rank()) continue;
+    leg.sends.push_back({Rank{r}, std::span(*bytes).subspan(index(rank()), 1)});
+    leg.receives.push_back({Rank{r}, std::span(*bytes).subspan(r, 1)});
+  }
+  exchange(Kind::kBarrier, {std::move(leg)}, std::move(terms));
+}
+
+void Communicator::exchange(Kind kind, std::vector<Leg> legs, Terms terms) {
+  SLUICE_CHECK(!legs.empty() && legs.size() <= kMostLegs, legs.size());
+  const CallId id{true, nextCollective_++};
+  Underway* call = begin(id, kind, std::move(terms));
+  if (call == nullptr) return;
+  call->legs = std::move(legs);
+  runLeg(id, 0);
+}
+
+void Communicator::runLeg(const CallId& id, size_t leg) {
+  Underway& call = underway_.at(id);
+  const Ticket ticket = ticketOf(id.number, call.kind, leg);
+  const auto ended = [this, id, leg, ticket](const Status& status) {
+    exchanges_.erase(ticket);
+    open_.erase(ticket);
+    const auto found = underway_.find(id);
+    if (found == underway_.end()) return;  // the call has failed meanwhile
+    if (!status.isOk()) return finish(id, status);
+    if (const auto& then = found->second.legs[leg].then) then();
+    if (leg + 1 == found->second.legs.size()) return finish(id, base::ok());
+    runLeg(id, leg + 1);
+  };
+  const auto exchange = std::make_shared<Exchange>(*paced_, ticket, call.legs[leg].sends,
+                                                   call.legs[leg].receives, ended);
+  exchanges_[ticket] = exchange;
+  call.missing = [exchange] { return exchange->missing(); };
+  exchange->start();
+  if (exchanges_.contains(ticket)) openFor(ticket);  // else the leg has ended at once
+}
+
+void Communicator::send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms) {
+  const CallId id{false, nextMessage_++};
+  if (begin(id, Kind::kSend, std::move(terms)) == nullptr) return;
+  mailbox_->send(to, tag, bytes, [this, id](const Status& status) { finish(id, status); });
+}
+
+void Communicator::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
+                           std::function<void(Rank)> onSource, Terms terms) {
+  const CallId id{false, nextMessage_++};
+  Underway* call = begin(id, Kind::kReceive, std::move(terms));
+  if (call == nullptr) return;
+  if (from) call->missing = [from] { return std::set{*from}; };
+  mailbox_->receive(from, tag, bytes,
+                    [this, id, onSource = std::move(onSource)](const Status& status, Rank source) {
+                      if (underway_.contains(id) && onSource) onSource(source);
+                      finish(id, status);
+                    });
+}
+
+Communicator::Underway* Communicator::begin(const CallId& id, Kind kind, Terms terms) {
+  SLUICE_DCHECK(loop().inLoop());
+  if (!error_.isOk()) {
+    terms.done(error_);
+    return nullptr;
+  }
+  const TimerId timer = loop().after(terms.atMost, [this, id] { timeIsUp(id); });
+  if (!left_.empty()) lookForLeavers();
+  Underway& call = underway_.emplace(id, Underway{kind, std::move(terms), timer}).first->second;
+  if (!id.isCollective) return &call;
+  for (const auto& [rank, calls] : std::map(asks_)) {
+    if (calls < nextCollective_) tellCalls(rank);
+  }
+  const Step step{id.number};
+  for (auto early = early_.lower_bound({step, TensorId{0}}); early != early_.end(); ++early) {
+    const Ticket& ticket = early->first;
+    if (ticket.step != step) break;
+    if (kindOf(ticket) == kind) continue;
+    (void)refuse(otherCall(ticket, early->second.front()->from, kind));
+    return nullptr;
+  }
+  return &call;
+}
+
+void Communicator::finish(const CallId& id, const Status& status) {
+  auto call = underway_.extract(id);
+  if (call.empty()) return;
+  const Underway& ended = call.mapped();
+  loop().cancel(ended.timer);
+  if (id.isCollective) open_.erase(ticketOf(id.number, ended.kind, 0));
+  if (status.isOk()) return ended.terms.done(status);
+  kept_.push_back(ended.terms.memory);
+  ended.terms.done(status.withContext(describe(id, ended)));
+  // This rank's part in a collective will never be there. A message concerns two ranks only.
+  if (id.isCollective) fail(status);
+}
+
+void Communicator::fail(const Status& why) {
+  SLUICE_DCHECK(loop().inLoop());
+  if (!error_.isOk()) return;
+  error_ = why;
+  paced_->fail(why);
+  collective_->fail(why);
+  early_.clear();
+  earlyBytes_.clear();
+  while (!underway_.empty()) finish(underway_.begin()->first, why);
+}
+
+void Communicator::timeIsUp(const CallId& id) {
+  const auto found = underway_.find(id);
+  if (found == underway_.end()) return;
+  const Underway& call = found->second;
+  const auto missing = call.missing ? call.missing() : std::set<Rank>{};
+  const auto slow = id.isCollective ? paced_->waitingFor(id.number) : std::set<Rank>{};
+  const std::string cause =
+      !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
+      : !slow.empty()  ? fmt::format("rank {} has not made the call", fmt::join(slow, ", "))
+      : call.kind == Kind::kReceive ? "nobody has sent anything"
+                                    : "the others do not take what is sent";
+  const Status why(Code::kTimeout, fmt::format("not done after {}: {}",
+                                               base::formatDuration(call.terms.atMost), cause));
+  finish(id, why);
+  fail(why);  // bytes may still come for what this call has given up
+}
+
+// Opens a call that has been made here for its messages, and hands over those that came before it.
+void Communicator::openFor(const Ticket& ticket) {
+  const CallId id{true, index(ticket.step)};
+  if (!underway_.contains(id)) return;  // the call has ended at once
+  open_.insert(ticket);
+  handOver(ticket);
+  // A message that has waited for room may be for this call.
+  deferred_.resume(*fabric_);
+}
+
+Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& header) {
+  const Ticket ticket{header.step, header.tensor};
+  const auto exchange = exchanges_.find(ticket);
+  auto landing = exchange != exchanges_.end() ? exchange->second->land(from, header)
+                                              : collective_->onMessage(from, header.lane, header);
+  if (landing.isOk()) return landing;
+  // Nobody tells the sender, and this rank would wait for it.
+  return refuse({Code::kInvalidArgument,
+                 fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from,
+                             name(kindOf(ticket)), header.step, landing.status().message())});
+}
+
+// A message that has no business here ends the group: its sender and this rank would wait for each
+// other.
+Status Communicator::refuse(const Status& why) {
+  if (!error_.isOk()) return error_;
+  log("collective").warn("rank {} refuses a message: {}", rank(), why.message());
+  fail(why);
+  return error_;
+}
+
+void Communicator::handOver(const Ticket& ticket) {
+  auto letters = early_.extract(ticket);
+  if (letters.empty()) return;
+  std::vector<std::shared_ptr<Early>> stillOnTheirWay;
+  for (const auto& early : letters.mapped()) {
+    if (!early->isHere) {
+      stillOnTheirWay.push_back(early);
+      continue;
+    }
+    if (!open_.contains(ticket)) return;  // the call has failed
+    forgetEarly(*early);
+    const auto landing = deliver(early->from, early->header);
+    if (!landing.isOk()) return;
+    if (!early->bytes.empty())
+      std::memcpy(landing->buffer.data, early->bytes.data(), early->bytes.size());
+    landing->done(base::ok());
+  }
+  if (!stillOnTheirWay.empty()) early_[ticket] = std::move(stillOnTheirWay);
+}
+
+void Communicator::forgetEarly(const Early& early) {
+  const auto found = earlyBytes_.find(early.from);
+  if (early.cost == 0 || found == earlyBytes_.end()) return;
+  found->second -= early.cost;
+  deferred_.resume(*fabric_, early.from);
+}
+
+uint64_t Communicator::keptFrom(Rank peer) const {
+  const auto found = earlyBytes_.find(peer);
+  return (found == earlyBytes_.end() ? 0 : found->second) + mailbox_->keptFrom(peer);
+}
+
+Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
+                                                const wire::Header& header) {
+  if (loop_ == nullptr) return deferred_.defer(from, lane);
+  if (!error_.isOk()) return error_;
+  if (lane == kMailLane) return mailbox_->onMessage(from, header);
+  if (lane == fabric::Lane::kControl) return landOnControl(from, header);
+  const Ticket ticket{header.step, header.tensor};
+  if (kindOf(ticket) > Kind::kBarrier)
+    return refuse(
+        {Code::kInvalidArgument,
+         fmt::format("rank {} sends for an unknown kind of call; run the same sluice on all ranks",
+                     from)});
+  if (open_.contains(ticket)) {
+    paced_->hasMade(from, index(header.step) + 1);  // the sender has made the call
+    return deliver(from, header);
+  }
+  return keep(from, lane, header);
+}
+
+Result<fabric::Landing> Communicator::landOnControl(Rank from, const wire::Header& header) {
+  const bool isAsk = header.stage == kAsksForCall;
+  if (header.length > 0 || (!isAsk && header.stage != kTellsCalls)) {
+    return refuse(
+        {Code::kInvalidArgument, fmt::format("rank {} sends a message that this version does not "
+                                             "know: {}; run the same sluice on all ranks",
+                                             from, header.toString())});
+  }
+  return fabric::Landing{{}, [this, from, isAsk, calls = index(header.step)](const Status& status) {
+                           if (!status.isOk() || !error_.isOk()) return;
+                           if (!isAsk) return paced_->hasMade(from, calls);
+                           asks_[from] = calls;
+                           if (calls < nextCollective_) tellCalls(from);
+                         }};
+}
+
+void Communicator::tellCalls(Rank to) {
+  asks_.erase(to);
+  fabric_->send(to, fabric::Lane::kControl, {.step = Step{nextCollective_}, .stage = kTellsCalls},
+                {}, [](const Status&) {});  // onPeerLost() tells of a lost rank
+}
+
+// Refuses a message that the leg does not receive. A leg receives no more than the call's own
+// memory.
+Status Communicator::expectLeg(const Underway& call, Rank from, const wire::Header& header) const {
+  const Ticket ticket{header.step, header.tensor};
+  const size_t leg = index(ticket.number) % kMostLegs;
+  const auto expected = leg < call.legs.size() ? Exchange::pieceBytes(call.legs[leg].receives, from,
+                                                                      index(header.slice))
+                                               : std::nullopt;
+  const auto isSame = [&](const auto& early) {
+    return early->from == from && early->header.slice == header.slice;
+  };
+  const auto kept = early_.find(ticket);
+  const bool isNew = kept == early_.end() || std::ranges::none_of(kept->second, isSame);
+  if (expected == header.length && isNew) return base::ok();
+  return {Code::kInvalidArgument,
+          fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                      "make the same calls, with the same sizes",
+                      from, name(call.kind), header.step)};
+}
+
+// Takes in a message for a call, or a leg of one, that has not begun here.
+Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
+                                           const wire::Header& header) {
+  const Ticket ticket{header.step, header.tensor};
+  const uint64_t number = index(header.step);
+  const auto call = underway_.find({true, number});
+  if (call == underway_.end() && number < nextCollective_) {
+    return refuse({Code::kInvalidArgument,
+                   fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
+                               "make the same calls, with the same sizes",
+                               from, name(kindOf(ticket)), number)});
+  }
+  if (call != underway_.end() && call->second.kind != kindOf(ticket))
+    return refuse(otherCall(ticket, from, call->second.kind));
+  uint64_t cost = 0;
+  if (call != underway_.end()) {
+    if (const Status known = expectLeg(call->second, from, header); !known.isOk())
+      return refuse(known);
+  } else {
+    cost = earlyCost(header.length);
+    uint64_t& kept = earlyBytes_[from];
+    // No rank of this version sends that much.
+    if (kept + cost > earlyBudget_) return deferred_.defer(from, lane);
+    kept += cost;
+  }
+  paced_->hasMade(from, number + 1);
+  const auto early =
+      std::make_shared<Early>(Early{from, header, std::vector<std::byte>(header.length), cost});
+  early_[ticket].push_back(early);
+  return fabric::Landing{{early->bytes.data(), early->bytes.size()},
+                         [this, early, ticket](const Status& status) {
+                           early->isHere = status.isOk();
+                           if (open_.contains(ticket)) handOver(ticket);
+                         }};
+}
+
+void Communicator::onPeerLost(Rank from, const Status& why) {
+  std::erase(left_, from);
+  if (loop_ != nullptr && !isEnding_) fail(why);
+}
+
+void Communicator::onPeerLeft(Rank from) {
+  if (loop_ == nullptr || isEnding_) return;
+  paced_->release(from);  // sends to it fail from now on, and the waiting ones too
+  left_.push_back(from);
+  lookForLeavers();
+}
+
+void Communicator::lookForLeavers() {
+  if (leaverTimer_) return;
+  leaverTimer_ = loop().after(kAfterGoodbye, [this] {
+    leaverTimer_.reset();
+    std::set<Rank> missing;
+    for (const auto& [id, call] : underway_) {
+      if (call.missing) missing.merge(call.missing());
+    }
+    const auto first =
+        std::ranges::find_if(left_, [&](Rank rank) { return missing.contains(rank); });
+    if (first != left_.end())
+      return fail({Code::kPeerLost, fmt::format("rank {} has left the process group", *first)});
+    if (!underway_.empty()) lookForLeavers();
+  });
+}
+
+std::string Communicator::describe(const CallId& id, const Underway& call) {
+  return fmt::format("{} {}", name(call.kind), id.number);
+}
+
+}  // namespace sluice::collective

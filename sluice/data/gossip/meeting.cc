@@ -1,0 +1,34 @@
+#include <sluice/data/gossip/meeting.h>
+
+#include <cstring>
+#include <utility>
+
+#include <sluice/base/check.h>
+#include <sluice/data/kernel/mix.h>
+
+namespace sluice::gossip {
+
+Meeting::Meeting(DType dtype, std::span<const std::byte> parameters)
+    : dtype_(dtype), live_(parameters.begin(), parameters.end()), sent_(parameters.size()) {}
+
+std::span<const std::byte> Meeting::begin() {
+  SLUICE_CHECK(!isUnderWay_);
+  isUnderWay_ = true;
+  std::memcpy(sent_.data(), live_.data(), live_.size());
+  return sent_;
+}
+
+void Meeting::end(std::span<const std::byte> theirs) {
+  SLUICE_CHECK(isUnderWay_);
+  isUnderWay_ = false;
+  kernel::moveHalfway(dtype_, live_, /*from=*/sent_, /*to=*/theirs);
+}
+
+void Meeting::meet(std::span<std::byte> theirs) {
+  SLUICE_CHECK(theirs.size() == live_.size(), theirs.size(), live_.size());
+  std::memcpy(sent_.data(), live_.data(), live_.size());
+  kernel::moveHalfway(dtype_, live_, /*from=*/sent_, /*to=*/theirs);
+  std::memcpy(theirs.data(), sent_.data(), sent_.size());
+}
+
+}  // namespace sluice::gossip

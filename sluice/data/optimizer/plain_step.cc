@@ -1,0 +1,20 @@
+#include <sluice/data/optimizer/plain_step.h>
+
+#include <vector>
+
+#include <sluice/base/check.h>
+#include <sluice/data/optimizer/optimizers.h>
+
+namespace sluice::optimizer {
+
+void plainStep(DType dtype, std::span<std::byte> parameters, std::span<const std::byte> gradient,
+               double rate) {
+  const optimizer::Optimizer& sgd = optimizer::sgd();
+  std::vector<double> values(sgd.hyperparameters().size());
+  values[0] = rate;
+  optimizer::OptimizerState state(sgd.name(), dtype, parameters.size() / sizeOf(dtype));
+  const Status applied = applyStep(sgd, state, parameters, gradient, values);
+  SLUICE_CHECK(applied.isOk(), applied.toString());
+}
+
+}  // namespace sluice::optimizer

@@ -1,0 +1,80 @@
+// Requests to a cluster of etcd servers over the JSON gateway. A request that a server does not
+// answer goes to the next one, until its deadline, so it may be done twice. Belongs to its loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <sluice/base/status.h>
+#include <sluice/join/membership/etcd/etcd_options.h>
+#include <sluice/join/membership/etcd/http_client.h>
+#include <sluice/join/membership/etcd/pauses.h>
+
+namespace sluice::membership {
+
+class EtcdClient final {
+ public:
+  using Got = std::function<void(const Result<nlohmann::json>&)>;
+
+  // REQUIRES: `loop` and `http` outlive this object; options.address has a server.
+  EtcdClient(net::EpollLoop& loop, HttpClient& http, const EtcdOptions& options);
+  ~EtcdClient();  // ends every request with kCancelled
+  EtcdClient(const EtcdClient&) = delete;
+  EtcdClient& operator=(const EtcdClient&) = delete;
+
+  // Posts `body` to "/v3/..." and answers with the JSON object of the answer, or with the Status that
+  // says why there is none. `got` runs on the loop exactly once, never inside the call.
+  void call(std::string_view path, std::string body, TimePoint deadline, Got got);
+
+  // Receives the store's revision with each answer.
+  void onRevision(std::function<void(uint64_t)> seen) { onRevision_ = std::move(seen); }
+
+  // The address of a path at server `server`, counted modulo the number of servers.
+  std::string urlOf(size_t server, std::string_view path) const;
+  const std::string& serverName(size_t server) const;
+  size_t currentServer() const { return current_; }
+
+  const Status& health() const { return health_; }
+  void onHealth(std::function<void(const Status&)> changed) { onHealth_ = std::move(changed); }
+
+ private:
+  struct Call {
+    std::string path;
+    std::string body;
+    Got got;
+    size_t server = 0;
+    size_t failures = 0;
+    Pauses pauses;
+    std::string answer = {};
+    std::string fault = "the first request is under way";
+    std::optional<HttpRequestId> request = {};
+    std::optional<TimerId> pause = {};
+    TimerId end{};
+  };
+
+  void attempt(uint64_t id);
+  void answered(uint64_t id, const HttpAnswer& answer);
+  void failed(uint64_t id, std::string_view fault);
+  void endCall(uint64_t id, const Result<nlohmann::json>& result);
+  void setHealth(const Status& health);
+  std::string allServers() const;
+
+  net::EpollLoop& loop_;
+  HttpClient& http_;
+  const EtcdOptions options_;
+  size_t current_;  // the server that requests go to first
+  std::map<uint64_t, Call> calls_;
+  uint64_t nextCall_ = 1;
+  Status health_;
+  std::function<void(const Status&)> onHealth_;
+  std::function<void(uint64_t)> onRevision_;
+};
+
+}  // namespace sluice::membership

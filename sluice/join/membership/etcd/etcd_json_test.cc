@@ -1,0 +1,106 @@
+#include <sluice/join/membership/etcd/etcd_json.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <sluice/join/membership/etcd/base64.h>
+
+namespace sluice::membership {
+namespace {
+
+using nlohmann::json;
+
+TEST(Base64, ComesBack) {
+  EXPECT_TRUE(rc::check(
+      [](const std::string& bytes) { RC_ASSERT(*fromBase64(toBase64(bytes)) == bytes); }));
+  EXPECT_EQ(toBase64("sluice"), "c2x1aWNl");
+  EXPECT_EQ(toBase64("a"), "YQ==");
+  for (const std::string wrong :
+       {"a", "ab", "abc", "====", "a===", "ab=c", "ab?=", "\xff\xff\xff\xff"})
+    EXPECT_FALSE(fromBase64(wrong)) << wrong;
+}
+
+TEST(EtcdJson, ZeroValuesAreAbsent) {
+  const auto appended = readAppended(
+      json::parse(R"({"header":{"revision":"7"},"responses":[{"response_range":{"header":{}}}]})"));
+  ASSERT_TRUE(appended.isOk());
+  EXPECT_FALSE(appended->done);
+  EXPECT_TRUE(appended->there.entries.empty());
+  EXPECT_EQ(appended->there.revision, 7U);
+  EXPECT_TRUE(readListing(json::parse(R"({"header":{"revision":"7"}})"))->entries.empty());
+  EXPECT_FALSE(*readKeptLease(json::parse(R"({"result":{"ID":"5"}})")));
+  EXPECT_TRUE(*readKeptLease(json::parse(R"({"result":{"ID":"5","TTL":"9"}})")));
+}
+
+TEST(EtcdJson, ALineOfAWatchIsReadWhole) {
+  const auto created = readWatchLine(R"({"result":{"header":{"revision":"4"},"created":true}})");
+  EXPECT_TRUE(created->isCreated);
+  EXPECT_EQ(created->revision, 4U);
+  const auto events = readWatchLine(
+      R"({"result":{"header":{"revision":"8"},"events":[{"kv":{"key":"YQ==","value":"Yg==",)"
+      R"("mod_revision":"5"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}})");
+  ASSERT_EQ(events->puts.size(), 1U);
+  EXPECT_EQ(events->puts[0].key, "a");
+  EXPECT_EQ(events->puts[0].value, "b");
+  EXPECT_EQ(events->puts[0].revision, 5U);
+  EXPECT_EQ(events->revision, 8U);
+  EXPECT_EQ(readWatchLine(R"({"result":{"canceled":true,"compact_revision":"9"}})")->ended,
+            "the server has cancelled the watch");
+  EXPECT_EQ(readWatchLine(R"({"error":{"grpc_code":14,"message":"etcdserver: no leader"}})")->ended,
+            "etcdserver: no leader");
+}
+
+TEST(EtcdJson, AnErrorIsFoundInAnswersAndStreams) {
+  EXPECT_FALSE(readError(json::parse(R"({"header":{}})")));
+  const auto plain = readError(json::parse(R"({"error":"a","message":"b","code":5})"));
+  EXPECT_EQ(plain->code, 5);
+  EXPECT_EQ(plain->message, "b");
+  EXPECT_EQ(readError(json::parse(R"({"error":"a\u001b"})"))->message, "a\\x1b");
+  EXPECT_EQ(readError(json::parse(R"({"error":{"grpc_code":14,"message":"c"}})"))->code, 14);
+}
+
+// Another server, or a stranger on the way, may answer anything.
+TEST(EtcdJson, AnyOtherAnswerIsRefused) {
+  for (const std::string& text :
+       std::vector<std::string>{"", "x", "[]", "1", "null", "\"a\"", "{\"a\":", "{\"result\":5}x",
+                                std::string(100'000, '[')})
+    EXPECT_EQ(parseAnswer(text).status().code(), Code::kDataLoss) << text.substr(0, 20);
+  for (const std::string text :
+       {R"({"succeeded":5})", R"({"responses":[]})", R"({"responses":5})", R"({"responses":[5]})",
+        R"({"responses":[{"response_range":{"kvs":5}}]})",
+        R"({"responses":[{"response_range":{"kvs":[5]}}]})",
+        R"({"responses":[{"response_range":{"kvs":[{"key":"?"}]}}]})",
+        R"({"responses":[{"response_range":{"kvs":[{"key":5,"mod_revision":"x"}]}}]})",
+        R"({"responses":[{"response_range":{"kvs":[{"mod_revision":"99999999999999999999"}]}}]})",
+        R"({"responses":[{"response_range":{"kvs":[{"mod_revision":"-1"}]}}]})"})
+    EXPECT_FALSE(readAppended(json::parse(text)).isOk()) << text;
+  for (const std::string text :
+       {R"({})", R"({"result":{"created":5}})", R"({"result":{"events":5}})",
+        R"({"result":{"events":[5]}})", R"({"result":{"events":[{"kv":5}]}})",
+        R"({"result":{"events":[{}]}})"})
+    EXPECT_FALSE(readWatchLine(text).isOk()) << text;
+  EXPECT_FALSE(readGrantedLease(json::parse("{}")).isOk());
+  EXPECT_FALSE(readKeptLease(json::parse("{}")).isOk());
+  EXPECT_FALSE(readKeptLease(json::parse(R"({"result":{"TTL":{}}})")).isOk());
+}
+
+TEST(EtcdJson, ARequestHasWhatEtcdExpects) {
+  const KeyRange range{"a", "b"};
+  const auto append = json::parse(appendRequest({.key = "k",
+                                                 .value = "v",
+                                                 .latch = "l",
+                                                 .absent = range,
+                                                 .opened = Latch{"o", 7},
+                                                 .forgotten = range}));
+  EXPECT_EQ(append["compare"][0]["create_revision"], "0");
+  EXPECT_EQ(append["compare"][0]["range_end"], "Yg==");
+  EXPECT_EQ(append["compare"][1]["create_revision"], "7");
+  EXPECT_EQ(append["success"][0]["request_put"]["value"], "dg==");
+  const auto watch = json::parse(watchRequest(range, 0));
+  EXPECT_FALSE(watch["create_request"].contains("start_revision"));
+  EXPECT_EQ(json::parse(watchRequest(range, 5))["create_request"]["start_revision"], "5");
+}
+
+}  // namespace
+}  // namespace sluice::membership

@@ -1,0 +1,201 @@
+#include <sluice/join/membership/etcd/etcd_membership.h>
+
+#include <sluice/join/membership/etcd/testing/etcd_store.h>
+#include <sluice/join/membership/etcd/testing/relay.h>
+#include <sluice/join/membership/testing/contract_suite.h>
+
+namespace sluice::membership {
+
+namespace contract {
+
+INSTANTIATE_TEST_SUITE_P(Etcd, MembershipContract,
+                         testing::Values(StoreCase{"servers",
+                                                   []() -> std::unique_ptr<StoreUnderTest> {
+                                                     EtcdServers* servers = sharedServers();
+                                                     if (servers == nullptr) return nullptr;
+                                                     return std::make_unique<EtcdStore>(*servers);
+                                                   }}),
+                         caseName);
+
+}  // namespace contract
+
+namespace {
+
+using namespace std::chrono_literals;
+using contract::epochOf;
+using contract::Seat;
+using testing::HasSubstr;
+
+class EtcdMembershipTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (sharedServers() == nullptr)
+      GTEST_SKIP() << "etcd is not installed; run scripts/install_deps.sh";
+    store_ = std::make_unique<EtcdStore>(*sharedServers());
+    options_ = {.job = "job-" + RandomId::random().toString().substr(0, 8),
+                .key = secret::JobKey::random(),
+                .pollEvery = 60s};
+  }
+  EtcdServers& servers() { return store_->servers(); }
+  // Puts a relay before the first server, and makes it the only one.
+  std::unique_ptr<Relay> onlyRelay() {
+    auto relay = std::make_unique<Relay>(servers().port(0));
+    store_->options().address.servers = {fmt::format("127.0.0.1:{}", relay->port())};
+    return relay;
+  }
+  static Standing begun(Seat& seat) {
+    auto standing = seat.begin(epochOf(0, {seat.self()}, "the job begins"));
+    EXPECT_TRUE(standing.isOk()) << standing.status().toString();
+    return *standing;
+  }
+  static EpochRecord following(const Standing& before, const Seat& seat) {
+    return epochOf(index(before.record.number) + 1, {seat.self()}, "a change");
+  }
+
+  std::unique_ptr<EtcdStore> store_;
+  StoreOptions options_;
+};
+
+TEST_F(EtcdMembershipTest, AChangeSurvivesTheLeadersDeath) {
+  Seat one(*store_, options_, "one");
+  Seat watcher(*store_, options_, "watcher");
+  Standing before = begun(one);
+  watcher.watch();
+  ASSERT_TRUE(watcher.waitReported(Epoch{0}));
+  for (size_t i = 0; i < servers().count(); ++i) {
+    if (!servers().leads(i)) continue;
+    const EpochRecord next = following(before, one);
+    const auto answer = one.startReplace(before, next);
+    servers().kill(i);
+    const EpochRecord afterwards = epochOf(2, {one.self()}, "after the leader's death");
+    const auto standing = one.wait(answer);
+    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+    EXPECT_EQ(standing->record, next);
+    const TimePoint start = store_->now();
+    ASSERT_TRUE(one.replace(*standing, afterwards).isOk());
+    EXPECT_LT(store_->now() - start, 6s);
+    servers().restart(i);
+    EXPECT_TRUE(watcher.waitReported(Epoch{2}));
+    ASSERT_TRUE(servers().waitServing());
+    return;
+  }
+  ADD_FAILURE() << "nobody leads";
+}
+
+TEST_F(EtcdMembershipTest, AnAnswerThatIsLostAfterSuccessIsKnownByItsNonce) {
+  const auto relay = onlyRelay();
+  Seat one(*store_, options_, "one");
+  Standing before = begun(one);
+  for (int lost = 1; lost <= 3; ++lost) {
+    const EpochRecord next = following(before, one);
+    relay->swallow(lost);
+    const auto standing = one.replace(before, next);
+    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+    EXPECT_EQ(relay->leftToSwallow(), 0);
+    EXPECT_EQ(standing->record, next);
+    before = *standing;
+  }
+  EXPECT_EQ(one.history(10)->size(), 4U);
+}
+
+TEST_F(EtcdMembershipTest, AWatchCatchesUpAfterACutAndACompaction) {
+  Seat proposer(*store_, options_, "proposer");
+  const auto relay = onlyRelay();
+  Seat watcher(*store_, options_, "watcher");
+  Standing before = begun(proposer);
+  watcher.watch();
+  ASSERT_TRUE(watcher.waitReported(Epoch{0}));
+  for (const bool isCompacted : {false, true}) {
+    // Reads that the watch began with must not be what catches up.
+    (void)store_->runUntil([] { return false; }, 200ms);
+    relay->setCut(true);
+    for (int i = 0; i < 3; ++i) before = *proposer.replace(before, following(before, proposer));
+    if (isCompacted)
+      servers().postAnywhere("/v3/kv/compaction",
+                             fmt::format(R"({{"revision":"{}"}})", before.revision));
+    relay->setCut(false);
+    EXPECT_TRUE(watcher.waitReported(before.record.number, 10s));
+  }
+  before = *proposer.replace(before, following(before, proposer));
+  EXPECT_TRUE(watcher.waitReported(before.record.number));
+}
+
+TEST_F(EtcdMembershipTest, AServerWithoutALeaderDoesNotSilenceAWatch) {
+  Seat proposer(*store_, options_, "proposer");
+  Seat watcher(*store_, options_, "watcher");
+  Standing before = begun(proposer);
+  watcher.watch();
+  ASSERT_TRUE(watcher.waitReported(Epoch{0}));
+  servers().kill(0);
+  servers().kill(1);
+  EXPECT_FALSE(
+      proposer.wait(proposer.startReplace(before, following(before, proposer), 1500ms)).isOk());
+  EXPECT_TRUE(proposer.waitHealth(false));
+  EXPECT_THAT(proposer.healths().back().message(), HasSubstr("none of the etcd servers"));
+  servers().restart(0);
+  servers().restart(1);
+  ASSERT_TRUE(servers().waitServing());
+  const Standing now = *proposer.latest();
+  const auto next = proposer.replace(now, following(now, proposer));
+  ASSERT_TRUE(next.isOk());
+  EXPECT_TRUE(watcher.waitReported(next->record.number, 10s));
+}
+
+TEST_F(EtcdMembershipTest, ARemovedAnnouncementIsMadeAnew) {
+  Seat one(*store_, options_, "one");
+  ASSERT_TRUE(one.announce().isOk());
+  const std::string key = JobSpace(options_.job, options_.key).seal(one.self()).key;
+  store_->remove(key);
+  for (const TimePoint end = store_->now() + 10s; !store_->get(key) && store_->now() < end;)
+    std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(store_->get(key));
+}
+
+TEST_F(EtcdMembershipTest, NobodyListeningIsNamed) {
+  store_->options().address.servers = {"127.0.0.1:1", "localhost:1"};
+  Seat one(*store_, options_, "one");
+  const auto status = one.wait(one.startLatest(2s)).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1, localhost:1"));
+  EXPECT_THAT(one.firstFault(), HasSubstr("Connection refused"));
+}
+
+TEST_F(EtcdMembershipTest, SomethingThatIsNotEtcdIsNamed) {
+  // The port for other servers answers, but with other pages.
+  store_->options().address.servers = {fmt::format("127.0.0.1:{}", servers().peerPort(0))};
+  Seat one(*store_, options_, "one");
+  const auto status = one.wait(one.startLatest(2s)).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(status.message(), HasSubstr("HTTP status 404 without JSON"));
+}
+
+// ---- TLS ----
+
+TEST(EtcdMembershipTls, BothEndsShowCertificates) {
+  const auto servers = EtcdServers::start(1, /*hasTls=*/true);
+  if (!servers) GTEST_SKIP() << "etcd is not installed; run scripts/install_deps.sh";
+  const StoreOptions options{.job = "job", .key = secret::JobKey::random()};
+  EtcdStore store(*servers);
+  {
+    Seat one(store, options, "one");
+    one.watch();
+    ASSERT_TRUE(one.announce().isOk());
+    const auto standing = one.begin(epochOf(0, {one.self()}, "the job begins"));
+    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+    EXPECT_TRUE(one.waitReported(Epoch{0}));
+  }
+  const TlsFiles right = store.options().files;
+  store.options().files = {.ca = right.ca, .certificate = {}, .key = {}};
+  {
+    Seat nobody(store, options, "nobody");
+    nobody.startLatest();
+    EXPECT_NE(nobody.firstFault(), "");
+  }
+  store.options().files = {.ca = {}, .certificate = right.certificate, .key = right.key};
+  Seat distrustful(store, options, "distrustful");
+  distrustful.startLatest();
+  EXPECT_THAT(distrustful.firstFault(), HasSubstr("certificate"));
+}
+
+}  // namespace
+}  // namespace sluice::membership

@@ -1,0 +1,14 @@
+#include <sluice/join/membership/key_values.h>
+
+#include <sluice/base/check.h>
+
+namespace sluice::membership {
+
+KeyRange keysUnder(std::string prefix) {
+  std::string end = prefix;
+  SLUICE_CHECK(!end.empty() && end.back() != '\xff');
+  ++end.back();
+  return {std::move(prefix), std::move(end)};
+}
+
+}  // namespace sluice::membership

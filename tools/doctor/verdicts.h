@@ -1,0 +1,29 @@
+// Finds the faults in a case file. Pure functions: no clock, no network, no log. Each fault gets
+// one code, and what follows from it (a starved CPU makes a slow link) is not reported again.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include <tools/doctor/case_file.h>
+#include <tools/doctor/finding.h>
+
+namespace sluice::doctor {
+
+std::vector<Finding> judge(const CaseFile& file);
+
+// The parts of judge(), in its order.
+std::vector<Finding> judgeVersions(const CaseFile& file);
+std::vector<Finding> judgeClocks(const CaseFile& file);
+std::vector<Finding> judgeReach(const CaseFile& file);
+
+// REQUIRES, for all below: file.network
+std::vector<Finding> judgeHosts(const CaseFile& file);
+std::vector<Finding> judgeBuffers(const CaseFile& file);
+// `excused` ranks have a fault that makes all their figures bad.
+std::vector<Finding> judgeLinks(const CaseFile& file, const std::set<uint32_t>& excused);
+
+// "rank 3 (node7)" or "ranks 3, 5-7". REQUIRES: not empty
+std::string describe(const CaseFile& file, const std::vector<uint32_t>& ranks);
+
+}  // namespace sluice::doctor

@@ -1,0 +1,37 @@
+// Chooses among predicted plans. Pure functions.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tools/planner/prediction.h>
+
+namespace sluice::planner {
+
+struct Decision {
+  std::vector<Prediction> predictions{};  // the fastest first; never empty
+  std::vector<std::string> unknown{};     // the candidates that nothing could predict
+  size_t choice = 0;                      // in `predictions`
+
+  const Prediction& chosen() const { return predictions[choice]; }
+};
+
+// Takes the fastest exact plan. The default algorithm is taken if it is as fast within the error of
+// a prediction; otherwise a plan with the same bits is. Fails if nothing exact was predicted.
+Result<Decision> decide(std::vector<Prediction> predictions, std::vector<std::string> unknown);
+
+// Predicts every candidate and decides. `onCandidate` hears of each before it is predicted, and how
+// many there are.
+Result<Decision> answer(
+    const Question& question,
+    const std::function<void(std::string_view name, size_t count)>& onCandidate);
+
+// Returns the fastest prediction of a class; null if there is none.
+const Prediction* bestOf(const Decision& decision, Exactness exactness);
+
+// Says why the candidate of this name was not chosen. Refuses a name that no candidate has.
+Result<std::string> whyNot(const Decision& decision, std::string_view name);
+
+}  // namespace sluice::planner
