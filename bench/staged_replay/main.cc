@@ -32,12 +32,12 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
-#include <sluice/observe/trace/trace_file.h>
 #include <tools/bench/replay.h>
 #include <tools/bench/replay_rank.h>
 #include <tools/cli/exit_codes.h>
 #include <tools/cli/interruption.h>
 #include <tools/cli/json_output.h>
+#include <tools/trace/trace_reader.h>
 
 namespace sluice::bench {
 namespace {
