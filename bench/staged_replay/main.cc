@@ -32,6 +32,7 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
+#include <sluice/observe/trace/trace_file.h>
 #include <tools/bench/replay.h>
 #include <tools/bench/replay_rank.h>
 #include <tools/cli/exit_codes.h>
