@@ -4,8 +4,8 @@
 # pages (tests/code_blocks.py), in their order, and run in one shell. Prints the seconds of each
 # step as a table.
 #
-#   sudo scripts/first_hour.sh [--write] [WHEEL]   default: the newest dist/torch_sluice-*.whl
-#   sudo TORCH=2.13.0 scripts/first_hour.sh        this version of torch instead of the newest
+#   sudo tests/first_hour.sh [--write] [WHEEL]   default: the newest dist/torch_sluice-*.whl
+#   sudo TORCH=2.13.0 tests/first_hour.sh        this version of torch instead of the newest
 #
 # --write puts the table into docs/start.md. Needs root to make the account, which is removed at the
 # end with all its files and processes. The account sees no clone and no build: its home holds
@@ -24,7 +24,7 @@ if [[ ${1:-} == --write ]]; then
   isWritten=yes
   shift
 fi
-[[ $(id -u) == 0 ]] || fail "a fresh account needs root; run: sudo scripts/first_hour.sh"
+[[ $(id -u) == 0 ]] || fail "a fresh account needs root; run: sudo tests/first_hour.sh"
 wheel=${1:-$(find dist -name 'torch_sluice-*.whl' -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2-)}
 [[ -f $wheel ]] || fail "there is no wheel in dist/; make one: scripts/build_wheels.sh"
 

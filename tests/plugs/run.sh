@@ -2,12 +2,12 @@
 # Trains with the frameworks that sluice plugs into (docs/plugs.md), with two ranks on loopback, and
 # compares with the same framework on Gloo: losses and parameters to the last digit, bytes that
 # sluice has sent. Prints a line for each check. Each framework has an environment of its own
-# (scripts/environment.sh).
+# (tests/plugs/environment.sh).
 #
-#   scripts/test_plugs.sh [--python BUILD/python] [NAME...]
+#   tests/plugs/run.sh [--python BUILD/python] [NAME...]
 #     NAME: lightning, accelerate, trainer, ray, torchft; default: all. --python: default build/release/python
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 package=build/release/python
 if [[ ${1:-} == --python ]]; then
   package=${2:?a folder after --python}
@@ -44,7 +44,7 @@ export RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S=300 # a busy machine
 
 failed=0
 for name in "${names[@]}"; do
-  python=$(scripts/environment.sh "$name")
+  python=$(tests/plugs/environment.sh "$name")
   job=("$python" "$root/tests/plugs/${name}_job.py")
   [[ $name =~ ^(lightning|ray|torchft)$ ]] || # these start their ranks themselves
     job=("$python" -m torch.distributed.run --standalone --nproc-per-node 2 "$root/tests/plugs/${name}_job.py")

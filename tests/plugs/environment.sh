@@ -3,9 +3,9 @@
 # a peer that it is measured beside (papers/results/peers.md). The environment is made once, in build/, beside
 # the Torch of this Python; pip fetches the packages.
 #
-#   scripts/environment.sh lightning|accelerate|trainer|ray|torchft|hivemind
+#   tests/plugs/environment.sh lightning|accelerate|trainer|ray|torchft|hivemind
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 declare -A packages=(
   [lightning]="lightning==2.6.6 torchmetrics==1.9.0"
   [accelerate]="accelerate==1.15.0 huggingface_hub==2.0.0 safetensors==0.8.0"
