@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/await.h>
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/types/ids.h>
-#include <sluice/join/members/members.h>
+#include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/join/rendezvous/rendezvous.h>
 #include <sluice/observe/metrics/endpoint.h>
 #include <sluice/secret/job_key.h>
-#include <sluice/session/await.h>
 #include <sluice/session/term_request.h>
 #include <sluice/transport/fabric/tcp/listener.h>
 #include <sluice/transport/fabric/watch/pulse_thread.h>

@@ -5,7 +5,7 @@
 
 #include <sluice/observe/metrics/counts.h>
 #include <sluice/observe/metrics/endpoint.h>
-#include <sluice/session/epoch_fabric.h>
+#include <sluice/session/elastic/epoch_fabric.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {

@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/session/agreement.h>
-#include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/session/session_plan.h>
 #include <sluice/transport/fabric/common.h>

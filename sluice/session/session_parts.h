@@ -12,8 +12,8 @@
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
-#include <sluice/session/epoch_fabric.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epoch_fabric.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/observers.h>

@@ -7,7 +7,7 @@
 #include <sluice/base/config.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/observe/trace/recorder.h>
-#include <sluice/session/epoch_fabric.h>
+#include <sluice/session/elastic/epoch_fabric.h>
 
 namespace sluice::session {
 

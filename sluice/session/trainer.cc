@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
 #include <sluice/data/gate/tensor_names.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {

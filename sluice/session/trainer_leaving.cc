@@ -3,10 +3,10 @@
 #include <chrono>
 #include <utility>
 
+#include <sluice/base/await.h>
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/trainer.h>
 #include <sluice/transport/fabric/common.h>
 

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/data/collective/fabric_collective.h>
 #include <sluice/data/kernel/reduce.h>
-#include <sluice/session/await.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/transport/fabric/common.h>

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/base/await.h>
 #include <sluice/base/median.h>
-#include <sluice/session/await.h>
 
 namespace sluice::probe {
 namespace {

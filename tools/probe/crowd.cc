@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <sluice/session/await.h>
+#include <sluice/base/await.h>
 #include <tools/probe/own_sockets.h>
 
 namespace sluice::probe {

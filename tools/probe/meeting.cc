@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/options.h>
-#include <sluice/session/await.h>
 #include <sluice/transport/fabric/common.h>
 #include <tools/probe/own_sockets.h>
 

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/cpu_time.h>
 #include <sluice/base/median.h>
 #include <sluice/base/net/address.h>
-#include <sluice/session/await.h>
 #include <sluice/transport/fabric/common.h>
 #include <tools/probe/contact.h>
 #include <tools/probe/crowd.h>

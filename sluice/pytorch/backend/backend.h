@@ -16,7 +16,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/pytorch/backend/tensors.h>
 #include <sluice/pytorch/backend/work.h>
-#include <sluice/pytorch/member.h>
+#include <sluice/pytorch/group_communicator.h>
 #include <sluice/pytorch/messenger.h>
 
 namespace sluice::pytorch {

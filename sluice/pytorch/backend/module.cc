@@ -5,7 +5,7 @@
 #include <sluice/pytorch/backend/backend.h>
 #include <sluice/pytorch/backend/c10d_collective.h>
 #include <sluice/pytorch/backend/python_device.h>
-#include <sluice/pytorch/member.h>
+#include <sluice/pytorch/group_communicator.h>
 
 namespace sluice::pytorch {
 namespace {

@@ -22,7 +22,7 @@
 #include <sluice/data/timing/bounds.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/module/training.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>

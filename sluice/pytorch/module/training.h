@@ -11,7 +11,7 @@
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
