@@ -13,7 +13,7 @@ import sys
 from planted_faults import Fault, findFaults
 
 TARGET = "sluice_algorithms_testing_test"
-TESTS = "*Lasting*"
+TESTS = "*Elastic*"
 
 FAULTS = {
     "members-tell-each-other-nothing": Fault(
@@ -43,8 +43,8 @@ FAULTS = {
     ),
     "a-gradient-is-forgotten-while-members-agree": Fault(
         "sluice/algorithms/elastic/elastic_strategy.cc",
-        "void Lasting::contribute(const Contribution& contribution) {\n",
-        "void Lasting::contribute(const Contribution& contribution) {\n"
+        "void ElasticStrategy::contribute(const Contribution& contribution) {\n",
+        "void ElasticStrategy::contribute(const Contribution& contribution) {\n"
         "  if (phase_ == Phase::kSuspended) return;\n",
     ),
     "a-slice-is-summed-before-it-has-come-from-the-device": Fault(
@@ -59,12 +59,12 @@ FAULTS = {
     ),
     "a-result-that-was-handed-over-stays-on-the-host": Fault(
         "sluice/algorithms/elastic/exchange.cc",
-        "  tellSink(slice, Step{agreed.standing.steps - 1}, agreed.holder);\n",
+        "  tellSink(slice, Step{agreed.result.steps - 1}, agreed.holder);\n",
         "",
     ),
     "an-empty-result-is-awaited": Fault(
         "sluice/algorithms/elastic/exchange.cc",
-        "    kept_.storeEmpty(slice.id, agreed.standing.made);\n",
+        "    kept_.storeEmpty(slice.id, agreed.result.made);\n",
         "    ++awaited_;\n",
     ),
     "a-lost-servers-slices-stay-with-a-rank-that-is-not-there": Fault(
@@ -79,8 +79,8 @@ FAULTS = {
     ),
     "a-member-that-was-removed-goes-on": Fault(
         "sluice/join/membership/epoch_proposer.cc",
-        "  if (!standing.record.rankOf(self_)) {\n",
-        "  if (!standing.record.rankOf(self_) && self_ == standing.record.proposer) {\n",
+        "  if (!stored.record.rankOf(self_)) {\n",
+        "  if (!stored.record.rankOf(self_) && self_ == stored.record.proposer) {\n",
     ),
     "a-report-of-the-epoch-before-counts": Fault(
         "sluice/algorithms/elastic/exchange.cc",
@@ -94,12 +94,12 @@ FAULTS = {
     ),
     "a-lease-is-trusted": Fault(
         "sluice/join/membership/epoch_proposer.cc",
-        "void Keeper::sawLoss(const MemberId& lost, const Status& why) {\n",
-        "void Keeper::sawLoss(const MemberId& lost, const Status& why) {\n"
+        "void EpochProposer::sawLoss(const MemberId& lost, const Status& why) {\n",
+        "void EpochProposer::sawLoss(const MemberId& lost, const Status& why) {\n"
         "  membership_.announced(options_.patience, [this, alive = std::weak_ptr(alive_)](\n"
         "                                               const auto& all) {\n"
         "    if (alive.expired() || !all.isOk()) return;\n"
-        "    for (const Member& member : standing_.record.members) {\n"
+        "    for (const Member& member : epoch_.record.members) {\n"
         "      if (std::ranges::find(*all, member.id, &Member::id) != all->end()) continue;\n"
         "      if (member.id != self_) losses_[member.id].witnesses = {self_, member.id};\n"
         "    }\n"

@@ -13,7 +13,7 @@ import sys
 from planted_faults import Fault, findFaults
 
 TARGET = "sluice_membership_talk_test"
-TESTS = "Rounds*"
+TESTS = "GatherRounds*"
 
 FAULTS = {
     "a-mean-with-the-lost-part-on-some-members": Fault(
@@ -33,8 +33,8 @@ FAULTS = {
     ),
     "a-member-that-has-forgotten-does-not-say-so": Fault(
         "sluice/join/membership/talk/gather_rounds.cc",
-        "    if (word.kind == WordKind::kResult && word.offset",
-        "    if (word.kind == WordKind::kMeet && word.offset",
+        "    if (message.kind == MessageKind::kResult &&\n",
+        "    if (message.kind == MessageKind::kMeet &&\n",
     ),
     "a-word-of-an-older-round-counts": Fault(
         "sluice/join/membership/talk/gather_rounds.cc",

@@ -10,7 +10,7 @@
 #include <sluice/base/loop.h>
 #include <sluice/base/status.h>
 
-namespace sluice::session {
+namespace sluice::base {
 
 // The limit of a wait that others end: training takes its time, and a lost rank ends the wait with
 // an error that names it.
@@ -35,7 +35,7 @@ inline Status checkMayWait(const Loop& loop) {
   if (loop.inLoop())
     return {Code::kInvalidArgument,
             "a call from the loop's own thread would wait for itself; make it from another thread"};
-  return loop.isInherited() ? base::forkedStatus() : base::ok();
+  return loop.isInherited() ? forkedStatus() : base::ok();
 }
 
 // Waits for the outcome (a Status or a Result) that a completion on the loop will set. An
@@ -98,4 +98,4 @@ Status awaitStatus(Loop& loop, Start&& start, const Interruption& interruption =
       .status();
 }
 
-}  // namespace sluice::session
+}  // namespace sluice::base

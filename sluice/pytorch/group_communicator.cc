@@ -15,7 +15,7 @@
 
 namespace sluice::pytorch {
 
-struct Member::Place {
+struct GroupCommunicator::Place {
   std::unique_ptr<session::JobParts> job;  // outlives the communicator, which uses its loop
   std::unique_ptr<collective::Communicator> communicator;
 };
@@ -32,10 +32,9 @@ Result<std::vector<collective::MethodCost>> readMethods(const base::Config& conf
 
 }  // namespace
 
-Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options,
-                                             const base::Config::Values& environment,
-                                             Duration atMost, std::function<Status()> interruption,
-                                             const std::function<Status(uint16_t)>& published) {
+Result<std::shared_ptr<GroupCommunicator>> GroupCommunicator::join(
+    const base::Config::Values& options, const base::Config::Values& environment, Duration atMost,
+    std::function<Status()> interruption, const std::function<Status(uint16_t)>& published) {
   SLUICE_ASSIGN_OR_RETURN(base::Config config, base::Config::read(options, environment));
   SLUICE_RETURN_IF_ERROR(base::setLogLevels(config.text(option::kLog)));
   if (!config.text(option::kMembers).empty()) {
@@ -61,26 +60,28 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
           }));
   // From this barrier on, every rank hears of the loss of every other, whoever talks with whom
   // later.
-  SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
+  SLUICE_RETURN_IF_ERROR(base::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
   }));
-  return std::shared_ptr<Member>(new Member(std::move(place), std::move(methods), stagingBytes));
+  return std::shared_ptr<GroupCommunicator>(
+      new GroupCommunicator(std::move(place), std::move(methods), stagingBytes));
 }
 
-Member::Member(PlacePtr place, std::vector<collective::MethodCost> methods, size_t stagingBytes)
+GroupCommunicator::GroupCommunicator(PlacePtr place, std::vector<collective::MethodCost> methods,
+                                     size_t stagingBytes)
     : rank_(place->job->rank()),
       worldSize_(place->job->worldSize()),
       methods_(std::move(methods)),
       stagingBytes_(stagingBytes),
       place_(std::move(place)) {}
 
-Member::~Member() {
+GroupCommunicator::~GroupCommunicator() {
   leave();
 }
 
-Result<std::string> Member::ownAddress(const base::Config::Values& options,
-                                       const base::Config::Values& environment,
-                                       const std::function<Status()>& interruption) {
+Result<std::string> GroupCommunicator::ownAddress(const base::Config::Values& options,
+                                                  const base::Config::Values& environment,
+                                                  const std::function<Status()>& interruption) {
   SLUICE_ASSIGN_OR_RETURN(const base::Config config, base::Config::read(options, environment));
   SLUICE_ASSIGN_OR_RETURN(const auto launch, rendezvous::readLaunch(environment));
   SLUICE_ASSIGN_OR_RETURN(
@@ -94,11 +95,11 @@ Result<std::string> Member::ownAddress(const base::Config::Values& options,
   return own.address.host();
 }
 
-collective::Method Member::methodFor(size_t bytes) const {
+collective::Method GroupCommunicator::methodFor(size_t bytes) const {
   return collective::cheapest(methods_, static_cast<double>(bytes));
 }
 
-Status Member::submit(std::function<void(collective::Communicator&)> call) {
+Status GroupCommunicator::submit(std::function<void(collective::Communicator&)> call) {
   if (process_.isInherited())
     return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
   return place_.with([&](const PlacePtr& place) -> Status {
@@ -110,7 +111,7 @@ Status Member::submit(std::function<void(collective::Communicator&)> call) {
   });
 }
 
-void Member::leave() {
+void GroupCommunicator::leave() {
   if (process_.isInherited()) return;
   // Destroy it outside the lock: calls that end now may make new ones, which are refused.
   PlacePtr place;

@@ -19,15 +19,15 @@
 
 namespace sluice::pytorch {
 
-class Member final {
+class GroupCommunicator final {
  public:
   // Meets the group's other ranks, as `environment` says (RANK and its like are those of the
   // group), and returns when all have connected to each other, within `atMost`. `interruption` is
   // called meanwhile, so that Ctrl-C ends the wait. `published` is as in session::JobParts::join().
-  static Result<std::shared_ptr<Member>> join(
+  static Result<std::shared_ptr<GroupCommunicator>> join(
       const base::Config::Values& options, const base::Config::Values& environment, Duration atMost,
       std::function<Status()> interruption, const std::function<Status(uint16_t)>& published = {});
-  ~Member();
+  ~GroupCommunicator();
 
   // Returns the address at which other ranks reach this one: the one on the way to MASTER_ADDR,
   // unless an address is pinned.
@@ -35,7 +35,7 @@ class Member final {
                                         const base::Config::Values& environment,
                                         const std::function<Status()>& interruption = {});
 
-  // Runs `call` on the loop. Returns an error once the member has left, and in a forked child.
+  // Runs `call` on the loop. Returns an error once this has left, and in a forked child.
   Status submit(std::function<void(collective::Communicator&)> call);
 
   // Leaves in good order. Calls under way end with an error. A second call, and a call in a forked
@@ -50,7 +50,8 @@ class Member final {
  private:
   struct Place;
   using PlacePtr = base::HomePtr<Place>;
-  Member(PlacePtr place, std::vector<collective::MethodCost> methods, size_t stagingBytes);
+  GroupCommunicator(PlacePtr place, std::vector<collective::MethodCost> methods,
+                    size_t stagingBytes);
 
   const Rank rank_;
   const uint32_t worldSize_;

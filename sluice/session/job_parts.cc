@@ -94,7 +94,7 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
     SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
   const std::string note = listener.address().toString();
-  const auto everybody = await<std::vector<std::string>>(
+  const auto everybody = base::await<std::vector<std::string>>(
       job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); },
       job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
@@ -157,7 +157,7 @@ JobParts::~JobParts() {
   if (process_.isInherited()) return;
   if (members_ != nullptr) {
     if (!isAbandoned_) {
-      (void)await<bool>(loop(), [this](auto got) {
+      (void)base::await<bool>(loop(), [this](auto got) {
         members_->leave(kLastWords, [got = std::move(got)] { got(true); });
       });
     }
@@ -166,7 +166,7 @@ JobParts::~JobParts() {
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
-    (void)await<bool>(loop(), [this](auto got) {
+    (void)base::await<bool>(loop(), [this](auto got) {
       rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); });
     });
   }
@@ -199,7 +199,7 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key, const 
     if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
     return refusal ? refusal() : base::ok();
   };
-  return await<std::vector<std::string>>(
+  return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
       refusal ? Interruption(ask) : interruption_);
 }
@@ -214,7 +214,8 @@ void JobParts::gatherOnLoop(const std::string& key, const std::string& value, Du
                             std::function<void(Result<std::vector<std::string>>)> got) {
   if (members_ == nullptr) return rendezvous_->store().gather(key, value, atMost, std::move(got));
   members_->gather(
-      key, value.size(), [value](const members::View&) { return value; }, atMost, std::move(got));
+      key, value.size(), [value](const membership::EpochView&) { return value; }, atMost,
+      std::move(got));
 }
 
 Status JobParts::set(const std::string& key, const std::string& value) {
@@ -222,7 +223,7 @@ Status JobParts::set(const std::string& key, const std::string& value) {
   if (rendezvous_ == nullptr) return base::ok();
   if (members_ != nullptr)
     return fabric::runAndWait(loop(), [&] { members_->leaveNote(key, value); });
-  return awaitStatus(
+  return base::awaitStatus(
       loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); },
       interruption_);
 }
@@ -231,7 +232,7 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
   if (rendezvous_ == nullptr) return;
   loop().post([this, key, then = std::move(then)] {
     if (members_ != nullptr) return members_->whenNoted(key, then);
-    rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
+    rendezvous_->store().wait(key, base::kAsLongAsItTakes, [then](const Result<std::string>& note) {
       if (note.isOk()) then(*note);
     });
   });
@@ -245,7 +246,7 @@ Result<std::string> JobParts::get(const std::string& key) {
       return {Code::kTimeout, fmt::format("no member has left the note '{}'", key)};
     return interruption_ ? interruption_() : base::ok();
   };
-  return await<std::string>(
+  return base::await<std::string>(
       loop(),
       [&](auto got) {
         if (members_ != nullptr)

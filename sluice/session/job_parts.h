@@ -60,7 +60,7 @@ class JobParts final {
   // Makes this process's end a loss to the other members, not a goodbye: they need not wait for it.
   void abandonMembers() { isAbandoned_ = true; }
   // Null: the loss of a rank ends what it takes part in. Used on the loop, but for its view().
-  members::Members* members() const { return members_.get(); }
+  membership::MemberChannel* members() const { return members_.get(); }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }
   // Returns a key derived from the job key and from data that tells this job from all others; see
@@ -124,7 +124,7 @@ class JobParts final {
   net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one
-  base::HomePtr<members::Members> members_;           // on the loop; null if no member may be lost
+  base::HomePtr<membership::MemberChannel> members_;  // on the loop; null if no member may be lost
 };
 
 }  // namespace sluice::session

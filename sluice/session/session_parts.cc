@@ -209,7 +209,7 @@ Status SessionParts::leave() {
   // A rank that only serves cannot know how long training takes, so its wait has no real limit. A
   // lost rank ends it with an error that names the rank.
   const Duration atMost =
-      isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
+      isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(base::kAsLongAsItTakes);
   if (devicePath_) SLUICE_RETURN_IF_ERROR(devicePath_->waitAll());  // results reach the device
   return trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // all ranks are still there

@@ -145,7 +145,8 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
 }
 
 Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
-  SLUICE_RETURN_IF_ERROR(awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
+  SLUICE_RETURN_IF_ERROR(
+      base::awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
   if (underway.root != fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
@@ -310,7 +311,7 @@ Status Trainer::settle() {
 Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>& begin,
                               std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
-  return awaitStatus(
+  return base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         const TimerId timer = fabric_->loop().after(atMost, [this, atMost, failure] {

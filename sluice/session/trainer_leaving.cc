@@ -40,7 +40,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   // If they do not go on, a rank that only serves stays until it has missed the lost one itself,
   // and has told them of it: if it just went, they would take it for the lost one.
   if (theyNeedThisRank)
-    stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+    stayWhileNeeded(othersGoOn ? Duration(base::kAsLongAsItTakes) : Duration(kToNoticeALoss));
   (void)fabric::closeAndWait(*fabric_);
   // By the end others have gone too, in good order; it is the lost one that is to be named.
   Status loss;
@@ -53,7 +53,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
 }
 
 void Trainer::stayWhileNeeded(Duration atMost) {
-  const Status ended = awaitStatus(
+  const Status ended = base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         whenNotNeeded_ = std::move(done);

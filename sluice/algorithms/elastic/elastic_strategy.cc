@@ -27,20 +27,21 @@ bool comesFromALoss(const Status& status) {
 
 }  // namespace
 
-Result<std::unique_ptr<Lasting>> Lasting::begin(const Context& context, Make make,
-                                                OnBegun onBegun) {
-  std::unique_ptr<Lasting> lasting(new Lasting(context, std::move(make), std::move(onBegun)));
-  SLUICE_RETURN_IF_ERROR(lasting->makeInner());
-  if (!lasting->inner_->takeover().isPossible()) {
+Result<std::unique_ptr<ElasticStrategy>> ElasticStrategy::begin(const Context& context, Make make,
+                                                                OnBegun onBegun) {
+  std::unique_ptr<ElasticStrategy> strategy(
+      new ElasticStrategy(context, std::move(make), std::move(onBegun)));
+  SLUICE_RETURN_IF_ERROR(strategy->makeInner());
+  if (!strategy->inner_->takeover().isPossible()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("algorithm {} with these settings cannot go on without a lost "
                               "member; leave out --members, or use algorithm=sluice",
                               context.plan.spec().strategy));
   }
-  return lasting;
+  return strategy;
 }
 
-Lasting::Lasting(const Context& context, Make make, OnBegun onBegun)
+ElasticStrategy::ElasticStrategy(const Context& context, Make make, OnBegun onBegun)
     : outer_(context),
       make_(std::move(make)),
       onBegun_(std::move(onBegun)),
@@ -51,9 +52,9 @@ Lasting::Lasting(const Context& context, Make make, OnBegun onBegun)
       hasCome_(context.plan.slices().size()),
       innerMemory_(tensors_.size()) {}
 
-Lasting::~Lasting() = default;
+ElasticStrategy::~ElasticStrategy() = default;
 
-Context Lasting::innerContext() {
+Context ElasticStrategy::innerContext() {
   return {.plan = *plan_,
           .fabric = *fabric_,
           .gates = *innerGates_,
@@ -67,7 +68,7 @@ Context Lasting::innerContext() {
           .places = this};
 }
 
-Status Lasting::makeInner() {
+Status ElasticStrategy::makeInner() {
   innerGates_ = std::make_unique<gate::Gates>(gate::tensorNames(plan_->model()),
                                               gate::WaitOptions{}, [](auto...) {});
   SLUICE_ASSIGN_OR_RETURN(inner_, make_(innerContext()));
@@ -84,14 +85,14 @@ Status Lasting::makeInner() {
   return base::ok();
 }
 
-uint64_t Lasting::resultsOf(TensorId tensor) const {
+uint64_t ElasticStrategy::resultsOf(TensorId tensor) const {
   uint64_t fewest = UINT64_MAX;
   for (const Slice& slice : plan_->slicesOf(tensor))
     fewest = std::min(fewest, kept_.last(slice.id).steps);
   return fewest;
 }
 
-void Lasting::contribute(const Contribution& contribution) {
+void ElasticStrategy::contribute(const Contribution& contribution) {
   OneTensor& here = tensors_[index(contribution.tensor)];
   const auto slices = plan_->slicesOf(contribution.tensor);
   here.step = contribution.step;
@@ -101,7 +102,7 @@ void Lasting::contribute(const Contribution& contribution) {
   handOn(contribution.tensor);
 }
 
-void Lasting::contributeSlice(const SliceContribution& contribution) {
+void ElasticStrategy::contributeSlice(const SliceContribution& contribution) {
   OneTensor& here = tensors_[index(contribution.tensor)];
   here.step = contribution.step;
   here.hasGradient = contribution.hasGradient;
@@ -114,7 +115,7 @@ void Lasting::contributeSlice(const SliceContribution& contribution) {
   }
 }
 
-void Lasting::handOn(TensorId tensor) {
+void ElasticStrategy::handOn(TensorId tensor) {
   const OneTensor& here = tensors_[index(tensor)];
   if (phase_ != Phase::kTraining || here.isInside) return;
   // An algorithm whose tensors all start at the same step is told nothing of those that stand.
@@ -122,7 +123,7 @@ void Lasting::handOn(TensorId tensor) {
   if (here.step && index(*here.step) == here.nextInside) giveInside(tensor, here.hasGradient);
 }
 
-void Lasting::giveInside(TensorId tensor, bool hasGradient) {
+void ElasticStrategy::giveInside(TensorId tensor, bool hasGradient) {
   OneTensor& here = tensors_[index(tensor)];
   const Step step{here.nextInside};
   const auto closed = innerGates_->close(tensor);
@@ -151,7 +152,7 @@ void Lasting::giveInside(TensorId tensor, bool hasGradient) {
 }
 
 // Some slices of the tensor have their result already, or have not come yet.
-void Lasting::giveSliceInside(const Slice& slice) {
+void ElasticStrategy::giveSliceInside(const Slice& slice) {
   OneTensor& here = tensors_[index(slice.tensor)];
   inner_->contributeSlice({.tensor = slice.tensor,
                            .slice = slice.id,
@@ -161,7 +162,7 @@ void Lasting::giveSliceInside(const Slice& slice) {
                            .hasGradient = here.hasGradient});
 }
 
-void Lasting::insideIsOpen(TensorId tensor, const Status& status) {
+void ElasticStrategy::insideIsOpen(TensorId tensor, const Status& status) {
   if (!status.isOk()) {
     if (phase_ == Phase::kTraining && !comesFromALoss(status)) outer_.gates.fail(status);
     return;
@@ -178,7 +179,7 @@ void Lasting::insideIsOpen(TensorId tensor, const Status& status) {
   });
 }
 
-void Lasting::openIfDone(TensorId tensor) {
+void ElasticStrategy::openIfDone(TensorId tensor) {
   OneTensor& here = tensors_[index(tensor)];
   if (!here.step || here.isInside) return;
   const auto slices = plan_->slicesOf(tensor);
@@ -202,11 +203,11 @@ void Lasting::openIfDone(TensorId tensor) {
   outer_.gates.open(tensor, step);
 }
 
-std::span<std::byte> Lasting::placeFor(const Slice& slice, Step /*step*/) {
+std::span<std::byte> ElasticStrategy::placeFor(const Slice& slice, Step /*step*/) {
   return kept_.landing(slice.id);
 }
 
-void Lasting::onResult(const SliceResult& result) {
+void ElasticStrategy::onResult(const SliceResult& result) {
   const Slice& slice = plan_->slice(result.slice);
   if (isDone(slice, result.step)) return;
   if (kept_.isLanding(slice.id)) {
@@ -219,18 +220,18 @@ void Lasting::onResult(const SliceResult& result) {
   tellSink(slice, result.step, result.from);
 }
 
-void Lasting::onNoResult(TensorId tensor, Step step) {
+void ElasticStrategy::onNoResult(TensorId tensor, Step step) {
   for (const Slice& slice : plan_->slicesOf(tensor)) {
     if (!isDone(slice, step)) kept_.storeEmpty(slice.id, plan_->epoch());
   }
 }
 
-void Lasting::moveToPlace(const Slice& slice, std::span<const std::byte> bytes) {
+void ElasticStrategy::moveToPlace(const Slice& slice, std::span<const std::byte> bytes) {
   const auto place = partOf(*plan_, outer_.memory[index(slice.tensor)].result, slice);
   std::memcpy(place.data(), bytes.data(), bytes.size());
 }
 
-void Lasting::tellSink(const Slice& slice, Step step, Rank from) {
+void ElasticStrategy::tellSink(const Slice& slice, Step step, Rank from) {
   // The context's own fabric may be that of an epoch before.
   const plan::Stages stages(outer_.observer, fabric_->loop().clock());
   if (outer_.results == nullptr) return stages.enter(Stage::kApplied, step, slice, from);
@@ -245,15 +246,15 @@ void Lasting::tellSink(const Slice& slice, Step step, Rank from) {
                             .whole = {outer_.memory[index(slice.tensor)].result}});
 }
 
-void Lasting::suspend() {
+void ElasticStrategy::suspend() {
   if (phase_ == Phase::kTraining) phase_ = Phase::kSuspended;
 }
 
-Status Lasting::setHyperparameters(const std::vector<double>& values, Step from) {
+Status ElasticStrategy::setHyperparameters(const std::vector<double>& values, Step from) {
   return inner_ ? inner_->setHyperparameters(values, from) : base::ok();
 }
 
-std::string Lasting::describeWait(TensorId tensor) const {
+std::string ElasticStrategy::describeWait(TensorId tensor) const {
   switch (phase_) {
     case Phase::kTraining: return inner_->describeWait(tensor);
     case Phase::kSuspended: return "a member is lost, and the others agree on a new epoch";
@@ -262,25 +263,25 @@ std::string Lasting::describeWait(TensorId tensor) const {
   return describeExchange();
 }
 
-Statistics Lasting::statistics() const {
+Statistics ElasticStrategy::statistics() const {
   return inner_ ? inner_->statistics() : Statistics{};
 }
 
 // Every gate is open, and these algorithms delay no result.
-void Lasting::whenIdle(const Done& done) {
+void ElasticStrategy::whenIdle(const Done& done) {
   if (phase_ != Phase::kTraining) return done(base::ok());
   inner_->whenIdle(done);
 }
 
-std::set<Rank> Lasting::ahead() const {
+std::set<Rank> ElasticStrategy::ahead() const {
   return inner_ ? inner_->ahead() : std::set<Rank>();
 }
 
-void Lasting::fail(const Status& why) {
+void ElasticStrategy::fail(const Status& why) {
   if (inner_) inner_->fail(why);
 }
 
-void Lasting::endAfter(uint64_t steps, const Status& why) {
+void ElasticStrategy::endAfter(uint64_t steps, const Status& why) {
   if (inner_) inner_->endAfter(steps, why);
 }
 

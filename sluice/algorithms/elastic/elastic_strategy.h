@@ -4,7 +4,7 @@
 //   contribute   -> remembered, and handed to the inner strategy
 //   result       -> kept, then moved to its place; the last of a tensor opens its gate
 //   loss         -> suspend(): gradients are only remembered
-//   new epoch    -> enter(): members tell each other which results they have (standing_report.h).
+//   new epoch    -> enter(): members tell each other which results they have (result_report.h).
 //                   A result that any member has stands, and is handed to those that lack it. Steps
 //                   without one are taken up by a new inner strategy, over the members that are left.
 //
@@ -36,7 +36,7 @@
 
 namespace sluice::algorithms {
 
-class Lasting final : public Strategy, private ResultSink, private ResultPlaces {
+class ElasticStrategy final : public Strategy, private ResultSink, private ResultPlaces {
  public:
   using Make = std::function<Result<std::unique_ptr<Strategy>>(const Context&)>;
 
@@ -47,9 +47,9 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   // Begins the first epoch. `make` makes the inner strategy of every epoch. Refuses an algorithm
   // that cannot take over steps. REQUIRES: as Context; the plan and the fabric of an epoch stay until
   // enter() begins the next one.
-  static Result<std::unique_ptr<Lasting>> begin(const Context& context, Make make,
-                                                OnBegun onBegun = {});
-  ~Lasting() override;
+  static Result<std::unique_ptr<ElasticStrategy>> begin(const Context& context, Make make,
+                                                        OnBegun onBegun = {});
+  ~ElasticStrategy() override;
 
   // A member is lost: until enter(), gradients are only remembered, and errors of the inner
   // strategy count for nothing. Results that are on their way may still come.
@@ -91,7 +91,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
     std::vector<std::byte> aside{};  // for results of slices that stand already
   };
 
-  Lasting(const Context& context, Make make, OnBegun onBegun);
+  ElasticStrategy(const Context& context, Make make, OnBegun onBegun);
   Status makeInner();
   Context innerContext();
 
@@ -117,7 +117,7 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   Result<fabric::Landing> landHandedOver(Rank from, const wire::Header& header);
   void takeReport(Rank from, std::span<const std::byte> bytes);
   void agreeIfComplete();
-  Status beginStanding(const plan::Slice& slice);
+  Status beginSlice(const plan::Slice& slice);
   void handOver(const plan::Slice& slice, Rank to);
   void takeHandedOver(const plan::Slice& slice);
   void resumeIfComplete();
@@ -143,10 +143,10 @@ class Lasting final : public Strategy, private ResultSink, private ResultPlaces 
   fabric::DeferredLanes deferred_;  // lanes with messages for the inner strategy to come
 
   // Of the exchange that is under way.
-  std::vector<StandingReport> reports_;  // by rank; empty: not here yet
-  std::vector<AgreedResult> agreed_;     // by SliceId; empty: not agreed yet
-  std::set<Rank> reporting_;             // ranks whose report is landing
-  size_t awaited_ = 0;                   // results that others hand over
+  std::vector<ResultReport> reports_;  // by rank; empty: not here yet
+  std::vector<AgreedResult> agreed_;   // by SliceId; empty: not agreed yet
+  std::set<Rank> reporting_;           // ranks whose report is landing
+  size_t awaited_ = 0;                 // results that others hand over
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for what the fabric completes
 };
 

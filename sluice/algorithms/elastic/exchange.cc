@@ -1,5 +1,5 @@
 // The beginning of an epoch: members tell each other which results they have, and hand over those
-// that others lack (lasting.h).
+// that others lack (elastic_strategy.h).
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ namespace sluice::algorithms {
 using fabric::Landing;
 using plan::Slice;
 
-Status Lasting::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
+Status ElasticStrategy::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
   SLUICE_DCHECK(phase_ != Phase::kTraining);
   SLUICE_DCHECK(plan.slices().size() == kept_.sliceCount());
   inner_.reset();
@@ -34,14 +34,14 @@ Status Lasting::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
   reporting_.clear();
   awaited_ = 0;
   reports_.assign(fabric.worldSize(), {});
-  StandingReport& own = reports_[index(fabric.rank())];
+  ResultReport& own = reports_[index(fabric.rank())];
   for (const Slice& slice : plan.slices()) own.push_back(kept_.last(slice.id));
   SLUICE_ASSIGN_OR_RETURN(auto bytes, toBytes(own, plan.epoch()));
   const auto payload = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   for (uint32_t rank = 0; rank < fabric.worldSize(); ++rank) {
     if (Rank{rank} == fabric.rank()) continue;
     fabric.send(Rank{rank}, fabric::Lane::kBulk,
-                {.stage = Stage::kReady, .flags = lasting::kReport},
+                {.stage = Stage::kReady, .flags = elastic::kReport},
                 {payload->data(), payload->size()},
                 [payload](const Status&) { /* stays alive until now */ });
   }
@@ -49,10 +49,11 @@ Status Lasting::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
   return base::ok();
 }
 
-Result<Landing> Lasting::onMessage(Rank from, fabric::Lane lane, const wire::Header& header) {
+Result<Landing> ElasticStrategy::onMessage(Rank from, fabric::Lane lane,
+                                           const wire::Header& header) {
   if (header.stage == Stage::kReady) {
     if (phase_ != Phase::kExchanging) return fabric::refusedStatus(header, "no epoch begins here");
-    if (has(header.flags, lasting::kReport)) return landReport(from, header);
+    if (has(header.flags, elastic::kReport)) return landReport(from, header);
     if (agreed_.empty()) return deferred_.defer(from, lane);
     return landHandedOver(from, header);
   }
@@ -60,7 +61,7 @@ Result<Landing> Lasting::onMessage(Rank from, fabric::Lane lane, const wire::Hea
   return inner_->onMessage(from, lane, header);
 }
 
-Result<Landing> Lasting::landReport(Rank from, const wire::Header& header) {
+Result<Landing> ElasticStrategy::landReport(Rank from, const wire::Header& header) {
   if (header.length != reportBytes(kept_.sliceCount()))
     return fabric::refusedStatus(header, "not the length of a report");
   if (!reports_[index(from)].empty() || !reporting_.insert(from).second)
@@ -72,69 +73,68 @@ Result<Landing> Lasting::landReport(Rank from, const wire::Header& header) {
                  }};
 }
 
-void Lasting::takeReport(Rank from, std::span<const std::byte> bytes) {
+void ElasticStrategy::takeReport(Rank from, std::span<const std::byte> bytes) {
   auto report = reportFromBytes(bytes, kept_.sliceCount(), plan_->epoch());
   if (!report.isOk()) return outer_.refuse(from, report.status());
   reports_[index(from)] = *std::move(report);
   agreeIfComplete();
 }
 
-void Lasting::agreeIfComplete() {
-  const auto isHere = [](const StandingReport& report) { return !report.empty(); };
+void ElasticStrategy::agreeIfComplete() {
+  const auto isHere = [](const ResultReport& report) { return !report.empty(); };
   if (!std::ranges::all_of(reports_, isHere)) return;
   auto agreed = agreeOn(reports_);
   if (!agreed.isOk()) return outer_.gates.fail(agreed.status());
   agreed_ = *std::move(agreed);
   for (const Slice& slice : plan_->slices()) {
-    if (const Status taken = beginStanding(slice); !taken.isOk()) return outer_.gates.fail(taken);
+    if (const Status taken = beginSlice(slice); !taken.isOk()) return outer_.gates.fail(taken);
   }
   deferred_.resume(*fabric_);
   resumeIfComplete();
 }
 
 // Hands the slice's result to those that lack it, or makes ready for it.
-Status Lasting::beginStanding(const Slice& slice) {
+Status ElasticStrategy::beginSlice(const Slice& slice) {
   const AgreedResult& agreed = agreed_[index(slice.id)];
-  if (agreed.holder == fabric_->rank() && !agreed.standing.isEmpty) {
+  if (agreed.holder == fabric_->rank() && !agreed.result.isEmpty) {
     for (uint32_t rank = 0; rank < reports_.size(); ++rank) {
-      if (reports_[rank][index(slice.id)].steps < agreed.standing.steps)
-        handOver(slice, Rank{rank});
+      if (reports_[rank][index(slice.id)].steps < agreed.result.steps) handOver(slice, Rank{rank});
     }
   }
-  if (kept_.last(slice.id).steps == agreed.standing.steps) return base::ok();
-  const Step step{agreed.standing.steps - 1};
+  if (kept_.last(slice.id).steps == agreed.result.steps) return base::ok();
+  const Step step{agreed.result.steps - 1};
   if (tensors_[index(slice.tensor)].step != step || !hasCome_[index(slice.id)]) {
     return {Code::kInternal,
             fmt::format("rank {} has a result of step {} of '{}', to which this rank has not "
                         "contributed",
                         index(agreed.holder), index(step), plan_->model()[slice.tensor].name)};
   }
-  if (agreed.standing.isEmpty) {
-    kept_.storeEmpty(slice.id, agreed.standing.made);
+  if (agreed.result.isEmpty) {
+    kept_.storeEmpty(slice.id, agreed.result.made);
   } else {
     ++awaited_;
   }
   return base::ok();
 }
 
-void Lasting::handOver(const Slice& slice, Rank to) {
+void ElasticStrategy::handOver(const Slice& slice, Rank to) {
   const auto bytes = kept_.bytes(slice.id);
   fabric_->send(to, fabric::Lane::kBulk,
                 {.step = Step{kept_.last(slice.id).steps - 1},
                  .tensor = slice.tensor,
                  .slice = slice.id,
                  .stage = Stage::kReady,
-                 .flags = lasting::kHandedOver,
+                 .flags = elastic::kHandedOver,
                  .dtype = plan_->model()[slice.tensor].dtype},
                 {bytes.data(), bytes.size()}, [](const Status&) {});
 }
 
-Result<Landing> Lasting::landHandedOver(Rank from, const wire::Header& header) {
+Result<Landing> ElasticStrategy::landHandedOver(Rank from, const wire::Header& header) {
   SLUICE_RETURN_IF_ERROR(checkSliceAndType(*plan_, header));
   const Slice& slice = plan_->slice(header.slice);
   const AgreedResult& agreed = agreed_[index(slice.id)];
-  const bool isAwaited = kept_.last(slice.id).steps < agreed.standing.steps &&
-                         agreed.holder == from && header.step == Step{agreed.standing.steps - 1} &&
+  const bool isAwaited = kept_.last(slice.id).steps < agreed.result.steps &&
+                         agreed.holder == from && header.step == Step{agreed.result.steps - 1} &&
                          !kept_.isLanding(slice.id);
   if (!isAwaited) return fabric::refusedStatus(header, "not awaited");
   if (header.length != plan_->bytesOf(slice))
@@ -145,15 +145,15 @@ Result<Landing> Lasting::landHandedOver(Rank from, const wire::Header& header) {
                  }};
 }
 
-void Lasting::takeHandedOver(const Slice& slice) {
+void ElasticStrategy::takeHandedOver(const Slice& slice) {
   const AgreedResult& agreed = agreed_[index(slice.id)];
-  moveToPlace(slice, kept_.landed(slice.id, agreed.standing.made));
-  tellSink(slice, Step{agreed.standing.steps - 1}, agreed.holder);
+  moveToPlace(slice, kept_.landed(slice.id, agreed.result.made));
+  tellSink(slice, Step{agreed.result.steps - 1}, agreed.holder);
   --awaited_;
   resumeIfComplete();
 }
 
-void Lasting::resumeIfComplete() {
+void ElasticStrategy::resumeIfComplete() {
   if (phase_ != Phase::kExchanging || agreed_.empty() || awaited_ > 0) return;
   if (const Status made = makeInner(); !made.isOk()) return outer_.gates.fail(made);
   phase_ = Phase::kTraining;
@@ -164,7 +164,7 @@ void Lasting::resumeIfComplete() {
   }
 }
 
-std::string Lasting::describeExchange() const {
+std::string ElasticStrategy::describeExchange() const {
   std::string missing;
   for (uint32_t rank = 0; rank < reports_.size(); ++rank) {
     if (!reports_[rank].empty()) continue;

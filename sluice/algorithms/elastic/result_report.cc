@@ -23,7 +23,7 @@ size_t reportBytes(size_t slices) {
   return sizeof(uint64_t) + slices * kBytesPerSlice;
 }
 
-Result<std::vector<std::byte>> toBytes(const StandingReport& report, Epoch epoch) {
+Result<std::vector<std::byte>> toBytes(const ResultReport& report, Epoch epoch) {
   uint64_t least = report.empty() ? 0 : report.front().steps;
   for (const LastResult& each : report) least = std::min(least, each.steps);
   base::ByteWriter writer;
@@ -44,13 +44,12 @@ Result<std::vector<std::byte>> toBytes(const StandingReport& report, Epoch epoch
   return std::move(writer).take();
 }
 
-Result<StandingReport> reportFromBytes(std::span<const std::byte> bytes, size_t slices,
-                                       Epoch epoch) {
+Result<ResultReport> reportFromBytes(std::span<const std::byte> bytes, size_t slices, Epoch epoch) {
   if (bytes.size() != reportBytes(slices)) return notAReport("its length is not the model's");
   base::ByteReader reader(bytes);
   const auto least = reader.number<uint64_t>();
   if (least > UINT64_MAX - kMostAhead) return notAReport("no job has made so many steps");
-  StandingReport report(slices);
+  ResultReport report(slices);
   for (LastResult& each : report) {
     const auto steps = reader.number<uint8_t>();
     const auto ago = reader.number<uint8_t>();
@@ -62,20 +61,20 @@ Result<StandingReport> reportFromBytes(std::span<const std::byte> bytes, size_t 
   return report;
 }
 
-Result<std::vector<AgreedResult>> agreeOn(std::span<const StandingReport> byRank) {
+Result<std::vector<AgreedResult>> agreeOn(std::span<const ResultReport> byRank) {
   std::vector<AgreedResult> agreed(byRank.front().size());
   for (size_t s = 0; s < agreed.size(); ++s) {
     uint64_t fewest = UINT64_MAX;
     for (uint32_t rank = 0; rank < byRank.size(); ++rank) {
       const LastResult& here = byRank[rank][s];
       fewest = std::min(fewest, here.steps);
-      if (rank == 0 || here.steps > agreed[s].standing.steps) agreed[s] = {here, Rank{rank}};
+      if (rank == 0 || here.steps > agreed[s].result.steps) agreed[s] = {here, Rank{rank}};
     }
     const AgreedResult& most = agreed[s];
-    if (most.standing.steps - fewest > 1) {
+    if (most.result.steps - fewest > 1) {
       return Status(Code::kInternal,
                     fmt::format("rank {} has {} results of slice {}, and another member only {}",
-                                index(most.holder), most.standing.steps, s, fewest));
+                                index(most.holder), most.result.steps, s, fewest));
     }
   }
   return agreed;

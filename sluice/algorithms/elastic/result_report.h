@@ -13,23 +13,22 @@
 namespace sluice::algorithms {
 
 // By SliceId.
-using StandingReport = std::vector<LastResult>;
+using ResultReport = std::vector<LastResult>;
 
 // `epoch` is the one that begins. The bytes have the same length for every report of a model.
-Result<std::vector<std::byte>> toBytes(const StandingReport& report, Epoch epoch);
+Result<std::vector<std::byte>> toBytes(const ResultReport& report, Epoch epoch);
 size_t reportBytes(size_t slices);
 // Believes nothing it reads.
-Result<StandingReport> reportFromBytes(std::span<const std::byte> bytes, size_t slices,
-                                       Epoch epoch);
+Result<ResultReport> reportFromBytes(std::span<const std::byte> bytes, size_t slices, Epoch epoch);
 
 // The result of a slice with which every member begins the epoch.
 struct AgreedResult {
-  LastResult standing{};
+  LastResult result{};
   Rank holder{};  // the lowest rank that has it, which hands it to those that lack it
 };
 
 // By SliceId. Returns an error that names the first slice of which some member is more than one
 // result behind: no member that follows the rules is.
-Result<std::vector<AgreedResult>> agreeOn(std::span<const StandingReport> byRank);
+Result<std::vector<AgreedResult>> agreeOn(std::span<const ResultReport> byRank);
 
 }  // namespace sluice::algorithms

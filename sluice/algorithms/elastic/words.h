@@ -4,9 +4,9 @@
 
 #include <sluice/transport/wire/header.h>
 
-namespace sluice::algorithms::lasting {
+namespace sluice::algorithms::elastic {
 
 inline constexpr auto kReport = wire::Flags{0x0100};      // the results that the sender has
 inline constexpr auto kHandedOver = wire::Flags{0x0200};  // a result that the receiver lacks
 
-}  // namespace sluice::algorithms::lasting
+}  // namespace sluice::algorithms::elastic

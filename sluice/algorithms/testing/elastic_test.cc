@@ -17,24 +17,24 @@ namespace {
 constexpr std::array kAlgorithms{"sluice",        "p3",        "slicing", "kvstore",
                                  "kvstore-parts", "allreduce", "wfbp",    "mgwfbp"};
 
-uint64_t actionsOf(const LastingJob& job) {
-  const auto actions = LastingWorld(job).run();
+uint64_t actionsOf(const ElasticJob& job) {
+  const auto actions = ElasticWorld(job).run();
   EXPECT_TRUE(actions.isOk()) << actions.status().toString();
   return actions.isOk() ? *actions : 0;
 }
 
-class LastingAlgorithms : public testing::TestWithParam<const char*> {};
+class ElasticAlgorithms : public testing::TestWithParam<const char*> {};
 
-TEST_P(LastingAlgorithms, TrainAsOneProcessDoes) {
+TEST_P(ElasticAlgorithms, TrainAsOneProcessDoes) {
   for (uint32_t members = 1; members <= 4; ++members) {
     for (const bool isOnDevice : {false, true})
       actionsOf({.algorithm = GetParam(), .members = members, .isOnDevice = isOnDevice});
   }
 }
 
-TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
+TEST_P(ElasticAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
   for (uint32_t members = 2; members <= 4; ++members) {
-    LastingJob job{.algorithm = GetParam(), .members = members, .steps = 3, .isOnDevice = true};
+    ElasticJob job{.algorithm = GetParam(), .members = members, .steps = 3, .isOnDevice = true};
     const uint64_t actions = actionsOf(job);
     for (uint64_t moment = 1; moment < actions; moment += base::testsAreShort() ? 31 : 7) {
       job.seed = moment;
@@ -46,9 +46,9 @@ TEST_P(LastingAlgorithms, GoOnWithoutAMemberThatIsLostAtAnyMoment) {
   }
 }
 
-TEST_P(LastingAlgorithms, GoOnAfterSeveralLosses) {
+TEST_P(ElasticAlgorithms, GoOnAfterSeveralLosses) {
   for (uint64_t seed = 1; seed <= (base::testsAreShort() ? 15 : 60); ++seed) {
-    LastingJob job{.algorithm = GetParam(),
+    ElasticJob job{.algorithm = GetParam(),
                    .members = 5,
                    .steps = 3,
                    .seed = seed,
@@ -67,9 +67,9 @@ uint64_t numberFrom(const char* variable, uint64_t otherwise) {
   return static_cast<uint64_t>(base::parseInteger(text).value());
 }
 
-LastingJob randomJob(uint64_t seed) {
+ElasticJob randomJob(uint64_t seed) {
   std::mt19937_64 random(seed);
-  LastingJob job{.algorithm = kAlgorithms[random() % kAlgorithms.size()],
+  ElasticJob job{.algorithm = kAlgorithms[random() % kAlgorithms.size()],
                  .members = static_cast<uint32_t>(2 + random() % 4),
                  .steps = 3 + random() % 2,
                  .seed = seed};
@@ -84,7 +84,7 @@ LastingJob randomJob(uint64_t seed) {
   return job;
 }
 
-TEST(LastingSchedules, ARandomOneEndsWithTheBitsOfOneProcess) {
+TEST(ElasticSchedules, ARandomOneEndsWithTheBitsOfOneProcess) {
   const uint64_t first = numberFrom("SLUICE_FIRST_SCHEDULE", 1);
   const uint64_t count = numberFrom("SLUICE_SCHEDULES", base::testsAreShort() ? 100 : 500);
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -94,7 +94,7 @@ TEST(LastingSchedules, ARandomOneEndsWithTheBitsOfOneProcess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, LastingAlgorithms, testing::ValuesIn(kAlgorithms),
+INSTANTIATE_TEST_SUITE_P(All, ElasticAlgorithms, testing::ValuesIn(kAlgorithms),
                          [](const auto& algorithm) {
                            std::string name(algorithm.param);
                            std::erase(name, '-');

@@ -51,9 +51,9 @@ std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, 
 }
 
 // One member: a training program, gates, and a strategy on the fabric of its epoch.
-class LastingMember final : private ResultSink {
+class ElasticMember final : private ResultSink {
  public:
-  LastingMember(LastingWorld& world, uint32_t number)
+  ElasticMember(ElasticWorld& world, uint32_t number)
       : world_(world), number_(number), model_(world.epochs_.front()->plan.model()) {
     gates_ = std::make_unique<gate::Gates>(gate::tensorNames(model_), gate::WaitOptions{},
                                            [](auto...) {});
@@ -61,20 +61,20 @@ class LastingMember final : private ResultSink {
     if (world.job_.isOnDevice) mirrors_ = memories_;
     memory_.resize(model_.tensors.size());
   }
-  ~LastingMember() override {
+  ~ElasticMember() override {
     loop_.post([this] {
       rooms_.clear();
-      keeper_.reset();
+      proposer_.reset();
       membership_.reset();
     });
     loop_.runReady();
-    lasting_.reset();
+    strategy_.reset();
   }
 
   // A fabric of an epoch, which holds messages back until the member has entered it. Half of a
   // payload lands at once, the rest later or never.
   struct Room final : fabric::Receiver {
-    Room(LastingMember& its, TestEpoch& of, Rank at) : member(its), epoch(of) {
+    Room(ElasticMember& its, TestEpoch& of, Rank at) : member(its), epoch(of) {
       fabric = of.hub.join(at, its.loop_, *this);
     }
     ~Room() override { leave(); }
@@ -82,7 +82,7 @@ class LastingMember final : private ResultSink {
     Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                       const wire::Header& header) override {
       if (!isOpen) return deferred.defer(from, lane);
-      auto landing = member.lasting_->onMessage(from, lane, header);
+      auto landing = member.strategy_->onMessage(from, lane, header);
       if (!landing.isOk() || landing->isLater || header.length == 0) return landing;
       return landSlowly(*std::move(landing), header.length);
     }
@@ -136,7 +136,7 @@ class LastingMember final : private ResultSink {
       bool hasEnded = false;
     };
 
-    LastingMember& member;
+    ElasticMember& member;
     TestEpoch& epoch;
     bool isOpen = false;
     std::map<Rank, Status> early;  // losses before it was open
@@ -179,7 +179,7 @@ class LastingMember final : private ResultSink {
   // Another member says so.
   void heardOfLoss(const membership::MemberId& lost, const membership::MemberId& witness) {
     loop_.post([this, lost, witness] {
-      if (keeper_) keeper_->heardOfLoss(lost, witness);
+      if (proposer_) proposer_->heardOfLoss(lost, witness);
     });
   }
   void setStoreAway(const std::string& why) {
@@ -222,10 +222,10 @@ class LastingMember final : private ResultSink {
   std::string describeWait() {
     std::string text;
     loop_.post([&] {
-      text = lasting_->describeWait(TensorId{static_cast<uint32_t>(taken_)});
-      if (keeper_)
-        text += fmt::format(", in epoch {} ({})", index(keeper_->standing().record.number),
-                            keeper_->describeWait());
+      text = strategy_->describeWait(TensorId{static_cast<uint32_t>(taken_)});
+      if (proposer_)
+        text += fmt::format(", in epoch {} ({})", index(proposer_->epoch().record.number),
+                            proposer_->describeWait());
     });
     loop_.runReady();
     return text;
@@ -234,7 +234,8 @@ class LastingMember final : private ResultSink {
  private:
   Status openFirst() {
     Room& room = *rooms_.front();
-    auto made = Lasting::begin({.plan = room.epoch.plan,
+    auto made =
+        ElasticStrategy::begin({.plan = room.epoch.plan,
                                 .fabric = *room.fabric,
                                 .gates = *gates_,
                                 .memory = memory_,
@@ -245,29 +246,31 @@ class LastingMember final : private ResultSink {
                                 .results = world_.job_.isOnDevice ? this : nullptr},
                                world_.algorithm_->make);
     SLUICE_RETURN_IF_ERROR(made.status());
-    lasting_ = *std::move(made);
+    strategy_ = *std::move(made);
     room.open();
     auto store =
         membership::makeMemoryMembership(loop_, world_.table_, {.job = "test", .key = world_.key_});
     membership_ = std::move(store.membership);
     way_ = store.way;
     membership_->announce(world_.entries_[number_], kPatience, [](const Status&) {});
-    membership_->begin(world_.firstRecord(), kPatience, [this](Result<membership::Standing> got) {
-      if (!got.isOk()) {
-        if (got.status().code() != Code::kCancelled) world_.error_ = got.status();
-        return;
-      }
-      keep(*std::move(got));
-    });
+    membership_->begin(world_.firstRecord(), kPatience,
+                       [this](Result<membership::StoredEpoch> got) {
+                         if (!got.isOk()) {
+                           if (got.status().code() != Code::kCancelled)
+                             world_.error_ = got.status();
+                           return;
+                         }
+                         startProposer(*std::move(got));
+                       });
     return base::ok();
   }
 
-  void keep(membership::Standing standing) {
-    keeper_ = std::make_unique<membership::Keeper>(
-        loop_, *membership_, world_.entries_[number_].id, std::move(standing),
-        membership::KeeperOptions{},
-        membership::Keeper::Events{
-            .onEpoch = [this](const membership::Standing& next) { follow(next); },
+  void startProposer(membership::StoredEpoch stored) {
+    proposer_ = std::make_unique<membership::EpochProposer>(
+        loop_, *membership_, world_.entries_[number_].id, std::move(stored),
+        membership::EpochProposerOptions{},
+        membership::EpochProposer::Events{
+            .onEpoch = [this](const membership::StoredEpoch& next) { follow(next); },
             .onEnd = [this](const Status&) { hasEnded_ = true; },
             .tellOthers = [this](const membership::MemberId& lost) { tellOthers(lost); },
             .nextStep = [this] { return Step{step_}; }});
@@ -283,17 +286,17 @@ class LastingMember final : private ResultSink {
 
   void sawLoss(const TestEpoch& epoch, Rank lost, const Status& why) {
     if (world_.isEnding_) return;
-    lasting_->suspend();
+    strategy_->suspend();
     // Not if a newer epoch is known: members leave this one.
-    if (!keeper_ || keeper_->standing().record.number != epoch.number) return;
-    keeper_->sawLoss(world_.entries_[index(epoch.members[index(lost)])].id, why);
+    if (!proposer_ || proposer_->epoch().record.number != epoch.number) return;
+    proposer_->sawLoss(world_.entries_[index(epoch.members[index(lost)])].id, why);
   }
 
-  void follow(const membership::Standing& next) {
+  void follow(const membership::StoredEpoch& next) {
     if (world_.isEnding_) return;
     wanted_ = world_.epochOf(next.record).number;
     if (std::exchange(isLeaving_, true)) return;
-    lasting_->suspend();
+    strategy_->suspend();
     rooms_.front()->leave();
     loop_.post([this] { enterWanted(); });  // after what the fabric has posted
   }
@@ -303,7 +306,7 @@ class LastingMember final : private ResultSink {
     while (!rooms_.empty() && rooms_.front()->epoch.number != wanted_) rooms_.erase(rooms_.begin());
     if (rooms_.empty()) return;  // the test is over
     Room& room = *rooms_.front();
-    const Status entered = lasting_->enter(room.epoch.plan, *room.fabric);
+    const Status entered = strategy_->enter(room.epoch.plan, *room.fabric);
     if (!entered.isOk()) world_.error_ = entered;
     room.open();
   }
@@ -320,7 +323,7 @@ class LastingMember final : private ResultSink {
     loop_.post([this, tensor, step, bytes, hasGradient, isOnDevice] {
       memory_[index(tensor)] = {.gradient = hasGradient ? bytes : std::span<std::byte>(),
                                 .result = bytes};
-      if (!isOnDevice || !hasGradient) lasting_->contribute({tensor, step, hasGradient});
+      if (!isOnDevice || !hasGradient) strategy_->contribute({tensor, step, hasGradient});
     });
     if (!isOnDevice || !hasGradient) return;
     const auto slices = world_.epochs_.front()->plan.slicesOf(tensor);
@@ -337,7 +340,7 @@ class LastingMember final : private ResultSink {
                                                                      &SliceContribution::tensor));
     const plan::Slice& slice = world_.epochs_.front()->plan.slice(next.slice);
     copySlice(slice, memories_[index(slice.tensor)], mirrors_[index(slice.tensor)]);
-    loop_.post([this, next] { lasting_->contributeSlice(next); });
+    loop_.post([this, next] { strategy_->contributeSlice(next); });
   }
 
   static void copySlice(const plan::Slice& slice, const std::vector<float>& from,
@@ -365,9 +368,9 @@ class LastingMember final : private ResultSink {
   }
 
   void take(TensorId tensor) {
-    LastingWorld::Seen seen;
+    ElasticWorld::Seen seen;
     for (const plan::Slice& slice : world_.epochs_.front()->plan.slicesOf(tensor))
-      seen.made.push_back(lasting_->lastResult(slice.id).made);
+      seen.made.push_back(strategy_->lastResult(slice.id).made);
     seen.isEmpty = gates_->isEmpty(tensor);
     std::vector<float>& place = memories_[index(tensor)];
     if (!seen.isEmpty) seen.values = place;
@@ -378,7 +381,7 @@ class LastingMember final : private ResultSink {
     std::ranges::fill(place, -7.0F);  // as clipping and zero_grad() do
   }
 
-  LastingWorld& world_;
+  ElasticWorld& world_;
   const uint32_t number_;
   const Model& model_;
   std::vector<std::vector<float>> memories_;     // by TensorId: the training program's
@@ -388,11 +391,11 @@ class LastingMember final : private ResultSink {
   std::vector<TensorMemory> memory_;
   base::ManualLoop loop_;
   std::unique_ptr<gate::Gates> gates_;
-  std::unique_ptr<Lasting> lasting_;
+  std::unique_ptr<ElasticStrategy> strategy_;
   std::vector<std::unique_ptr<Room>> rooms_;  // the first is the epoch that it is in
   std::unique_ptr<membership::Membership> membership_;
   membership::MemoryKeyValues* way_ = nullptr;  // its part that can be cut off
-  std::unique_ptr<membership::Keeper> keeper_;
+  std::unique_ptr<membership::EpochProposer> proposer_;
   Epoch wanted_{};          // the epoch that it enters
   bool isLeaving_ = false;  // its present one, for that
   bool hasEnded_ = false;   // it is not in the newest epoch
@@ -401,7 +404,7 @@ class LastingMember final : private ResultSink {
   size_t taken_ = 0;
 };
 
-LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed) {
+ElasticWorld::ElasticWorld(const ElasticJob& job) : job_(job), random_(job.seed) {
   SLUICE_CHECK(config_.set(option::kSliceElements, "3").isOk());
   algorithm_ = readAlgorithm(job.algorithm, config_).value();
   plan::PlanSpec spec;
@@ -418,7 +421,7 @@ LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed)
     entries_.push_back(
         {.id = membership::MemberId::random(), .host = fmt::format("host{}", r), .address = "-"});
   for (uint32_t r = 0; r < job.members; ++r) {
-    members_.push_back(std::make_unique<LastingMember>(*this, r));
+    members_.push_back(std::make_unique<ElasticMember>(*this, r));
     if (const Status begun = members_.back()->begin(); !begun.isOk()) error_ = begun;
   }
   table_->setFaults({.seed = job.seed,
@@ -427,11 +430,11 @@ LastingWorld::LastingWorld(const LastingJob& job) : job_(job), random_(job.seed)
                      .lostNotices = 0.2 * static_cast<double>(job.seed % 2)});
 }
 
-LastingWorld::~LastingWorld() {
+ElasticWorld::~ElasticWorld() {
   isEnding_ = true;
 }
 
-membership::EpochRecord LastingWorld::firstRecord() const {
+membership::EpochRecord ElasticWorld::firstRecord() const {
   membership::EpochRecord record;
   record.members = entries_;
   record.why = "the job begins";
@@ -441,7 +444,7 @@ membership::EpochRecord LastingWorld::firstRecord() const {
   return record;
 }
 
-Result<uint64_t> LastingWorld::run() {
+Result<uint64_t> ElasticWorld::run() {
   while (error_.isOk() && !isOver()) {
     if (++actions_ > kMostActions) error_ = Status(Code::kTimeout, "the job does not end");
     loseMembers();
@@ -454,7 +457,7 @@ Result<uint64_t> LastingWorld::run() {
   return error_.withContext(describe());
 }
 
-std::string LastingWorld::describe() const {
+std::string ElasticWorld::describe() const {
   std::string text = fmt::format("{} with {} members{}, seed {}", job_.algorithm, job_.members,
                                  job_.isOnDevice ? " on devices" : "", job_.seed);
   for (const Loss& loss : job_.losses)
@@ -468,7 +471,7 @@ std::string LastingWorld::describe() const {
   return text;
 }
 
-void LastingWorld::loseMembers() {
+void ElasticWorld::loseMembers() {
   for (const Loss& loss : job_.losses) {
     if (loss.moment != actions_ || lost_.size() + 1 >= members_.size()) continue;
     lost_.insert(loss.member);
@@ -479,20 +482,20 @@ void LastingWorld::loseMembers() {
   }
 }
 
-bool LastingWorld::isIn(uint32_t member) const {
+bool ElasticWorld::isIn(uint32_t member) const {
   const auto& newest = epochs_.back()->members;
   return !stopped_.contains(member) && !members_[member]->isExcluded() &&
          std::ranges::find(newest, Rank{member}) != newest.end();
 }
 
-bool LastingWorld::isOver() const {
+bool ElasticWorld::isOver() const {
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (isIn(m) && !members_[m]->hasFinished()) return false;
   }
   return true;
 }
 
-bool LastingWorld::act() {
+bool ElasticWorld::act() {
   // Now and then a loss is noticed, or time passes, before all else is done.
   const uint64_t kind = random_() % 32;
   if (kind < 2 && noticeLoss()) return true;
@@ -505,7 +508,7 @@ bool LastingWorld::act() {
   }
   std::ranges::shuffle(order, random_);
   for (const uint32_t m : order) {
-    LastingMember& member = *members_[m];
+    ElasticMember& member = *members_[m];
     if (random_() % 2 == 0 && member.train()) return true;
     if (member.loop().runOne()) return true;
     if (member.train()) return true;
@@ -514,7 +517,7 @@ bool LastingWorld::act() {
 }
 
 // One member gives up another: a lost one, or any if it is cut off itself.
-bool LastingWorld::noticeLoss() {
+bool ElasticWorld::noticeLoss() {
   std::vector<std::pair<uint32_t, uint32_t>> open;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (stopped_.contains(m)) continue;
@@ -530,7 +533,7 @@ bool LastingWorld::noticeLoss() {
 }
 
 // Everybody reaches the store again, in the end.
-void LastingWorld::heal() {
+void ElasticWorld::heal() {
   table_->setUnavailable("");
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (!stopped_.contains(m)) members_[m]->setStoreAway("");
@@ -538,8 +541,8 @@ void LastingWorld::heal() {
 }
 
 // One member's next timer is due.
-bool LastingWorld::passTime() {
-  LastingMember* first = nullptr;
+bool ElasticWorld::passTime() {
+  ElasticMember* first = nullptr;
   for (uint32_t m = 0; m < members_.size(); ++m) {
     if (stopped_.contains(m)) continue;
     const auto due = members_[m]->loop().nextDue();
@@ -550,7 +553,7 @@ bool LastingWorld::passTime() {
 }
 
 // Two epochs of one number would be two sides that both go on.
-TestEpoch& LastingWorld::epochOf(const membership::EpochRecord& record) {
+TestEpoch& ElasticWorld::epochOf(const membership::EpochRecord& record) {
   std::vector<Rank> left;
   for (const membership::Member& member : record.members) {
     const auto found = std::ranges::find(entries_, member.id, &membership::Member::id);
@@ -570,7 +573,7 @@ TestEpoch& LastingWorld::epochOf(const membership::EpochRecord& record) {
 
 // A lost member may have had results of its last step that nobody else had. They were made again
 // without it.
-Status LastingWorld::compareMembers() const {
+Status ElasticWorld::compareMembers() const {
   const bool isSplit = std::ranges::any_of(job_.losses, &Loss::isCutOff);
   uint32_t first = 0;
   while (first < members_.size() && !isIn(first)) ++first;
@@ -590,7 +593,7 @@ Status LastingWorld::compareMembers() const {
 }
 
 // Sums each slice over the members of the epoch in which it was made, in one process.
-Status LastingWorld::check(Moment moment, const Seen& seen) const {
+Status ElasticWorld::check(Moment moment, const Seen& seen) const {
   const auto [step, tensor] = moment;
   const plan::Plan& plan = epochs_.front()->plan;
   const Tensor& its = plan.model()[tensor];

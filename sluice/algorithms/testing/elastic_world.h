@@ -33,7 +33,7 @@ struct Loss {
   bool reachesStore = true;  // while it is cut off
 };
 
-struct LastingJob {
+struct ElasticJob {
   std::string algorithm = "sluice";
   uint32_t members = 3;
   uint64_t steps = 3;
@@ -53,12 +53,12 @@ struct TestEpoch {
 // The gradient of a member; empty if it has none in that step.
 std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, TensorId id);
 
-class LastingMember;
+class ElasticMember;
 
-class LastingWorld final {
+class ElasticWorld final {
  public:
-  explicit LastingWorld(const LastingJob& job);
-  ~LastingWorld();
+  explicit ElasticWorld(const ElasticJob& job);
+  ~ElasticWorld();
 
   // Runs the job to its end. Returns how many actions that took, or what went wrong.
   Result<uint64_t> run();
@@ -72,7 +72,7 @@ class LastingWorld final {
   };
 
  private:
-  friend class LastingMember;
+  friend class ElasticMember;
   using Moment = std::pair<uint64_t, TensorId>;  // step and tensor
 
   bool act();  // lets one member do one thing; false if nobody can do anything
@@ -90,7 +90,7 @@ class LastingWorld final {
   Status compareMembers() const;
   std::string describe() const;
 
-  const LastingJob job_;
+  const ElasticJob job_;
   base::Config config_;
   const Algorithm* algorithm_ = nullptr;
   std::mt19937_64 random_;
@@ -99,7 +99,7 @@ class LastingWorld final {
   const secret::JobKey key_ = secret::JobKey::random();
   std::vector<membership::Member> entries_;         // by member
   std::vector<std::unique_ptr<TestEpoch>> epochs_;  // by number
-  std::vector<std::unique_ptr<LastingMember>> members_;
+  std::vector<std::unique_ptr<ElasticMember>> members_;
   std::set<uint32_t> lost_;
   std::set<uint32_t> stopped_;                // of these, those that do nothing any more
   std::vector<std::map<Moment, Seen>> seen_;  // by member

@@ -21,7 +21,7 @@
 
 namespace sluice::membership {
 
-struct KeeperOptions {
+struct EpochProposerOptions {
   Duration aloneAfter = std::chrono::milliseconds(1500);  // one member's word is enough by then
   Duration betweenProposers = std::chrono::milliseconds(100);
   Duration patience = std::chrono::seconds(2);  // with one request to the store
@@ -29,11 +29,11 @@ struct KeeperOptions {
   size_t fewestMembers = 1;  // with fewer the job ends
 };
 
-class Keeper final {
+class EpochProposer final {
  public:
   struct Events {
     // A newer epoch stands, and this member is in it.
-    std::function<void(const Standing&)> onEpoch;
+    std::function<void(const StoredEpoch&)> onEpoch;
     // This member takes part no longer, because of `why`. Nothing follows.
     std::function<void(const Status& why)> onEnd;
     // This member has seen that `lost` is gone: the other members are to hear of it.
@@ -43,16 +43,16 @@ class Keeper final {
   };
 
   // `first` is the epoch that stands, and has `self`. REQUIRES: loop and membership outlive this.
-  Keeper(Loop& loop, Membership& membership, const MemberId& self, Standing first,
-         const KeeperOptions& options, Events events);
-  ~Keeper();
+  EpochProposer(Loop& loop, Membership& membership, const MemberId& self, StoredEpoch first,
+                const EpochProposerOptions& options, Events events);
+  ~EpochProposer();
 
   // This member cannot reach another one any more.
   void sawLoss(const MemberId& lost, const Status& why);
   // Another member says that it cannot.
   void heardOfLoss(const MemberId& lost, const MemberId& witness);
 
-  const Standing& standing() const { return standing_; }
+  const StoredEpoch& epoch() const { return epoch_; }
 
   // Says what a change waits for; empty if none is due.
   std::string describeWait() const;
@@ -70,17 +70,17 @@ class Keeper final {
   void proposeSoon();
   void propose();
   EpochRecord nextRecord(const std::vector<MemberId>& removed) const;
-  void answered(const Result<Standing>& standing);
-  void follow(const Standing& standing);
+  void answered(const Result<StoredEpoch>& stored);
+  void follow(const StoredEpoch& stored);
   void end(const Status& why);
   void after(Duration delay, const std::function<void()>& task);
 
   Loop& loop_;
   Membership& membership_;
   const MemberId self_;
-  const KeeperOptions options_;
+  const EpochProposerOptions options_;
   const Events events_;
-  Standing standing_;
+  StoredEpoch epoch_;
   std::map<MemberId, Loss> losses_;  // of members of the epoch that stands
   bool isProposing_ = false;         // a proposal is due or under way
   bool hasEnded_ = false;

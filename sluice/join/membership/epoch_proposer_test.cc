@@ -17,18 +17,18 @@ using namespace std::chrono_literals;
 
 // Members of one job, on one loop. What a member sees reaches the others at once, unless it is cut
 // off.
-class KeeperTest : public testing::Test {
+class EpochProposerTest : public testing::Test {
  protected:
   struct Party {
     std::unique_ptr<Membership> membership;
     MemoryKeyValues* way = nullptr;
-    std::unique_ptr<Keeper> keeper;
+    std::unique_ptr<EpochProposer> proposer;
     bool isSilent = false;  // the others do not hear what it has seen
     std::vector<Epoch> epochs;
     Status end;
   };
 
-  ~KeeperTest() override {
+  ~EpochProposerTest() override {
     onLoop([this] { parties_.clear(); });
   }
 
@@ -37,7 +37,7 @@ class KeeperTest : public testing::Test {
     loop_.runReady();
   }
 
-  void start(size_t members, const KeeperOptions& options = {}) {
+  void start(size_t members, const EpochProposerOptions& options = {}) {
     EpochRecord first;
     for (size_t m = 0; m < members; ++m) {
       first.members.push_back(
@@ -54,20 +54,20 @@ class KeeperTest : public testing::Test {
         auto store = makeMemoryMembership(loop_, table_, {.job = "test", .key = key_});
         parties_[m].membership = std::move(store.membership);
         parties_[m].way = store.way;
-        parties_[m].membership->begin(first, 10s, [this, m, options](Result<Standing> standing) {
-          keep(m, *std::move(standing), options);
+        parties_[m].membership->begin(first, 10s, [this, m, options](Result<StoredEpoch> stored) {
+          startProposer(m, *std::move(stored), options);
         });
       });
     }
   }
 
-  void keep(size_t m, Standing standing, const KeeperOptions& options) {
+  void startProposer(size_t m, StoredEpoch stored, const EpochProposerOptions& options) {
     Party& party = parties_[m];
-    party.keeper = std::make_unique<Keeper>(
-        loop_, *party.membership, members_[m].id, std::move(standing), options,
-        Keeper::Events{
+    party.proposer = std::make_unique<EpochProposer>(
+        loop_, *party.membership, members_[m].id, std::move(stored), options,
+        EpochProposer::Events{
             .onEpoch =
-                [&party](const Standing& next) { party.epochs.push_back(next.record.number); },
+                [&party](const StoredEpoch& next) { party.epochs.push_back(next.record.number); },
             .onEnd = [&party](const Status& why) { party.end = why; },
             .tellOthers = [this, m](const MemberId& lost) { tellOthers(m, lost); },
             .nextStep = [] { return Step{7}; }});
@@ -77,19 +77,20 @@ class KeeperTest : public testing::Test {
     if (parties_[witness].isSilent) return;
     for (Party& other : parties_) {
       if (&other != &parties_[witness] && !other.isSilent)
-        other.keeper->heardOfLoss(lost, members_[witness].id);
+        other.proposer->heardOfLoss(lost, members_[witness].id);
     }
   }
 
   void sees(size_t witness, size_t lost) {
     onLoop([&] {
-      parties_[witness].keeper->sawLoss(members_[lost].id, Status(Code::kPeerLost, "it is silent"));
+      parties_[witness].proposer->sawLoss(members_[lost].id,
+                                          Status(Code::kPeerLost, "it is silent"));
     });
   }
 
   std::vector<std::string> hosts(size_t m) const {
     std::vector<std::string> hosts;
-    for (const Member& member : parties_[m].keeper->standing().record.members)
+    for (const Member& member : parties_[m].proposer->epoch().record.members)
       hosts.push_back(member.host);
     return hosts;
   }
@@ -102,10 +103,10 @@ class KeeperTest : public testing::Test {
   std::vector<Party> parties_;
 };
 
-TEST_F(KeeperTest, TwoWitnessesRemoveALostMemberAtOnce) {
+TEST_F(EpochProposerTest, TwoWitnessesRemoveALostMemberAtOnce) {
   start(3);
   sees(0, 2);
-  EXPECT_EQ(parties_[0].keeper->describeWait(), "host2 is lost, as one member has seen");
+  EXPECT_EQ(parties_[0].proposer->describeWait(), "host2 is lost, as one member has seen");
   loop_.advance(100ms);
   EXPECT_TRUE(parties_[0].epochs.empty());
   sees(1, 2);
@@ -113,16 +114,16 @@ TEST_F(KeeperTest, TwoWitnessesRemoveALostMemberAtOnce) {
   for (const size_t m : {0, 1}) {
     EXPECT_EQ(parties_[m].epochs, std::vector{Epoch{1}});
     EXPECT_EQ(hosts(m), (Hosts{"host0", "host1"}));
-    EXPECT_EQ(parties_[m].keeper->describeWait(), "");
+    EXPECT_EQ(parties_[m].proposer->describeWait(), "");
   }
-  const EpochRecord& record = parties_[1].keeper->standing().record;
+  const EpochRecord& record = parties_[1].proposer->epoch().record;
   EXPECT_EQ(record.firstStep, Step{7});
   ASSERT_EQ(record.lost.size(), 1U);
   EXPECT_EQ(record.lost.front().host, "host2");
   EXPECT_EQ(record.why, "host2 is lost, as 2 members have seen (it is silent)");
 }
 
-TEST_F(KeeperTest, OfTwoMembersTheSurvivorGoesOnAlone) {
+TEST_F(EpochProposerTest, OfTwoMembersTheSurvivorGoesOnAlone) {
   start(2);
   sees(1, 0);
   loop_.advance(200ms);
@@ -130,7 +131,7 @@ TEST_F(KeeperTest, OfTwoMembersTheSurvivorGoesOnAlone) {
   EXPECT_EQ(hosts(1), Hosts{"host1"});
 }
 
-TEST_F(KeeperTest, AMemberThatIsCutOffDoesNotTurnTheOthersOut) {
+TEST_F(EpochProposerTest, AMemberThatIsCutOffDoesNotTurnTheOthersOut) {
   start(4);
   parties_[0].isSilent = true;
   for (const size_t other : {1, 2, 3}) sees(0, other);
@@ -145,7 +146,7 @@ TEST_F(KeeperTest, AMemberThatIsCutOffDoesNotTurnTheOthersOut) {
             "is silent); start it again to let it come back");
 }
 
-TEST_F(KeeperTest, TwoMembersThatCannotHearEachOtherDoNotWaitForEver) {
+TEST_F(EpochProposerTest, TwoMembersThatCannotHearEachOtherDoNotWaitForEver) {
   start(3);
   sees(0, 1);
   sees(1, 0);
@@ -157,14 +158,14 @@ TEST_F(KeeperTest, TwoMembersThatCannotHearEachOtherDoNotWaitForEver) {
   EXPECT_NE(parties_[0].end.isOk(), parties_[1].end.isOk());  // one of them is out
 }
 
-TEST_F(KeeperTest, SidesThatBothReachTheStoreAgreeOnOne) {
+TEST_F(EpochProposerTest, SidesThatBothReachTheStoreAgreeOnOne) {
   start(4);
   for (const size_t m : {0, 1}) {
     for (const size_t other : {2, 3}) {
       onLoop([&] {
         parties_[m].isSilent = parties_[other].isSilent = true;
-        parties_[m].keeper->heardOfLoss(members_[other].id, members_[1 - m].id);
-        parties_[other].keeper->heardOfLoss(members_[m].id, members_[5 - other].id);
+        parties_[m].proposer->heardOfLoss(members_[other].id, members_[1 - m].id);
+        parties_[other].proposer->heardOfLoss(members_[m].id, members_[5 - other].id);
       });
       sees(m, other);
       sees(other, m);
@@ -176,20 +177,20 @@ TEST_F(KeeperTest, SidesThatBothReachTheStoreAgreeOnOne) {
   EXPECT_NE(parties_[0].end.isOk(), parties_[2].end.isOk());
 }
 
-TEST_F(KeeperTest, WaitsForAStoreThatIsAway) {
+TEST_F(EpochProposerTest, WaitsForAStoreThatIsAway) {
   start(2);
   table_->setUnavailable("it is away");
   sees(0, 1);
   loop_.advance(30s);
   EXPECT_TRUE(parties_[0].epochs.empty());
-  EXPECT_NE(parties_[0].keeper->describeWait().find("the store does not agree yet"),
+  EXPECT_NE(parties_[0].proposer->describeWait().find("the store does not agree yet"),
             std::string::npos);
   table_->setUnavailable("");
   loop_.advance(10s);
   EXPECT_EQ(parties_[0].epochs, std::vector{Epoch{1}});
 }
 
-TEST_F(KeeperTest, EndsWhenTheStoreHasLostTheEpoch) {
+TEST_F(EpochProposerTest, EndsWhenTheStoreHasLostTheEpoch) {
   start(3);
   table_->restore({});
   sees(0, 2);
@@ -201,7 +202,7 @@ TEST_F(KeeperTest, EndsWhenTheStoreHasLostTheEpoch) {
   }
 }
 
-TEST_F(KeeperTest, EndsWhenTooFewAreLeft) {
+TEST_F(EpochProposerTest, EndsWhenTooFewAreLeft) {
   start(3, {.fewestMembers = 3});
   sees(0, 2);
   sees(1, 2);
@@ -211,14 +212,15 @@ TEST_F(KeeperTest, EndsWhenTooFewAreLeft) {
             "have seen (it is silent)");
 }
 
-TEST_F(KeeperTest, BelievesNobodyAboutStrangersOrItself) {
+TEST_F(EpochProposerTest, BelievesNobodyAboutStrangersOrItself) {
   start(3);
   onLoop([&] {
-    parties_[0].keeper->sawLoss(members_[0].id, Status(Code::kPeerLost, "no"));
-    parties_[0].keeper->sawLoss(MemberId::random(), Status(Code::kPeerLost, "no"));
-    parties_[0].keeper->heardOfLoss(members_[1].id, MemberId::random());
-    parties_[0].keeper->heardOfLoss(members_[1].id, members_[1].id);
-    parties_[0].keeper->heardOfLoss(members_[1].id, members_[2].id);  // it has not seen that itself
+    parties_[0].proposer->sawLoss(members_[0].id, Status(Code::kPeerLost, "no"));
+    parties_[0].proposer->sawLoss(MemberId::random(), Status(Code::kPeerLost, "no"));
+    parties_[0].proposer->heardOfLoss(members_[1].id, MemberId::random());
+    parties_[0].proposer->heardOfLoss(members_[1].id, members_[1].id);
+    parties_[0].proposer->heardOfLoss(members_[1].id,
+                                      members_[2].id);  // it has not seen that itself
   });
   loop_.advance(10s);
   EXPECT_TRUE(parties_[0].epochs.empty());

@@ -21,31 +21,31 @@ inline constexpr std::string_view kSliceElements = "50000";
 
 // This process's place in the job, until close(): its thread must have ended before the process's
 // static objects go, and Python alone does not see to that.
-class Membership final {
+class PythonJob final {
  public:
-  explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}
+  explicit PythonJob(std::unique_ptr<session::JobParts> job) : parts_(std::move(job)) {}
 
   // The loop of a job may need the GIL (a process group that is written in Python), so nobody waits
   // for it with the GIL held.
-  ~Membership() { close(); }
-  Membership(const Membership&) = delete;
-  Membership& operator=(const Membership&) = delete;
+  ~PythonJob() { close(); }
+  PythonJob(const PythonJob&) = delete;
+  PythonJob& operator=(const PythonJob&) = delete;
 
-  session::JobParts& job() const {
-    if (job_ == nullptr) throw std::runtime_error("the job has ended");
-    throwIfError(job_->checkProcess());
-    return *job_;
+  session::JobParts& parts() const {
+    if (parts_ == nullptr) throw std::runtime_error("the job has ended");
+    throwIfError(parts_->checkProcess());
+    return *parts_;
   }
 
   // REQUIRES: every session has left or been abandoned.
   void close() {
-    if (job_ == nullptr) return;
+    if (parts_ == nullptr) return;
     const py::gil_scoped_release release;
-    job_.reset();
+    parts_.reset();
   }
 
  private:
-  std::unique_ptr<session::JobParts> job_;
+  std::unique_ptr<session::JobParts> parts_;
 };
 
 inline std::vector<uint32_t> numbersOf(const std::vector<Rank>& ranks) {
@@ -71,9 +71,9 @@ inline session::JobParts::Publish publishBy(const py::object& published) {
 
 // `options` as Config's flags; `environment` as the launcher has set it; `published` as with
 // Job::join().
-inline std::unique_ptr<Membership> join(const base::Config::Values& options,
-                                        const base::Config::Values& environment,
-                                        const py::object& published) {
+inline std::unique_ptr<PythonJob> join(const base::Config::Values& options,
+                                       const base::Config::Values& environment,
+                                       const py::object& published) {
   base::Config config = valueOrThrow(base::Config::read(options, environment));
   throwIfError(base::setLogLevels(config.text(option::kLog)));
   if (config.integer(option::kSliceElements) == 0) {
@@ -84,7 +84,7 @@ inline std::unique_ptr<Membership> join(const base::Config::Values& options,
   const py::gil_scoped_release release;
   auto job = session::JobParts::join(std::move(config), environment, checkSignals, publish);
   const py::gil_scoped_acquire acquire;
-  return std::make_unique<Membership>(valueOrThrow(std::move(job)));
+  return std::make_unique<PythonJob>(valueOrThrow(std::move(job)));
 }
 
 }  // namespace sluice::pytorch

@@ -39,12 +39,12 @@ class Training final : public DeviceEntrance {
   // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
   // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
   // job's. `settings` are this session's own values of options.
-  Training(const Membership& member, const std::string& name,
+  Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm, uintptr_t device, const Config::Values& settings)
-      : member_(member), waits_(tensors.size()) {
-    session::JobParts& job = member.job();
+      : job_(job), waits_(tensors.size()) {
+    session::JobParts& job = job.parts();
     SessionOptions options;
     options.name = name;
     options.settings = settings;
@@ -234,13 +234,13 @@ class Training final : public DeviceEntrance {
 
   // An error once it has left, and in a forked child.
   Session& session() const {
-    (void)member_.job();
+    (void)job_.parts();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
   session::SessionParts& inside() const { return session::Inside::of(session()); }
 
-  const Membership& member_;
+  const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<Session> session_;
@@ -249,10 +249,10 @@ class Training final : public DeviceEntrance {
 // The values of all ranks for a key, which nobody waits for.
 class Gathering final {
  public:
-  Gathering(const Membership& member, const std::string& key, const std::string& value) {
+  Gathering(const PythonJob& job, const std::string& key, const std::string& value) {
     const auto promise = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
     values_ = promise->get_future().share();
-    session::JobParts& job = member.job();
+    session::JobParts& job = job.parts();
     job.gatherLater(key, value, job.config().duration(option::kWaitTimeout),
                     [promise](auto values) { promise->set_value(std::move(values)); });
   }
@@ -272,13 +272,13 @@ class Gathering final {
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
-  Compared(const Membership& member, const std::string& key,
+  Compared(const PythonJob& job, const std::string& key,
            const std::vector<std::pair<uintptr_t, size_t>>& tensors)
       : comparison_(withoutGil([&] {
           std::vector<uint64_t> hashes;
           for (const auto& [address, bytes] : tensors)
             hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(member.job(), key, std::move(hashes));
+          return session::compareRanks(job.parts(), key, std::move(hashes));
         })) {}
 
   bool hasEnded() const {

@@ -6,7 +6,7 @@ namespace sluice::session {
 
 // Nothing was summed in an epoch if the next one begins with the same steps. Other members may not
 // have begun it at all, so it does not count.
-void EpochHistory::add(const members::View& view, const std::vector<Step>& firstSteps) {
+void EpochHistory::add(const membership::EpochView& view, const std::vector<Step>& firstSteps) {
   EpochLog epoch{.view = view, .firstSteps = {}};
   for (const Step step : firstSteps) epoch.firstSteps.push_back(index(step));
   epoch.lastFirstStep = *std::ranges::max_element(epoch.firstSteps);
@@ -18,12 +18,15 @@ void EpochHistory::add(const members::View& view, const std::vector<Step>& first
 
 // Some slice of step `last` is summed in the epoch. A member that has begun step last + 2 has had all
 // results of step `last`, so it is in the epoch.
-std::optional<members::View> EpochHistory::agreedBy(uint64_t steps) const {
-  return epochs_.with([&](const std::vector<EpochLog>& epochs) -> std::optional<members::View> {
-    const auto isAgreed = [&](const EpochLog& epoch) { return epoch.lastFirstStep + 2 <= steps; };
-    const auto found = std::find_if(epochs.rbegin(), epochs.rend(), isAgreed);
-    return found == epochs.rend() ? std::nullopt : std::optional(found->view);
-  });
+std::optional<membership::EpochView> EpochHistory::agreedBy(uint64_t steps) const {
+  return epochs_.with(
+      [&](const std::vector<EpochLog>& epochs) -> std::optional<membership::EpochView> {
+        const auto isAgreed = [&](const EpochLog& epoch) {
+          return epoch.lastFirstStep + 2 <= steps;
+        };
+        const auto found = std::find_if(epochs.rbegin(), epochs.rend(), isAgreed);
+        return found == epochs.rend() ? std::nullopt : std::optional(found->view);
+      });
 }
 
 }  // namespace sluice::session

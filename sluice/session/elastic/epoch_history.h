@@ -12,7 +12,7 @@
 namespace sluice::session {
 
 struct EpochLog {
-  members::View view;
+  membership::EpochView view;
   std::vector<uint64_t> firstSteps;  // by SliceId: the first step that is summed in this epoch
   uint64_t lastFirstStep = 0;        // the highest of them
 };
@@ -20,11 +20,11 @@ struct EpochLog {
 class EpochHistory final {
  public:
   // An epoch begins. REQUIRES: firstSteps has as many as before, and at least one.
-  void add(const members::View& view, const std::vector<Step>& firstSteps);
+  void add(const membership::EpochView& view, const std::vector<Step>& firstSteps);
 
   // Returns the newest epoch that every member has entered by its step number `steps`, whatever it
   // knows: all members that have begun so many steps get the same answer. Empty: the first epoch.
-  std::optional<members::View> agreedBy(uint64_t steps) const;
+  std::optional<membership::EpochView> agreedBy(uint64_t steps) const;
 
   // Returns the first epoch and those in which something was summed. Members that have made all
   // steps have the same.

@@ -6,7 +6,7 @@
 namespace sluice::session {
 namespace {
 
-members::View viewOf(uint32_t epoch, std::vector<Rank> ranks) {
+membership::EpochView viewOf(uint32_t epoch, std::vector<Rank> ranks) {
   return {.epoch = Epoch{epoch}, .members = std::move(ranks), .self = Rank{0}};
 }
 

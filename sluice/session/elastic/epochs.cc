@@ -15,7 +15,7 @@
 
 namespace sluice::session {
 
-using members::View;
+using membership::EpochView;
 
 Epochs::Epochs(JobParts& job, std::string name, plan::Plan first)
     : job_(job),
@@ -50,7 +50,7 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     SLUICE_RETURN_IF_ERROR(ask());
     SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address()));
     View view;
-    const auto addresses = await<members::Rounds::Values>(
+    const auto addresses = base::await<membership::GatherRounds::Values>(
         job_.loop(),
         [&](auto got) {
           view = members_.view();
@@ -87,18 +87,17 @@ Result<std::unique_ptr<fabric::WatchedFabric>> Epochs::makeFabric(
 }
 
 Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
-    const algorithms::Context& context, algorithms::Lasting::Make make) {
+    const algorithms::Context& context, algorithms::ElasticStrategy::Make make) {
   SLUICE_ASSIGN_OR_RETURN(
-      auto lasting,
-      algorithms::Lasting::begin(context, std::move(make), [this](const std::vector<Step>& steps) {
-        history_.add(here_, steps);
-      }));
-  made_ = lasting.get();
-  return std::unique_ptr<algorithms::Strategy>(std::move(lasting));
+      auto strategy, algorithms::ElasticStrategy::begin(
+                         context, std::move(make),
+                         [this](const std::vector<Step>& steps) { history_.add(here_, steps); }));
+  made_ = strategy.get();
+  return std::unique_ptr<algorithms::Strategy>(std::move(strategy));
 }
 
 void Epochs::begin() {
-  lasting_ = made_;
+  strategy_ = made_;
   if (wanted_.epoch != here_.epoch) changeTo(wanted_);
 }
 
@@ -111,13 +110,13 @@ void Epochs::onPeerLost(Rank rank, const Status& why) {
   if (isStopped_) return;
   log("session").debug("the connection to rank {} of epoch {} is lost: {}", rank, here_.epoch,
                        why.message());
-  if (lasting_ != nullptr) lasting_->suspend();
+  if (strategy_ != nullptr) strategy_->suspend();
   members_.suspect(here_.epoch, rank, why);
 }
 
 void Epochs::onEpoch(const View& view) {
   wanted_ = view;
-  if (lasting_ != nullptr) changeTo(view);
+  if (strategy_ != nullptr) changeTo(view);
 }
 
 void Epochs::onEnd(const Status& why) {
@@ -126,7 +125,7 @@ void Epochs::onEnd(const Status& why) {
 }
 
 void Epochs::changeTo(const View& view) {
-  lasting_->suspend();
+  strategy_->suspend();
   post([this, view] {
     if (isPast(view)) return;
     fabric_->drop();
@@ -142,14 +141,14 @@ void Epochs::meet(const View& view) {
   const std::string address = listener->address().toString();
   const auto kept = std::make_shared<fabric::TcpListener>(*std::move(listener));
   members_.meet("fabric/" + name_, address,
-                [this, view, kept,
-                 alive = std::weak_ptr(alive_)](const Result<members::Rounds::Values>& addresses) {
+                [this, view, kept, alive = std::weak_ptr(alive_)](
+                    const Result<membership::GatherRounds::Values>& addresses) {
                   if (!alive.expired() && !isPast(view)) enter(view, std::move(*kept), addresses);
                 });
 }
 
 void Epochs::enter(const View& view, fabric::TcpListener listener,
-                   const Result<members::Rounds::Values>& addresses) {
+                   const Result<membership::GatherRounds::Values>& addresses) {
   if (addresses.status().code() == Code::kCancelled) return;  // another epoch follows
   if (!addresses.isOk()) return onEnd(addresses.status());
   auto made = makeFabric(view, std::move(listener), *addresses);
@@ -160,7 +159,7 @@ void Epochs::enter(const View& view, fabric::TcpListener listener,
       plan_, std::make_unique<plan::Plan>(plan::Plan::continued(first_, view.epoch, view.members)));
   fabric_->replace(*std::move(made));
   events_.onEntered();
-  if (const Status entered = lasting_->enter(*plan_, *fabric_); !entered.isOk()) onEnd(entered);
+  if (const Status entered = strategy_->enter(*plan_, *fabric_); !entered.isOk()) onEnd(entered);
 }
 
 void Epochs::broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>& data,
@@ -176,20 +175,20 @@ void Epochs::broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>&
     if (view.self != from) return std::string();
     return std::string(reinterpret_cast<const char*>(data->data()), data->size());
   };
-  members_.gather("broadcast/" + name_, data->size(), bring,
-                  job_.config().duration(option::kWaitTimeout),
-                  [data, done = std::move(done)](const Result<members::Rounds::Values>& values) {
-                    if (!values.isOk()) return done(values.status());
-                    std::string brought;  // only one of the values is not empty
-                    for (const auto& value : *values) brought += value;
-                    if (brought.size() != data->size()) {
-                      return done({Code::kInvalidArgument,
-                                   fmt::format("a broadcast has {} bytes, but this rank expects {}",
-                                               brought.size(), data->size())});
-                    }
-                    std::ranges::copy(std::as_bytes(std::span(brought)), data->begin());
-                    done(base::ok());
-                  });
+  members_.gather(
+      "broadcast/" + name_, data->size(), bring, job_.config().duration(option::kWaitTimeout),
+      [data, done = std::move(done)](const Result<membership::GatherRounds::Values>& values) {
+        if (!values.isOk()) return done(values.status());
+        std::string brought;  // only one of the values is not empty
+        for (const auto& value : *values) brought += value;
+        if (brought.size() != data->size()) {
+          return done({Code::kInvalidArgument,
+                       fmt::format("a broadcast has {} bytes, but this rank expects {}",
+                                   brought.size(), data->size())});
+        }
+        std::ranges::copy(std::as_bytes(std::span(brought)), data->begin());
+        done(base::ok());
+      });
 }
 
 std::string Epochs::describeWait() const {

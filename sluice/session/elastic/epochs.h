@@ -20,7 +20,7 @@
 
 namespace sluice::session {
 
-class Epochs final : private members::Members::Listener {
+class Epochs final : private membership::MemberChannel::Listener {
  public:
   struct Events {
     std::function<void()> onEntered;               // ranks have changed
@@ -39,8 +39,8 @@ class Epochs final : private members::Members::Listener {
   Result<std::unique_ptr<EpochFabric>> connect(fabric::Receiver& receiver, Events events);
 
   // Makes a strategy that outlives lost members. REQUIRES: connect() has returned ok.
-  Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(const algorithms::Context& context,
-                                                             algorithms::Lasting::Make make);
+  Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(
+      const algorithms::Context& context, algorithms::ElasticStrategy::Make make);
   // The strategy is in its place: losses may count.
   void begin();
   // Ranks change no longer.
@@ -60,33 +60,35 @@ class Epochs final : private members::Members::Listener {
   const EpochHistory& history() const { return history_; }  // any thread
 
  private:
-  void onEpoch(const members::View& view) override;
+  void onEpoch(const membership::EpochView& view) override;
   void onEnd(const Status& why) override;
   Step nextStep() const override { return events_.nextStep(); }
 
-  void changeTo(const members::View& view);
-  void meet(const members::View& view);
-  void enter(const members::View& view, fabric::TcpListener listener,
-             const Result<members::Rounds::Values>& addresses);
-  Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(const members::View& view,
+  void changeTo(const membership::EpochView& view);
+  void meet(const membership::EpochView& view);
+  void enter(const membership::EpochView& view, fabric::TcpListener listener,
+             const Result<membership::GatherRounds::Values>& addresses);
+  Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(const membership::EpochView& view,
                                                             fabric::TcpListener listener,
                                                             std::vector<std::string> addresses);
-  bool isPast(const members::View& view) const { return isStopped_ || view.epoch != wanted_.epoch; }
+  bool isPast(const membership::EpochView& view) const {
+    return isStopped_ || view.epoch != wanted_.epoch;
+  }
   void post(std::function<void()> task);
 
   JobParts& job_;
-  members::Members& members_;
+  membership::MemberChannel& members_;
   const std::string name_;
   const plan::Plan first_;
   EpochPulse pulse_;
   fabric::Receiver* receiver_ = nullptr;
   Events events_;
-  EpochFabric* fabric_ = nullptr;           // the trainer's
-  algorithms::Lasting* lasting_ = nullptr;  // the trainer's; null before begin()
-  algorithms::Lasting* made_ = nullptr;     // the same, before begin()
-  members::View here_;                      // the epoch of the fabric
-  members::View wanted_;                    // the epoch that stands
-  std::unique_ptr<plan::Plan> plan_;        // of here_
+  EpochFabric* fabric_ = nullptr;                    // the trainer's
+  algorithms::ElasticStrategy* strategy_ = nullptr;  // the trainer's; null before begin()
+  algorithms::ElasticStrategy* made_ = nullptr;      // the same, before begin()
+  membership::EpochView here_;                       // the epoch of the fabric
+  membership::EpochView wanted_;                     // the epoch that stands
+  std::unique_ptr<plan::Plan> plan_;                 // of here_
   bool isListening_ = false;
   bool isStopped_ = false;
   EpochHistory history_;

@@ -20,7 +20,7 @@ namespace {
 
 using membership::EpochRecord;
 using membership::Member;
-using membership::Standing;
+using membership::StoredEpoch;
 
 constexpr auto kPatienceWithStore = std::chrono::seconds(15);
 constexpr std::string_view kBegun = "begun";
@@ -49,14 +49,14 @@ std::string encodeNote(const Member& member, const membership::Nonce& nonce) {
   return nonce.toString() + membership::encode(member);
 }
 
-struct Everybody {
+struct FirstMembers {
   std::vector<Member> members;
   membership::Nonce nonce;  // of rank 0
 };
 
-Result<Everybody> decodeNotes(const std::vector<std::string>& notes) {
+Result<FirstMembers> decodeNotes(const std::vector<std::string>& notes) {
   constexpr size_t kNonceDigits = 2 * membership::kIdBytes;
-  Everybody everybody;
+  FirstMembers everybody;
   for (const auto& note : notes) {
     if (note.size() < kNonceDigits)
       return Status(Code::kDataLoss, "a rank has told the others nothing of itself");
@@ -77,26 +77,26 @@ class Entrance final {
 
   // Writes the first epoch of this job. An epoch of an earlier job of the same name is followed, if
   // none of its members lives.
-  Result<Standing> writeFirst(EpochRecord first) {
-    SLUICE_ASSIGN_OR_RETURN(Standing standing, ask<Standing>([&](auto got) {
+  Result<StoredEpoch> writeFirst(EpochRecord first) {
+    SLUICE_ASSIGN_OR_RETURN(StoredEpoch stored, ask<StoredEpoch>([&](auto got) {
                               membership_.begin(first, kPatienceWithStore, std::move(got));
                             }));
-    while (standing.record.nonce != first.nonce) {
-      SLUICE_RETURN_IF_ERROR(checkOver(standing.record));
-      first.number = Epoch{index(standing.record.number) + 1};
-      SLUICE_ASSIGN_OR_RETURN(standing, ask<Standing>([&](auto got) {
-                                membership_.replace(standing, first, kPatienceWithStore,
+    while (stored.record.nonce != first.nonce) {
+      SLUICE_RETURN_IF_ERROR(checkOver(stored.record));
+      first.number = Epoch{index(stored.record.number) + 1};
+      SLUICE_ASSIGN_OR_RETURN(stored, ask<StoredEpoch>([&](auto got) {
+                                membership_.replace(stored, first, kPatienceWithStore,
                                                     std::move(got));
                               }));
     }
-    return standing;
+    return stored;
   }
 
-  Result<Standing> readFirst(const membership::Nonce& nonce) {
-    SLUICE_ASSIGN_OR_RETURN(Standing standing, ask<Standing>([&](auto got) {
+  Result<StoredEpoch> readFirst(const membership::Nonce& nonce) {
+    SLUICE_ASSIGN_OR_RETURN(StoredEpoch stored, ask<StoredEpoch>([&](auto got) {
                               membership_.latest(kPatienceWithStore, std::move(got));
                             }));
-    if (standing.record.nonce == nonce) return standing;
+    if (stored.record.nonce == nonce) return stored;
     return Status(Code::kRefused, "another job of the same name has begun meanwhile");
   }
 
@@ -117,7 +117,7 @@ class Entrance final {
 
   template <typename T, typename Start>
   Result<T> ask(Start&& start) {
-    auto answer = await<T>(joining_.loop, std::forward<Start>(start), joining_.interruption);
+    auto answer = base::await<T>(joining_.loop, std::forward<Start>(start), joining_.interruption);
     if (answer.isOk()) return answer;
     Status health;
     SLUICE_RETURN_IF_ERROR(
@@ -154,9 +154,9 @@ Result<std::unique_ptr<fabric::Fabric>> makeMembersFabric(const JoiningMember& j
   return std::unique_ptr<fabric::Fabric>(std::move(watched));
 }
 
-Result<membership::KeeperOptions> keeperOptions(const base::Config& config) {
+Result<membership::EpochProposerOptions> proposerOptions(const base::Config& config) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config));
-  membership::KeeperOptions options;
+  membership::EpochProposerOptions options;
   // By then others that lost the member at the same moment have noticed it.
   options.aloneAfter = liveness.silenceLimit + 2 * liveness.interval;
   const int64_t fewest = config.integer(option::kMinMembers);
@@ -171,9 +171,9 @@ bool wantsMembers(const base::Config& config) {
   return !config.text(option::kMembers).empty();
 }
 
-Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joining) {
+Result<std::unique_ptr<membership::MemberChannel>> joinMembers(const JoiningMember& joining) {
   SLUICE_RETURN_IF_ERROR(checkSettings(joining));
-  SLUICE_ASSIGN_OR_RETURN(const auto keeper, keeperOptions(joining.config));
+  SLUICE_ASSIGN_OR_RETURN(const auto proposer, proposerOptions(joining.config));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(joining.address));
   const Member self{.id = membership::MemberId::random(),
                     .host = fmt::format("{} (rank {} at the start)", net::hostName(), joining.rank),
@@ -183,7 +183,7 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
   SLUICE_ASSIGN_OR_RETURN(
       const auto notes,
       joining.gather("members/notes", encodeNote(self, membership::Nonce::random())));
-  SLUICE_ASSIGN_OR_RETURN(const Everybody everybody, decodeNotes(notes));
+  SLUICE_ASSIGN_OR_RETURN(const FirstMembers everybody, decodeNotes(notes));
 
   std::unique_ptr<membership::Membership> membership;
   Status made;
@@ -200,7 +200,7 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
     return why;
   };
 
-  Result<Standing> first = Status(Code::kCancelled, "rank 0 has not written it");
+  Result<StoredEpoch> first = Status(Code::kCancelled, "rank 0 has not written it");
   if (made.isOk() && joining.rank == Rank{0}) {
     EpochRecord record{.number = Epoch{0},
                        .members = everybody.members,
@@ -227,17 +227,17 @@ Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joini
   if (joining.rank != Rank{0}) first = Entrance(joining, *membership).readFirst(everybody.nonce);
   if (!first.isOk()) return endOnLoop(first.status());
 
-  Result<std::unique_ptr<members::Members>> started = Status(Code::kCancelled, "");
+  Result<std::unique_ptr<membership::MemberChannel>> started = Status(Code::kCancelled, "");
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(joining.loop, [&] {
     membership->announce(self, kPatienceWithStore, [](const Status& status) {
       if (!status.isOk())
         log("session").warn("'sluice members' does not show this rank: {}", status.message());
     });
-    started = members::Members::start(joining.loop, std::move(membership), *first, joining.rank,
-                                      keeper, [&](fabric::Receiver& receiver) {
-                                        return makeMembersFabric(joining, everybody.members,
-                                                                 std::move(listener), receiver);
-                                      });
+    started = membership::MemberChannel::start(
+        joining.loop, std::move(membership), *first, joining.rank, proposer,
+        [&](fabric::Receiver& receiver) {
+          return makeMembersFabric(joining, everybody.members, std::move(listener), receiver);
+        });
   }));
   return started;
 }

@@ -36,6 +36,6 @@ struct JoiningMember {
 bool wantsMembers(const base::Config& config);
 
 // Every rank calls it. The result belongs to the loop. Waits; not on the loop.
-Result<std::unique_ptr<members::Members>> joinMembers(const JoiningMember& joining);
+Result<std::unique_ptr<membership::MemberChannel>> joinMembers(const JoiningMember& joining);
 
 }  // namespace sluice::session

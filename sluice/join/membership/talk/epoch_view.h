@@ -7,11 +7,11 @@
 
 #include <sluice/base/types/ids.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 
 // Ranks of the first epoch name members for the whole job: `members[rank]` is the member that has
 // `rank` in this epoch.
-struct View {
+struct EpochView {
   Epoch epoch{};              // counted from 0 in this job
   std::vector<Rank> members;  // by rank in this epoch, in rising order
   Rank self{};                // this member's rank in this epoch
@@ -33,4 +33,4 @@ struct View {
   }
 };
 
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -6,14 +6,14 @@
 
 #include <sluice/base/byte_io.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 namespace {
 
 constexpr size_t kMostValues = 1 << 16;
 // A round costs a little even if its values are empty.
 constexpr size_t kRoundBytes = 256;
 
-std::string encodeValues(const Rounds::Values& values) {
+std::string encodeValues(const GatherRounds::Values& values) {
   base::ByteWriter writer;
   writer.number(static_cast<uint32_t>(values.size()));
   for (const auto& value : values) writer.block(std::as_bytes(std::span(value)));
@@ -21,9 +21,9 @@ std::string encodeValues(const Rounds::Values& values) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-Result<Rounds::Values> decodeValues(const std::string& bytes) {
+Result<GatherRounds::Values> decodeValues(const std::string& bytes) {
   base::ByteReader reader(std::as_bytes(std::span(bytes)));
-  Rounds::Values values(reader.count(kMostValues, sizeof(uint64_t)));
+  GatherRounds::Values values(reader.count(kMostValues, sizeof(uint64_t)));
   for (auto& value : values) {
     const auto block = reader.block();
     value.assign(reinterpret_cast<const char*>(block.data()), block.size());
@@ -35,7 +35,7 @@ Result<Rounds::Values> decodeValues(const std::string& bytes) {
 
 }  // namespace
 
-uint64_t Rounds::begin(const std::string& key, size_t most, Bring bring, Got got) {
+uint64_t GatherRounds::begin(const std::string& key, size_t most, Bring bring, Got got) {
   const Id id{key, begun_[key]++};
   Round& round = rounds_[id];
   round.hasBegun = true;
@@ -47,19 +47,19 @@ uint64_t Rounds::begin(const std::string& key, size_t most, Bring bring, Got got
   return id.second;
 }
 
-void Rounds::bringValue(const Id& id, Round& round) {
+void GatherRounds::bringValue(const Id& id, Round& round) {
   const std::string value = round.bring(view_);
   round.values[view_.self] = {value, value.size()};
-  sendToOthers(WordKind::kValue, id, value);
+  sendToOthers(MessageKind::kValue, id, value);
 }
 
-void Rounds::sendToOthers(WordKind kind, const Id& id, const std::string& bytes) {
+void GatherRounds::sendToOthers(MessageKind kind, const Id& id, const std::string& bytes) {
   const auto others = view_.others();
   if (!others.empty()) sendInParts(kind, id, others, bytes);
 }
 
-void Rounds::sendInParts(WordKind kind, const Id& id, const std::vector<Rank>& to,
-                         const std::string& bytes) {
+void GatherRounds::sendInParts(MessageKind kind, const Id& id, const std::vector<Rank>& to,
+                               const std::string& bytes) {
   size_t offset = 0;
   do {
     const size_t part = std::min(kPartBytes, bytes.size() - offset);
@@ -74,7 +74,7 @@ void Rounds::sendInParts(WordKind kind, const Id& id, const std::vector<Rank>& t
   } while (offset < bytes.size());
 }
 
-void Rounds::enter(const View& view) {
+void GatherRounds::enter(const EpochView& view) {
   view_ = view;
   mostMembers_ = std::max(mostMembers_, view.size());
   for (auto& [id, round] : rounds_) {
@@ -103,57 +103,59 @@ void Rounds::enter(const View& view) {
   }
 }
 
-void Rounds::tellResult(const Id& id, const Round& round) {
-  sendToOthers(WordKind::kResult, id, encodeValues(*round.complete));
+void GatherRounds::tellResult(const Id& id, const Round& round) {
+  sendToOthers(MessageKind::kResult, id, encodeValues(*round.complete));
 }
 
-Status Rounds::append(std::map<Rank, Part>& parts, Rank from, const Word& word, size_t most) {
-  if (word.total > most)
-    return {Code::kRefused, fmt::format("rank {} has a value of {} bytes", from, word.total)};
-  const auto [place, isNew] = parts.try_emplace(from, Part{{}, word.total});
+Status GatherRounds::append(std::map<Rank, Part>& parts, Rank from, const MemberMessage& message,
+                            size_t most) {
+  if (message.total > most)
+    return {Code::kRefused, fmt::format("rank {} has a value of {} bytes", from, message.total)};
+  const auto [place, isNew] = parts.try_emplace(from, Part{{}, message.total});
   Part& part = place->second;
-  const bool fits = word.total == part.total && word.offset == part.bytes.size() &&
-                    word.bytes.size() <= part.total - part.bytes.size() &&
-                    (isNew || !word.bytes.empty());
+  const bool fits = message.total == part.total && message.offset == part.bytes.size() &&
+                    message.bytes.size() <= part.total - part.bytes.size() &&
+                    (isNew || !message.bytes.empty());
   if (!fits) return {Code::kRefused, fmt::format("rank {} has sent a wrong part", from)};
-  part.bytes += word.bytes;
+  part.bytes += message.bytes;
   return base::ok();
 }
 
-Status Rounds::onWord(Rank from, const Word& word) {
-  const Id id{word.key, word.number};
-  const auto counted = begun_.find(word.key);
-  const bool hasBegun = counted != begun_.end() && word.number < counted->second;
+Status GatherRounds::onMessage(Rank from, const MemberMessage& message) {
+  const Id id{message.key, message.number};
+  const auto counted = begun_.find(message.key);
+  const bool hasBegun = counted != begun_.end() && message.number < counted->second;
   const auto found = rounds_.find(id);
   if (hasBegun && found == rounds_.end()) {  // every member had it once
-    if (word.kind == WordKind::kResult && word.offset + word.bytes.size() == word.total)
-      sendInParts(WordKind::kHave, id, {from}, "");
+    if (message.kind == MessageKind::kResult &&
+        message.offset + message.bytes.size() == message.total)
+      sendInParts(MessageKind::kHave, id, {from}, "");
     return base::ok();
   }
-  if (!hasBegun && word.kind != WordKind::kValue) {
+  if (!hasBegun && message.kind != MessageKind::kValue) {
     return {Code::kRefused, fmt::format("rank {} has values of '{}', which this rank has not begun",
-                                        from, word.key)};
+                                        from, message.key)};
   }
   Round& round = rounds_[id];
-  if (word.kind == WordKind::kHave) {
+  if (message.kind == MessageKind::kHave) {
     round.have.insert(from);
     if (round.complete) forgetIfEverybodyHasIt(id);
     return base::ok();
   }
-  if (word.kind == WordKind::kValue) {
+  if (message.kind == MessageKind::kValue) {
     if (round.complete) return base::ok();  // it gets the values that are complete
     SLUICE_RETURN_IF_ERROR(
-        append(round.values, from, word, round.hasBegun ? round.most : SIZE_MAX));
+        append(round.values, from, message, round.hasBegun ? round.most : SIZE_MAX));
     completeIfWhole(id, round);
     return base::ok();
   }
   const size_t mostOfAll = mostMembers_ * (round.most + sizeof(uint64_t)) + sizeof(uint32_t);
-  SLUICE_RETURN_IF_ERROR(append(round.results, from, word, mostOfAll));
+  SLUICE_RETURN_IF_ERROR(append(round.results, from, message, mostOfAll));
   const Part& result = round.results.at(from);
   if (!result.isWhole()) return base::ok();
   round.have.insert(from);  // who hands over a result has it
   if (round.complete) {
-    sendInParts(WordKind::kHave, id, {from}, "");
+    sendInParts(MessageKind::kHave, id, {from}, "");
     forgetIfEverybodyHasIt(id);
     return base::ok();
   }
@@ -162,7 +164,7 @@ Status Rounds::onWord(Rank from, const Word& word) {
   return base::ok();
 }
 
-void Rounds::completeIfWhole(const Id& id, Round& round) {
+void GatherRounds::completeIfWhole(const Id& id, Round& round) {
   if (!round.hasBegun || round.complete || round.values.size() != view_.size()) return;
   const auto isWhole = [](const auto& value) { return value.second.isWhole(); };
   if (!std::ranges::all_of(round.values, isWhole)) return;
@@ -171,41 +173,41 @@ void Rounds::completeIfWhole(const Id& id, Round& round) {
   complete(id, round, std::move(values));
 }
 
-void Rounds::complete(const Id& id, Round& round, Values values) {
+void GatherRounds::complete(const Id& id, Round& round, Values values) {
   round.complete = std::move(values);
   round.values.clear();
   round.results.clear();
-  sendToOthers(WordKind::kHave, id, "");
+  sendToOthers(MessageKind::kHave, id, "");
   if (round.got) {
     runLater([got = std::exchange(round.got, nullptr), values = *round.complete] { got(values); });
   }
   forgetIfEverybodyHasIt(id);
 }
 
-void Rounds::forgetIfEverybodyHasIt(const Id& id) {
+void GatherRounds::forgetIfEverybodyHasIt(const Id& id) {
   if (rounds_.at(id).have.size() + 1 >= view_.size()) rounds_.erase(id);
 }
 
-void Rounds::giveUp(const std::string& key, uint64_t number, const Status& why) {
+void GatherRounds::giveUp(const std::string& key, uint64_t number, const Status& why) {
   const auto found = rounds_.find({key, number});
   if (found == rounds_.end() || !found->second.got) return;
   runLater([got = std::exchange(found->second.got, nullptr), why] { got(why); });
 }
 
-void Rounds::giveUpAll(const Status& why) {
+void GatherRounds::giveUpAll(const Status& why) {
   for (auto& [id, round] : rounds_) giveUp(id.first, id.second, why);
 }
 
-void Rounds::runLater(std::function<void()> completion) {
+void GatherRounds::runLater(std::function<void()> completion) {
   completions_.push_back(std::move(completion));
   if (completions_.size() == 1) due_();
 }
 
-void Rounds::runDue() {
+void GatherRounds::runDue() {
   for (const auto& completion : std::exchange(completions_, {})) completion();
 }
 
-size_t Rounds::bytesAheadOf(Rank from) const {
+size_t GatherRounds::bytesAheadOf(Rank from) const {
   size_t bytes = 0;
   for (const auto& [id, round] : rounds_) {
     const auto found = round.values.find(from);
@@ -215,7 +217,7 @@ size_t Rounds::bytesAheadOf(Rank from) const {
   return bytes;
 }
 
-std::vector<Rank> Rounds::missing(const std::string& key, uint64_t number) const {
+std::vector<Rank> GatherRounds::missing(const std::string& key, uint64_t number) const {
   std::vector<Rank> ranks;
   const auto found = rounds_.find({key, number});
   if (found == rounds_.end()) return ranks;
@@ -227,4 +229,4 @@ std::vector<Rank> Rounds::missing(const std::string& key, uint64_t number) const
   return ranks;
 }
 
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -28,19 +28,20 @@
 #include <sluice/join/membership/talk/epoch_view.h>
 #include <sluice/join/membership/talk/member_message.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 
-class Rounds final {
+class GatherRounds final {
  public:
   using Values = std::vector<std::string>;  // by rank of the epoch in which the round was completed
   using Got = std::function<void(Result<Values>)>;
   // Returns the value of this member, in this epoch.
-  using Bring = std::function<std::string(const View&)>;
-  using Send = std::function<void(const std::vector<Rank>& to, const Word& word)>;
+  using Bring = std::function<std::string(const EpochView&)>;
+  using Send = std::function<void(const std::vector<Rank>& to, const MemberMessage& message)>;
 
-  // `send` sends a word to ranks of the present epoch. `due` is called when runDue() has something
-  // to run: completions never run inside begin() or onWord().
-  Rounds(Send send, std::function<void()> due) : send_(std::move(send)), due_(std::move(due)) {}
+  // `send` sends a message to ranks of the present epoch. `due` is called when runDue() has something
+  // to run: completions never run inside begin() or onMessage().
+  GatherRounds(Send send, std::function<void()> due)
+      : send_(std::move(send)), due_(std::move(due)) {}
   void runDue();
 
   // Every member calls it, rounds of one key in the same order. No value has more than `most` bytes.
@@ -51,11 +52,11 @@ class Rounds final {
   void giveUp(const std::string& key, uint64_t number, const Status& why);
   void giveUpAll(const Status& why);
 
-  // A new epoch begins. REQUIRES: no word of another epoch reaches onWord().
-  void enter(const View& view);
+  // A new epoch begins. REQUIRES: no message of another epoch reaches onMessage().
+  void enter(const EpochView& view);
 
-  // A word of kind kValue, kResult or kHave. An error: no member in order sends it.
-  Status onWord(Rank from, const Word& word);
+  // A message of kind kValue, kResult or kHave. An error: no member in order sends it.
+  Status onMessage(Rank from, const MemberMessage& message);
 
   // The bytes that a member has sent for rounds that were not begun here.
   size_t bytesAheadOf(Rank from) const;
@@ -89,19 +90,19 @@ class Rounds final {
   void completeIfWhole(const Id& id, Round& round);
   void complete(const Id& id, Round& round, Values values);
   void forgetIfEverybodyHasIt(const Id& id);
-  void sendInParts(WordKind kind, const Id& id, const std::vector<Rank>& to,
+  void sendInParts(MessageKind kind, const Id& id, const std::vector<Rank>& to,
                    const std::string& bytes);
-  void sendToOthers(WordKind kind, const Id& id, const std::string& bytes);
-  Status append(std::map<Rank, Part>& parts, Rank from, const Word& word, size_t most);
+  void sendToOthers(MessageKind kind, const Id& id, const std::string& bytes);
+  Status append(std::map<Rank, Part>& parts, Rank from, const MemberMessage& message, size_t most);
   void runLater(std::function<void()> completion);
 
   const Send send_;
   const std::function<void()> due_;
-  View view_;
+  EpochView view_;
   size_t mostMembers_ = 0;                 // in any epoch so far
   std::map<std::string, uint64_t> begun_;  // rounds by key
   std::map<Id, Round> rounds_;
   std::vector<std::function<void()>> completions_;  // to be run
 };
 
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -14,12 +14,12 @@
 
 #include <sluice/base/units.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 namespace {
 
 constexpr size_t kMost = 8 * kPartBytes;
 
-// Members of one job. Words travel in order between each two, and arrive when the test says so.
+// Members of one job. Messages travel in order between each two, and arrive when the test says so.
 class RoundsWorld final {
  public:
   explicit RoundsWorld(uint32_t members) {
@@ -27,11 +27,11 @@ class RoundsWorld final {
     parties_.resize(members);
     for (uint32_t m = 0; m < members; ++m) {
       Party& party = parties_[m];
-      party.rounds = std::make_unique<Rounds>(
-          [this, m](const std::vector<Rank>& to, const Word& word) {
+      party.rounds = std::make_unique<GatherRounds>(
+          [this, m](const std::vector<Rank>& to, const MemberMessage& message) {
             for (const Rank rank : to) {
               const Rank member = parties_[m].view.memberAt(rank);
-              ways_[{m, index(member)}].push_back(word);
+              ways_[{m, index(member)}].push_back(message);
             }
           },
           [] { /* runDue() is called after every event */ });
@@ -54,19 +54,19 @@ class RoundsWorld final {
     const uint64_t number = party.begun++;
     party.rounds->begin(
         key, kMost,
-        [&party, member, number](const View& view) {
+        [&party, member, number](const EpochView& view) {
           return fmt::format("{} of {} in {} {}", number, member, view.epoch,
                              std::string(party.pad, '.'));
         },
-        [&party](Result<Rounds::Values> values) { party.got.push_back(*std::move(values)); });
+        [&party](Result<GatherRounds::Values> values) { party.got.push_back(*std::move(values)); });
     party.rounds->runDue();
   }
 
-  // Lets one word arrive, or one member enter the epoch; false if nothing is left to do.
+  // Lets one message arrive, or one member enter the epoch; false if nothing is left to do.
   bool step(std::mt19937& random) {
     std::vector<std::pair<uint32_t, uint32_t>> ready;
-    for (const auto& [way, words] : ways_) {
-      if (!words.empty() && isAlive(Rank{way.second})) ready.push_back(way);
+    for (const auto& [way, messages] : ways_) {
+      if (!messages.empty() && isAlive(Rank{way.second})) ready.push_back(way);
     }
     const size_t choices = ready.size() + due_.size();
     if (choices == 0) return false;
@@ -80,18 +80,20 @@ class RoundsWorld final {
   }
 
   const std::vector<Rank>& living() const { return living_; }
-  const std::vector<Rounds::Values>& got(Rank member) const { return parties_[index(member)].got; }
+  const std::vector<GatherRounds::Values>& got(Rank member) const {
+    return parties_[index(member)].got;
+  }
   bool isIdle(Rank member) const { return parties_[index(member)].rounds->isIdle(); }
   void pad(Rank member, size_t bytes) { parties_[index(member)].pad = bytes; }
 
  private:
   struct Party {
-    std::unique_ptr<Rounds> rounds;
-    View view;
-    std::vector<std::pair<Rank, Word>> early;
+    std::unique_ptr<GatherRounds> rounds;
+    EpochView view;
+    std::vector<std::pair<Rank, MemberMessage>> early;
     uint64_t begun = 0;
     size_t pad = 0;
-    std::vector<Rounds::Values> got;
+    std::vector<GatherRounds::Values> got;
   };
 
   bool isAlive(Rank member) const { return std::ranges::count(living_, member) > 0; }
@@ -106,35 +108,35 @@ class RoundsWorld final {
     party.view = {.epoch = Epoch{epoch_ - 1}, .members = living_, .self = {}};
     party.view.self = *party.view.rankOf(member);
     party.rounds->enter(party.view);
-    for (auto& [from, word] : std::exchange(party.early, {})) hear(party, from, word);
+    for (auto& [from, message] : std::exchange(party.early, {})) hear(party, from, message);
     party.rounds->runDue();
   }
 
   void arrive(const std::pair<uint32_t, uint32_t>& way) {
-    const Word word = ways_[way].front();
+    const MemberMessage message = ways_[way].front();
     ways_[way].pop_front();
     Party& party = parties_[way.second];
-    hear(party, Rank{way.first}, word);
+    hear(party, Rank{way.first}, message);
     party.rounds->runDue();
   }
 
-  void hear(Party& party, Rank from, const Word& word) {
-    if (word.epoch > party.view.epoch) return party.early.emplace_back(from, word), void();
+  void hear(Party& party, Rank from, const MemberMessage& message) {
+    if (message.epoch > party.view.epoch) return party.early.emplace_back(from, message), void();
     const auto rank = party.view.rankOf(from);
-    if (!rank || word.epoch < party.view.epoch) return;
-    const Status heard = party.rounds->onWord(*rank, word);
+    if (!rank || message.epoch < party.view.epoch) return;
+    const Status heard = party.rounds->onMessage(*rank, message);
     EXPECT_TRUE(heard.isOk()) << heard.toString();
   }
 
   std::vector<Rank> all_;
   std::vector<Rank> living_;
   std::vector<Party> parties_;
-  std::map<std::pair<uint32_t, uint32_t>, std::deque<Word>> ways_;
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<MemberMessage>> ways_;
   std::vector<Rank> due_;  // members that have not entered the newest epoch
   uint32_t epoch_ = 0;
 };
 
-TEST(Rounds, EverybodyGetsTheValuesOfAll) {
+TEST(GatherRounds, EverybodyGetsTheValuesOfAll) {
   RoundsWorld world(3);
   std::mt19937 random(1);
   world.pad(Rank{1}, 3 * kPartBytes);  // travels in parts
@@ -149,41 +151,42 @@ TEST(Rounds, EverybodyGetsTheValuesOfAll) {
   }
 }
 
-TEST(Rounds, AMemberAloneHasItsOwnValue) {
+TEST(GatherRounds, AMemberAloneHasItsOwnValue) {
   RoundsWorld world(1);
   world.begin(Rank{0}, "a");
   ASSERT_EQ(world.got(Rank{0}).size(), 1U);
   EXPECT_TRUE(world.isIdle(Rank{0}));
 }
 
-TEST(Rounds, AResultOfARoundThatWasNotBegunIsRefused) {
-  Rounds rounds([](const auto&, const Word&) {}, [] {});
+TEST(GatherRounds, AResultOfARoundThatWasNotBegunIsRefused) {
+  GatherRounds rounds([](const auto&, const MemberMessage&) {}, [] {});
   rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
-  EXPECT_FALSE(rounds.onWord(Rank{1}, {.kind = WordKind::kResult, .key = "a"}).isOk());
+  EXPECT_FALSE(rounds.onMessage(Rank{1}, {.kind = MessageKind::kResult, .key = "a"}).isOk());
 }
 
-TEST(Rounds, APartThatDoesNotFollowIsRefused) {
-  Rounds rounds([](const auto&, const Word&) {}, [] {});
+TEST(GatherRounds, APartThatDoesNotFollowIsRefused) {
+  GatherRounds rounds([](const auto&, const MemberMessage&) {}, [] {});
   rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
-  Word part{.kind = WordKind::kValue, .key = "a", .total = 4, .bytes = "ab"};
-  EXPECT_TRUE(rounds.onWord(Rank{1}, part).isOk());
-  EXPECT_FALSE(rounds.onWord(Rank{1}, part).isOk());
+  MemberMessage part{.kind = MessageKind::kValue, .key = "a", .total = 4, .bytes = "ab"};
+  EXPECT_TRUE(rounds.onMessage(Rank{1}, part).isOk());
+  EXPECT_FALSE(rounds.onMessage(Rank{1}, part).isOk());
   part.offset = 2;
   part.bytes = "abc";
-  EXPECT_FALSE(rounds.onWord(Rank{1}, part).isOk());
+  EXPECT_FALSE(rounds.onMessage(Rank{1}, part).isOk());
 }
 
-TEST(Rounds, AValueThatIsTooLongIsRefused) {
-  Rounds rounds([](const auto&, const Word&) {}, [] {});
+TEST(GatherRounds, AValueThatIsTooLongIsRefused) {
+  GatherRounds rounds([](const auto&, const MemberMessage&) {}, [] {});
   rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
-  rounds.begin("a", 4, [](const View&) { return ""; }, [](const auto&) {});
+  rounds.begin("a", 4, [](const EpochView&) { return ""; }, [](const auto&) {});
   EXPECT_FALSE(
-      rounds.onWord(Rank{1}, {.kind = WordKind::kValue, .key = "a", .total = 5, .bytes = "ab"})
+      rounds
+          .onMessage(Rank{1}, {.kind = MessageKind::kValue, .key = "a", .total = 5, .bytes = "ab"})
           .isOk());
 }
 
 // Members are lost at random moments. Whoever is left gets the same values in every round.
-TEST(Rounds, LossesNeverGiveTwoMembersOtherValues) {
+TEST(GatherRounds, LossesNeverGiveTwoMembersOtherValues) {
   const char* const wanted = std::getenv("SLUICE_SCHEDULES");
   const int64_t schedules = wanted != nullptr ? base::parseInteger(wanted).value() : int64_t{300};
   for (int64_t seed = 0; seed < schedules; ++seed) {
@@ -238,4 +241,4 @@ TEST(Rounds, LossesNeverGiveTwoMembersOtherValues) {
 }
 
 }  // namespace
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -2,37 +2,37 @@
 
 #include <sluice/base/byte_io.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 
-std::vector<std::byte> encode(const Word& word) {
+std::vector<std::byte> encode(const MemberMessage& message) {
   base::ByteWriter writer;
-  writer.reserve(word.bytes.size() + word.key.size() + 64);
-  writer.number(static_cast<uint8_t>(word.kind));
-  writer.number(static_cast<uint64_t>(index(word.epoch)));
-  writer.number(word.number);
-  writer.number(word.total);
-  writer.number(word.offset);
-  writer.text(word.key);
-  writer.text(word.bytes);
+  writer.reserve(message.bytes.size() + message.key.size() + 64);
+  writer.number(static_cast<uint8_t>(message.kind));
+  writer.number(static_cast<uint64_t>(index(message.epoch)));
+  writer.number(message.number);
+  writer.number(message.total);
+  writer.number(message.offset);
+  writer.text(message.key);
+  writer.text(message.bytes);
   return std::move(writer).take();
 }
 
-Result<Word> decodeWord(std::span<const std::byte> bytes) {
+Result<MemberMessage> decodeMessage(std::span<const std::byte> bytes) {
   base::ByteReader reader(bytes);
-  Word word;
+  MemberMessage message;
   const auto kind = reader.number<uint8_t>();
   const auto epoch = reader.number<uint64_t>();
-  word.number = reader.number<uint64_t>();
-  word.total = reader.number<uint64_t>();
-  word.offset = reader.number<uint64_t>();
-  word.key = reader.text(kLongestKeyBytes);
-  word.bytes = reader.text(kPartBytes);
+  message.number = reader.number<uint64_t>();
+  message.total = reader.number<uint64_t>();
+  message.offset = reader.number<uint64_t>();
+  message.key = reader.text(kLongestKeyBytes);
+  message.bytes = reader.text(kPartBytes);
   const bool fits = !reader.failed() && reader.atEnd() &&
-                    kind <= static_cast<uint8_t>(WordKind::kHave) && epoch <= UINT32_MAX;
+                    kind <= static_cast<uint8_t>(MessageKind::kHave) && epoch <= UINT32_MAX;
   if (!fits) return Status(Code::kRefused, "a member has sent a word that is malformed");
-  word.kind = static_cast<WordKind>(kind);
-  word.epoch = Epoch{static_cast<uint32_t>(epoch)};
-  return word;
+  message.kind = static_cast<MessageKind>(kind);
+  message.epoch = Epoch{static_cast<uint32_t>(epoch)};
+  return message;
 }
 
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -1,4 +1,4 @@
-// The words that members say to each other beside the steps: about losses, notes, and values that
+// The messages that members say to each other beside the steps: about losses, notes, and values that
 // all of them gather. Plain values; any thread.
 #pragma once
 
@@ -11,9 +11,9 @@
 #include <sluice/base/status.h>
 #include <sluice/base/types/ids.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 
-enum class WordKind : uint8_t {
+enum class MessageKind : uint8_t {
   kHello = 0,   // the sender is there; from now on both watch each other
   kLost = 1,    // the sender cannot reach the member `number` any more
   kNote = 2,    // `bytes` under `key`
@@ -23,8 +23,8 @@ enum class WordKind : uint8_t {
   kHave = 6,    // the sender has the values of the round `key`
 };
 
-struct Word {
-  WordKind kind = WordKind::kHello;
+struct MemberMessage {
+  MessageKind kind = MessageKind::kHello;
   Epoch epoch{};        // in which it was said
   std::string key{};    // of a note, a meeting or a round
   uint64_t number = 0;  // counts the rounds of one key; of kLost: the lost member
@@ -32,16 +32,16 @@ struct Word {
   uint64_t offset = 0;  // of this part in it
   std::string bytes{};
 
-  friend bool operator==(const Word&, const Word&) = default;
+  friend bool operator==(const MemberMessage&, const MemberMessage&) = default;
 };
 
 inline constexpr size_t kLongestKeyBytes = 512;
-inline constexpr size_t kPartBytes = size_t{1} << 20;  // a longer value travels in several words
+inline constexpr size_t kPartBytes = size_t{1} << 20;  // a longer value travels in several messages
 inline constexpr size_t kLongestNoteBytes = size_t{64} << 10;
-inline constexpr size_t kLongestWordBytes = kPartBytes + kLongestKeyBytes + 64;
+inline constexpr size_t kLongestMessageBytes = kPartBytes + kLongestKeyBytes + 64;
 
-std::vector<std::byte> encode(const Word& word);
-// Takes exactly what encode() gives for a word within the limits above.
-Result<Word> decodeWord(std::span<const std::byte> bytes);
+std::vector<std::byte> encode(const MemberMessage& message);
+// Takes exactly what encode() gives for a message within the limits above.
+Result<MemberMessage> decodeMessage(std::span<const std::byte> bytes);
 
-}  // namespace sluice::members
+}  // namespace sluice::membership

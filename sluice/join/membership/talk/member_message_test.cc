@@ -2,35 +2,35 @@
 
 #include <gtest/gtest.h>
 
-namespace sluice::members {
+namespace sluice::membership {
 namespace {
 
-TEST(Word, ComesBackAsItWas) {
-  const Word word{.kind = WordKind::kResult,
-                  .epoch = Epoch{7},
-                  .key = "mean",
-                  .number = 3,
-                  .total = 11,
-                  .offset = 6,
-                  .bytes = "bytes"};
-  const auto back = decodeWord(encode(word));
+TEST(MemberMessage, ComesBackAsItWas) {
+  const MemberMessage message{.kind = MessageKind::kResult,
+                              .epoch = Epoch{7},
+                              .key = "mean",
+                              .number = 3,
+                              .total = 11,
+                              .offset = 6,
+                              .bytes = "bytes"};
+  const auto back = decodeMessage(encode(message));
   ASSERT_TRUE(back.isOk());
-  EXPECT_EQ(*back, word);
+  EXPECT_EQ(*back, message);
 }
 
-TEST(Word, AnyShorterOrLongerFormIsRefused) {
-  auto bytes = encode({.kind = WordKind::kNote, .key = "k", .bytes = "v"});
+TEST(MemberMessage, AnyShorterOrLongerFormIsRefused) {
+  auto bytes = encode({.kind = MessageKind::kNote, .key = "k", .bytes = "v"});
   for (size_t length = 0; length < bytes.size(); ++length)
-    EXPECT_FALSE(decodeWord(std::span(bytes).first(length)).isOk()) << length;
+    EXPECT_FALSE(decodeMessage(std::span(bytes).first(length)).isOk()) << length;
   bytes.push_back({});
-  EXPECT_FALSE(decodeWord(bytes).isOk());
+  EXPECT_FALSE(decodeMessage(bytes).isOk());
 }
 
-TEST(Word, AnUnknownKindIsRefused) {
+TEST(MemberMessage, AnUnknownKindIsRefused) {
   auto bytes = encode({});
   bytes.front() = std::byte{200};
-  EXPECT_FALSE(decodeWord(bytes).isOk());
+  EXPECT_FALSE(decodeMessage(bytes).isOk());
 }
 
 }  // namespace
-}  // namespace sluice::members
+}  // namespace sluice::membership

@@ -64,25 +64,25 @@ class Awaited {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-class Seat final {
+class MemberSeat final {
  public:
-  Seat(StoreUnderTest& store, const StoreOptions& options, const std::string& host)
+  MemberSeat(StoreUnderTest& store, const StoreOptions& options, const std::string& host)
       : store_(store), self_(memberNamed(host)) {
     store_.onLoop([&] {
       membership_ = store_.make(options);
       membership_->onHealth([this](const Status& health) { healths_.push_back(health); });
     });
   }
-  ~Seat() { leave(); }
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
+  ~MemberSeat() { leave(); }
+  MemberSeat(const MemberSeat&) = delete;
+  MemberSeat& operator=(const MemberSeat&) = delete;
 
   void leave() {
     store_.onLoop([this] { membership_.reset(); });
   }
   void watch() {
     store_.onLoop([this] {
-      membership_->watch([this](const Standing& standing) { reported_.push_back(standing); });
+      membership_->watch([this](const StoredEpoch& stored) { reported_.push_back(stored); });
     });
   }
 
@@ -90,17 +90,17 @@ class Seat final {
   Membership& membership() { return *membership_; }
 
   // Starts a call; wait() waits for its answer.
-  Awaited<Result<Standing>> startBegin(const EpochRecord& first) {
-    return start<Result<Standing>>(
+  Awaited<Result<StoredEpoch>> startBegin(const EpochRecord& first) {
+    return start<Result<StoredEpoch>>(
         [&](const auto& got) { membership_->begin(first, kTestPatience, got); });
   }
-  Awaited<Result<Standing>> startReplace(const Standing& before, const EpochRecord& next,
-                                         Duration patience = kTestPatience) {
-    return start<Result<Standing>>(
+  Awaited<Result<StoredEpoch>> startReplace(const StoredEpoch& before, const EpochRecord& next,
+                                            Duration patience = kTestPatience) {
+    return start<Result<StoredEpoch>>(
         [&](const auto& got) { membership_->replace(before, next, patience, got); });
   }
-  Awaited<Result<Standing>> startLatest(Duration patience = kTestPatience) {
-    return start<Result<Standing>>([&](const auto& got) { membership_->latest(patience, got); });
+  Awaited<Result<StoredEpoch>> startLatest(Duration patience = kTestPatience) {
+    return start<Result<StoredEpoch>>([&](const auto& got) { membership_->latest(patience, got); });
   }
   template <typename T>
   T wait(const Awaited<T>& awaited) {
@@ -109,11 +109,11 @@ class Seat final {
     return awaited.take();
   }
 
-  Result<Standing> begin(const EpochRecord& first) { return wait(startBegin(first)); }
-  Result<Standing> replace(const Standing& before, const EpochRecord& next) {
+  Result<StoredEpoch> begin(const EpochRecord& first) { return wait(startBegin(first)); }
+  Result<StoredEpoch> replace(const StoredEpoch& before, const EpochRecord& next) {
     return wait(startReplace(before, next));
   }
-  Result<Standing> latest() { return wait(startLatest()); }
+  Result<StoredEpoch> latest() { return wait(startLatest()); }
   Result<std::vector<EpochRecord>> history(size_t most) {
     return wait(start<Result<std::vector<EpochRecord>>>(
         [&](const auto& got) { membership_->history(most, kTestPatience, got); }));
@@ -132,8 +132,8 @@ class Seat final {
   }
 
   // The reports of the watch and of onHealth(). Look at them on the loop, or through copies.
-  std::vector<Standing> reported() {
-    std::vector<Standing> copy;
+  std::vector<StoredEpoch> reported() {
+    std::vector<StoredEpoch> copy;
     store_.onLoop([&] { copy = reported_; });
     return copy;
   }
@@ -173,7 +173,7 @@ class Seat final {
   StoreUnderTest& store_;
   const Member self_;
   std::unique_ptr<Membership> membership_;
-  std::vector<Standing> reported_;
+  std::vector<StoredEpoch> reported_;
   std::vector<Status> healths_;
 };
 
