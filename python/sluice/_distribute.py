@@ -105,7 +105,7 @@ def distribute(
         _agree(job, name, [*_describe(model, optimizers), *settings])
         # Every rank refuses, since all have these settings.
         _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
-        if job.company.may_lose_members:
+        if job.may_lose_members:
             _refuse_with_members(job, server_optimizer, process_group)
         _start_alike(job, model, optimizers)
         engine = Engine(
