@@ -56,7 +56,7 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
 
 Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  const base::Config::Values& environment,
-                                                 Interruption interruption,
+                                                 base::Interruption interruption,
                                                  const Publish& published) {
   rendezvous::Launch launch;
   if (wasLaunched(environment)) {
@@ -146,7 +146,7 @@ Status JobParts::startPulse(fabric::TcpListener listener,
 }
 
 JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
-                   Interruption interruption)
+                   base::Interruption interruption)
     : config_(std::move(config)),
       launch_(std::move(launch)),
       key_(std::move(key)),
@@ -192,7 +192,8 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key,
 }
 
 Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value,
-                                                  Duration atMost, const Interruption& refusal) {
+                                                  Duration atMost,
+                                                  const base::Interruption& refusal) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   const auto ask = [&]() -> Status {
@@ -201,7 +202,7 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key, const 
   };
   return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
-      refusal ? Interruption(ask) : interruption_);
+      refusal ? base::Interruption(ask) : interruption_);
 }
 
 void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,
@@ -254,7 +255,7 @@ Result<std::string> JobParts::get(const std::string& key) {
         rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout),
                                   std::move(got));
       },
-      members_ != nullptr ? Interruption(ask) : interruption_);
+      members_ != nullptr ? base::Interruption(ask) : interruption_);
 }
 
 }  // namespace sluice::session

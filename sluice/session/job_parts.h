@@ -38,7 +38,7 @@ class JobParts final {
   // waits for other ranks.
   static Result<std::unique_ptr<JobParts>> join(base::Config config,
                                                 const base::Config::Values& environment,
-                                                Interruption interruption = {},
+                                                base::Interruption interruption = {},
                                                 const Publish& published = {});
   ~JobParts();
 
@@ -85,7 +85,7 @@ class JobParts final {
   // Contributes `value`, and returns every rank's value for this key, in rank order. Every rank
   // calls it. `refusal` is called meanwhile; its error ends the wait.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value,
-                                          Duration atMost, const Interruption& refusal = {});
+                                          Duration atMost, const base::Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
   // Does the same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
@@ -100,7 +100,7 @@ class JobParts final {
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
 
   // Returns the interruption given to join(), for sessions that wait in the same thread.
-  const Interruption& interruption() const { return interruption_; }
+  const base::Interruption& interruption() const { return interruption_; }
 
  private:
   Status startMembers(const secret::JobKey& usersKey);
@@ -110,12 +110,12 @@ class JobParts final {
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
   JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
-           Interruption interruption);
+           base::Interruption interruption);
 
   const base::Config config_;
   const rendezvous::Launch launch_;
   secret::JobKey key_;  // constant after join()
-  const Interruption interruption_;
+  const base::Interruption interruption_;
   std::atomic<bool> isAbandoned_{false};
   bool hasMet_ = false;  // true iff everybody was here once
   const base::ProcessMark process_;

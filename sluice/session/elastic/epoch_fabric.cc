@@ -64,9 +64,10 @@ std::optional<TimePoint> EpochFabric::lastHeard(Rank peer) const {
   return present_ != nullptr ? present_->lastHeard(peer) : std::nullopt;
 }
 
-void EpochFabric::onLoop(Task task) {
+template <typename F>
+void EpochFabric::onLoop(F&& task) {
   if (loop_.inLoop()) return task();
-  loop_.post(std::move(task));
+  loop_.post(std::forward<F>(task));
 }
 
 void EpochFabric::send(Rank to, fabric::Lane lane, const fabric::Message& message,

@@ -1,5 +1,5 @@
-// The fabric of a session: one object for all epochs, with the connections of the present epoch
-// behind it. Between two epochs there are none: sends fail, and nothing comes.
+// The fabric of a session whose members may be lost: one object for all epochs, with the connections
+// of the present epoch behind it. Between two epochs there are none: sends fail, and nothing comes.
 //
 // Keeps the contract of fabric.h. Ranks are those of the present epoch. replace() and drop() run on
 // the loop.
@@ -14,7 +14,7 @@
 
 namespace sluice::session {
 
-class EpochFabric final : public fabric::Fabric {
+class EpochFabric final : public fabric::PeerAwareFabric {
  public:
   explicit EpochFabric(std::unique_ptr<fabric::WatchedFabric> first);
   ~EpochFabric() override;
@@ -27,10 +27,9 @@ class EpochFabric final : public fabric::Fabric {
   // Begins an epoch. REQUIRES: drop() came before.
   void replace(std::unique_ptr<fabric::WatchedFabric> next);
 
-  // Loop thread only; see WatchedFabric. Empty between two epochs.
-  std::optional<fabric::ClockOffset> clockOffset(Rank peer) const;
-  std::optional<Duration> busyFor(Rank peer) const;
-
+  // Empty between two epochs.
+  std::optional<fabric::ClockOffset> clockOffset(Rank peer) const override;
+  std::optional<Duration> busyFor(Rank peer) const override;
   void send(Rank to, fabric::Lane lane, const fabric::Message& message, fabric::ConstBuffer payload,
             fabric::Done done) override;
   void close(fabric::Done done) override;
@@ -46,7 +45,8 @@ class EpochFabric final : public fabric::Fabric {
   using Owned = std::unique_ptr<fabric::WatchedFabric>;
 
   // Runs the task on the loop: at once if this is the loop's thread.
-  void onLoop(Task task);
+  template <typename F>
+  void onLoop(F&& task);
 
   Loop& loop_;
   std::atomic<Rank> rank_;

@@ -10,26 +10,25 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/session/make_fabric.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 
 using membership::EpochView;
 
-Epochs::Epochs(JobParts& job, std::string name, plan::Plan first)
-    : job_(job),
-      members_(*job.members()),
+Epochs::Epochs(EpochsJob job, std::string name, plan::Plan first)
+    : job_(std::move(job)),
+      members_(job_.members),
       name_(std::move(name)),
       first_(std::move(first)),
-      pulse_(job.pulse()) {}
+      pulse_(job_.pulse) {}
 
 Epochs::~Epochs() {
-  if (isListening_) fabric::runBeforeFreeing(job_.loop(), [this] { stop(); });
+  if (isListening_) fabric::runBeforeFreeing(job_.loop, [this] { stop(); });
 }
 
 void Epochs::post(std::function<void()> task) {
-  job_.loop().post([task = std::move(task), alive = std::weak_ptr(alive_)] {
+  job_.loop.post([task = std::move(task), alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) task();
   });
 }
@@ -37,21 +36,21 @@ void Epochs::post(std::function<void()> task) {
 Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver, Events events) {
   receiver_ = &receiver;
   events_ = std::move(events);
-  const Duration atMost = job_.config().duration(option::kRendezvousTimeout);
-  const TimePoint deadline = job_.loop().now() + atMost;
+  const Duration atMost = job_.config.duration(option::kRendezvousTimeout);
+  const TimePoint deadline = job_.loop.now() + atMost;
   const auto ask = [&]() -> Status {
-    if (job_.loop().now() > deadline) {
+    if (job_.loop.now() > deadline) {
       return {Code::kTimeout, fmt::format("the members of session '{}' have not met within {}",
                                           name_, base::formatDuration(atMost))};
     }
-    return job_.interruption() ? job_.interruption()() : base::ok();
+    return job_.interruption ? job_.interruption() : base::ok();
   };
   for (;;) {
     SLUICE_RETURN_IF_ERROR(ask());
-    SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address()));
-    View view;
+    SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address));
+    EpochView view;
     const auto addresses = base::await<membership::GatherRounds::Values>(
-        job_.loop(),
+        job_.loop,
         [&](auto got) {
           view = members_.view();
           members_.meet("fabric/" + name_, listener.address().toString(), std::move(got));
@@ -60,7 +59,7 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     if (addresses.status().code() == Code::kCancelled) continue;  // a member was lost
     SLUICE_RETURN_IF_ERROR(addresses.status());
     Result<std::unique_ptr<fabric::WatchedFabric>> made = Status(Code::kCancelled, "");
-    SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job_.loop(), [&] {
+    SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job_.loop, [&] {
       if (members_.view().epoch != view.epoch) return;
       made = makeFabric(view, std::move(listener), *addresses);
       if (!made.isOk()) return;
@@ -79,10 +78,10 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
 }
 
 Result<std::unique_ptr<fabric::WatchedFabric>> Epochs::makeFabric(
-    const View& view, fabric::TcpListener listener, std::vector<std::string> addresses) {
+    const EpochView& view, fabric::TcpListener listener, std::vector<std::string> addresses) {
   pulse_.enter(view.members);
-  return makeEpochFabric(
-      job_, {.rank = view.self, .epoch = view.epoch, .addresses = std::move(addresses)},
+  return job_.makeFabric(
+      {.rank = view.self, .epoch = view.epoch, .addresses = std::move(addresses)},
       std::move(listener), *receiver_, &pulse_);
 }
 
@@ -92,12 +91,12 @@ Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
       auto strategy, algorithms::ElasticStrategy::begin(
                          context, std::move(make),
                          [this](const std::vector<Step>& steps) { history_.add(here_, steps); }));
-  made_ = strategy.get();
+  strategy_ = strategy.get();
   return std::unique_ptr<algorithms::Strategy>(std::move(strategy));
 }
 
 void Epochs::begin() {
-  strategy_ = made_;
+  hasBegun_ = true;
   if (wanted_.epoch != here_.epoch) changeTo(wanted_);
 }
 
@@ -110,13 +109,13 @@ void Epochs::onPeerLost(Rank rank, const Status& why) {
   if (isStopped_) return;
   log("session").debug("the connection to rank {} of epoch {} is lost: {}", rank, here_.epoch,
                        why.message());
-  if (strategy_ != nullptr) strategy_->suspend();
+  if (hasBegun_) strategy_->suspend();
   members_.suspect(here_.epoch, rank, why);
 }
 
-void Epochs::onEpoch(const View& view) {
+void Epochs::onEpoch(const EpochView& view) {
   wanted_ = view;
-  if (strategy_ != nullptr) changeTo(view);
+  if (hasBegun_) changeTo(view);
 }
 
 void Epochs::onEnd(const Status& why) {
@@ -124,7 +123,7 @@ void Epochs::onEnd(const Status& why) {
   events_.onEnd(why);
 }
 
-void Epochs::changeTo(const View& view) {
+void Epochs::changeTo(const EpochView& view) {
   strategy_->suspend();
   post([this, view] {
     if (isPast(view)) return;
@@ -134,9 +133,9 @@ void Epochs::changeTo(const View& view) {
   });
 }
 
-void Epochs::meet(const View& view) {
+void Epochs::meet(const EpochView& view) {
   if (isPast(view)) return;
-  auto listener = fabric::TcpListener::open(job_.address());
+  auto listener = fabric::TcpListener::open(job_.address);
   if (!listener.isOk()) return onEnd(listener.status());
   const std::string address = listener->address().toString();
   const auto kept = std::make_shared<fabric::TcpListener>(*std::move(listener));
@@ -147,7 +146,7 @@ void Epochs::meet(const View& view) {
                 });
 }
 
-void Epochs::enter(const View& view, fabric::TcpListener listener,
+void Epochs::enter(const EpochView& view, fabric::TcpListener listener,
                    const Result<membership::GatherRounds::Values>& addresses) {
   if (addresses.status().code() == Code::kCancelled) return;  // another epoch follows
   if (!addresses.isOk()) return onEnd(addresses.status());
@@ -164,19 +163,19 @@ void Epochs::enter(const View& view, fabric::TcpListener listener,
 
 void Epochs::broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>& data,
                        fabric::Done done) {
-  const View now = members_.view();
+  const EpochView now = members_.view();
   if (index(root) >= now.size()) {
     return post([done = std::move(done), root] {
       done({Code::kInvalidArgument, fmt::format("there is no rank {}", root)});
     });
   }
-  const auto bring = [data, member = now.memberAt(root)](const View& view) {
+  const auto bring = [data, member = now.memberAt(root)](const EpochView& view) {
     const Rank from = view.rankOf(member).value_or(Rank{0});
     if (view.self != from) return std::string();
     return std::string(reinterpret_cast<const char*>(data->data()), data->size());
   };
   members_.gather(
-      "broadcast/" + name_, data->size(), bring, job_.config().duration(option::kWaitTimeout),
+      "broadcast/" + name_, data->size(), bring, job_.config.duration(option::kWaitTimeout),
       [data, done = std::move(done)](const Result<membership::GatherRounds::Values>& values) {
         if (!values.isOk()) return done(values.status());
         std::string brought;  // only one of the values is not empty

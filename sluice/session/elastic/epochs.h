@@ -11,14 +11,39 @@
 #include <vector>
 
 #include <sluice/algorithms/elastic/elastic_strategy.h>
+#include <sluice/base/await.h>
+#include <sluice/base/config.h>
+#include <sluice/base/net/address.h>
 #include <sluice/data/plan/plan.h>
 #include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/session/elastic/epoch_fabric.h>
 #include <sluice/session/elastic/epoch_history.h>
 #include <sluice/session/elastic/epoch_pulse.h>
-#include <sluice/session/job_parts.h>
+#include <sluice/transport/fabric/tcp/listener.h>
 
 namespace sluice::session {
+
+// One member's place in an epoch.
+struct EpochPlace {
+  Rank rank{};
+  Epoch epoch{};
+  std::vector<std::string> addresses;  // of every member's listener, by rank
+};
+
+// The parts of a job that its sessions' epochs stand on. REQUIRES: they outlive the sessions.
+struct EpochsJob {
+  using MakeFabric = std::function<Result<std::unique_ptr<fabric::WatchedFabric>>(
+      const EpochPlace& place, fabric::TcpListener listener, fabric::Receiver& receiver,
+      fabric::Pulse* pulse)>;
+
+  Loop& loop;
+  const base::Config& config;
+  membership::MemberChannel& members;
+  Address address;       // without a port: each epoch has a listener of its own
+  fabric::Pulse* pulse;  // null: nobody says how busy it is
+  const base::Interruption& interruption;
+  MakeFabric makeFabric;  // of an epoch whose members have told each other their addresses
+};
 
 class Epochs final : private membership::MemberChannel::Listener {
  public:
@@ -28,9 +53,8 @@ class Epochs final : private membership::MemberChannel::Listener {
     std::function<Step()> nextStep;
   };
 
-  // `first` is the plan for the members of the job's first epoch. REQUIRES: job.members() is not
-  // null and outlives this.
-  Epochs(JobParts& job, std::string name, plan::Plan first);
+  // `name` is the session's, and `first` is the plan for the members of the job's first epoch.
+  Epochs(EpochsJob job, std::string name, plan::Plan first);
   ~Epochs() override;  // REQUIRES: stop() has run, or connect() has not returned ok
   Epochs(const Epochs&) = delete;
   Epochs& operator=(const Epochs&) = delete;
@@ -76,7 +100,7 @@ class Epochs final : private membership::MemberChannel::Listener {
   }
   void post(std::function<void()> task);
 
-  JobParts& job_;
+  const EpochsJob job_;
   membership::MemberChannel& members_;
   const std::string name_;
   const plan::Plan first_;
@@ -84,11 +108,11 @@ class Epochs final : private membership::MemberChannel::Listener {
   fabric::Receiver* receiver_ = nullptr;
   Events events_;
   EpochFabric* fabric_ = nullptr;                    // the trainer's
-  algorithms::ElasticStrategy* strategy_ = nullptr;  // the trainer's; null before begin()
-  algorithms::ElasticStrategy* made_ = nullptr;      // the same, before begin()
-  membership::EpochView here_;                       // the epoch of the fabric
-  membership::EpochView wanted_;                     // the epoch that stands
-  std::unique_ptr<plan::Plan> plan_;                 // of here_
+  algorithms::ElasticStrategy* strategy_ = nullptr;  // the trainer's; for the loop from begin() on
+  bool hasBegun_ = false;
+  membership::EpochView here_;        // the epoch of the fabric
+  membership::EpochView wanted_;      // the epoch that stands
+  std::unique_ptr<plan::Plan> plan_;  // of here_
   bool isListening_ = false;
   bool isStopped_ = false;
   EpochHistory history_;

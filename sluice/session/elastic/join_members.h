@@ -29,7 +29,7 @@ struct JoiningMember {
   fabric::Pulse* pulse;
   std::function<Result<std::vector<std::string>>(const std::string& key, const std::string& value)>
       gather;
-  const Interruption& interruption;
+  const base::Interruption& interruption;
 };
 
 // True iff the options ask for it.
