@@ -17,7 +17,8 @@ out=$(realpath -m "${2:-dist/$version}")
 [[ -z $(git tag --list "v$version") ]] || fail "the tag v$version is there already"
 former=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 [[ $(printf '%s\n' "$former" "$version" | sort -V | tail -n 1) == "$version" ]] || fail "$version is older than $former"
-sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
+isCut=$(grep -c "^## \[$version\] - " CHANGELOG.md || true)  # by hand
+[[ $isCut == 1 ]] || sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
 
 # These tools are for releases only, so they have an environment of their own.
 tools=build/release-tools
@@ -34,7 +35,7 @@ isDone=no
 end() { [[ $isDone == yes ]] || git checkout --quiet -- CMakeLists.txt CHANGELOG.md; }
 trap end EXIT
 sed -i "s/^project(sluice VERSION [0-9.]*/project(sluice VERSION $version/" CMakeLists.txt
-sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
+[[ $isCut == 1 ]] || sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
 
 mkdir -p "$out"
 echo "release: building the wheel"
@@ -62,7 +63,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(pathlib.Path(sys.argv[1]).read_text())
 sys.exit(f"release: {sys.argv[1]}: {fault}" if fault else 0)
 END
-git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
+git diff --quiet -- CMakeLists.txt CHANGELOG.md || git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
 git tag --annotate "v$version" --message "sluice $version"
 isDone=yes
 ls -l "$out"

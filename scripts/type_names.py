@@ -35,7 +35,16 @@ def typesOf(path):
 
 
 def main():
-    known = ["git", "ls-files", "-co", "--exclude-standard", "sluice/*.h", "sluice/*.cc", "tools/*.h", "tools/*.cc"]
+    known = [
+        "git",
+        "ls-files",
+        "-co",
+        "--exclude-standard",
+        "sluice/*.h",
+        "sluice/*.cc",
+        "tools/*.h",
+        "tools/*.cc",
+    ]
     listed = subprocess.run(
         [*known, "include/sluice/*.h"], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split()

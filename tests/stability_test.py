@@ -11,7 +11,7 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".")
-VERSION = re.compile(r"(?:\bkVersion = |\.version = )(\d+)")
+VERSION = re.compile(r"(?:\bk(?:File)?Version = |\.version = )(\d+)")
 
 
 def formats() -> list[list[str]]:

@@ -1,5 +1,5 @@
 // The sender's own bits of the headers that strategies send about slices (wire/header.h), in one
-// place: the slice protocol. docs/fabric.md has the same table.
+// place: the slice protocol.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The sender's own bits of the headers that members send while an epoch begins (wire/header.h).
-// Their stage is kReady, which no message of an algorithm has. docs/fabric.md has the same table.
+// Their stage is kReady, which no message of an algorithm has.
 #pragma once
 
 #include <sluice/transport/wire/header.h>
