@@ -23,9 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto message = decodeMessage(bytes);
     if (!message.isOk()) continue;
     if (!std::ranges::equal(encode(*message), bytes)) std::abort();
-    const bool isOfRounds = message->kind == MessageKind::kValue ||
-                            message->kind == MessageKind::kResult ||
-                            message->kind == MessageKind::kHave;
+    const bool isOfRounds = message->kind == MemberMessageKind::kValue ||
+                            message->kind == MemberMessageKind::kResult ||
+                            message->kind == MemberMessageKind::kHave;
     if (isOfRounds) (void)rounds.onMessage(Rank{1}, *message);
     rounds.runDue();
   }

@@ -33,8 +33,8 @@ FAULTS = {
     ),
     "a-member-that-has-forgotten-does-not-say-so": Fault(
         "sluice/join/membership/talk/gather_rounds.cc",
-        "    if (message.kind == MessageKind::kResult &&\n",
-        "    if (message.kind == MessageKind::kMeet &&\n",
+        "    if (message.kind == MemberMessageKind::kResult &&\n",
+        "    if (message.kind == MemberMessageKind::kMeet &&\n",
     ),
     "a-word-of-an-older-round-counts": Fault(
         "sluice/join/membership/talk/gather_rounds.cc",

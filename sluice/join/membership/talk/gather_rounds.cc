@@ -50,15 +50,15 @@ uint64_t GatherRounds::begin(const std::string& key, size_t most, Bring bring, G
 void GatherRounds::bringValue(const Id& id, Round& round) {
   const std::string value = round.bring(view_);
   round.values[view_.self] = {value, value.size()};
-  sendToOthers(MessageKind::kValue, id, value);
+  sendToOthers(MemberMessageKind::kValue, id, value);
 }
 
-void GatherRounds::sendToOthers(MessageKind kind, const Id& id, const std::string& bytes) {
+void GatherRounds::sendToOthers(MemberMessageKind kind, const Id& id, const std::string& bytes) {
   const auto others = view_.others();
   if (!others.empty()) sendInParts(kind, id, others, bytes);
 }
 
-void GatherRounds::sendInParts(MessageKind kind, const Id& id, const std::vector<Rank>& to,
+void GatherRounds::sendInParts(MemberMessageKind kind, const Id& id, const std::vector<Rank>& to,
                                const std::string& bytes) {
   size_t offset = 0;
   do {
@@ -104,7 +104,7 @@ void GatherRounds::enter(const EpochView& view) {
 }
 
 void GatherRounds::tellResult(const Id& id, const Round& round) {
-  sendToOthers(MessageKind::kResult, id, encodeValues(*round.complete));
+  sendToOthers(MemberMessageKind::kResult, id, encodeValues(*round.complete));
 }
 
 Status GatherRounds::append(std::map<Rank, Part>& parts, Rank from, const MemberMessage& message,
@@ -127,22 +127,22 @@ Status GatherRounds::onMessage(Rank from, const MemberMessage& message) {
   const bool hasBegun = counted != begun_.end() && message.number < counted->second;
   const auto found = rounds_.find(id);
   if (hasBegun && found == rounds_.end()) {  // every member had it once
-    if (message.kind == MessageKind::kResult &&
+    if (message.kind == MemberMessageKind::kResult &&
         message.offset + message.bytes.size() == message.total)
-      sendInParts(MessageKind::kHave, id, {from}, "");
+      sendInParts(MemberMessageKind::kHave, id, {from}, "");
     return base::ok();
   }
-  if (!hasBegun && message.kind != MessageKind::kValue) {
+  if (!hasBegun && message.kind != MemberMessageKind::kValue) {
     return {Code::kRefused, fmt::format("rank {} has values of '{}', which this rank has not begun",
                                         from, message.key)};
   }
   Round& round = rounds_[id];
-  if (message.kind == MessageKind::kHave) {
+  if (message.kind == MemberMessageKind::kHave) {
     round.have.insert(from);
     if (round.complete) forgetIfEverybodyHasIt(id);
     return base::ok();
   }
-  if (message.kind == MessageKind::kValue) {
+  if (message.kind == MemberMessageKind::kValue) {
     if (round.complete) return base::ok();  // it gets the values that are complete
     SLUICE_RETURN_IF_ERROR(
         append(round.values, from, message, round.hasBegun ? round.most : SIZE_MAX));
@@ -155,7 +155,7 @@ Status GatherRounds::onMessage(Rank from, const MemberMessage& message) {
   if (!result.isWhole()) return base::ok();
   round.have.insert(from);  // who hands over a result has it
   if (round.complete) {
-    sendInParts(MessageKind::kHave, id, {from}, "");
+    sendInParts(MemberMessageKind::kHave, id, {from}, "");
     forgetIfEverybodyHasIt(id);
     return base::ok();
   }
@@ -177,7 +177,7 @@ void GatherRounds::complete(const Id& id, Round& round, Values values) {
   round.complete = std::move(values);
   round.values.clear();
   round.results.clear();
-  sendToOthers(MessageKind::kHave, id, "");
+  sendToOthers(MemberMessageKind::kHave, id, "");
   if (round.got) {
     runLater([got = std::exchange(round.got, nullptr), values = *round.complete] { got(values); });
   }

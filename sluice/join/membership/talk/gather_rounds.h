@@ -90,9 +90,9 @@ class GatherRounds final {
   void completeIfWhole(const Id& id, Round& round);
   void complete(const Id& id, Round& round, Values values);
   void forgetIfEverybodyHasIt(const Id& id);
-  void sendInParts(MessageKind kind, const Id& id, const std::vector<Rank>& to,
+  void sendInParts(MemberMessageKind kind, const Id& id, const std::vector<Rank>& to,
                    const std::string& bytes);
-  void sendToOthers(MessageKind kind, const Id& id, const std::string& bytes);
+  void sendToOthers(MemberMessageKind kind, const Id& id, const std::string& bytes);
   Status append(std::map<Rank, Part>& parts, Rank from, const MemberMessage& message, size_t most);
   void runLater(std::function<void()> completion);
 

@@ -161,13 +161,13 @@ TEST(GatherRounds, AMemberAloneHasItsOwnValue) {
 TEST(GatherRounds, AResultOfARoundThatWasNotBegunIsRefused) {
   GatherRounds rounds([](const auto&, const MemberMessage&) {}, [] {});
   rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
-  EXPECT_FALSE(rounds.onMessage(Rank{1}, {.kind = MessageKind::kResult, .key = "a"}).isOk());
+  EXPECT_FALSE(rounds.onMessage(Rank{1}, {.kind = MemberMessageKind::kResult, .key = "a"}).isOk());
 }
 
 TEST(GatherRounds, APartThatDoesNotFollowIsRefused) {
   GatherRounds rounds([](const auto&, const MemberMessage&) {}, [] {});
   rounds.enter({.epoch = Epoch{0}, .members = {Rank{0}, Rank{1}}, .self = Rank{0}});
-  MemberMessage part{.kind = MessageKind::kValue, .key = "a", .total = 4, .bytes = "ab"};
+  MemberMessage part{.kind = MemberMessageKind::kValue, .key = "a", .total = 4, .bytes = "ab"};
   EXPECT_TRUE(rounds.onMessage(Rank{1}, part).isOk());
   EXPECT_FALSE(rounds.onMessage(Rank{1}, part).isOk());
   part.offset = 2;
@@ -181,7 +181,8 @@ TEST(GatherRounds, AValueThatIsTooLongIsRefused) {
   rounds.begin("a", 4, [](const EpochView&) { return ""; }, [](const auto&) {});
   EXPECT_FALSE(
       rounds
-          .onMessage(Rank{1}, {.kind = MessageKind::kValue, .key = "a", .total = 5, .bytes = "ab"})
+          .onMessage(Rank{1},
+                     {.kind = MemberMessageKind::kValue, .key = "a", .total = 5, .bytes = "ab"})
           .isOk());
 }
 

@@ -35,7 +35,7 @@ Result<std::unique_ptr<MemberChannel>> MemberChannel::start(Loop& loop,
   std::unique_ptr<MemberChannel> channel(
       new MemberChannel(loop, std::move(membership), first, self, options));
   SLUICE_ASSIGN_OR_RETURN(channel->fabric_, makeFabric(*channel));
-  channel->send(channel->now_.others(), {.kind = MessageKind::kHello, .epoch = Epoch{0}});
+  channel->send(channel->now_.others(), {.kind = MemberMessageKind::kHello, .epoch = Epoch{0}});
   return channel;
 }
 
@@ -55,23 +55,23 @@ MemberChannel::MemberChannel(Loop& loop, std::unique_ptr<Membership> membership,
   enter(view);
   proposer_ = std::make_unique<EpochProposer>(
       loop_, *membership_, idOf(self_), first, options,
-      EpochProposer::Events{
-          .onEpoch = [this](const StoredEpoch& stored) { follow(stored); },
-          .onEnd = [this](const Status& why) { endWith(why); },
-          .tellOthers =
-              [this](const MemberId& lost) {
-                const auto rank = first_.rankOf(lost);
-                if (rank)
-                  send(now_.others(),
-                       {.kind = MessageKind::kLost, .epoch = now_.epoch, .number = index(*rank)});
-              },
-          .nextStep =
-              [this] {
-                Step next{};
-                for (const Listener* listener : listeners_)
-                  next = std::max(next, listener->nextStep());
-                return next;
-              }});
+      EpochProposer::Events{.onEpoch = [this](const StoredEpoch& stored) { follow(stored); },
+                            .onEnd = [this](const Status& why) { endWith(why); },
+                            .tellOthers =
+                                [this](const MemberId& lost) {
+                                  const auto rank = first_.rankOf(lost);
+                                  if (rank)
+                                    send(now_.others(), {.kind = MemberMessageKind::kLost,
+                                                         .epoch = now_.epoch,
+                                                         .number = index(*rank)});
+                                },
+                            .nextStep =
+                                [this] {
+                                  Step next{};
+                                  for (const Listener* listener : listeners_)
+                                    next = std::max(next, listener->nextStep());
+                                  return next;
+                                }});
   membership_->onHealth([alive = std::weak_ptr(alive_)](const Status& health) {
     if (alive.expired()) return;
     if (health.isOk()) {
@@ -107,7 +107,8 @@ TimerId MemberChannel::after(Duration delay, const std::function<void()>& task) 
 
 void MemberChannel::send(const std::vector<Rank>& ranks, const MemberMessage& message) {
   if (fabric_ == nullptr) return;  // an epoch begins before anybody has spoken
-  const bool isUrgent = message.kind == MessageKind::kLost || message.kind == MessageKind::kHello;
+  const bool isUrgent =
+      message.kind == MemberMessageKind::kLost || message.kind == MemberMessageKind::kHello;
   const auto payload = std::make_shared<const std::vector<std::byte>>(encode(message));
   for (const Rank rank : ranks) {
     const Rank member = now_.memberAt(rank);
@@ -134,8 +135,8 @@ Result<Landing> MemberChannel::onMessage(Rank from, Lane lane, const wire::Heade
 void MemberChannel::takeMessage(Rank member, const std::vector<std::byte>& bytes) {
   auto message = decodeMessage(bytes);
   if (!message.isOk()) return refuse(member, message.status());
-  if (message->kind == MessageKind::kHello) return;
-  if (message->kind == MessageKind::kLost) {
+  if (message->kind == MemberMessageKind::kHello) return;
+  if (message->kind == MemberMessageKind::kLost) {
     if (message->number >= first_.members.size())
       return refuse(member, {Code::kRefused, "it takes a member for lost that does not exist"});
     return hearOfLoss(Rank{static_cast<uint32_t>(message->number)}, member);
@@ -152,7 +153,7 @@ void MemberChannel::keepEarly(Rank member, MemberMessage message) {
 }
 
 void MemberChannel::hear(Rank member, const MemberMessage& message) {
-  if (message.kind == MessageKind::kNote) {
+  if (message.kind == MemberMessageKind::kNote) {
     if (message.bytes.size() > kLongestNoteBytes)
       return refuse(member, {Code::kRefused, "its note is longer than any note of a member"});
     if (notes_.size() >= kMostNotes || !notes_.try_emplace(message.key, message.bytes).second)
@@ -166,7 +167,7 @@ void MemberChannel::hear(Rank member, const MemberMessage& message) {
   }
   const auto from = now_.rankOf(member);
   if (!from || message.epoch != now_.epoch) return;  // of an epoch that is over
-  if (message.kind == MessageKind::kMeet) return hearMeeting(*from, message);
+  if (message.kind == MemberMessageKind::kMeet) return hearMeeting(*from, message);
   if (const Status taken = rounds_.onMessage(*from, message); !taken.isOk()) refuse(member, taken);
 }
 
@@ -208,7 +209,7 @@ void MemberChannel::meet(const std::string& name, const std::string& value, Gath
   Meeting& meeting = meetings_[id];
   meeting.got = std::move(got);
   meeting.values[now_.self] = value;
-  send(now_.others(), {.kind = MessageKind::kMeet,
+  send(now_.others(), {.kind = MemberMessageKind::kMeet,
                        .epoch = now_.epoch,
                        .key = name,
                        .number = id.second,
@@ -243,7 +244,7 @@ std::vector<GatherRounds::Got> MemberChannel::takeMeetings() {
 
 void MemberChannel::leaveNote(const std::string& key, const std::string& value) {
   send(now_.others(),
-       {.kind = MessageKind::kNote, .epoch = now_.epoch, .key = key, .bytes = value});
+       {.kind = MemberMessageKind::kNote, .epoch = now_.epoch, .key = key, .bytes = value});
 }
 
 void MemberChannel::whenNoted(const std::string& key,

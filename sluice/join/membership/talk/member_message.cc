@@ -28,9 +28,9 @@ Result<MemberMessage> decodeMessage(std::span<const std::byte> bytes) {
   message.key = reader.text(kLongestKeyBytes);
   message.bytes = reader.text(kPartBytes);
   const bool fits = !reader.failed() && reader.atEnd() &&
-                    kind <= static_cast<uint8_t>(MessageKind::kHave) && epoch <= UINT32_MAX;
+                    kind <= static_cast<uint8_t>(MemberMessageKind::kHave) && epoch <= UINT32_MAX;
   if (!fits) return Status(Code::kRefused, "a member has sent a word that is malformed");
-  message.kind = static_cast<MessageKind>(kind);
+  message.kind = static_cast<MemberMessageKind>(kind);
   message.epoch = Epoch{static_cast<uint32_t>(epoch)};
   return message;
 }

@@ -13,7 +13,7 @@
 
 namespace sluice::membership {
 
-enum class MessageKind : uint8_t {
+enum class MemberMessageKind : uint8_t {
   kHello = 0,   // the sender is there; from now on both watch each other
   kLost = 1,    // the sender cannot reach the member `number` any more
   kNote = 2,    // `bytes` under `key`
@@ -24,7 +24,7 @@ enum class MessageKind : uint8_t {
 };
 
 struct MemberMessage {
-  MessageKind kind = MessageKind::kHello;
+  MemberMessageKind kind = MemberMessageKind::kHello;
   Epoch epoch{};        // in which it was said
   std::string key{};    // of a note, a meeting or a round
   uint64_t number = 0;  // counts the rounds of one key; of kLost: the lost member

@@ -6,7 +6,7 @@ namespace sluice::membership {
 namespace {
 
 TEST(MemberMessage, ComesBackAsItWas) {
-  const MemberMessage message{.kind = MessageKind::kResult,
+  const MemberMessage message{.kind = MemberMessageKind::kResult,
                               .epoch = Epoch{7},
                               .key = "mean",
                               .number = 3,
@@ -19,7 +19,7 @@ TEST(MemberMessage, ComesBackAsItWas) {
 }
 
 TEST(MemberMessage, AnyShorterOrLongerFormIsRefused) {
-  auto bytes = encode({.kind = MessageKind::kNote, .key = "k", .bytes = "v"});
+  auto bytes = encode({.kind = MemberMessageKind::kNote, .key = "k", .bytes = "v"});
   for (size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(decodeMessage(std::span(bytes).first(length)).isOk()) << length;
   bytes.push_back({});
