@@ -1,10 +1,10 @@
-// The members of a running job: who is in it, who is lost, and what they say to each other beside
-// the steps.
+// One member's way to the others of a running job: who is in it, who is lost, and what they say to
+// each other beside the steps.
 //
 // Members talk over a fabric of their own, which lasts as long as the job: a rank of it names a
-// member for ever. It alone judges who is lost. The store is asked when somebody is (epoch_proposer.h), and
-// everybody follows the epoch that it holds then. What belongs to an epoch, such as the fabric of a
-// session, is a Listener.
+// member for ever. It alone judges who is lost. The store is asked when somebody is
+// (epoch_proposer.h), and everybody follows the epoch that it holds then. What belongs to an epoch,
+// such as the fabric of a session, is a Listener.
 //
 // Belongs to one loop, on which it is made, called and destroyed; view() may be called by any
 // thread.

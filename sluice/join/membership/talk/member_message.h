@@ -27,7 +27,7 @@ struct MemberMessage {
   MemberMessageKind kind = MemberMessageKind::kHello;
   Epoch epoch{};        // in which it was said
   std::string key{};    // of a note, a meeting or a round
-  uint64_t number = 0;  // counts the rounds of one key; of kLost: the lost member
+  uint64_t number = 0;  // of the round within `key`; for kLost, the rank of the lost member
   uint64_t total = 0;   // bytes of the whole value
   uint64_t offset = 0;  // of this part in it
   std::string bytes{};
