@@ -82,7 +82,7 @@ class MemberChannelTest : public testing::Test {
     });
   }
   void lose(size_t m) {
-    onLoop([&] { parties_[m]->members.reset(); });
+    onLoop([&] { parties_[m]->channel.reset(); });
   }
 
   base::ManualLoop loop_;

@@ -27,7 +27,7 @@ TEST(MemberMessage, AnyShorterOrLongerFormIsRefused) {
 }
 
 TEST(MemberMessage, AnUnknownKindIsRefused) {
-  auto bytes = encode({});
+  auto bytes = encode(MemberMessage{});
   bytes.front() = std::byte{200};
   EXPECT_FALSE(decodeMessage(bytes).isOk());
 }
