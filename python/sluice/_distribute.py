@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sluice import _auto, _core, _model, _optimizer, _server
+from sluice import _core, _model, _optimizer, _server
 from sluice._doors import accelerator_of
 from sluice._engine import Engine
 from sluice._job import Job, current
@@ -79,8 +79,7 @@ def distribute(
         torch.distributed reduces (Gloo, NCCL), at the times and in the pieces that sluice says. It
         has all ranks of the job, in the same order.
     options: every option of docs/configuration.md, with underscores: algorithm="sluice",
-        slice_elements=50_000. algorithm="auto" begins with "sluice", measures, and changes to the
-        fastest plan that gives the same bits.
+        slice_elements=50_000.
     """
     job = current(**{name.replace("_", "-"): str(value) for name, value in options.items()})
     if isinstance(optimizer, Optimizer):
@@ -90,7 +89,7 @@ def distribute(
     else:
         optimizers = list(optimizer)
     _refuse(model, optimizers, job)
-    if process_group is not None and not job.is_auto:
+    if process_group is not None:
         _refuse_group(process_group, job)
     debug = "gates" in (job.option("debug"), os.environ.get("SLUICE_DEBUG"))
     if server_optimizer:
@@ -103,8 +102,6 @@ def distribute(
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
     with job.health.whole("sluice.distribute()", but=(ValueError,)):  # raised on every rank
         _agree(job, name, [*_describe(model, optimizers), *settings])
-        # Every rank refuses, since all have these settings.
-        _auto.refuse(job, server_optimizer=server_optimizer, process_group=process_group)
         if job.may_lose_members:
             _refuse_with_members(job, server_optimizer, process_group)
         _start_alike(job, model, optimizers)
@@ -131,7 +128,6 @@ def _refuse_with_members(job: Job, server_optimizer: bool, process_group: object
     refused = {
         "server_optimizer=True": server_optimizer,
         "process_group=": process_group is not None,
-        'algorithm="auto"': job.is_auto,
     }
     what = next((what for what, is_wanted in refused.items() if is_wanted), None)
     if what is not None:

@@ -32,7 +32,6 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from sluice import _core
-from sluice._auto import Auto
 from sluice._backward import Backward
 from sluice._checkpoint import Checkpoint
 from sluice._clocks import clock_of
@@ -41,9 +40,8 @@ from sluice._doors import accelerator_of, open_device
 from sluice._forward import Forward
 from sluice._gates import NO_MEAN_HERE, Gates, Updater
 from sluice._job import Job
-from sluice._opening import change_session, open_session
+from sluice._opening import open_session
 from sluice._plan import Plan
-from sluice._planner import Candidate
 from sluice._rank_check import Named, RankCheck, state_of
 from sluice._report import report
 from sluice._slots import Slot
@@ -97,9 +95,6 @@ class Engine:
             self._plan,
             self,
             broadcast_buffers=broadcast_buffers,
-        )
-        self._auto = (
-            Auto(self.training, self._change_plan) if job.is_auto and not job.is_alone else None
         )
         if not job.is_alone:
             self._plan.take_parameters()
@@ -234,20 +229,6 @@ class Engine:
             self._plan.agree(self._forward.watch)
             open_session(self.training, self._plan.number, self.checkpoint, self._process_group)
 
-    @_disable_dynamo
-    def follow_network(self) -> None:
-        """With algorithm="auto": changes to another plan where that pays, between two rounds."""
-        if self._auto is not None and self.training.session is not None:
-            self._auto.before_step()
-
-    def _change_plan(self, plan: Candidate) -> None:
-        self.open_all()
-        self.synchronize()
-        with self.health.whole("the change to another plan"):
-            self.training.algorithm, self.training.settings = plan.algorithm, plan.settings
-            self._plan.number += 1
-            change_session(self.training, self._plan.number)
-
     def start_over(self) -> None:
         """Trains another set of parameters from here on: on all ranks, since all run the same
         program."""
@@ -265,15 +246,11 @@ class Engine:
             )
         with self.health.whole("the first forward pass after parameters were frozen or unfrozen"):
             self.leave()
-            if self._auto is not None:
-                self._auto.start_over()
             self._plan.start_over()
 
     def leave(self) -> None:
         """Ends the session in good order."""
         training = self.training
-        if self._auto is not None:
-            self._auto.end()
         if training.session is None:
             training.collective = None
             return
@@ -294,8 +271,6 @@ class Engine:
     def abandon(self, why: str) -> None:
         """Ends the session, and tells the other ranks why."""
         training = self.training
-        if self._auto is not None:
-            self._auto.end()
         if training.session is not None:
             session, training.session = training.session, None
             session.abandon(why)
@@ -330,5 +305,4 @@ class Engine:
         """Says where time has gone since the first step was planned."""
         if self.training.session is None:
             return f"'{self.name}' has not begun"
-        text = report(self.training, self.training.session)
-        return text if self._auto is None else "\n".join([text, *self._auto.report()])
+        return report(self.training, self.training.session)

@@ -30,8 +30,6 @@ class Entrance(Protocol):
 
     def start_over(self) -> None: ...
 
-    def follow_network(self) -> None: ...
-
 
 class Forward:
     """Hooks on the whole model from the beginning on, and on modules that read trained parameters
@@ -81,7 +79,6 @@ class Forward:
         self._entrance.refuse_while_owed()
         if self._plan.is_outdated:
             self._entrance.start_over()
-        self._entrance.follow_network()
         if self._buffers_are_due:
             self._receive_buffers()
         if not torch.compiler.is_compiling():

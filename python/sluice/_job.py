@@ -83,19 +83,9 @@ class Job:
         return self.core.option(name)
 
     @property
-    def is_auto(self) -> bool:
-        """True iff plans change during training (_auto.py)."""
-        return self.option("algorithm").split(":")[0] == "auto"
-
-    @property
     def algorithm(self) -> _core.Algorithm:
-        """The algorithm that the user has named, without the option after a colon. Those that auto
-        chooses from have the traits of sluice."""
-        return _core.algorithm("sluice" if self.is_auto else self.option("algorithm").split(":")[0])
-
-    def seconds(self, name: str) -> float:
-        """Returns the value of an option that is a duration."""
-        return self.core.seconds(name)
+        """The algorithm that the user has named, without the option after a colon."""
+        return _core.algorithm(self.option("algorithm").split(":")[0])
 
     def is_on(self, name: str) -> bool:
         return self.option(name).strip().lower() in ("on", "true", "yes", "1")

@@ -3,7 +3,6 @@ sent."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,15 +29,7 @@ def open_session(
     if server is None:
         training.collective = None if process_group is None else over(process_group, job.core)
         address = 0 if training.collective is None else training.collective.address
-        training.session = _core.Session(
-            job.core,
-            name,
-            tensors,
-            collective=address,
-            algorithm=training.algorithm,
-            device=device,
-            settings=training.settings,
-        )
+        training.session = _core.Session(job.core, name, tensors, collective=address, device=device)
     else:
         for slot in training.slots:
             slot.result = slot.parameter.detach()
@@ -50,7 +41,7 @@ def open_session(
         )
         for slot in training.slots:
             slot.know()
-    open_doors(training, training.session)
+    _open_doors(training, training.session)
     training.spent.plan_is_made()
     checkpoint.session_is_open()
     if server is not None and server.saves_with_session:
@@ -61,26 +52,7 @@ def open_session(
         _say_hello(training, training.session)
 
 
-def change_session(training: Training, number: int) -> None:
-    """Opens a session with the training's new algorithm and settings beside the old one, which then
-    ends. Every rank calls it. REQUIRES: nothing is on its way."""
-    old = training.session
-    assert old is not None and training.server is None
-    training.session = _core.Session(
-        training.job.core,
-        f"{training.name}.{number}",
-        described(training.slots),
-        algorithm=training.algorithm,
-        device=0 if training.device is None else training.device.address,
-        settings=training.settings,
-    )
-    open_doors(training, training.session)
-    old.leave()
-    training.spent.plan_is_made()
-    training.spent.began = time.perf_counter()
-
-
-def open_doors(training: Training, session: _core.Session) -> None:
+def _open_doors(training: Training, session: _core.Session) -> None:
     """Gives every parameter its way into the session."""
     host = HostDoor(session)
     if training.device is not None:

@@ -47,8 +47,6 @@ class Training:
         self.slots: list[Slot] = []  # as the plan numbers them
         self.slot_of: dict[Tensor, Slot] = {}
         self.session: _core.Session | None = None  # None before the first backward()
-        self.algorithm = ""  # of the next session; empty: the job's
-        self.settings: dict[str, str] = {}  # the next session's own values of options
         self.collective: _c10d.Collective | None = None  # the session reduces with it
         self.device: _c10d.Device | None = None  # of the parameters that are not in host memory
         self.device_door: DeviceDoor | None = None  # into the session, if there is a device

@@ -75,8 +75,9 @@ Config::Config() {
 
 Result<Config> Config::read(const Values& givenFlags, const Values& givenEnvironment) {
   Config config;
-  const Values flags = config.renamed(givenFlags, asWritten);
-  const Values environment = config.renamed(givenEnvironment, environmentName);
+  const Values flags = config.withoutAuto(config.renamed(givenFlags, asWritten), asWritten);
+  const Values environment =
+      config.withoutAuto(config.renamed(givenEnvironment, environmentName), environmentName);
   std::vector<std::string> environmentNames;
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
   const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
@@ -122,6 +123,24 @@ Config::Values Config::renamed(Values values, std::string (*spelled)(std::string
   return values;
 }
 
+// The next minor version refuses all of it (docs/stability.md).
+Config::Values Config::withoutAuto(Values values, std::string (*spelled)(std::string_view)) {
+  bool isThere = false;
+  for (const char* option : {"auto-planner", "auto-planner-timeout", "auto-steps"})
+    isThere |= values.erase(spelled(option)) > 0;
+  const auto algorithm = values.find(spelled(option::kAlgorithm.name));
+  if (algorithm != values.end() && algorithm->second == "auto") {
+    algorithm->second = "sluice";
+    isThere = true;
+  }
+  static constexpr const char* kWarning =
+      "algorithm=auto is gone and now means algorithm=sluice; auto-planner, auto-planner-timeout "
+      "and auto-steps do nothing; 'sluice plan' says which settings to give instead";
+  if (isThere && std::ranges::find(warnings_, kWarning) == warnings_.end())
+    warnings_.emplace_back(kWarning);
+  return values;
+}
+
 Status Config::readFile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return fromErrno(fmt::format("cannot read the configuration file {}", path));
@@ -134,7 +153,7 @@ Status Config::readFile(const std::string& path) {
   Values values;
   for (const auto& [key, entry] : json.items())
     values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
-  values = renamed(std::move(values), asWritten);
+  values = withoutAuto(renamed(std::move(values), asWritten), asWritten);
   for (const auto& [key, text] : values) {
     const auto found = knownOption(key);
     if (!found.isOk()) return found.status().withContext(path);

@@ -52,16 +52,4 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
   return SessionPlan{std::move(config), std::move(plan)};
 }
 
-Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job) {
-  SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
-  SLUICE_ASSIGN_OR_RETURN(const auto made, makePlan(options, update, job));
-  if (!algorithms::sumsInRankOrder(made.plan.spec())) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} with these settings does not sum in rank order, so its results "
-                              "have other bits; leave it out",
-                              made.plan.spec().strategy));
-  }
-  return plan::toHex(made.plan.hash());
-}
-
 }  // namespace sluice::session

@@ -362,20 +362,7 @@ Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
   auto landing =
       isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());
-  // The fabric still hands over messages while it ends.
-  const bool isMeasured = landing.isOk() && !landing->isLater && header.length > 0 && !isEnding_;
-  if (isMeasured && from != fabric_->rank()) measure(*landing, header.length);
   return landing;
-}
-
-// Every Done runs before the fabric is gone, so before this is; the last ones run in its destructor.
-void Trainer::measure(fabric::Landing& landing, uint64_t bytes) {
-  const Loop& loop = fabric_->loop();
-  receiving_.begun(loop.now());
-  landing.done = [this, &loop, bytes, done = std::move(landing.done)](const Status& status) {
-    receiving_.ended(status.isOk() ? bytes : 0, loop.now());
-    if (done) done(status);
-  };
 }
 
 // Its sender would not hear of a message that is only dropped, and both would wait for each other.

@@ -22,7 +22,6 @@
 #include <sluice/data/plan/plan.h>
 #include <sluice/session/broadcast.h>
 #include <sluice/session/coming_gradients.h>
-#include <sluice/session/receiving.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 #include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
@@ -175,8 +174,6 @@ class Trainer final : public fabric::Receiver {
 
   Result<algorithms::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
-  // Payloads from other ranks. Any thread.
-  const Receiving& receiving() const { return receiving_; }
   const plan::Plan& plan() const { return training_.plan; }
   // Returns the memory that was given at the start.
   const std::vector<TensorMemory>& givenMemory() const { return training_.memory; }
@@ -202,7 +199,6 @@ class Trainer final : public fabric::Receiver {
   std::string describeWait(TensorId tensor) const;
   std::string describeBusy() const;
   void reportStall(TensorId tensor, Step step, Duration waited);
-  void measure(fabric::Landing& landing, uint64_t bytes);
   void refused(Rank from, const Status& why);
   void expectEndAfter(Rank left);
   void stayWhileNeeded(Duration atMost);
@@ -214,7 +210,6 @@ class Trainer final : public fabric::Receiver {
   const base::Config& config_;
   StageObserver* const observer_;
   gate::Gates gates_;
-  Receiving receiving_;
   // Declared before the fabric, so that they go after it: its last completions find them alive.
   std::unique_ptr<Broadcast> broadcast_;
   std::unique_ptr<algorithms::Strategy> strategy_;

@@ -15,7 +15,6 @@
 #include <sluice/base/config.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/base/units.h>
 #include <sluice/base/version.h>
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/shard/served_state.h>
@@ -28,7 +27,6 @@
 #include <sluice/secret/key_file.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
-#include <sluice/session/session_plan.h>
 
 namespace sluice::pytorch {
 namespace {
@@ -49,18 +47,6 @@ py::bytes noteKey(const base::Config::Values& options, const base::Config::Value
   const secret::Key key =
       valueOrThrow(secret::loadJobKey(config)).derive(secret::Purpose::kStoreNote);
   return toPython(key.bytes());
-}
-
-// The hash of the plan that a session would have, if its results have the bits of sums in rank order.
-std::string exactPlan(const PythonJob& job, const std::string& name,
-                      const std::vector<TensorDescription>& tensors, const std::string& algorithm,
-                      const Config::Values& settings) {
-  SessionOptions options;
-  options.name = name;
-  options.model = modelOf(tensors);
-  options.algorithm = algorithm;
-  options.settings = settings;
-  return valueOrThrow(session::hashOfExactPlan(options, job.parts()));
 }
 
 // A slice of a tensor at a server: name, first element, number of elements, steps made, buffers
@@ -193,13 +179,6 @@ PYBIND11_MODULE(_core, module) {
                    fmt::format("the option '{}' is a secret and cannot be read", name));
              return job.parts().config().value(*option).text;
            })
-      .def("seconds",
-           [](const PythonJob& job, const std::string& name) {
-             const base::Option* option = base::findOption(name);
-             if (option == nullptr || option->kind != base::Kind::kDuration)
-               throw py::key_error(name);
-             return base::seconds(job.parts().config().duration(*option));
-           })
       .def("gather", [](const PythonJob& job, const std::string& key, const py::bytes& value) {
         return gather(job.parts(), key, value);
       });
@@ -211,22 +190,13 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("has_ended", &Compared::hasEnded)
       .def("difference", &Compared::difference);
 
-  py::class_<Gathering>(module, "Gathering")
-      .def(py::init<const PythonJob&, const std::string&, const std::string&>(), py::arg("job"),
-           py::arg("key"), py::arg("value"))
-      .def_property_readonly("values", &Gathering::values);
-
-  module.def("exact_plan", &exactPlan, py::arg("job"), py::arg("name"), py::arg("tensors"),
-             py::arg("algorithm"), py::arg("settings"));
-
   py::class_<Training>(module, "Session")
       .def(py::init<const PythonJob&, const std::string&, const std::vector<TensorDescription>&,
                     const std::string&, const std::vector<uintptr_t>&, uintptr_t,
-                    const std::string&, uintptr_t, const Config::Values&>(),
+                    const std::string&, uintptr_t>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
            py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
-           py::arg("algorithm") = "", py::arg("device") = 0, py::arg("settings") = Config::Values(),
-           py::keep_alive<1, 2>())
+           py::arg("algorithm") = "", py::arg("device") = 0, py::keep_alive<1, 2>())
       .def_property_readonly("entrance", &Training::entrance)
       .def("gradient_ready",
            py::overload_cast<uint32_t, uintptr_t, uintptr_t, size_t>(&Training::gradientReady),
@@ -259,7 +229,6 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("agreed_members", &Training::agreedMembers)
       .def_property_readonly("waited", &Training::waited)
       .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
-      .def_property_readonly("receiving", &Training::receiving)
       .def_property_readonly("bytes_moved", &Training::bytesMoved);
 }
 

@@ -38,16 +38,15 @@ class Training final : public DeviceEntrance {
  public:
   // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
   // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's. `settings` are this session's own values of options.
+  // job's.
   Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
-           const std::string& algorithm, uintptr_t device, const Config::Values& settings)
+           const std::string& algorithm, uintptr_t device)
       : job_(job), waits_(tensors.size()) {
-    session::JobParts& job = job.parts();
+    session::JobParts& parts = job.parts();
     SessionOptions options;
     options.name = name;
-    options.settings = settings;
     options.observer = &waits_;
     options.interruption = checkSignals;
     options.update = update;
@@ -63,7 +62,7 @@ class Training final : public DeviceEntrance {
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
     session_ = valueOrThrow(
-        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+        withoutGil([&] { return session::Inside::open(parts, std::move(options), engine); }));
   }
   ~Training() override {
     if (session_ == nullptr) return;
@@ -215,12 +214,6 @@ class Training final : public DeviceEntrance {
   size_t slices() const { return inside().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
-  // Bytes of payloads from other ranks without their beginnings, and the seconds in which any of
-  // them was coming (session/receiving.h).
-  std::pair<uint64_t, double> receiving() const {
-    const session::Receiving& receiving = inside().trainer().receiving();
-    return {receiving.bytes(), base::seconds(receiving.time())};
-  }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
     const auto counters = inside().trainer().counters();
     return {counters.bytesSent, counters.bytesReceived};
@@ -244,29 +237,6 @@ class Training final : public DeviceEntrance {
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<Session> session_;
-};
-
-// The values of all ranks for a key, which nobody waits for.
-class Gathering final {
- public:
-  Gathering(const PythonJob& job, const std::string& key, const std::string& value) {
-    const auto promise = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
-    values_ = promise->get_future().share();
-    session::JobParts& job = job.parts();
-    job.gatherLater(key, value, job.config().duration(option::kWaitTimeout),
-                    [promise](auto values) { promise->set_value(std::move(values)); });
-  }
-
-  // None: they are not all here. Throws if they never will be.
-  std::optional<std::vector<py::bytes>> values() const {
-    if (values_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
-    const auto& values = values_.get();
-    throwIfError(values.status());
-    return std::vector<py::bytes>(values->begin(), values->end());
-  }
-
- private:
-  std::shared_future<Result<std::vector<std::string>>> values_;
 };
 
 // A comparison between ranks, as Python asks for it.
