@@ -27,6 +27,7 @@ PAGES = {
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "examples/README.md": "examples.md",
+    "build/site/commands.md": "commands.md",
     "tests/python/README.md": "tests-python.md",
     "tests/device/README.md": "tests-device.md",
     "papers/results/plan/check.md": "measurements/plan-check.md",

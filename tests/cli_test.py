@@ -404,15 +404,6 @@ class Documents(unittest.TestCase):
             "run: build/dev/bin/sluice config docs > docs/configuration.md",
         )
 
-    def testThePageOfCommandsIsUpToDate(self):
-        script = SOURCE / "scripts/command_page.py"
-        ended = subprocess.run(
-            [sys.executable, script, PROGRAM, "--check", "--built-in"],
-            capture_output=True,
-            text=True,
-        )
-        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-
     def testTheGlossaryHasEveryStage(self):
         header = (SOURCE / "include/sluice/observer.h").read_text()
         glossary = (SOURCE / "docs/glossary.md").read_text()

@@ -5,7 +5,7 @@
 
 Python: every name of sluice.__all__ is documented and used in a doctest, and so is every public
 member of its classes. The names of the plug-ins are documented and shown in an example; a few need
-their framework to run, and scripts/test_plugs.sh runs them. C++: every public member that Doxygen
+their framework to run, and tests/plugs/run.sh runs them. C++: every public member that Doxygen
 sees in include/sluice is on the page, and every class has an example that uses it.
 """
 
@@ -118,7 +118,7 @@ class Python(unittest.TestCase):
                     continue
                 short = re.search(rf'{name}\(.*?strategy="(\w+)"', examples)
                 words = rf"\b{name}\b" + (rf'|"{short[1]}"' if short else "")
-                self.assertRegex(run, words, f"scripts/test_plugs.sh does not run {name}")
+                self.assertRegex(run, words, f"tests/plugs/run.sh does not run {name}")
 
 
 class Cpp(unittest.TestCase):

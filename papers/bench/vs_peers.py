@@ -9,7 +9,7 @@ prints the time of a step, the bytes and the processor time of each beside those
 Each rank is a host of the lab and has a core of its own. Model, optimizer, batches and seed are the
 same for all (peer_rank.py), and so is the rate of the links, at which the time on the wire is
 `--ratio` times the compute. torchft and hivemind have an environment each in build/peers
-(scripts/environment.sh). Nothing is measured before all ranks take part: num_participants() of
+(tests/plugs/environment.sh). Nothing is measured before all ranks take part: num_participants() of
 torchft, "Averaged gradients with N peers" of hivemind, the world's size of the others.
 
     speed   interleaved rounds; a ratio compares runs of one round, and each round begins with
@@ -56,7 +56,7 @@ STEPS_AFTER = 5  # steps of a survivor after a loss that are waited for
 def python_of(name: str) -> str:
     if name not in ("torchft", "hivemind"):
         return sys.executable
-    made = subprocess.run([HERE.parents[1] / "scripts/environment.sh", name],
+    made = subprocess.run([HERE.parents[1] / "tests/plugs/environment.sh", name],
                           check=True, stdout=subprocess.PIPE, text=True)  # fmt: skip
     return made.stdout.strip()
 

@@ -11,7 +11,7 @@
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
@@ -36,15 +36,15 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
-  // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's.
-  Training(const Membership& member, const std::string& name,
+  // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
+  // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
+  // be empty: the job's.
+  Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm, uintptr_t device)
-      : member_(member), waits_(tensors.size()) {
-    session::JobParts& job = member.job();
+      : job_(job), waits_(tensors.size()) {
+    session::JobParts& parts = job.parts();
     SessionOptions options;
     options.name = name;
     options.observer = &waits_;
@@ -62,7 +62,7 @@ class Training final : public DeviceEntrance {
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
     session_ = valueOrThrow(
-        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+        withoutGil([&] { return session::Inside::open(parts, std::move(options), engine); }));
   }
   ~Training() override {
     if (session_ == nullptr) return;
@@ -80,7 +80,7 @@ class Training final : public DeviceEntrance {
     throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
-  // For the module that knows Torch's C++. Any thread.
+  // Called by the module that knows Torch's C++. Any thread.
   Status gradientReady(TensorId tensor, DeviceMemory memory) override {
     return session().gradientReady(tensor, std::move(memory));
   }
@@ -143,7 +143,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast() for a call that is made again after an interruption: the same number is the same
   // broadcast, which is waited for again and never sent twice.
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
@@ -175,7 +175,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // Without an exception of its own: there is one already.
+  // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
     waitFor(session(), [&](auto& training) {
       training.abandon(why);
@@ -225,15 +225,15 @@ class Training final : public DeviceEntrance {
     session::Trainer::BroadcastUnderway underway;
   };
 
-  // An error once it has left, and in a forked child.
+  // Throws once the session has left, and in a forked child.
   Session& session() const {
-    (void)member_.job();
+    (void)job_.parts();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
   session::SessionParts& inside() const { return session::Inside::of(session()); }
 
-  const Membership& member_;
+  const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<Session> session_;
@@ -242,21 +242,21 @@ class Training final : public DeviceEntrance {
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
-  Compared(const Membership& member, const std::string& key,
+  Compared(const PythonJob& job, const std::string& key,
            const std::vector<std::pair<uintptr_t, size_t>>& tensors)
       : comparison_(withoutGil([&] {
           std::vector<uint64_t> hashes;
           for (const auto& [address, bytes] : tensors)
             hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(member.job(), key, std::move(hashes));
+          return session::compareRanks(job.parts(), key, std::move(hashes));
         })) {}
 
   bool hasEnded() const {
     return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
 
-  // The first tensor that differs, how many it may be from there on, and in words where; none if
-  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
+  // Returns the first tensor that differs, how many it may be from there on, and the ranks in
+  // words; empty if all are alike, or if they could not be compared. REQUIRES: hasEnded()
   std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
     const auto& result = comparison_.get();
     if (!result.isOk())
