@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kReadAtOnce = 8;
 // A stranger could fill the store with members; more than two for each seat are not asked for.
 constexpr size_t kMostAnnounced = 2 * kMostMembers;
-// A stranger must not fill the log either.
+// Each forged entry is warned of once, up to this number: a stranger must not fill the log either.
 constexpr size_t kMostWarned = 100;
 // Older epochs are removed from the store.
 constexpr uint64_t kEpochsKept = 256;
