@@ -84,6 +84,7 @@ Result<std::unique_ptr<fabric::WatchedFabric>> makeEpochFabric(JobParts& job,
   return fabric::WatchedFabric::make(
       job.loop(), liveness, receiver,
       [&](fabric::Receiver& watchman) -> Result<std::unique_ptr<fabric::Fabric>> {
+        // An epoch may have shrunk to one member, who has nobody to connect to.
         if (place.addresses.size() == 1)
           return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), watchman);
         return connectTcp(job, place, std::move(listener), watchman);

@@ -8,6 +8,7 @@ namespace {
 // Calls the trainer, unless this is a forked child of the rank's process.
 template <typename Call>
 auto onTrainer(session::SessionParts& parts, Call&& call) -> decltype(call(parts.trainer())) {
+  // A forked child has a copy of all objects but no loop thread: a call would wait for ever.
   if (!parts.isHere()) return parts.checkProcess();
   return call(parts.trainer());
 }
@@ -63,6 +64,7 @@ Status Session::handOutDelayed(TensorId tensor, DeviceMemory memory) {
 
 Status Session::wait(TensorId tensor) {
   return onTrainer(*inside_, [&](auto& trainer) {
+    // With a device an open gate is not the end: the result still has to be on its way there.
     auto* const path = inside_->devicePath();
     return path == nullptr ? trainer.wait(tensor) : path->wait(tensor);
   });

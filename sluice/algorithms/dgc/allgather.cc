@@ -177,6 +177,8 @@ void SparseAllgather::arrived(TensorId id, Step step, Rank from) {
 
 void SparseAllgather::finish(TensorId id, const Collected& collected) {
   OneTensor& tensor = tensors_[index(id)];
+  // arrived() has moved the tensor on to its next step already; these parts are of the one
+  // before.
   const Step step{index(tensor.step) - 1};
   const Rank self = context_.fabric.rank();
   observe(Stage::kReduce, id, step, self);
@@ -212,6 +214,8 @@ Result<std::vector<std::byte>> SparseAllgather::take() {
 Status SparseAllgather::restore(std::span<const std::byte> bytes) {
   SLUICE_ASSIGN_OR_RETURN(const CentreState state,
                           CentreState::readFor(context_.plan, *context_.update.optimizer, bytes));
+  // What was kept back, and momentum, are a rank's own: taken from another rank's file they
+  // would count twice. Only the number of steps is good for all, and warm-up goes on from it.
   const bool isOurs = state.rank == index(context_.fabric.rank());
   if (!isOurs && !bytes.empty()) warnOfOthers(context_.fabric.rank(), Rank{state.rank});
   for (uint32_t t = 0; t < tensors_.size(); ++t) {

@@ -31,6 +31,8 @@ Result<std::unique_ptr<ElasticStrategy>> ElasticStrategy::begin(const Context& c
                                                                 OnBegun onBegun) {
   std::unique_ptr<ElasticStrategy> strategy(
       new ElasticStrategy(context, std::move(make), std::move(onBegun)));
+  // Settings count, too, so only a strategy that has been made knows whether it can take over
+  // steps.
   SLUICE_RETURN_IF_ERROR(strategy->makeInner());
   if (!strategy->inner_->takeover().isPossible()) {
     return Status(Code::kInvalidArgument,
@@ -69,6 +71,8 @@ Context ElasticStrategy::innerContext() {
 }
 
 Status ElasticStrategy::makeInner() {
+  // The inner strategy has gates of its own. They open when an epoch has done its part of a
+  // step; the outer gate opens when every slice has its result, from whatever epoch.
   innerGates_ = std::make_unique<gate::Gates>(gate::tensorNames(plan_->model()),
                                               gate::WaitOptions{}, [](auto...) {});
   SLUICE_ASSIGN_OR_RETURN(inner_, make_(innerContext()));
@@ -77,6 +81,9 @@ Status ElasticStrategy::makeInner() {
   if (onBegun_) onBegun_(steps);
   const Step earliest = *std::ranges::min_element(steps);
   inner_->takeover().startAt(steps);
+  // A tensor may have more results than others. Where the algorithm lets tensors start apart,
+  // it begins at its own step; otherwise all begin at the earliest, and it passes through the
+  // steps that stand (handOn).
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
     tensors_[t].nextInside = index(earliest);
     if (!inner_->takeover().startsTogether()) tensors_[t].nextInside = resultsOf(TensorId{t});
@@ -108,6 +115,8 @@ void ElasticStrategy::contributeSlice(const SliceContribution& contribution) {
   here.hasGradient = contribution.hasGradient;
   here.come = contribution.come;
   hasCome_[index(contribution.slice)] = true;
+  // The inner strategy has begun this step of the tensor and waits for its slices. Otherwise
+  // it may not be this tensor's turn yet.
   if (here.isInside && here.nextInside == index(contribution.step)) {
     if (phase_ == Phase::kTraining) giveSliceInside(plan_->slice(contribution.slice));
   } else {
@@ -131,9 +140,13 @@ void ElasticStrategy::giveInside(TensorId tensor, bool hasGradient) {
   here.isInside = true;
   innerMemory_[index(tensor)] = outer_.memory[index(tensor)];
   const auto slices = plan_->slicesOf(tensor);
+  // Slices that have their result from an epoch before are not summed again. The inner strategy
+  // gets those that lack it.
   here.missing = static_cast<size_t>(
       std::ranges::count_if(slices, [&](const Slice& slice) { return !isDone(slice, step); }));
   here.given = 0;
+  // Some results are in their places already. The inner strategy writes its own beside them,
+  // and onResult() moves them in.
   if (here.missing < slices.size()) {
     here.aside.resize(plan_->model()[tensor].bytes());
     innerMemory_[index(tensor)].result = here.aside;
@@ -151,7 +164,8 @@ void ElasticStrategy::giveInside(TensorId tensor, bool hasGradient) {
                         [this, tensor](const Status& status) { insideIsOpen(tensor, status); });
 }
 
-// Some slices of the tensor have their result already, or have not come yet.
+// Contributes one slice, where the tensor cannot go as a whole: other slices have their result
+// already, or have not come yet.
 void ElasticStrategy::giveSliceInside(const Slice& slice) {
   OneTensor& here = tensors_[index(slice.tensor)];
   inner_->contributeSlice({.tensor = slice.tensor,
@@ -164,6 +178,8 @@ void ElasticStrategy::giveSliceInside(const Slice& slice) {
 
 void ElasticStrategy::insideIsOpen(TensorId tensor, const Status& status) {
   if (!status.isOk()) {
+    // An error that comes from a loss does not end training: the next epoch takes up the step.
+    // Any other error is the session's.
     if (phase_ == Phase::kTraining && !comesFromALoss(status)) outer_.gates.fail(status);
     return;
   }
@@ -173,7 +189,8 @@ void ElasticStrategy::insideIsOpen(TensorId tensor, const Status& status) {
   ++here.nextInside;
   openIfDone(tensor);
   if (here.nextInside >= resultsOf(tensor) && !here.step) return;
-  // Not at once: the inner strategy is in the middle of opening its gates.
+  // The next step is handed on in a later task, since the inner strategy is in the middle of
+  // opening its gates.
   fabric_->loop().post([this, tensor, alive = std::weak_ptr(alive_)] {
     if (!alive.expired()) handOn(tensor);
   });
@@ -209,6 +226,7 @@ std::span<std::byte> ElasticStrategy::placeFor(const Slice& slice, Step /*step*/
 
 void ElasticStrategy::onResult(const SliceResult& result) {
   const Slice& slice = plan_->slice(result.slice);
+  // A result that stands is never replaced, and the sink hears of each result once.
   if (isDone(slice, result.step)) return;
   if (kept_.isLanding(slice.id)) {
     moveToPlace(slice, kept_.landed(slice.id, plan_->epoch()));
@@ -267,7 +285,8 @@ Statistics ElasticStrategy::statistics() const {
   return inner_ ? inner_->statistics() : Statistics{};
 }
 
-// Every gate is open, and these algorithms delay no result.
+// The caller asks when every gate is open, and these algorithms delay no result. So between two
+// epochs nothing is left to wait for.
 void ElasticStrategy::whenIdle(const Done& done) {
   if (phase_ != Phase::kTraining) return done(base::ok());
   inner_->whenIdle(done);

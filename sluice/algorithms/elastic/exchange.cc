@@ -21,6 +21,8 @@ Status ElasticStrategy::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
   SLUICE_DCHECK(plan.slices().size() == kept_.sliceCount());
   inner_.reset();
   innerGates_.reset();
+  // The fabric of the last epoch is gone, so what was landing will not end, and half of its
+  // bytes may be missing.
   kept_.abandonLandings();
   deferred_ = {};
   plan_ = &plan;
@@ -33,6 +35,8 @@ Status ElasticStrategy::enter(const plan::Plan& plan, fabric::Fabric& fabric) {
   agreed_.clear();
   reporting_.clear();
   awaited_ = 0;
+  // Every member gets every report and draws the conclusions itself. The rules give all of them
+  // the same, and there is nobody in the middle who could be lost as well.
   reports_.assign(fabric.worldSize(), {});
   ResultReport& own = reports_[index(fabric.rank())];
   for (const Slice& slice : plan.slices()) own.push_back(kept_.last(slice.id));
@@ -54,9 +58,12 @@ Result<Landing> ElasticStrategy::onMessage(Rank from, fabric::Lane lane,
   if (header.stage == Stage::kReady) {
     if (phase_ != Phase::kExchanging) return fabric::refusedStatus(header, "no epoch begins here");
     if (has(header.flags, elastic::kReport)) return landReport(from, header);
+    // The sender has all reports while this member still lacks some, and cannot judge yet what
+    // it is handed.
     if (agreed_.empty()) return deferred_.defer(from, lane);
     return landHandedOver(from, header);
   }
+  // The sender trains already. Its parts wait with it until this member does, too.
   if (phase_ == Phase::kExchanging) return deferred_.defer(from, lane);
   return inner_->onMessage(from, lane, header);
 }
@@ -96,12 +103,15 @@ void ElasticStrategy::agreeIfComplete() {
 // Hands the slice's result to those that lack it, or makes ready for it.
 Status ElasticStrategy::beginSlice(const Slice& slice) {
   const AgreedResult& agreed = agreed_[index(slice.id)];
+  // Of all that have the result one hands it over, so that it comes once to each that lacks it.
   if (agreed.holder == fabric_->rank() && !agreed.result.isEmpty) {
     for (uint32_t rank = 0; rank < reports_.size(); ++rank) {
       if (reports_[rank][index(slice.id)].steps < agreed.result.steps) handOver(slice, Rank{rank});
     }
   }
   if (kept_.last(slice.id).steps == agreed.result.steps) return base::ok();
+  // A result exists only if every member of its epoch has contributed, and this one was a
+  // member. A rank that says otherwise is at fault.
   const Step step{agreed.result.steps - 1};
   if (tensors_[index(slice.tensor)].step != step || !hasCome_[index(slice.id)]) {
     return {Code::kInternal,
@@ -118,6 +128,8 @@ Status ElasticStrategy::beginSlice(const Slice& slice) {
 }
 
 void ElasticStrategy::handOver(const Slice& slice, Rank to) {
+  // The bytes stay as they are until the slice's next result, and for that one the receiver has
+  // to contribute first.
   const auto bytes = kept_.bytes(slice.id);
   fabric_->send(to, fabric::Lane::kBulk,
                 {.step = Step{kept_.last(slice.id).steps - 1},
@@ -157,8 +169,10 @@ void ElasticStrategy::resumeIfComplete() {
   if (phase_ != Phase::kExchanging || agreed_.empty() || awaited_ > 0) return;
   if (const Status made = makeInner(); !made.isOk()) return outer_.gates.fail(made);
   phase_ = Phase::kTraining;
+  // What came too early during the exchange is now for the new inner strategy.
   deferred_.resume(*fabric_);
   for (uint32_t t = 0; t < tensors_.size(); ++t) {
+    // Some tensors are done by what was handed over. The others go on inside.
     openIfDone(TensorId{t});
     handOn(TensorId{t});
   }

@@ -7,6 +7,8 @@
 namespace sluice::algorithms {
 
 KeptResults::KeptResults(const plan::Plan& plan) {
+  // All memory is taken at the beginning, as much as the model has. A host that is too small
+  // for it shows that before training.
   slices_.reserve(plan.slices().size());
   for (const plan::Slice& slice : plan.slices())
     slices_.push_back({std::vector<std::byte>(plan.bytesOf(slice))});

@@ -24,6 +24,8 @@ size_t reportBytes(size_t slices) {
 }
 
 Result<std::vector<std::byte>> toBytes(const ResultReport& report, Epoch epoch) {
+  // Two bytes for each slice keep the report of a large model small: its steps beyond the slice
+  // with the fewest, and the age of the result.
   uint64_t least = report.empty() ? 0 : report.front().steps;
   for (const LastResult& each : report) least = std::min(least, each.steps);
   base::ByteWriter writer;
@@ -48,6 +50,7 @@ Result<ResultReport> reportFromBytes(std::span<const std::byte> bytes, size_t sl
   if (bytes.size() != reportBytes(slices)) return notAReport("its length is not the model's");
   base::ByteReader reader(bytes);
   const auto least = reader.number<uint64_t>();
+  // The number comes from another rank, and the sums below must not overflow.
   if (least > UINT64_MAX - kMostAhead) return notAReport("no job has made so many steps");
   ResultReport report(slices);
   for (LastResult& each : report) {
@@ -68,8 +71,11 @@ Result<std::vector<AgreedResult>> agreeOn(std::span<const ResultReport> byRank) 
     for (uint32_t rank = 0; rank < byRank.size(); ++rank) {
       const LastResult& here = byRank[rank][s];
       fewest = std::min(fewest, here.steps);
+      // Among equals the lowest rank holds the result, so that all members choose alike.
       if (rank == 0 || here.steps > agreed[s].result.steps) agreed[s] = {here, Rank{rank}};
     }
+    // Nobody can be two results ahead: for the second one every member gives its part, which it
+    // does only with the first in its hands.
     const AgreedResult& most = agreed[s];
     if (most.result.steps - fewest > 1) {
       return Status(Code::kInternal,

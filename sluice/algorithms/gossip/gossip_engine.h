@@ -38,7 +38,8 @@ class Talk {
   // Notes that the worker is gone.
   virtual void forget(Rank lost) = 0;
 
-  // Takes a worker's message about a slice that exists.
+  // Does what fabric::Receiver::onMessage does. The engine has checked that the slice exists, but
+  // nothing of what the message says.
   virtual Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 };

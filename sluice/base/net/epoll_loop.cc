@@ -52,6 +52,7 @@ Status EpollLoop::begin() {
   event.data.u64 = packKey(wakeUp_.get(), 0);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeUp_.get(), &event) != 0)
     return base::fromErrno("epoll_ctl");
+  // Reading takes the count off the descriptor, which then stays quiet until the next post().
   watches_[wakeUp_.get()] =
       std::make_shared<Watch>(Watch{[this](uint32_t) {
                                       uint64_t count = 0;
@@ -130,6 +131,8 @@ void EpollLoop::unwatch(int fd) {
 }
 
 void EpollLoop::dispatch(uint64_t key, uint32_t events) {
+  // Events of one epoll_wait are handed out one by one. A handler may have closed the
+  // descriptor of a later one, or opened another under its number.
   const auto found = watches_.find(fdOf(key));
   if (found == watches_.end()) return;
   if (static_cast<uint32_t>(found->second->generation) != generationOf(key)) return;
@@ -213,6 +216,8 @@ int EpollLoop::waitMilliseconds() const {
   // Rounded up, or the loop would wake up before the timer is due and turn without doing
   // anything.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - now()).count();
+  // epoll takes milliseconds as an int. With a timer further away the loop merely turns once a
+  // minute.
   return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
 }
 

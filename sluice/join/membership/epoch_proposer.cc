@@ -24,6 +24,7 @@ EpochProposer::EpochProposer(Loop& loop, Membership& membership, const MemberId&
       options_(options),
       events_(std::move(events)),
       epoch_(std::move(first)) {
+  // From here on records of an earlier job with this name are not taken for this job's.
   membership_.bindTo(epoch_.record.run);
   membership_.watch([this, alive = std::weak_ptr(alive_)](const StoredEpoch& stored) {
     if (!alive.expired()) follow(stored);
@@ -46,6 +47,8 @@ void EpochProposer::sawLoss(const MemberId& lost, const Status& why) {
   if (!loss.witnesses.insert(self_).second) return;
   loss.why = why.message();
   events_.tellOthers(lost);
+  // With a second witness a member is removed at once. Alone this member waits, because its own
+  // connection may be what is broken.
   after(options_.aloneAfter, [this, lost] {
     const auto found = losses_.find(lost);
     if (found == losses_.end()) return;
@@ -66,6 +69,7 @@ void EpochProposer::heardOfLoss(const MemberId& lost, const MemberId& witness) {
 // Nobody is removed on the word of others alone: this member must have seen the loss, too.
 bool EpochProposer::isEnough(const Loss& loss) const {
   if (!loss.witnesses.contains(self_)) return false;
+  // Of two members only one is left to have seen it.
   return loss.witnesses.size() >= 2 || loss.isOverdue || epoch_.record.members.size() == 2;
 }
 
@@ -90,11 +94,14 @@ size_t EpochProposer::placeAmongTheLiving() const {
 void EpochProposer::proposeSoon() {
   if (isProposing_ || hasEnded_ || toBeRemoved().empty()) return;
   isProposing_ = true;
+  // The member with the lowest rank proposes first, and the others wait longer the higher
+  // theirs is. So mostly one member writes; should it be dead as well, the next one does.
   after(options_.betweenProposers * static_cast<int64_t>(placeAmongTheLiving()),
         [this] { propose(); });
 }
 
 void EpochProposer::propose() {
+  // The losses are looked at again: another's epoch may have come meanwhile and settled them.
   const auto removed = toBeRemoved();
   isProposing_ = !removed.empty() && !hasEnded_;
   if (!isProposing_) return;
@@ -139,6 +146,7 @@ void EpochProposer::answered(const Result<StoredEpoch>& answer) {
     follow(*answer);
     return proposeSoon();  // for losses that the epoch does not know of
   }
+  // The store has lost epochs (StoreMembership::judge), so no proposal can be agreed any more.
   if (answer.status().code() == Code::kNotFound) return end(answer.status());
   after(options_.retryAfter, [this] { proposeSoon(); });
 }

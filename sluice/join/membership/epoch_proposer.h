@@ -54,7 +54,7 @@ class EpochProposer final {
 
   const StoredEpoch& epoch() const { return epoch_; }
 
-  // Says what a change waits for; empty if none is due.
+  // Says what a change waits for; empty if no change is due.
   std::string describeWait() const;
 
  private:

@@ -7,7 +7,7 @@
 //
 // A Membership belongs to one loop: every call is made there, and it is destroyed there. Every
 // callback of a call runs on the loop exactly once, never inside the call: with an answer, with the
-// Status that says why there is none when `patience` is over, or with kCancelled from the
+// Status that says why there is no answer when `patience` is over, or with kCancelled from the
 // destructor. A callback must not destroy the Membership, and must not call it after kCancelled.
 #pragma once
 
@@ -52,8 +52,8 @@ class Membership {
   // Answers with everybody who is announced, in the order of their ids.
   virtual void announced(Duration patience, GotMembers got) = 0;
 
-  // Appends the job's first epoch if there is none. Answers with the epoch that stands afterwards,
-  // which is the caller's own iff it has the caller's nonce.
+  // Appends the job's first epoch if the store has no epoch. Answers with the epoch that stands
+  // afterwards, which is the caller's own iff it has the caller's nonce.
   virtual void begin(const EpochRecord& first, Duration patience, GotEpoch got) = 0;
 
   // Appends `next` if no epoch has followed `before`. Answers with the epoch that stands afterwards,
@@ -68,8 +68,8 @@ class Membership {
   // records of an earlier job with the same name and key.
   virtual void bindTo(const Nonce& run) = 0;
 
-  // Answers with the epoch that stands; kNotFound if the job has none. An epoch that this object has
-  // seen stands even if the store was restored from a backup and has lost it.
+  // Answers with the epoch that stands; kNotFound if the job has no epoch. An epoch that this
+  // object has seen stands even if the store was restored from a backup and has lost it.
   virtual void latest(Duration patience, GotEpoch got) = 0;
 
   // Answers with at most `most` of the last epochs, the oldest first.

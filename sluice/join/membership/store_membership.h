@@ -58,7 +58,7 @@ class StoreMembership final : public Membership {
  private:
   struct Proposal {
     EpochRecord record;
-    std::optional<StoredEpoch> before;  // none: the record begins the job
+    std::optional<StoredEpoch> before;  // empty: the record begins the job
     TimePoint deadline;
     GotEpoch got;
   };

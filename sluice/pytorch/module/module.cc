@@ -77,6 +77,8 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
   for (const auto& [tensor, offset, dtype, steps, buffers] : slices) {
     const DType parameters = dtypeNamed(dtype);
     const size_t bytesEach = sizeOf(kernel::accumulatorOf(parameters));
+    // All buffers of a slice have as many elements as the slice, so any of them says how many
+    // there are. One of another length is refused below.
     size_t elements = 0;
     for (const auto& buffer : buffers) {
       if (buffer) elements = bytesOf(*buffer).size() / bytesEach;

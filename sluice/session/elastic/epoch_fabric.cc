@@ -41,6 +41,7 @@ void EpochFabric::drop() {
   SLUICE_DCHECK(loop_.inLoop());
   present_ = nullptr;
   Owned last = owned_.with([](Owned& fabric) { return std::exchange(fabric, nullptr); });
+  // The session counts over all epochs, so the numbers of this fabric stay.
   if (last != nullptr) past_.with([&](fabric::Counters& sum) { add(sum, last->counters()); });
 }
 
@@ -74,6 +75,8 @@ void EpochFabric::send(Rank to, fabric::Lane lane, const fabric::Message& messag
                        fabric::ConstBuffer payload, fabric::Done done) {
   onLoop([this, to, lane, message, payload, done = std::move(done)]() mutable {
     if (present_ != nullptr) return present_->send(to, lane, message, payload, std::move(done));
+    // Between two epochs nobody is there. The sender hears of it later, and never inside its
+    // call.
     loop_.post([done = std::move(done)] { done(betweenEpochs()); });
   });
 }

@@ -1,5 +1,6 @@
-// The fabric of a session whose members may be lost: one object for all epochs, with the connections
-// of the present epoch behind it. Between two epochs there are none: sends fail, and nothing comes.
+// The fabric of a session whose members may be lost: one object for all epochs, with the
+// connections of the present epoch behind it. Between two epochs there are no connections: sends
+// fail, and nothing comes.
 //
 // Keeps the contract of fabric.h. Ranks are those of the present epoch. replace() and drop() run on
 // the loop.

@@ -45,6 +45,7 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     }
     return job_.interruption ? job_.interruption() : base::ok();
   };
+  // A loss during the first meeting breaks it off, and those who are left meet again.
   for (;;) {
     SLUICE_RETURN_IF_ERROR(ask());
     SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job_.address));
@@ -60,6 +61,7 @@ Result<std::unique_ptr<EpochFabric>> Epochs::connect(fabric::Receiver& receiver,
     SLUICE_RETURN_IF_ERROR(addresses.status());
     Result<std::unique_ptr<fabric::WatchedFabric>> made = Status(Code::kCancelled, "");
     SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job_.loop, [&] {
+      // An epoch may have begun since, and the addresses are those of the one before.
       if (members_.view().epoch != view.epoch) return;
       made = makeFabric(view, std::move(listener), *addresses);
       if (!made.isOk()) return;
@@ -97,6 +99,7 @@ Result<std::unique_ptr<algorithms::Strategy>> Epochs::makeStrategy(
 
 void Epochs::begin() {
   hasBegun_ = true;
+  // An epoch may have come before the strategy was in its place.
   if (wanted_.epoch != here_.epoch) changeTo(wanted_);
 }
 
@@ -109,6 +112,8 @@ void Epochs::onPeerLost(Rank rank, const Status& why) {
   if (isStopped_) return;
   log("session").debug("the connection to rank {} of epoch {} is lost: {}", rank, here_.epoch,
                        why.message());
+  // Whether the rank is lost is for the members' own fabric to say. Until then gradients are
+  // only remembered, and no error of the broken connection counts.
   if (hasBegun_) strategy_->suspend();
   members_.suspect(here_.epoch, rank, why);
 }
@@ -126,15 +131,17 @@ void Epochs::onEnd(const Status& why) {
 void Epochs::changeTo(const EpochView& view) {
   strategy_->suspend();
   post([this, view] {
+    // Epochs can follow each other faster than tasks run, and only the latest counts.
     if (isPast(view)) return;
     fabric_->drop();
-    // In a later task: what the fabric has posted last runs before.
+    // The meeting is a later task, so that what the fabric has posted last runs before it.
     post([this, view] { meet(view); });
   });
 }
 
 void Epochs::meet(const EpochView& view) {
   if (isPast(view)) return;
+  // The port is open before its address is told, so that nobody connects in vain.
   auto listener = fabric::TcpListener::open(job_.address);
   if (!listener.isOk()) return onEnd(listener.status());
   const std::string address = listener->address().toString();
@@ -157,6 +164,7 @@ void Epochs::enter(const EpochView& view, fabric::TcpListener listener,
   const auto last = std::exchange(
       plan_, std::make_unique<plan::Plan>(plan::Plan::continued(first_, view.epoch, view.members)));
   fabric_->replace(*std::move(made));
+  // The trainer knows the new ranks before the strategy sends its first message under them.
   events_.onEntered();
   if (const Status entered = strategy_->enter(*plan_, *fabric_); !entered.isOk()) onEnd(entered);
 }
@@ -169,6 +177,8 @@ void Epochs::broadcast(Rank root, const std::shared_ptr<std::vector<std::byte>>&
       done({Code::kInvalidArgument, fmt::format("there is no rank {}", root)});
     });
   }
+  // Every member brings a value, of which only the root's has bytes. It is made anew in each
+  // epoch, since the root has another rank there.
   const auto bring = [data, member = now.memberAt(root)](const EpochView& view) {
     const Rank from = view.rankOf(member).value_or(Rank{0});
     if (view.self != from) return std::string();

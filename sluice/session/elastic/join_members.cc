@@ -69,7 +69,7 @@ Result<FirstMembers> decodeNotes(const std::vector<std::string>& notes) {
   return everybody;
 }
 
-// One rank's way into the store. Not on the loop.
+// Asks the store on behalf of one rank. Not on the loop, which has to answer.
 class Entrance final {
  public:
   Entrance(const JoiningMember& joining, membership::Membership& membership)
@@ -81,6 +81,8 @@ class Entrance final {
     SLUICE_ASSIGN_OR_RETURN(StoredEpoch stored, ask<StoredEpoch>([&](auto got) {
                               membership_.begin(first, kPatienceWithStore, std::move(got));
                             }));
+    // Somebody else may write between the answer and the next attempt, so each turn asks
+    // whether the job that stands there still lives.
     while (stored.record.nonce != first.nonce) {
       SLUICE_RETURN_IF_ERROR(checkOver(stored.record));
       first.number = Epoch{index(stored.record.number) + 1};
@@ -157,7 +159,7 @@ Result<std::unique_ptr<fabric::Fabric>> makeMembersFabric(const JoiningMember& j
 Result<membership::EpochProposerOptions> proposerOptions(const base::Config& config) {
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(config));
   membership::EpochProposerOptions options;
-  // By then others that lost the member at the same moment have noticed it.
+  // Within this time others that lost the member at the same moment have noticed it.
   options.aloneAfter = liveness.silenceLimit + 2 * liveness.interval;
   const int64_t fewest = config.integer(option::kMinMembers);
   if (fewest < 1) return Status(Code::kInvalidArgument, "min-members must be at least 1");
@@ -194,7 +196,7 @@ Result<std::unique_ptr<membership::MemberChannel>> joinMembers(const JoiningMemb
     made = store.status();
     if (store.isOk()) membership = *std::move(store);
   }));
-  // Whatever happens, it ends on the loop.
+  // Whatever happens, the membership is destroyed on the loop.
   const auto endOnLoop = [&](const Status& why) {
     fabric::runBeforeFreeing(joining.loop, [&] { membership.reset(); });
     return why;
@@ -229,6 +231,8 @@ Result<std::unique_ptr<membership::MemberChannel>> joinMembers(const JoiningMemb
 
   Result<std::unique_ptr<membership::MemberChannel>> started = Status(Code::kCancelled, "");
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(joining.loop, [&] {
+    // The announcement is for people who look at the store, so a failure is not an error of the
+    // job.
     membership->announce(self, kPatienceWithStore, [](const Status& status) {
       if (!status.isOk())
         log("session").warn("'sluice members' does not show this rank: {}", status.message());

@@ -37,6 +37,7 @@ Result<GatherRounds::Values> decodeValues(const std::string& bytes) {
 
 uint64_t GatherRounds::begin(const std::string& key, size_t most, Bring bring, Got got) {
   const Id id{key, begun_[key]++};
+  // Others may have begun this round before, and their values lie in it already.
   Round& round = rounds_[id];
   round.hasBegun = true;
   round.most = most;
@@ -60,6 +61,7 @@ void GatherRounds::sendToOthers(MemberMessageKind kind, const Id& id, const std:
 
 void GatherRounds::sendInParts(MemberMessageKind kind, const Id& id, const std::vector<Rank>& to,
                                const std::string& bytes) {
+  // An empty value takes one message, too.
   size_t offset = 0;
   do {
     const size_t part = std::min(kPartBytes, bytes.size() - offset);
@@ -78,6 +80,8 @@ void GatherRounds::enter(const EpochView& view) {
   view_ = view;
   mostMembers_ = std::max(mostMembers_, view.size());
   for (auto& [id, round] : rounds_) {
+    // Values of the last epoch are void, since a round completes with the values of one epoch.
+    // A round that was complete stays as it is, and its values go to those who lack them.
     round.values.clear();
     round.results.clear();
     round.have.clear();
@@ -87,7 +91,7 @@ void GatherRounds::enter(const EpochView& view) {
       bringValue(id, round);
     }
   }
-  // A copy: rounds come and go meanwhile.
+  // The ids are copied, since rounds come and go meanwhile.
   std::vector<Id> ids;
   for (const auto& [id, round] : rounds_) ids.push_back(id);
   for (const Id& id : ids) {
@@ -127,6 +131,8 @@ Status GatherRounds::onMessage(Rank from, const MemberMessage& message) {
   const bool hasBegun = counted != begun_.end() && message.number < counted->second;
   const auto found = rounds_.find(id);
   if (hasBegun && found == rounds_.end()) {  // every member had it once
+    // The other member hands over its values because it does not know that this one has them.
+    // It can forget the round once it does.
     if (message.kind == MemberMessageKind::kResult &&
         message.offset + message.bytes.size() == message.total)
       sendInParts(MemberMessageKind::kHave, id, {from}, "");
@@ -144,6 +150,8 @@ Status GatherRounds::onMessage(Rank from, const MemberMessage& message) {
   }
   if (message.kind == MemberMessageKind::kValue) {
     if (round.complete) return base::ok();  // it gets the values that are complete
+    // How long a value may be is known once the round has begun here. Until then the channel
+    // bounds what a member says ahead (bytesAheadOf).
     SLUICE_RETURN_IF_ERROR(
         append(round.values, from, message, round.hasBegun ? round.most : SIZE_MAX));
     completeIfWhole(id, round);

@@ -8,8 +8,8 @@
 //                   round that nobody has complete bring their values anew
 //
 // All get the same values. Values of an epoch complete a round only if every member of that epoch
-// brings one in it. A member that has the round complete from an epoch before brings none again, so
-// no other values can become complete.
+// brings one in it. A member that has the round complete from an epoch before brings no other
+// value, so no other values can become complete.
 //
 // Belongs to one loop.
 #pragma once

@@ -35,6 +35,8 @@ Result<std::unique_ptr<MemberChannel>> MemberChannel::start(Loop& loop,
   std::unique_ptr<MemberChannel> channel(
       new MemberChannel(loop, std::move(membership), first, self, options));
   SLUICE_ASSIGN_OR_RETURN(channel->fabric_, makeFabric(*channel));
+  // This first word makes the fabric watch all members, also those to which this one would have
+  // nothing to say.
   channel->send(channel->now_.others(), {.kind = MemberMessageKind::kHello, .epoch = Epoch{0}});
   return channel;
 }
@@ -84,6 +86,8 @@ MemberChannel::MemberChannel(Loop& loop, std::unique_ptr<Membership> membership,
 }
 
 MemberChannel::~MemberChannel() {
+  // Waiting calls end first, while all that they may touch is there. The rest goes in the order
+  // of use: the fabric calls the proposer, which uses the membership.
   const Status gone(Code::kCancelled, "this member's job has ended");
   rounds_.giveUpAll(gone);
   rounds_.runDue();
@@ -107,6 +111,7 @@ TimerId MemberChannel::after(Duration delay, const std::function<void()>& task) 
 
 void MemberChannel::send(const std::vector<Rank>& ranks, const MemberMessage& message) {
   if (fabric_ == nullptr) return;  // an epoch begins before anybody has spoken
+  // News of a loss must not stand behind a long value.
   const bool isUrgent =
       message.kind == MemberMessageKind::kLost || message.kind == MemberMessageKind::kHello;
   const auto payload = std::make_shared<const std::vector<std::byte>>(encode(message));
@@ -125,6 +130,8 @@ Result<Landing> MemberChannel::onMessage(Rank from, Lane lane, const wire::Heade
   const auto rank = now_.rankOf(from);
   const bool isAhead =
       earlyBytes_ > kMostBytesAhead || (rank && rounds_.bytesAheadOf(*rank) > kMostBytesAhead);
+  // Only bulk messages wait. News of a loss always passes, or the loss that everybody waits for
+  // would stay unknown.
   if (lane != Lane::kControl && isAhead) return deferred_.defer(from, lane);
   const auto bytes = std::make_shared<std::vector<std::byte>>(header.length);
   return Landing{{bytes->data(), bytes->size()}, [this, from, bytes](const Status& status) {
@@ -141,6 +148,7 @@ void MemberChannel::takeMessage(Rank member, const std::vector<std::byte>& bytes
       return refuse(member, {Code::kRefused, "it takes a member for lost that does not exist"});
     return hearOfLoss(Rank{static_cast<uint32_t>(message->number)}, member);
   }
+  // The sender has entered an epoch of which this member has not heard yet.
   if (message->epoch > now_.epoch) {
     return keepEarly(member, *std::move(message));
   }
@@ -159,6 +167,7 @@ void MemberChannel::hear(Rank member, const MemberMessage& message) {
     if (notes_.size() >= kMostNotes || !notes_.try_emplace(message.key, message.bytes).second)
       return;
     const auto [first, last] = awaitedNotes_.equal_range(message.key);
+    // The callbacks leave the list before they run, since they may ask for further notes.
     std::vector<std::function<void(const std::string&)>> waiting;
     for (auto it = first; it != last; ++it) waiting.push_back(it->second);
     awaitedNotes_.erase(first, last);
@@ -193,6 +202,7 @@ void MemberChannel::gather(const std::string& key, size_t most, GatherRounds::Br
   };
   const uint64_t number =
       rounds_.begin(key, std::max(most, kLongestValueBytes), std::move(bring), ended);
+  // Messages of this round may have waited at their senders until it began here.
   deferred_.resume(*fabric_);
   *timer = after(atMost, [this, key, number, atMost] {
     const auto missing = rounds_.missing(key, number);
@@ -259,6 +269,8 @@ void MemberChannel::whenNoted(const std::string& key,
 
 void MemberChannel::suspect(Epoch epoch, Rank rank, const Status& why) {
   if (epoch != now_.epoch) return;
+  // A connection also breaks when its other end enters the next epoch. So the member is given
+  // up only if this epoch still stands after a while.
   after(patience_, [this, epoch, rank, why] {
     if (epoch == now_.epoch) fabric_->giveUp(now_.memberAt(rank), why);
   });
@@ -287,6 +299,8 @@ void MemberChannel::hearOfLoss(Rank lost, Rank witness) {
 }
 
 void MemberChannel::follow(const StoredEpoch& stored) {
+  // The job counts its epochs from 0. The store's numbers go on from those of earlier jobs with
+  // this name.
   EpochView view{.epoch = Epoch{index(stored.record.number) - index(first_.number)},
                  .members = {},
                  .self = {}};
@@ -298,6 +312,7 @@ void MemberChannel::follow(const StoredEpoch& stored) {
   log("members").warn("epoch {}: {}; this is rank {} of {}", view.epoch, stored.record.why,
                       view.self, view.size());
   enter(view);
+  // This runs inside the proposer, so the losses are told in a later task.
   post([this] { judgeKnownLosses(); });
 }
 
@@ -319,6 +334,7 @@ void MemberChannel::enter(const EpochView& view) {
       hear(member, message);
     }
   }
+  // The set is copied, since a listener may remove itself.
   for (Listener* listener : std::set<Listener*>(listeners_)) listener->onEpoch(view);
   if (fabric_ != nullptr) deferred_.resume(*fabric_);
 }

@@ -65,7 +65,7 @@ class MemberChannel final : private fabric::Receiver {
   void add(Listener& listener) { listeners_.insert(&listener); }
   void remove(Listener& listener) { listeners_.erase(&listener); }
 
-  // Every member of the job brings a value, and gets the values of all: see rounds.h. A value has at
+  // Every member of the job brings a value, and gets the values of all: see gather_rounds.h. A value has at
   // most kLongestValueBytes, or `most` if that is more. `got` runs within `atMost`, never inside this
   // call.
   static constexpr size_t kLongestValueBytes = size_t{64} << 20;
@@ -88,7 +88,7 @@ class MemberChannel final : private fabric::Receiver {
   // about `atMost`.
   void leave(Duration atMost, const std::function<void()>& done);
 
-  // Says what a change of members waits for; empty if none is due.
+  // Says what a change of members waits for; empty if members do not change.
   std::string describeWait() const { return proposer_->describeWait(); }
   const Status& end() const { return ended_; }  // ok: this member takes part
 

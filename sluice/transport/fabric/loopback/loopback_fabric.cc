@@ -20,6 +20,8 @@ class LoopbackHub::Shared final {
   void put(const std::shared_ptr<Node>& node) {
     const bool isFree = nodes_.with([&](Nodes& nodes) {
       auto& place = nodes[index(node->rank())];
+      // A place is free again once its node is gone, so a test may let a rank join a second
+      // time.
       if (!place.expired()) return false;
       place = node;
       return true;
