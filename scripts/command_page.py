@@ -21,9 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 92
 PROGRAMS = {
     "doctor device": "sluice.doctor.command",
-    "profile": "sluice._profile_command",
-    "reproduce": "sluice.reproduce.command",
-    "study": "sluice.study.command",
+    "profile": "sluice._measure.profile_command",
+    "reproduce": "sluice_papers.reproduce.command",
+    "study": "sluice_papers.study.command",
 }
 HEAD = """# All commands and flags
 
@@ -93,7 +93,7 @@ def python_sections(program):
             importlib.import_module(module).main()
         sys.argv = saved
         yield f"\n### sluice {name}\n\n```text shown\n{wrapped(said.getvalue())}\n```\n"
-    plot = ROOT / "python/sluice-plot"
+    plot = Path(program).with_name("sluice-plot")  # matplotlib is in another Python
     said = subprocess.run(
         [plot, "--help"], check=True, capture_output=True, text=True
     ).stdout  # fmt: skip

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the Python of an environment with a framework that sluice plugs into (docs/plugs.md) or with
-# a peer that it is measured beside (docs/peers.md). The environment is made once, in build/, beside
+# a peer that it is measured beside (papers/results/peers.md). The environment is made once, in build/, beside
 # the Torch of this Python; pip fetches the packages.
 #
 #   tests/plugs/environment.sh lightning|accelerate|trainer|ray|torchft|hivemind

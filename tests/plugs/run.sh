@@ -15,7 +15,7 @@ if [[ ${1:-} == --python ]]; then
 fi
 names=("$@")
 ((${#names[@]})) || names=(lightning accelerate trainer ray torchft)
-[[ -e $package/sluice/_job.py ]] || {
+[[ -e $package/sluice/_job/job.py ]] || {
   echo "test_plugs: no package sluice in $package; build it, or name another folder with --python" >&2
   exit 1
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from sluice import _ownership
+from sluice._job import ownership
 from sluice.demo import experiment, plot, report
 from sluice.demo.link import KINDS
 from sluice.demo.settings import Settings
@@ -92,7 +92,7 @@ def _rate(text: str) -> float:
 
 def _refuse() -> None:
     """Reports in one line what cannot work. Every check of the installation belongs here."""
-    if complaint := _ownership.complaint():
+    if complaint := ownership.complaint():
         raise OSError(complaint)
     if not (dist.is_available() and dist.is_gloo_available()):
         raise OSError("this PyTorch has no Gloo, which DDP needs; install another build of it")
