@@ -258,7 +258,7 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.path(PART).parent.mkdir()
     kept.path(PART).write_text("half a fi")
-    with pytest.raises(ValueError, match=r"example.json is no file of results; delete it"):
+    with pytest.raises(ValueError, match=r"example.json is not a file of results; delete it"):
         kept.data(PART)
 
 
@@ -351,7 +351,7 @@ def test_tiles_and_timelines_are_pictures() -> None:
     ("flags", "text"),
     [
         (["p3/f99"], "there is no figure or paper 'p3/f99'; 'sluice reproduce --list'"),
-        (["--tier", "moon", "-o", "x"], "'moon' is no list of tiers; use model, lab, train, sim"),
+        (["--tier", "moon", "-o", "x"], "invalid list of tiers 'moon'; use model, lab, train, sim"),
         ([], "no folder for the results was given; add -o DIR"),
     ],
 )

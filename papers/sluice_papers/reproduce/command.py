@@ -128,7 +128,7 @@ def _tiers(text: str | None, rows: Sequence[Row]) -> list[Tier]:
     try:
         return [Tier(name) for name in text.split(",")]
     except ValueError:
-        raise ValueError(f"'{text}' is no list of tiers; use {', '.join(Tier)}") from None
+        raise ValueError(f"invalid list of tiers '{text}'; use {', '.join(Tier)}") from None
 
 
 def _make(

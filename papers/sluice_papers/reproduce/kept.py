@@ -74,5 +74,5 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         entry: dict[str, Any] = results.read_file(path)
     except (ValueError, OSError, EOFError):
-        raise ValueError(f"{path} is no file of results; delete it to make it again") from None
+        raise ValueError(f"{path} is not a file of results; delete it to make it again") from None
     return entry

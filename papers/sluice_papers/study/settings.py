@@ -73,7 +73,7 @@ def parse_straggler(text: str) -> dict[int, float]:
     found = re.fullmatch(r"(\d+):(\d*\.?\d+)x?", text)
     if found is None or float(found[2]) < 1:
         raise ValueError(
-            f"'{text}' is no straggler; write 1:3x for a rank 1 that takes three times as long"
+            f"invalid straggler '{text}'; use 1:3x for a rank 1 that takes three times as long"
         )
     return {int(found[1]): float(found[2])}
 
@@ -83,7 +83,7 @@ def parse_jitter(text: str) -> tuple[float, float]:
     found = re.fullmatch(r"(\d*\.?\d+):(\d*\.?\d+)x?", text)
     if found is None or not 0 < float(found[1]) <= 1 or float(found[2]) < 1:
         raise ValueError(
-            f"'{text}' is no jitter; write 0.25:1.05x for a quarter of the steps, 1.05 times as "
+            f"invalid jitter '{text}'; use 0.25:1.05x for a quarter of the steps, 1.05 times as "
             "long"
         )
     return float(found[1]), float(found[2])
@@ -93,7 +93,7 @@ def parse_counts(text: str, what: str, least: int) -> tuple[int, ...]:
     try:
         counts = tuple(dict.fromkeys(int(one) for one in text.split(",")))
     except ValueError:
-        raise ValueError(f"'{text}' is no list of {what}; write it like 4,8,16") from None
+        raise ValueError(f"invalid list of {what} '{text}'; use 4,8,16") from None
     if min(counts) < least:
         raise ValueError(f"{min(counts)} {what} are too few; give {least} or more")
     return counts
@@ -103,7 +103,7 @@ def parse_seeds(text: str, workers: tuple[int, ...]) -> dict[int, int]:
     """Parses numbers of seeds: 3 for all, or one for each number of workers, in their order."""
     counts = text.split(",")
     if not all(one.strip().isdigit() and int(one) > 0 for one in counts):
-        raise ValueError(f"'{text}' is no number of seeds; write 3, or one for each of --workers")
+        raise ValueError(f"invalid number of seeds '{text}'; use 3, or one for each of --workers")
     if len(counts) == 1:
         return dict.fromkeys(workers, int(text))
     if len(counts) != len(workers):
@@ -121,5 +121,5 @@ def parse_budget(text: str) -> float:
     """Parses a time: 90s, 45min or 2h. Returns seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|h)", text)
     if found is None:
-        raise ValueError(f"'{text}' is no time; write it like 45min or 2h")
+        raise ValueError(f"invalid time '{text}'; use 45min or 2h")
     return float(found[1]) * {"s": 1, "min": 60, "h": 3600}[found[2]]

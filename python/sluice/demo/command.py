@@ -86,7 +86,7 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if rate < 1e6:
-        raise argparse.ArgumentTypeError(f"'{text}' is no rate; write 200mbit or 1gbit")
+        raise argparse.ArgumentTypeError(f"invalid rate '{text}'; use 200mbit or 1gbit")
     return rate
 
 
