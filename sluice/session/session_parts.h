@@ -12,8 +12,7 @@
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
-#include <sluice/session/epoch_fabric.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/observers.h>
@@ -67,8 +66,7 @@ class SessionParts final {
  private:
   SessionParts(JobParts& job, std::string name, base::Config config)
       : job_(job), name_(std::move(name)), config_(std::move(config)) {}
-  Result<std::unique_ptr<EpochFabric>> connect(JobParts& job, const std::string& name,
-                                               Trainer& trainer);
+  Result<std::unique_ptr<fabric::Fabric>> connect(Trainer& trainer);
   void listenForTheEnd();
   void exchangeDone();
 
@@ -83,7 +81,7 @@ class SessionParts final {
   base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
   base::HomePtr<Epochs> epochs_;          // null: a lost rank ends the session
   base::HomePtr<Trainer> trainer_;
-  EpochFabric* fabric_ = nullptr;  // the trainer's
+  fabric::PeerAwareFabric* fabric_ = nullptr;  // the trainer's
   // Used on the loop only. The inner pointer is null before this session has begun, and once it is
   // gone.
   const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);

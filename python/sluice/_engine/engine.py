@@ -97,7 +97,7 @@ class Engine:
         )
         if not job.is_alone:
             self._plan.take_parameters()
-            job.members.append(self)
+            job.models.append(self)
 
     @property
     def round(self) -> int:

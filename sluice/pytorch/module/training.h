@@ -11,7 +11,7 @@
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
@@ -39,12 +39,12 @@ class Training final : public DeviceEntrance {
   // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
   // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
   // be empty: the job's.
-  Training(const Membership& member, const std::string& name,
+  Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm, uintptr_t device)
-      : member_(member), waits_(tensors.size()) {
-    session::JobParts& job = member.job();
+      : job_(job), waits_(tensors.size()) {
+    session::JobParts& parts = job.parts();
     SessionOptions options;
     options.name = name;
     options.observer = &waits_;
@@ -62,7 +62,7 @@ class Training final : public DeviceEntrance {
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
     session_ = valueOrThrow(
-        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+        withoutGil([&] { return session::Inside::open(parts, std::move(options), engine); }));
   }
   ~Training() override {
     if (session_ == nullptr) return;
@@ -227,13 +227,13 @@ class Training final : public DeviceEntrance {
 
   // Throws once the session has left, and in a forked child.
   Session& session() const {
-    (void)member_.job();
+    (void)job_.parts();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
   session::SessionParts& inside() const { return session::Inside::of(session()); }
 
-  const Membership& member_;
+  const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<Session> session_;
@@ -242,13 +242,13 @@ class Training final : public DeviceEntrance {
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
-  Compared(const Membership& member, const std::string& key,
+  Compared(const PythonJob& job, const std::string& key,
            const std::vector<std::pair<uintptr_t, size_t>>& tensors)
       : comparison_(withoutGil([&] {
           std::vector<uint64_t> hashes;
           for (const auto& [address, bytes] : tensors)
             hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(member.job(), key, std::move(hashes));
+          return session::compareRanks(job.parts(), key, std::move(hashes));
         })) {}
 
   bool hasEnded() const {
