@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Collects the pages of the site in one folder, in the form that Sphinx reads.
 
-  scripts/stage_site.py FOLDER      scripts/build_site.sh calls this
+  docs/site/stage.py FOLDER      scripts/build_site.sh calls this
 
 Pages lie where people look for them in the tree: docs/, the changelog, the security policy. Links
 between them are rewritten to pages of the site. A link to a file that is no page becomes its text.
@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "papers/figures"))
 
 import measurement_pages  # noqa: E402

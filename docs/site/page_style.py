@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Fails if a page of the site is too dense to be read in a hurry.
 
-  scripts/page_style.py                    all pages of the site
-  scripts/page_style.py --list docs/a.md   every fault of these pages, exceptions or not
-  scripts/page_style.py --count            the number of faults of each page
+  docs/site/page_style.py                    all pages of the site
+  docs/site/page_style.py --list docs/a.md   every fault of these pages, exceptions or not
+  docs/site/page_style.py --count            the number of faults of each page
 
 A paragraph or list item has at most five lines of 100 characters. A sentence has at most 30 words;
 a piece of code in backquotes is one word. A cell of a table has at most 120 characters, without the
@@ -17,7 +17,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 MOST_LINES, WIDTH, MOST_WORDS, MOST_IN_CELL = 5, 100, 30, 120
 # The pages of the site beside those of docs/ and docs/site.
 MORE_PAGES = ("CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "examples/README.md")

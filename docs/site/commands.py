@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the page of all commands and flags from the program's own help.
 
-  scripts/command_page.py SLUICE      scripts/build_site.sh calls this
+  docs/site/commands.py SLUICE      scripts/build_site.sh calls this
 
 SLUICE is the program. The programs sluice-NAME in Python are asked in this process, which needs
 Torch and the folder of the package in PYTHONPATH, since each would import Torch for itself.
@@ -17,7 +17,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 WIDTH = 92
 PROGRAMS = {
     "doctor device": "sluice.doctor.command",
