@@ -251,6 +251,60 @@ class Help(unittest.TestCase):
         self.assertRegex(sluice("--version").stdout, r"^sluice \d+\.\d+\.\d+$")
 
 
+class Algorithms(unittest.TestCase):
+    def describe(self, name):
+        ran = sluice("algorithms", name, "--json")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)
+
+    def testEachIsDescribedWithItsOptions(self):
+        listed = json.loads(sluice("algorithms", "--json").stdout)
+        self.assertGreaterEqual(len(listed), 15)
+        for row in listed:
+            described = self.describe(row["algorithm"])
+            self.assertEqual({key: described[key] for key in row}, row)
+            table = sluice("algorithms", row["algorithm"]).stdout
+            self.assertTrue(table.startswith(f"{row['algorithm']}: {row['help']}\n"), table)
+            for option in described["options"]:
+                self.assertRegex(table, rf"(?m)^{option['option']} .*\S$")
+        self.assertEqual(self.describe("bsp"), self.describe("sluice"))
+        ssp = {option["option"]: option for option in self.describe("ssp")["options"]}
+        self.assertEqual(
+            (ssp["staleness"]["values"], ssp["staleness"]["default"]), ("integer", "3")
+        )
+        self.assertNotIn("tau", ssp)
+
+    def testAnUnknownOneIsRefusedInOneLine(self):
+        ran = sluice("algorithms", "spp")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertRegex(ran.stderr, r"^sluice: there is no algorithm 'spp'; use one of .*ssp.*\n$")
+
+    def testCommandsThatTrainTakeTheirOptionsAndDoNotListThem(self):
+        names = [row["algorithm"] for row in json.loads(sluice("algorithms", "--json").stdout)]
+        options = {
+            option["option"]: option["default"] or "x"
+            for name in names
+            for option in self.describe(name)["options"]
+        }
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        self.assertGreaterEqual(len(flags), 30)
+        for command, ending in (
+            (("bench", "replay"), "say --lab"),
+            (("bench", "sweep"), "say --lab"),
+            (("simulate",), "hosts"),
+        ):
+            text = sluice(*command, "--help").stdout
+            lines = text.rstrip().splitlines()
+            self.assertLessEqual(len(lines), 80)
+            self.assertEqual(lines[-1], "Options of one algorithm: sluice algorithms NAME")
+            own = set(re.findall(r"^  --([\w-]+)", text, re.MULTILINE))
+            self.assertLessEqual(own & options.keys(), {"topology"})
+            wrong = ["--hosts", "1"] if command == ("simulate",) else []
+            given = [flag for flag in flags if flag.split("=")[0][2:] not in own]
+            ran = sluice(*command, *given, *wrong)
+            self.assertIn(ending, ran.stderr)
+
+
 class Errors(unittest.TestCase):
     def testAnOpenSslWithoutCiphersIsNamed(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
