@@ -443,6 +443,13 @@ class Documents(unittest.TestCase):
             "run: build/dev/bin/sluice config docs > docs/configuration.md",
         )
 
+    def testTheOptionsInPythonAreUpToDate(self):
+        self.assertEqual(
+            (SOURCE / "python/sluice/_options.py").read_text(),
+            sluice("config", "python").stdout,
+            "run: build/dev/bin/sluice config python > python/sluice/_options.py",
+        )
+
     def testThePageOfCommandsIsUpToDate(self):
         script = SOURCE / "scripts/command_page.py"
         ended = subprocess.run(
