@@ -44,7 +44,7 @@ echo "release: building the source distribution"
 "$tools/bin/python" -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
 rm "$out/sdist.log"
 cp build/static/torch-sluice.cdx.json "$out/torch_sluice-$version.cdx.json"
-"$tools/bin/twine" check --strict "$out"/torch_sluice-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
+"$tools/bin/twine" check --strict "$out"/{torch_sluice,sluice_papers}-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
 "$tools/bin/auditwheel" show --json "$out"/torch_sluice-"$version"*.whl >build/audit.json
 python3 - build/audit.json <<'END'
 import json, pathlib, sys
@@ -67,4 +67,4 @@ git diff --quiet -- CMakeLists.txt CHANGELOG.md || git commit --quiet --message 
 git tag --annotate "v$version" --message "sluice $version"
 isDone=yes
 ls -l "$out"
-echo "release: v$version is tagged; publish it with 'git push --follow-tags' and '$tools/bin/twine upload $out/torch_sluice-$version*.whl $out/torch_sluice-$version.tar.gz'"
+echo "release: v$version is tagged; publish it with 'git push --follow-tags' and '$tools/bin/twine upload $out/{torch_sluice,sluice_papers}-$version*.whl $out/torch_sluice-$version.tar.gz'"

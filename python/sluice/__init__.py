@@ -10,14 +10,14 @@ for x, y in loader:
 from collections.abc import Callable
 from typing import Any
 
-from sluice import _backend
-from sluice._company import MembersChange
+from sluice._backend import groups
 from sluice._core import PeerLostError, __version__
-from sluice._distribute import distribute
-from sluice._job import Averaged, current
-from sluice._profile import Profile
+from sluice._front.distribute import distribute
+from sluice._job.company import MembersChange
+from sluice._job.job import Averaged, current
+from sluice._measure.profile import Profile
 
-_backend.register()
+groups.register()
 
 __all__ = [
     "MembersChange",

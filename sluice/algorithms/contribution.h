@@ -20,7 +20,7 @@ struct Contribution {
 };
 
 // One slice of a gradient that comes slice by slice, in any order. Every slice of the tensor comes
-// once in the step, except those whose result is here already (Takeover).
+// once in the step, except those that have their result already (Takeover).
 struct SliceContribution {
   TensorId tensor{};
   SliceId slice{};

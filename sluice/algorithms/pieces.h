@@ -10,7 +10,7 @@
 
 namespace sluice::algorithms {
 
-// A millisecond or so of copying.
+// About a millisecond of copying.
 inline constexpr size_t kPieceBytes = size_t{4} << 20;
 
 // Runs work(0) to work(count - 1) on the loop, in this order, and returns when all have run, or why

@@ -49,6 +49,7 @@ Status checkUpdate(const Context& context) {
 Status checkSlice(const plan::Plan& plan, const wire::Header& header) {
   if (index(header.slice) >= plan.slices().size())
     return fabric::refusedStatus(header, "no such slice");
+  // Both numbers come from the wire and index vectors from here on.
   if (header.tensor != plan.slice(header.slice).tensor)
     return fabric::refusedStatus(header, "the slice is of another tensor");
   return base::ok();

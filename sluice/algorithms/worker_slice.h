@@ -13,7 +13,7 @@ namespace sluice::algorithms {
 struct WorkerSlice {
   const plan::Slice& slice;
   Step step;
-  std::span<const std::byte> gradient;  // empty: this worker had none
+  std::span<const std::byte> gradient;  // empty if this worker had no gradient
   std::span<std::byte> parameters;
   std::span<const double> values;  // hyperparameters of this step
 };

@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kPrefix = "SLUICE_";
 
 Status checkValue(const Option& option, std::string_view text) {
-  // Options are compared between ranks line by line.
+  // Ranks compare their options as one text with a line for each. A value of two lines would look
+  // like two options there.
   if (text.find('\n') != std::string_view::npos)
     return {Code::kInvalidArgument, "the value has a line break; write it on one line"};
   switch (option.kind) {
@@ -38,7 +39,7 @@ Status checkValue(const Option& option, std::string_view text) {
   return ok();
 }
 
-// The key of an option among flags and in a file: its name.
+// Returns the key of an option among flags and in a file: its name.
 std::string asWritten(std::string_view name) {
   return std::string(name);
 }
@@ -92,6 +93,8 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
     SLUICE_RETURN_IF_ERROR(config.readFile(configVariable->second));
   }
 
+  // Variables are often left over from another version or another job, so an unknown one is
+  // only warned of. A flag was typed for this run: an unknown flag is an error.
   for (const auto& [variable, text] : environment) {
     if (!variable.starts_with(kPrefix)) continue;
     const auto found = std::ranges::find(knownNames, variable);
@@ -165,6 +168,8 @@ Status Config::readFile(const std::string& path) {
 }
 
 Status Config::set(const Option& option, std::string_view text, Source source, std::string origin) {
+  // A value is checked when it is set, and reported with where it came from. So reading a value
+  // later cannot fail, and needs no error path in the code that asks.
   if (const Status checked = checkValue(option, text); !checked.isOk()) {
     return checked.withContext(origin.empty() ? std::string(option.name) : origin);
   }

@@ -53,9 +53,9 @@ class Config final {
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that belongs to no option, with the nearest name that
-  // exists, one for each option that was given by its former name, and one for all that is left of
-  // algorithm=auto.
+  // Returns one line for each SLUICE_ variable that belongs to no option, with the nearest name
+  // that exists, one for each option that was given by its former name, and one for all that is
+  // left of algorithm=auto.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -70,7 +70,7 @@ class Config final {
   std::vector<std::string> warnings_;
 };
 
-// This process's environment, for Config::read.
+// Returns this process's environment, for Config::read.
 Config::Values processEnvironment();
 
 }  // namespace sluice::base

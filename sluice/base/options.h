@@ -55,8 +55,8 @@ inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
                                 "Bytes that may be with the network: more keeps a long link busy, "
                                 "less keeps urgency; sluice counts all destinations together, "
                                 "other algorithms each on its own"};
-// This and silence-limit are the two halves of one promise: a rank that speaks more rarely than
-// another rank expects is given up.
+// heartbeat-interval and silence-limit are the two halves of one promise: a rank that speaks more
+// rarely than another rank expects is given up.
 inline constexpr Option kHeartbeatInterval =
     sameOnAllRanks({"heartbeat-interval", Kind::kDuration, "250ms",
                     "How often a rank tells those it talks with that it lives"});

@@ -43,6 +43,8 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                   "the backend 'sluice' of torch.distributed cannot go on without a lost member; "
                   "leave out members, or use sluice.distribute()");
   }
+  // The caller's limit covers the whole of joining, so the rendezvous may not take longer than
+  // that, whatever its own option says.
   if (config.duration(option::kRendezvousTimeout) > atMost) {
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(atMost)));
   }
@@ -59,8 +61,8 @@ Result<std::shared_ptr<Member>> Member::join(const base::Config::Values& options
                                     session::makeFabric(*place->job, "c10d", receiver));
             return std::unique_ptr<fabric::Fabric>(std::move(fabric));
           }));
-  // From this barrier on, every rank hears of the loss of every other, whoever talks with whom
-  // later.
+  // From this barrier on, every rank hears of the loss of every other rank, even of one that it
+  // never talks with.
   SLUICE_RETURN_IF_ERROR(session::awaitStatus(place->job->loop(), [&](auto done) {
     place->communicator->barrier({.atMost = atMost, .memory = nullptr, .done = std::move(done)});
   }));
@@ -99,6 +101,8 @@ collective::Method Member::methodFor(size_t bytes) const {
 }
 
 Status Member::submit(std::function<void(collective::Communicator&)> call) {
+  // A forked child has the object but neither its loop nor its threads: a posted call would
+  // wait for ever.
   if (process_.isInherited())
     return base::forkedStatus(fmt::format("rank {} of a sluice job", rank_));
   return place_.with([&](const PlacePtr& place) -> Status {

@@ -59,6 +59,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  Interruption interruption,
                                                  const Publish& published) {
   rendezvous::Launch launch;
+  // Without a launcher's variables this process is a job of one, so a script runs unchanged on
+  // a laptop.
   if (wasLaunched(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
   }
@@ -79,6 +81,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  job->config_.duration(option::kRendezvousTimeout),
                                                  job->interruption_));
   Status started;
+  // The rendezvous belongs to the loop and is made there. Rank 0 listens from here on, so its
+  // port can be told to others before anybody waits for anybody.
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
     auto meeting =
         rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
@@ -98,6 +102,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
       job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); },
       job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
+  // From here on the job has a key of its own. The user's key opens doors only; what travels is
+  // protected by keys that die with the job, so a leftover of an earlier job cannot take part.
   job->hasMet_ = true;
   const secret::JobKey usersKey = std::exchange(job->key_, job->rendezvous_->jobKey());
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
@@ -155,6 +161,9 @@ JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKe
 
 JobParts::~JobParts() {
   if (process_.isInherited()) return;
+  // The order is that of need: members say goodbye over their own connections, the pulse over
+  // its own, and rank 0 stays for the others' last questions until all are gone or time is up.
+  // A job that never met has nobody to take leave of.
   if (members_ != nullptr) {
     if (!isAbandoned_) {
       (void)await<bool>(loop(), [this](auto got) {
@@ -239,6 +248,8 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
 
 Result<std::string> JobParts::get(const std::string& key) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
+  // With members there is no store of rank 0: the note may come from any member, and nothing
+  // but this deadline ends the wait.
   const TimePoint deadline = loop().now() + config_.duration(option::kRendezvousTimeout);
   const auto ask = [&]() -> Status {
     if (loop().now() > deadline)

@@ -50,7 +50,7 @@ class JobParts final {
   // leave its sessions, which tells the others why.
   bool isAskedToLeave() const { return term_ && term_->hasSignal() && TermRequest::came(); }
 
-  // In the present epoch, if members may be lost.
+  // Return rank and world size; those of the present epoch, if members may be lost.
   Rank rank() const { return members_ ? members_->view().self : launch_.rank; }
   uint32_t worldSize() const {
     return members_ ? static_cast<uint32_t>(members_->view().size()) : launch_.worldSize;
@@ -59,7 +59,8 @@ class JobParts final {
   uint32_t firstWorldSize() const { return launch_.worldSize; }
   // Makes this process's end a loss to the other members, not a goodbye: they need not wait for it.
   void abandonMembers() { isAbandoned_ = true; }
-  // Null: the loss of a rank ends what it takes part in. Used on the loop, but for its view().
+  // Returns the members of the job; null if the loss of a rank ends what it takes part in. Used on
+  // the loop, but for its view().
   members::Members* members() const { return members_.get(); }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }

@@ -22,7 +22,7 @@ struct EpochPlace {
 };
 
 // Makes the TCP fabric of an epoch, whose members have told each other their addresses. A job of one
-// needs none. Any thread.
+// needs no addresses. Any thread.
 Result<std::unique_ptr<fabric::WatchedFabric>> makeEpochFabric(JobParts& job,
                                                                const EpochPlace& place,
                                                                fabric::TcpListener listener,

@@ -12,7 +12,8 @@ class Observers final : public StageObserver {
   // REQUIRES: the observer outlives this.
   void add(StageObserver& observer) { all_.push_back(&observer); }
 
-  // Returns the observer to hand out: null if there are none, so that nothing needs to be reported.
+  // Returns the observer to hand out: null if the list is empty, so that nothing needs to be
+  // reported.
   StageObserver* orNull() { return all_.empty() ? nullptr : this; }
 
   void onStage(const StageEvent& event) override {

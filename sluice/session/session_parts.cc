@@ -104,12 +104,16 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   plan::Plan plan = std::move(made.plan);
   if (job.members() != nullptr)
     SLUICE_RETURN_IF_ERROR(checkOutlives(options, plan, update.optimizer->publishes(), collective));
+  // The worker beside each server decides if a step counts. A server without a worker would have
+  // nobody to ask.
   if (options.updatesWaitForWord && plan.roles().workers.size() != job.firstWorldSize()) {
     return Status(Code::kInvalidArgument,
                   "updates that wait for step() need a worker beside every server; use servers=all "
                   "or servers=K");
   }
   SLUICE_RETURN_IF_ERROR(checkMemory(options, plan, update.optimizer->publishes(), job.rank()));
+  // Nothing that other ranks see has been done until here: a rank with other settings is found
+  // before any of them opens a fabric or allocates servers.
   SLUICE_RETURN_IF_ERROR(agreeOn(plan, options.name, job));
   if (job.rank() == Rank{0}) {
     log("session").info("{}", plan.toString());
@@ -177,10 +181,14 @@ Result<std::unique_ptr<EpochFabric>> SessionParts::connect(JobParts& job, const 
 
 SessionParts::~SessionParts() {
   if (!isHere()) return;  // a forked child says no goodbye in its parent's name
+  // Notes of other ranks may come at any time, until the job ends. So the callbacks hold a
+  // pointer that is cleared on the loop before the trainer goes.
   fabric::runBeforeFreeing(job_.loop(), [this] { *listener_ = nullptr; });
   if (trainer_ == nullptr) return;  // it never began
   if (metering_) metering_->end();
   if (tracing_) tracing_->noteClocks(*fabric_);
+  // The stager stops before the trainer does, since it calls the trainer from its own thread.
+  // The trace is written last: the trainer reports to it until the end.
   if (devicePath_) devicePath_->end();
   trainer_.reset();
   if (tracing_) tracing_->write();

@@ -57,9 +57,11 @@ class SessionParts final {
   bool isHere() const { return !process_.isInherited(); }
   Status checkProcess() const { return job_.checkProcess(); }
   Trainer& trainer() { return *trainer_; }
-  // Returns what takes the session over the loss of members; null if nothing does.
+  // Moves the session from one epoch to the next when members are lost; null in a job that ends
+  // with its first loss.
   const Epochs* epochs() const { return epochs_.get(); }
-  // Returns the way of tensors on a device; null if the session has no device.
+  // Null if the session has no device, in which case gradients and results lie in host memory
+  // anyway.
   DevicePath* devicePath() { return devicePath_.get(); }
 
  private:

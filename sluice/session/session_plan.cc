@@ -31,6 +31,9 @@ Status applySettings(const Config::Values& settings, const algorithms::Algorithm
 
 Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
                              const JobParts& job) {
+  // A session may choose its own algorithm and some options, but not what the job shares.
+  // Options of the job's own algorithm are checked only if the session uses it: with another
+  // one they are not meant for it.
   base::Config config = job.config();
   const std::string& wanted = options.algorithm;
   if (!wanted.empty())

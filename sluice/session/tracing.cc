@@ -41,6 +41,8 @@ void Tracing::noteClocks(const EpochFabric& fabric) {
 
 void Tracing::write() {
   recorder_.addTo(trace_);
+  // The wall clock may have been set during training: both readings together say by how much it
+  // can be wrong.
   trace_.wall = trace::covering(*trace_.wall, trace::readWallClock());
   const Status written = trace::writeTraces(path_, std::span(&trace_, 1));
   if (!written.isOk())

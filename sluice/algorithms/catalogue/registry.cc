@@ -101,7 +101,7 @@ std::vector<const base::Option*> algorithmOptions() {
 
 Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& chosen) {
   SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(chosen.strategy));
-  // The others that do not keep step go on anyway.
+  // Algorithms that do not keep ranks in step go on without a lost rank anyway.
   if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
     return {Code::kInvalidArgument,
             fmt::format(

@@ -23,7 +23,8 @@ Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& ch
 // there are.
 Result<const Algorithm*> findAlgorithm(std::string_view name);
 
-// The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
+// findAlgorithm() for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in
+// `config`.
 Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config);
 
 }  // namespace sluice::algorithms

@@ -36,12 +36,12 @@ class CollectingWorker final {
   void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
-  // As fabric::Receiver::onMessage.
+  // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landNotice(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
   Result<fabric::Landing> landResult(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                      const wire::Header& header);
-  // The result is in its place; `isEmpty`: no worker had a gradient.
+  // Takes a result that lies in its place; `isEmpty` if no worker had a gradient.
   void takeResult(const plan::Slice& slice, bool isEmpty);
 
   std::string describeWait(TensorId tensor) const;
@@ -61,7 +61,7 @@ class CollectingWorker final {
   };
 
   void begin(TensorId tensor, Step step, size_t slices);
-  // A result is ready at its server, or, if this rank serves the slice, in its place.
+  // Notes that a result is ready at its server, or, if this rank serves the slice, in its place.
   void takeNotice(const plan::Slice& slice, Step step);
   void pull(const plan::Slice& slice, Step step);
   void expectResult(const plan::Slice& slice, Step step);

@@ -50,7 +50,7 @@ struct TestEpoch {
   fabric::LoopbackHub hub;
 };
 
-// The gradient of a member; empty if it has none in that step.
+// The gradient of a member; empty if it hands nothing over in that step.
 std::vector<float> gradientOf(Rank member, uint64_t step, const Tensor& tensor, TensorId id);
 
 class LastingMember;

@@ -45,6 +45,8 @@ std::vector<at::Tensor> inParts(const at::Tensor& whole, const at::Tensor& part,
 // Splits a tensor by sizes along its first dimension; into equal parts if `sizes` is empty.
 std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
                                const std::vector<int64_t>& sizes, size_t world) {
+  // A tensor is cut along its first dimension, and its memory is flat: a row is a run of
+  // elements, so each part is one piece of memory without a copy.
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto ranks = static_cast<int64_t>(world);
   TORCH_CHECK_VALUE(!sizes.empty() || rows % ranks == 0, "sluice: ", rows,
@@ -77,7 +79,7 @@ std::optional<DType> floatType(at::ScalarType type) {
   }
 }
 
-// [i][r] -> [r][i]
+// Turns lists by tensor and rank into lists by rank and tensor.
 Lists transposed(const Lists& lists, size_t world) {
   Lists byRank(world);
   for (const auto& list : lists) {
@@ -99,7 +101,7 @@ std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
     if (!copies) {
       const Status enough = staging::checkPinnedBytes(device.str(), member_->stagingBytes());
       TORCH_CHECK_VALUE(enough.isOk(), "sluice: ", enough.message());
-      // A forked child has none of the threads, and must not touch the device.
+      // A forked child lacks the threads, and must not touch the device.
       copies = base::HomePtr<DeviceCopies>(
           std::make_unique<DeviceCopies>(device, member_->stagingBytes()));
     }
@@ -132,6 +134,10 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
   Terms terms;
   terms.atMost = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   terms.memory = operands;
+  // A call ends in up to three places: its results are copied to their tensors, for a device
+  // that copy is queued, and only then is the work complete. Callbacks on it run on the
+  // messenger, since they are Python and may wait for another collective, which the loop has to
+  // carry out.
   const auto complete = [work, messenger = &connection_->messenger()](const Status& status) {
     work->complete(status, *messenger);
   };
@@ -152,6 +158,9 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
     if (!status.isOk()) complete(status);
   };
   const auto copies = connection_->copies();
+  // The values of a tensor on a device may still be computed. The call is submitted once they
+  // are on the host, and calls without a device queue up behind it, because the order of calls
+  // is the same on all ranks.
   if (operands && operands->copies()) return operands->fetch(sendLater);
   // All ranks make their calls in one order, so this one waits for those before it.
   if (copies && copies->copier().hasToHost())
@@ -223,6 +232,9 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   checkReduction(reduction, flat.scalar_type());
   const auto dtype = floatType(flat.scalar_type());
   const bool isSum = reduction == c10d::ReduceOp::SUM || reduction == c10d::ReduceOp::AVG;
+  // Sums of floats go the way of training: the method with the least cost, sums in a fixed
+  // order, one division for a mean. Other types and reductions take two legs of parcels, which
+  // need no arithmetic of our own.
   if (dtype && isSum) {
     const auto work = makeWork(call, tensors, tensors);
     const bool isMean = reduction == c10d::ReduceOp::AVG;

@@ -1,5 +1,5 @@
 // The Python module sluice._c10d.torch_X_Y: the backend "sluice" of torch.distributed, for
-// python/sluice/_backend.py. Unlike sluice._core it is built against one Torch, and fits only that.
+// python/sluice/_backend/groups.py. Unlike sluice._core it is built against one Torch, and fits only that.
 #include <torch/csrc/utils/pybind.h>
 
 #include <sluice/pytorch/backend/backend.h>

@@ -14,13 +14,12 @@
 
 namespace sluice::pytorch {
 
-// The size of slices where nobody has chosen one. The core that handles them is one that
-// computes: a few large ones leave it alone longer than many small ones, which a network of its own
-// would prefer.
+// The default size of slices from PyTorch. The core that handles them also computes: a few large
+// ones disturb it less than many small ones, which a network of its own would prefer.
 inline constexpr std::string_view kSliceElements = "50000";
 
-// This process's place in the job, until close(): its thread must have ended before the process's
-// static objects go, and Python alone does not see to that.
+// This process's place in the job, until close(). Its thread must end before the process's static
+// objects go, which Python alone does not see to.
 class Membership final {
  public:
   explicit Membership(std::unique_ptr<session::JobParts> job) : job_(std::move(job)) {}

@@ -50,7 +50,7 @@ py::bytes noteKey(const base::Config::Values& options, const base::Config::Value
 }
 
 // A slice of a tensor at a server: name, first element, number of elements, steps made, buffers
-// (none: not there), in the order of the optimizer.
+// (empty if never used), in the order of the optimizer.
 using SliceRead =
     std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
 
@@ -68,7 +68,7 @@ std::vector<SliceRead> readServerState(const py::bytes& state) {
   return slices;
 }
 
-// The same, with the parameters' dtype for the number of elements.
+// A slice to write: as SliceRead, with the parameters' dtype for the number of elements.
 using SliceToWrite =
     std::tuple<std::string, uint64_t, std::string, uint64_t, std::vector<std::optional<py::bytes>>>;
 

@@ -36,9 +36,9 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
-  // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's.
+  // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
+  // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
+  // be empty: the job's.
   Training(const Membership& member, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
@@ -80,7 +80,7 @@ class Training final : public DeviceEntrance {
     throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
-  // For the module that knows Torch's C++. Any thread.
+  // Called by the module that knows Torch's C++. Any thread.
   Status gradientReady(TensorId tensor, DeviceMemory memory) override {
     return session().gradientReady(tensor, std::move(memory));
   }
@@ -143,7 +143,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast() for a call that is made again after an interruption: the same number is the same
   // broadcast, which is waited for again and never sent twice.
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
@@ -175,7 +175,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // Without an exception of its own: there is one already.
+  // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
     waitFor(session(), [&](auto& training) {
       training.abandon(why);
@@ -225,7 +225,7 @@ class Training final : public DeviceEntrance {
     session::Trainer::BroadcastUnderway underway;
   };
 
-  // An error once it has left, and in a forked child.
+  // Throws once the session has left, and in a forked child.
   Session& session() const {
     (void)member_.job();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
@@ -255,8 +255,8 @@ class Compared final {
     return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
 
-  // The first tensor that differs, how many it may be from there on, and in words where; none if
-  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
+  // Returns the first tensor that differs, how many it may be from there on, and the ranks in
+  // words; empty if all are alike, or if they could not be compared. REQUIRES: hasEnded()
   std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
     const auto& result = comparison_.get();
     if (!result.isOk())

@@ -1,4 +1,4 @@
-// A process group in one thread, of which one rank may be mad (fabric/testing/mad_fabric.h). Every
+// A process group in one thread; one of its ranks may be mad (fabric/testing/mad_fabric.h). Every
 // rank makes the same calls, with several under way. Tests and fuzzing only.
 #pragma once
 

@@ -56,10 +56,12 @@ class WatchedFabric final : public Fabric {
   WatchedFabric(const WatchedFabric&) = delete;
   WatchedFabric& operator=(const WatchedFabric&) = delete;
 
-  // Empty until heartbeats have gone back and forth. Loop thread only.
+  // Returns the offset of the peer's clock; empty until heartbeats have gone back and forth. Loop
+  // thread only.
   std::optional<ClockOffset> clockOffset(Rank peer) const;
 
-  // For how long the peer's loop has not turned, if it says that it is busy. Loop thread only.
+  // Returns for how long the peer's loop has not turned, if it says that it is busy. Loop thread
+  // only.
   std::optional<Duration> busyFor(Rank peer) const;
 
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
