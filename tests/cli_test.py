@@ -266,6 +266,65 @@ class Help(unittest.TestCase):
         self.assertRegex(sluice("--version").stdout, r"^sluice \d+\.\d+\.\d+$")
 
 
+class Algorithms(unittest.TestCase):
+    def describe(self, name):
+        ran = sluice("algorithms", name, "--json")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)
+
+    def testEachIsDescribedWithItsOptions(self):
+        listed = json.loads(sluice("algorithms", "--json").stdout)
+        self.assertGreaterEqual(len(listed), 15)
+        for row in listed:
+            described = self.describe(row["algorithm"])
+            self.assertEqual({key: described[key] for key in row}, row)
+            table = sluice("algorithms", row["algorithm"]).stdout
+            self.assertTrue(table.startswith(f"{row['algorithm']}: {row['help']}\n"), table)
+            for option in described["options"]:
+                self.assertRegex(table, rf"(?m)^{option['option']} .*\S$")
+        self.assertEqual(self.describe("bsp"), self.describe("sluice"))
+        ssp = {option["option"]: option for option in self.describe("ssp")["options"]}
+        self.assertEqual(
+            (ssp["staleness"]["values"], ssp["staleness"]["default"]), ("integer", "3")
+        )
+        self.assertNotIn("tau", ssp)
+
+    def testAnUnknownOneIsRefusedInOneLine(self):
+        ran = sluice("algorithms", "spp")
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertRegex(ran.stderr, r"^sluice: there is no algorithm 'spp'; use one of .*ssp.*\n$")
+
+    def testCommandsThatTrainTakeTheirOptionsAndDoNotListThem(self):
+        names = [row["algorithm"] for row in json.loads(sluice("algorithms", "--json").stdout)]
+        options = {
+            option["option"]: option["default"] or "x"
+            for name in names
+            for option in self.describe(name)["options"]
+        }
+        self.assertGreaterEqual(len(options), 30)
+        # Each command reads its flags and then ends for a reason of its own.
+        for command, flags, reason in (
+            ("bench replay", [], "say --lab"),
+            ("bench sweep", [], "say --lab"),
+            ("simulate", ["--hosts", "1"], "--hosts has 1; give 2 to 4096"),
+        ):
+            text = sluice(*command.split(), "--help").stdout
+            lines = text.rstrip().splitlines()
+            self.assertLessEqual(len(lines), 80)
+            self.assertEqual(lines[-1], "Options of one algorithm: sluice algorithms NAME")
+            listed = set(re.findall(r"(?m)^  --([\w-]+)", text))
+            self.assertLessEqual(listed & options.keys(), {"topology"})  # simulate has its own
+            given = [f"--{name}={value}" for name, value in options.items() if name not in listed]
+            ran = sluice(*command.split(), *given, *flags)
+            self.assertIn(reason, ran.stderr)
+
+    def testAnOptionThatIsNotListedIsRead(self):
+        flags = [*Simulate.SMALL, "--hosts", "2", "--algorithms", "ssp", "--staleness", "300"]
+        ran = sluice("simulate", *flags)
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("--staleness is 300; give 0 to 255", ran.stderr)
+
+
 class Errors(unittest.TestCase):
     def testAnOpenSslWithoutCiphersIsNamed(self):
         with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
@@ -402,6 +461,13 @@ class Documents(unittest.TestCase):
             (SOURCE / "docs/configuration.md").read_text(),
             sluice("config", "docs").stdout,
             "run: build/dev/bin/sluice config docs > docs/configuration.md",
+        )
+
+    def testTheOptionsInPythonAreUpToDate(self):
+        self.assertEqual(
+            (SOURCE / "python/sluice/_options.py").read_text(),
+            sluice("config", "python").stdout,
+            "run: build/dev/bin/sluice config python > python/sluice/_options.py",
         )
 
     def testTheGlossaryHasEveryStage(self):

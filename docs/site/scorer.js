@@ -6,8 +6,8 @@ const GUIDES = [
 ];
 const REFERENCES = ["python-api", "cpp-api", "how-it-works", "bits", "scale"];
 const LAST = [
-  "changelog", "checks", "moved", "contributing", "dependencies", "hardening", "add-an-algorithm",
-  "tests-python", "tests-device", "commands",
+  "changelog", "checks", "moved", "contributing", "first-change", "dependencies", "hardening",
+  "add-an-algorithm", "tests-python", "tests-device", "commands",
 ];
 
 // Returns the words of the query, as the search page got them.

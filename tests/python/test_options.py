@@ -3,8 +3,14 @@ take one refuses it in one line."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
+from mypy import api as mypy_api
 from ranks import run_script
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Rank 0 makes two steps, and rank 1 one between them. Gradients are 1, and all numbers are exact.
 STEPS = """
@@ -141,3 +147,26 @@ def test_auto_trains_as_sluice_with_one_warning() -> None:
         assert result.returncode == expected.returncode == 0, result.stderr + expected.stderr
         assert (expected.stderr.count(gone), result.stderr.count(gone)) == (0, 1), result.stderr
         assert result.stdout == expected.stdout and result.stdout.startswith("sluice ")
+
+
+# The package is read, not installed; Torch is left out, since reading it takes a minute.
+TYPED = """
+import torch, sluice
+model, optimizer = torch.nn.Linear(4, 1), torch.optim.SGD([], lr=0.1)
+sluice.distribute(model, optimizer, slice_elements=50_000, dgc="on", credit="1MiB")
+sluice.distribute(model, optimizer, slice_elemnts=50_000)
+sluice.distribute(model, optimizer, codec="int9")
+"""
+
+
+def test_mypy_finds_a_misspelt_option_and_a_wrong_value(tmp_path: Path) -> None:
+    program, config = tmp_path / "program.py", tmp_path / "mypy.ini"
+    program.write_text(TYPED)
+    config.write_text(
+        f"[mypy]\nmypy_path = {ROOT / 'python'}\ncache_dir = {tmp_path}\n"
+        "[mypy-sluice.*]\nfollow_imports = silent\n[mypy-torch.*]\nfollow_imports = skip\n"
+    )
+    said, trouble, _ = mypy_api.run(["--config-file", str(config), str(program)])
+    errors = re.findall(r"program\.py:(\d+): error: (.*)", said)
+    assert {line for line, _ in errors} == {"5", "6"}, said + trouble
+    assert errors[0][1].startswith('Unexpected keyword argument "slice_elemnts"')

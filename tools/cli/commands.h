@@ -22,4 +22,9 @@ void addRendezvousCommand(Program& program, CLI::App& root);
 void addSimulateCommand(Program& program, CLI::App& root);
 void addTraceCommand(Program& program, CLI::App& root);
 
+// Makes the options of single algorithms flags of a command that trains. Its help points to
+// `sluice algorithms NAME` instead of listing them. Call it last: an option that has the name of a
+// flag of the command's own is left out.
+void addAlgorithmFlags(Program& program, CLI::App* command);
+
 }  // namespace sluice::cli

@@ -1,9 +1,15 @@
 // sluice config show: every option, its value and where it came from. sluice config docs: the same
-// list as the Markdown page docs/configuration.md; cli_test.py compares the two.
+// list as the Markdown page docs/configuration.md; sluice config python: as the keywords of
+// sluice.distribute(). cli_test.py compares both with the kept files.
+#include <algorithm>
+#include <string>
+#include <string_view>
+
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
 #include <sluice/base/options.h>
+#include <sluice/base/text.h>
 #include <tools/cli/commands.h>
 #include <tools/cli/program.h>
 #include <tools/cli/table.h>
@@ -68,6 +74,67 @@ Result<int> docs(const base::Config& /*config*/) {
   return 0;
 }
 
+constexpr std::string_view kPythonHead =
+    R"("""The options of sluice.distribute() as keywords, for editors and type checkers.
+
+Written by `sluice config python > python/sluice/_options.py` from the options' declarations.
+"""
+
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+)";
+
+std::string pythonType(const base::Option& option) {
+  switch (option.kind) {
+    case base::Kind::kInteger: return "int";
+    case base::Kind::kNumber: return "float";
+    case base::Kind::kSwitch: return R"(bool | Literal["on", "off"])";
+    case base::Kind::kBytes: return "int | str";  // 65536 or "64KiB"
+    case base::Kind::kChoice:
+      return fmt::format(R"(Literal["{}"])",
+                         fmt::join(base::split(option.choices, '|'), R"(", ")"));
+    case base::Kind::kText:
+    case base::Kind::kDuration:
+    case base::Kind::kRate: return "str";
+  }
+  return "?";
+}
+
+// Returns the text as an indented docstring in lines of at most 100 characters.
+std::string docstring(std::string_view text) {
+  constexpr size_t kWidth = 100;
+  constexpr std::string_view kIndent = "    ";
+  constexpr std::string_view kQuotes = R"(""")";
+  std::string written;
+  std::string line = fmt::format("{}{}", kIndent, kQuotes);
+  std::string_view space;  // before the next word
+  for (const auto word : base::split(text, ' ')) {
+    if (line.size() + space.size() + word.size() + kQuotes.size() > kWidth) {
+      written += line + "\n";
+      line = kIndent;
+      space = {};
+    }
+    line += fmt::format("{}{}", space, word);
+    space = " ";
+  }
+  return fmt::format("{}{}{}\n", written, line, kQuotes);
+}
+
+Result<int> python(const base::Config& /*config*/) {
+  fmt::print("{}", kPythonHead);
+  for (const base::Option* option : base::allOptions()) {
+    std::string key(option->name);
+    std::ranges::replace(key, '-', '_');
+    const auto fallback =
+        option->fallback.empty() ? "" : fmt::format(". Default: {}", option->fallback);
+    fmt::print("    {}: {}\n{}", key, pythonType(*option),
+               docstring(fmt::format("{}{}.", option->help, fallback)));
+  }
+  return 0;
+}
+
 }  // namespace
 
 void addConfigCommand(Program& program, CLI::App& root) {
@@ -82,6 +149,10 @@ void addConfigCommand(Program& program, CLI::App& root) {
   CLI::App* docs = program.addCommand(*group, "docs", "Print the list of options as Markdown",
                                       {"sluice config docs > docs/configuration.md"});
   program.onRun(docs, cli::docs);
+  CLI::App* python =
+      program.addCommand(*group, "python", "Print the list of options as keywords in Python",
+                         {"sluice config python > python/sluice/_options.py"});
+  program.onRun(python, cli::python);
 }
 
 }  // namespace sluice::cli

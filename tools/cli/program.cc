@@ -104,7 +104,7 @@ void Program::addExternalPart(CLI::App& parent, const std::string& name, const s
   onRun(part, [missing](const base::Config&) -> Result<int> { return missing; });
 }
 
-void Program::addOption(CLI::App* command, const base::Option& option) {
+CLI::Option* Program::addOption(CLI::App* command, const base::Option& option) {
   const std::string name(option.name);
   auto& slot = flags_[name];
   if (!slot) slot = std::make_unique<std::string>();
@@ -112,10 +112,10 @@ void Program::addOption(CLI::App* command, const base::Option& option) {
   if (!option.choices.empty()) help += fmt::format(" ({})", option.choices);
   if (!option.fallback.empty()) help += fmt::format(" [{}]", option.fallback);
   if (option.kind == base::Kind::kSwitch) {
-    command->add_flag("--" + name, *slot, help);  // --name alone means on; --name=off means off
-    return;
+    // --name alone means on; --name=off means off
+    return command->add_flag("--" + name, *slot, help);
   }
-  command->add_option("--" + name, *slot, help)
+  return command->add_option("--" + name, *slot, help)
       ->type_name(std::string(base::kindName(option.kind)));
 }
 

@@ -44,7 +44,7 @@ class Program final {
                        const std::vector<std::string>& examples, const Status& missing);
 
   // Makes the option a flag of the command: --name VALUE with its help and default.
-  void addOption(CLI::App* command, const base::Option& option);
+  CLI::Option* addOption(CLI::App* command, const base::Option& option);
 
   int run(int argc, char** argv);
 

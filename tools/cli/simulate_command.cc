@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <tools/cli/commands.h>
@@ -241,10 +240,6 @@ void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
   for (const base::Option* option : {&option::kServers, &option::kCredit, &option::kSliceElements,
                                      &option::kShrink, &option::kTrace, &option::kTraceEvents})
     program.addOption(command, *option);
-  for (const base::Option* option : algorithms::algorithmOptions()) {
-    // --topology is the network's here; "adpsgd:torus" sets that of adpsgd.
-    if (option->name != "topology") program.addOption(command, *option);
-  }
 }
 
 }  // namespace
@@ -265,6 +260,7 @@ void addSimulateCommand(Program& program, CLI::App& root) {
   flags->scenario.job.profile = "resnet50";
   addJobFlags(program, command, *flags);
   addNetworkFlags(command, *flags);
+  addAlgorithmFlags(program, command);  // --topology is the network's: write adpsgd:torus
   program.onRun(command,
                 [flags](const base::Config& config) { return runSimulate(*flags, config); });
 }

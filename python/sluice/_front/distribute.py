@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,11 @@ from sluice._tensor.doors import accelerator_of
 from sluice._tensor.slots import DTYPES
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from torch.distributed import ProcessGroup
+
+    from sluice._options import Options
 
 Model = TypeVar("Model", bound=nn.Module)
 Factory = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -38,7 +42,7 @@ def distribute(
     per_tensor: bool = ...,
     server_optimizer: bool = ...,
     process_group: ProcessGroup | None = ...,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> tuple[Model, GatedOptimizer]: ...
 
 
@@ -51,7 +55,7 @@ def distribute(
     per_tensor: bool = ...,
     server_optimizer: bool = ...,
     process_group: ProcessGroup | None = ...,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> tuple[Model, list[GatedOptimizer]]: ...
 
 
@@ -63,7 +67,7 @@ def distribute(
     per_tensor: bool = False,
     server_optimizer: bool = False,
     process_group: ProcessGroup | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> tuple[Model, GatedOptimizer] | tuple[Model, list[GatedOptimizer]]:
     """Trains `model` together with the other ranks of the job. Every rank calls it, with the same
     model.

@@ -9,10 +9,10 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <sluice/algorithms/catalogue/registry.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <tools/bench/shrunk_profile.h>
+#include <tools/cli/commands.h>
 #include <tools/cli/interruption.h>
 #include <tools/cli/json_output.h>
 #include <tools/cli/program.h>
@@ -214,8 +214,7 @@ std::shared_ptr<BenchFlags> addBenchFlags(Program& program, CLI::App* command,
        {&option::kFabric, &option::kEncrypt, &option::kCongestionControl, &option::kServers,
         &option::kCredit, &option::kShrink})
     program.addOption(command, *option);
-  for (const base::Option* option : algorithms::algorithmOptions())
-    program.addOption(command, *option);
+  addAlgorithmFlags(program, command);
   return flags;
 }
 
