@@ -25,6 +25,7 @@
 
 #include <sluice/base/config.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/watch/clock_offset.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 
@@ -44,7 +45,7 @@ class Watchman;
 class WatchedFabric final : public Fabric {
  public:
   // Makes the engine, given its receiver.
-  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
+  using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(Receiver&)>;
 
   // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.
   // REQUIRES: `loop` is the engine's; it, `receiver` and `pulse` outlive this.
@@ -73,10 +74,10 @@ class WatchedFabric final : public Fabric {
   Loop& loop() const override { return engine_->loop(); }
 
  private:
-  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<Fabric> engine);
+  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<NodeFabric> engine);
 
   const std::shared_ptr<Watchman> watchman_;  // outlives the engine, whose receiver it is
-  std::unique_ptr<Fabric> engine_;
+  std::unique_ptr<NodeFabric> engine_;
   std::vector<std::atomic<bool>> hasSentTo_;  // by rank
 };
 
