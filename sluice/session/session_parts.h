@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,12 @@ class SessionParts final {
 
   // Ends the session in bad order: the other ranks' waits end with `why`, and this rank's name.
   void abandon(const std::string& why);
+
+  // As Session's, on this rank's own process only.
+  Status wait(TensorId tensor);
+  Status waitAll();
+  bool isReady(TensorId tensor) const;
+  Status restore(std::span<const std::byte> state);
 
   bool isWorker() const;
   Rank rank() const { return job_.rank(); }
