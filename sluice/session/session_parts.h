@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/observer.h>
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
@@ -17,11 +18,30 @@
 #include <sluice/session/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
-#include <sluice/session/observers.h>
 #include <sluice/session/tracing.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {
+
+// Several observers of the path of slices as one. Filled before training, then only read.
+class Observers final : public StageObserver {
+ public:
+  // REQUIRES: the observer outlives this.
+  void add(StageObserver& observer) { all_.push_back(&observer); }
+
+  // Returns the observer to hand out: null if there are none, so that nothing needs to be reported.
+  StageObserver* orNull() { return all_.empty() ? nullptr : this; }
+
+  void onStage(const StageEvent& event) override {
+    for (auto* each : all_) each->onStage(event);
+  }
+  void onWait(const WaitEvent& event) override {
+    for (auto* each : all_) each->onWait(event);
+  }
+
+ private:
+  std::vector<StageObserver*> all_;
+};
 
 class SessionParts final {
  public:

@@ -1,3 +1,4 @@
+#include <sluice/data/gate/gates.h>
 #include <sluice/session/trainer.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/data/gate/tensor_names.h>
 #include <sluice/session/await.h>
 #include <sluice/session/epochs.h>
 #include <sluice/transport/fabric/common.h>

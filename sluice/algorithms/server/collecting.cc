@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <sluice/algorithms/pieces.h>
 #include <sluice/algorithms/server/collecting_server.h>
 #include <sluice/algorithms/server/collecting_worker.h>
 #include <sluice/algorithms/slices.h>

@@ -14,7 +14,6 @@
 #include <sluice/algorithms/server/collecting_server.h>
 #include <sluice/algorithms/server/outcomes.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/together.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 
 namespace sluice::algorithms {
