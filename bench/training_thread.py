@@ -64,9 +64,9 @@ class Clock:
 
 
 def count(clock: Clock, python_only: bool) -> None:
-    from sluice._backward import Backward
-    from sluice._forward import Forward
-    from sluice._optimizer import GatedOptimizer, LateStep
+    from sluice._engine.backward import Backward
+    from sluice._engine.forward import Forward
+    from sluice._front.optimizer import GatedOptimizer, LateStep
 
     from sluice import _c10d, _core
 

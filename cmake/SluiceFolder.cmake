@@ -8,8 +8,7 @@
 #   INSIDE      folders inside it whose files belong to the same target
 # Files *_test.cc are built into one program, sluice_<name>_test. A folder may lie inside another
 # (fabric/tcp is named fabric_tcp). Headers are found by themselves, also those in testing/, which
-# hold fixtures for tests. scripts/headers.py compiles each header alone; so does, slower and with
-# gcc, the target all_verify_interface_header_sets.
+# hold fixtures for tests. The target sluice_<name>_verify_interface_header_sets compiles each alone.
 function(sluice_folder name)
   cmake_parse_arguments(arg "THREADS" "" "SOURCES;WITHOUT;INSIDE;USES;LINKS;LINKS_PUBLIC;TEST_LINKS"
     ${ARGN})

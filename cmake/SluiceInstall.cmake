@@ -5,10 +5,6 @@ include(CMakePackageConfigHelpers)
 install(TARGETS sluice_library EXPORT sluice LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS sluice RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(PROGRAMS python/sluice-plot DESTINATION ${CMAKE_INSTALL_BINDIR})
-# The program looks for its figures there, wherever the rest of share/ goes.
-install(DIRECTORY python/sluice_plot DESTINATION ${CMAKE_INSTALL_BINDIR}/../share/sluice
-  FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 install(EXPORT sluice NAMESPACE sluice::
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sluice FILE sluice-targets.cmake)
 # The part for LibTorch is built in the project that uses it: see sluice-config.cmake.in.
@@ -39,7 +35,4 @@ if(SKBUILD)
   endif()
   install(TARGETS sluice_core LIBRARY DESTINATION sluice COMPONENT python)
   install(TARGETS sluice RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-  install(PROGRAMS python/sluice-plot DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python)
-  install(DIRECTORY python/sluice_plot DESTINATION ${SKBUILD_DATA_DIR}/share/sluice COMPONENT python
-    FILES_MATCHING PATTERN "*.py" PATTERN __pycache__ EXCLUDE)
 endif()

@@ -6,7 +6,7 @@
 #
 # It needs Doxygen and Torch (scripts/install_deps.sh --with-torch) and a build of the Python
 # package; it makes one if there is none. SITE_PACKAGE and SITE_PROGRAM name others than those of
-# build/dev and build/release.
+# build/release and build/dev.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 what=${1:-html}
@@ -41,7 +41,7 @@ firstOf() {
   done
 }
 
-core=$(firstOf build/dev/python/sluice/_core*.so build/release/python/sluice/_core*.so)
+core=$(firstOf build/release/python/sluice/_core*.so build/dev/python/sluice/_core*.so)
 if [[ -z ${SITE_PACKAGE:-} && -z $core ]]; then
   echo "build_site: building the Python package and the program"
   cmake --preset release -DSLUICE_TESTS=OFF -DSLUICE_BENCH=OFF >"$site/configure.log"
@@ -49,7 +49,7 @@ if [[ -z ${SITE_PACKAGE:-} && -z $core ]]; then
   core=$(firstOf build/release/python/sluice/_core*.so)
 fi
 SITE_PYTHON=$(realpath "${SITE_PACKAGE:-${core%/sluice/*}}")
-program=${SITE_PROGRAM:-$(firstOf build/dev/bin/sluice build/release/bin/sluice)}
+program=${SITE_PROGRAM:-$(firstOf build/release/bin/sluice build/dev/bin/sluice)}
 SITE_OUTPUT=$site
 SITE_DOXYGEN=$PWD/$site/doxygen
 SITE_VERSION=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -60,14 +60,11 @@ python=$venv/bin/python
 python3 scripts/page_style.py
 rm -rf "$SITE_DOXYGEN"
 doxygen docs/site/Doxyfile
+PYTHONPATH=$SITE_PYTHON "$python" scripts/command_page.py "$program" >"$site/commands.md"
 "$python" scripts/stage_site.py "$site/source"
 if [[ $what == outside ]]; then
   exec "$python" -m sphinx --builder linkcheck --doctree-dir "$site/doctrees" --quiet "$site/source" "$site/linkcheck"
 fi
-PYTHONPATH=$SITE_PYTHON SLUICE_LOG=warn "$python" scripts/site_doctests.py "$site/source" "$program" >"$site/doctests.log" 2>&1 &
-doctests=$!
 "$python" -m sphinx --builder html --jobs 2 --doctree-dir "$site/doctrees" --fail-on-warning --keep-going --quiet "$site/source" "$site/html"
-wait "$doctests" || { cat "$site/doctests.log" && exit 1; }
-tail -n 2 "$site/doctests.log"
-"$python" scripts/site_links.py "$site/html"
+SLUICE_LOG=warn "$python" -m sphinx --builder doctest --doctree-dir "$site/doctrees" --quiet "$site/source" "$site/doctest"
 "$python" tests/site_test.py "$site"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel that users install: it needs no root, no compiler and no Debian package, since
+# Builds the wheel that users install, and that of papers/ beside it. The first needs no root, no compiler and no Debian package, since
 # every foreign library is linked in statically with hidden symbols (scripts/static_libraries.sh).
 # UCX is left out. The wheel's tag is that of this machine's glibc, the oldest that it runs with.
 #
@@ -46,4 +46,5 @@ if ! python3 -m pip wheel --verbose --no-build-isolation --no-deps --wheel-dir "
   echo "build_wheels: the build has failed (whole log: build/wheel.log)" >&2
   exit 1
 fi
-ls "$out"/torch_sluice-*.whl
+python3 -m pip wheel --quiet --no-index --no-build-isolation --no-deps --wheel-dir "$out" ./papers
+ls "$out"/*sluice*.whl

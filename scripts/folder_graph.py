@@ -53,7 +53,9 @@ HOUSES = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 # A module of Python, in an import or in the command line of a program.
-PAPERS = re.compile(r"^\s*(?:from|import)\s+sluice_papers\b|-m[\"', ]+sluice_papers\b", re.MULTILINE)
+PAPERS = re.compile(
+    r"^\s*(?:from|import)\s+sluice_papers\b|-m[\"', ]+sluice_papers\b", re.MULTILINE
+)
 DEFINED = re.compile(r"\b(?:sluice_folder|add_library|add_executable)\(\s*(\w+)")
 
 

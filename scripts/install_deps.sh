@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages from Debian and PyPI that sluice needs for building, testing and measuring.
-# Run it as often as you like: it skips installed packages. docs/dependencies.md gives the purpose
-# of each package.
+# Run it as often as you like: it skips installed packages. docs/dependencies.md has the reasons for
+# the libraries, and for some tools.
 #
 #   scripts/install_deps.sh                 everything but Torch and SimGrid
 #   scripts/install_deps.sh --with-torch    also PyTorch, for pytorch/ and the tests that compare with it

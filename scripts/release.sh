@@ -17,7 +17,8 @@ out=$(realpath -m "${2:-dist/$version}")
 [[ -z $(git tag --list "v$version") ]] || fail "the tag v$version is there already"
 former=$(sed -n 's/^project(sluice VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 [[ $(printf '%s\n' "$former" "$version" | sort -V | tail -n 1) == "$version" ]] || fail "$version is older than $former"
-sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
+isCut=$(grep -c "^## \[$version\] - " CHANGELOG.md || true)  # by hand
+[[ $isCut == 1 ]] || sed -n '/^## \[Unreleased\]/,/^## \[[0-9]/p' CHANGELOG.md | grep -q '^- ' || fail "the changelog has nothing under [Unreleased]"
 
 # These tools are for releases only, so they have an environment of their own.
 tools=build/release-tools
@@ -34,7 +35,7 @@ isDone=no
 end() { [[ $isDone == yes ]] || git checkout --quiet -- CMakeLists.txt CHANGELOG.md; }
 trap end EXIT
 sed -i "s/^project(sluice VERSION [0-9.]*/project(sluice VERSION $version/" CMakeLists.txt
-sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
+[[ $isCut == 1 ]] || sed -i "s/^## \[Unreleased\]\$/## [Unreleased]\n\n## [$version] - $(date -u +%F)/" CHANGELOG.md
 
 mkdir -p "$out"
 echo "release: building the wheel"
@@ -43,7 +44,7 @@ echo "release: building the source distribution"
 "$tools/bin/python" -m build --sdist --no-isolation --outdir "$out" . >"$out/sdist.log" 2>&1 || { tail -n 20 "$out/sdist.log" >&2 && fail "no source distribution"; }
 rm "$out/sdist.log"
 cp build/static/torch-sluice.cdx.json "$out/torch_sluice-$version.cdx.json"
-"$tools/bin/twine" check --strict "$out"/torch_sluice-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
+"$tools/bin/twine" check --strict "$out"/{torch_sluice,sluice_papers}-"$version"*.whl "$out"/torch_sluice-"$version".tar.gz
 "$tools/bin/auditwheel" show --json "$out"/torch_sluice-"$version"*.whl >build/audit.json
 python3 - build/audit.json <<'END'
 import json, pathlib, sys
@@ -62,8 +63,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(pathlib.Path(sys.argv[1]).read_text())
 sys.exit(f"release: {sys.argv[1]}: {fault}" if fault else 0)
 END
-git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
+git diff --quiet -- CMakeLists.txt CHANGELOG.md || git commit --quiet --message "Release $version" -- CMakeLists.txt CHANGELOG.md
 git tag --annotate "v$version" --message "sluice $version"
 isDone=yes
 ls -l "$out"
-echo "release: v$version is tagged; publish it with 'git push --follow-tags' and '$tools/bin/twine upload $out/torch_sluice-$version*.whl $out/torch_sluice-$version.tar.gz'"
+echo "release: v$version is tagged; publish it with 'git push --follow-tags' and '$tools/bin/twine upload $out/{torch_sluice,sluice_papers}-$version*.whl $out/torch_sluice-$version.tar.gz'"

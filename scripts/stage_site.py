@@ -14,27 +14,32 @@ import shutil
 import sys
 from pathlib import Path
 
-import measurement_pages
-
 ROOT = Path(__file__).resolve().parent.parent
-# Files beside docs/*.md and docs/site/*.md that are pages, and their names on the site.
+sys.path.insert(0, str(ROOT / "papers/figures"))
+
+import measurement_pages  # noqa: E402
+
+RESULTS = "papers/results"
+# Other files than docs/*.md, docs/site/*.md and papers/results/*.md that are pages, and their names
+# on the site.
 PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "examples/README.md": "examples.md",
+    "build/site/commands.md": "commands.md",
     "tests/python/README.md": "tests-python.md",
     "tests/device/README.md": "tests-device.md",
-    "docs/plan/check.md": "measurements/plan-check.md",
-    "docs/study/study.md": "measurements/study.md",
-    "docs/reproduction/reproduction.md": "measurements/reproduction.md",
+    "papers/results/plan/check.md": "measurements/plan-check.md",
+    "papers/results/study/study.md": "measurements/study.md",
+    "papers/results/reproduction/reproduction.md": "measurements/reproduction.md",
 }
 # Where links to parts of other files lead.
 ELSEWHERE = {
     "README.md#install": "start.md#install",
     "README.md": "index.md",
-    "docs/choose": "measurements/choose.md",
-    "docs/study/study.html": "measurements/study.md",
+    "papers/results/choose": "measurements/choose.md",
+    "papers/results/study/study.html": "measurements/study.md",
 }
 
 # Files that pages and Sphinx read.
@@ -55,6 +60,9 @@ def site_pages():
     """Maps files of the tree to pages of the site."""
     pages = {f"docs/{path.name}": path.name for path in ROOT.glob("docs/*.md")}
     pages |= {f"docs/site/{path.name}": path.name for path in ROOT.glob("docs/site/*.md")}
+    pages |= {
+        f"{RESULTS}/{path.name}": f"results/{path.name}" for path in ROOT.glob(f"{RESULTS}/*.md")
+    }
     return pages | PAGES
 
 
@@ -93,8 +101,8 @@ def linked(match, source, page, pages):
 
 def staged_file(path):
     """Returns the place of a picture on the site."""
-    if path.startswith("docs/reproduction/pictures/"):
-        return "pictures/" + path.removeprefix("docs/reproduction/pictures/")
+    if path.startswith(f"{RESULTS}/reproduction/pictures/"):
+        return "pictures/" + path.removeprefix(f"{RESULTS}/reproduction/pictures/")
     return path.removeprefix("docs/")
 
 
@@ -146,7 +154,7 @@ def main():
         (fresh / page).parent.mkdir(parents=True, exist_ok=True)
         (fresh / page).write_text(converted(source, page, pages))
     shutil.copytree(ROOT / "docs/figures", fresh / "figures")
-    shutil.copytree(ROOT / "docs/reproduction/pictures", fresh / "pictures")
+    shutil.copytree(ROOT / RESULTS / "reproduction/pictures", fresh / "pictures")
     shutil.copytree(ROOT / "docs/site/_static", fresh / "_static")
     for source in FILES:
         shutil.copy(ROOT / source, fresh)

@@ -2,9 +2,11 @@
 libraries they need and load.
 
 scripts/wheel_check.py files SITE-PACKAGES PROGRAM   reads the files; needs readelf
+python scripts/wheel_check.py papers                 compares sluice-papers with torch-sluice
 python scripts/wheel_check.py process                loads the modules, with the Python of the wheel
 """
 
+import importlib.metadata
 import pathlib
 import subprocess
 import sys
@@ -20,6 +22,7 @@ SYSTEM = (
     "libgcc_s",
     "libstdc++",
 )
+DISTRIBUTIONS = ("torch-sluice", "sluice-papers")
 TORCH = ("libtorch", "libtorch_cpu", "libtorch_python", "libc10")
 
 
@@ -89,6 +92,22 @@ def check_process() -> list[str]:
     return faults
 
 
+def check_papers() -> list[str]:
+    """sluice-papers needs torch-sluice of its own version, and torch-sluice has no file of the
+    papers."""
+    engine, papers = map(importlib.metadata.distribution, DISTRIBUTIONS)
+    wanted = f"torch-sluice=={papers.version}"
+    faults = (
+        [] if wanted in (papers.requires or []) else [f"sluice-papers does not ask for {wanted}"]
+    )
+    if engine.version != papers.version:
+        faults.append(f"torch-sluice {engine.version} is beside sluice-papers {papers.version}")
+    files = [{str(file) for file in one.files or []} for one in (engine, papers)]
+    print(f"torch-sluice has {len(files[0])} files, sluice-papers {len(files[1])}")
+    strangers = [name for name in files[0] if "papers" in name]
+    return faults + [f"torch-sluice has {name}" for name in strangers]
+
+
 def torch_folder() -> str:
     import torch
 
@@ -99,6 +118,8 @@ def main() -> int:
     match sys.argv[1:]:
         case ["files", site, program]:
             faults = check_files(pathlib.Path(site), pathlib.Path(program))
+        case ["papers"]:
+            faults = check_papers()
         case ["process"]:
             faults = check_process()
         case _:

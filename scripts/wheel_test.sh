@@ -31,6 +31,7 @@ fi
 read -r prefix site <<<"$places"
 if [[ -n ${1:-} ]]; then # test a wheel that is there
   mkdir "$room/dist" && cp "$1" "$room/dist/"
+  python3 -m pip wheel --quiet --no-index --no-build-isolation --no-deps --wheel-dir "$room/dist" ./papers
 else
   scripts/build_wheels.sh "$room/dist"
 fi
@@ -74,7 +75,7 @@ done
 start=$(date +%s%N)
 inAccount python -m pip install --quiet --no-index --find-links "$room/dist" torch-sluice
 took=$((($(date +%s%N) - start) / 1000000))
-echo "pip install took $took ms; the wheel has $(stat -c %s "$room"/dist/*.whl) bytes"
+echo "pip install took $took ms; the wheel has $(stat -c %s "$room"/dist/torch_sluice-*.whl) bytes"
 ((took <= 30000)) || fail "pip install took longer than 30 s"
 python3 scripts/wheel_check.py files "$purelib" "$room/home/venv/bin/sluice"
 cp -r examples "$room/home/"
@@ -104,6 +105,14 @@ echo "torchrun, DDP on the backend sluice"
 inAccount python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" --how ddp --backend sluice
 echo "the backend is known without an import"
 inAccount python -W error -c 'import sys, torch; assert "sluice" in torch.distributed.Backend.backend_list and "sluice" not in sys.modules'
+echo "the papers, a wheel of their own"
+! inAccount sluice study --help &>"$room/study" || fail "the wheel has 'sluice study', which is of the papers"
+grep -x "sluice study: needs the package sluice-papers; .*'pip install sluice-papers'" "$room/study" ||
+  { tail "$room/study" >&2 && fail "'sluice study' does not say what to install"; }
+inAccount python -m pip install --quiet --no-index --no-deps --find-links "$room/dist" sluice-papers # without matplotlib
+inAccount python wheel_check.py papers
+inAccount sluice study --help >"$room/study"
+inAccount sluice reproduce all --tier model -o "$room/home/reproduction" >"$room/reproduction"
 echo "no UCX in the wheel"
 ! inAccount SLUICE_FABRIC=ucx SLUICE_ENCRYPT=off python -m torch.distributed.run --nproc-per-node 2 "${train[@]}" &>"$room/ucx" ||
   fail "--fabric ucx trains with a wheel that has no UCX"

@@ -1,4 +1,4 @@
-"""Tests scripts/calibrate_hosts.py with made-up measurements, whose costs are known."""
+"""Tests tools/sim/calibrate_hosts.py with made-up measurements, whose costs are known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "calibrate_hosts.py"
+SCRIPT = Path(__file__).resolve().parent.parent / "tools" / "sim" / "calibrate_hosts.py"
 spec = importlib.util.spec_from_file_location("calibrate_hosts", SCRIPT)
 assert spec is not None and spec.loader is not None
 calibrate_hosts = importlib.util.module_from_spec(spec)

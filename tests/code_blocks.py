@@ -7,8 +7,8 @@
 
 A fence says it after the language, where readers of the rendered page do not see it:
 
-  run    this test and scripts/first_hour.sh run it
-  hour   only scripts/first_hour.sh runs it: it installs something or takes long
+  run    this test and tests/first_hour.sh run it
+  hour   only tests/first_hour.sh runs it: it installs something or takes long
   lab    both run it, if a lab can be made there (sluice lab)
   shown  nobody runs it: something to read, output, or commands for a cluster
 

@@ -43,4 +43,3 @@ g++ -std=c++20 "$project/main.cc" $(pkg-config --cflags --libs sluice) -Wl,-rpat
 trains "$work/by_pkg_config"
 
 [[ $("$work/tree/bin/sluice" --version) == sluice* ]]
-python3 "$source/scripts/public_api.py" "$work/tree/include"

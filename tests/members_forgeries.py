@@ -17,7 +17,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from members_job import CLIENT_PORT, MembersLab, Ranks
-from sluice.study.ranks import as_a_program
+from sluice.processes import as_a_program
 
 if TYPE_CHECKING:
     from members_faults import Trial

@@ -29,7 +29,7 @@ import members_rank
 from members_replay import Record, parse_line, replay
 from members_training import Settings
 from sluice import _core
-from sluice.study.ranks import as_a_program, prepare_to_fork
+from sluice.processes import as_a_program, prepare_to_fork
 
 ETCD = 3
 CLIENT_PORT = 2379

@@ -5,7 +5,7 @@
 
 Python: every name of sluice.__all__ is documented and used in a doctest, and so is every public
 member of its classes. The names of the plug-ins are documented and shown in an example; a few need
-their framework to run, and scripts/test_plugs.sh runs them. C++: every public member that Doxygen
+their framework to run, and tests/plugs/run.sh runs them. C++: every public member that Doxygen
 sees in include/sluice is on the page, and every class has an example that uses it.
 """
 
@@ -21,8 +21,9 @@ SITE = Path(sys.argv.pop(1)) if len(sys.argv) > 1 else ROOT / "build/site"
 
 
 PACKAGE = ROOT / "python/sluice"
-# The other public modules: one for each framework.
-PLUGINS = sorted(path.stem for path in PACKAGE.glob("[a-z]*.py"))
+# The other public modules: one for each framework, and one for programs that start ranks.
+PROCESSES = "processes"
+PLUGINS = sorted({path.stem for path in PACKAGE.glob("[a-z]*.py")} - {PROCESSES})
 
 
 def parsed(module):
@@ -42,7 +43,7 @@ def members_of_classes():
     for node in parsed("__init__").body:
         if not isinstance(node, ast.ImportFrom) or not node.module.startswith("sluice."):
             continue
-        module = node.module.removeprefix("sluice.")
+        module = node.module.removeprefix("sluice.").replace(".", "/")
         names = {alias.name for alias in node.names} & set(public_python())
         if not names or not (PACKAGE / f"{module}.py").exists():
             continue  # _core is C++, and has no public class but an error
@@ -104,18 +105,20 @@ class Python(unittest.TestCase):
         for name in members:
             self.assertTrue(f'id="sluice.{name}"' in self.html, name)
 
-    def test_every_name_of_a_plugin_is_documented_with_an_example(self):
+    def test_every_name_of_another_module_is_documented_with_an_example(self):
         examples = "\n".join(
             re.findall(r"```(?:\{doctest\}|python).*?\n(.*?)```", self.source, re.S)
         )
         run = "\n".join(path.read_text() for path in (ROOT / "tests/plugs").glob("*.py"))
-        for module in PLUGINS:
+        for module in (*PLUGINS, PROCESSES):
             for name in public_python(module):
                 self.assertTrue(f'id="sluice.{module}.{name}"' in self.html, name)
                 self.assertRegex(examples, rf"\b{name}\b", name)
+                if module == PROCESSES:  # every test with ranks runs these
+                    continue
                 short = re.search(rf'{name}\(.*?strategy="(\w+)"', examples)
                 words = rf"\b{name}\b" + (rf'|"{short[1]}"' if short else "")
-                self.assertRegex(run, words, f"scripts/test_plugs.sh does not run {name}")
+                self.assertRegex(run, words, f"tests/plugs/run.sh does not run {name}")
 
 
 class Cpp(unittest.TestCase):

@@ -242,8 +242,8 @@ def write_page(rows: list[Any], path: Path) -> None:
     lines = [
         "# Soak of members that may be lost",
         "",
-        "`scripts/soak_members.sh` trains job after job while members and etcd servers are killed,",
-        "stopped and cut off, and writes this page from its results. `tests/soak_members.py` lists",
+        "`tests/soak_members.py` trains job after job while members and etcd servers are killed,",
+        "stopped and cut off, and writes this page from its results. The script lists",
         "the faults. Every step of every member is compared bit for bit with one process.",
         "",
         "| | |",

@@ -11,7 +11,7 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".")
-VERSION = re.compile(r"(?:\bkVersion = |\.version = )(\d+)")
+VERSION = re.compile(r"(?:\bk(?:File)?Version = |\.version = )(\d+)")
 
 
 def formats() -> list[list[str]]:
@@ -44,11 +44,12 @@ class Formats(unittest.TestCase):
 
 class OwnVersion(unittest.TestCase):
     def test_has_one_home(self) -> None:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-        self.assertEqual(project["project"]["dynamic"], ["version"])
-        rule = project["tool"]["scikit-build"]["metadata"]["version"]
-        text = (ROOT / rule["input"]).read_text()
-        self.assertEqual(len(re.findall(rule["regex"], text)), 1)
+        for folder in (ROOT, ROOT / "papers"):
+            project = tomllib.loads((folder / "pyproject.toml").read_text())
+            self.assertIn("version", project["project"]["dynamic"])
+            rule = project["tool"]["scikit-build"]["metadata"]["version"]
+            text = (folder / rule["input"]).read_text()
+            self.assertEqual(len(re.findall(rule["regex"], text)), 1)
 
 
 if __name__ == "__main__":

@@ -225,15 +225,15 @@ class TorchTrace(unittest.TestCase):
         out = ("-o", self.folder / "refused.json")
         self.refused("--torch", zero, says="--torch needs --output FILE")
         self.refused("--torch", self.folder / "none.json", *out, code=1, says="cannot read")
-        self.refused("--torch", self.folder, *out, says="is no file")
+        self.refused("--torch", self.folder, *out, says="is not a file")
         self.refused("--torch", one, *out, says=f"write --torch RANK={one}")
         self.refused("--torch", zero, "--torch", f"0={one}", *out, says="are both of rank 0")
         self.refused("--torch", f"7={one}", *out, says="is of rank 7, which has no trace")
         self.refused("--torch", zero, "-o", zero, says="--output would overwrite")
         json.loads(zero.read_text())  # it is whole
-        self.refused("--torch", self.traces, *out, says="is no file")
+        self.refused("--torch", self.traces, *out, says="is not a file")
         trace = next(self.traces.glob("Sequential*.rank-0.json"))
-        self.refused("--torch", f"0={trace}", *out, says="is no trace of torch.profiler")
+        self.refused("--torch", f"0={trace}", *out, says="is not a trace of torch.profiler")
         other = self.folder / "other.json"
         for text, says in {
             zero.read_text()[:5000]: "ends in the middle",

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include <sluice/base/median.h>
-#include <sluice/observe/trace/critical_path.h>
-#include <sluice/observe/trace/staging_waits.h>
+#include <tools/trace/critical_path.h>
+#include <tools/trace/staging_waits.h>
 
 namespace sluice::bench {
 namespace {

@@ -38,6 +38,7 @@
 #include <tools/cli/exit_codes.h>
 #include <tools/cli/interruption.h>
 #include <tools/cli/json_output.h>
+#include <tools/trace/trace_reader.h>
 
 namespace sluice::bench {
 namespace {

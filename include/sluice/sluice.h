@@ -1,5 +1,6 @@
-// All of sluice but its part for LibTorch (torch.h). There are two classes to know: Job and
-// Session.
+/// @file
+/// All of sluice but its part for LibTorch (torch.h). There are two classes to know: Job and
+/// Session.
 #pragma once
 
 #include <sluice/config.h>

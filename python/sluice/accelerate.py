@@ -21,8 +21,8 @@ import torch.distributed as dist
 from torch import nn
 
 from sluice import _core
-from sluice._distribute import Model, distribute
-from sluice._model import GatedModule
+from sluice._front.distribute import Model, distribute
+from sluice._front.model import GatedModule
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -21,9 +21,9 @@ from lightning.pytorch.plugins import MixedPrecision, Precision
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 from torch import Tensor
 
-from sluice._distribute import distribute
-from sluice._model import GatedModule
-from sluice._optimizer import GatedOptimizer
+from sluice._front.distribute import distribute
+from sluice._front.model import GatedModule
+from sluice._front.optimizer import GatedOptimizer
 
 __all__ = ["SluiceDDPStrategy", "SluiceStrategy"]
 

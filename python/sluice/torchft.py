@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupWrapper
 
-from sluice import _backend
+from sluice._backend import groups
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -98,19 +98,19 @@ class ProcessGroupSluice(ProcessGroupWrapper):
         if group is not None:
             end(group)
         if connection is not None:
-            _backend.close(connection)
+            groups.close(connection)
         self.errored()
 
     def _create_pg(self, store: Store, rank: int, world_size: int) -> dist.ProcessGroup:
         self._underway, self._error = [], None
         # A replica's own MASTER_ADDR may be an address that other replicas cannot reach.
-        host = _backend.host_of(store)
-        backend, self._connection = _backend.create(
-            _backend.Group("quorum", store, rank, world_size, self._timeout, host)
+        host = groups.host_of(store)
+        backend, self._connection = groups.create(
+            groups.Group("quorum", store, rank, world_size, self._timeout, host)
         )
         group = dist.ProcessGroup(store, rank, world_size)
         kind = dist.ProcessGroup.BackendType.CUSTOM
         group._set_default_backend(kind)
-        for device in _backend.devices():
+        for device in groups.devices():
             group._register_backend(torch.device(device), kind, backend)
         return group

@@ -43,13 +43,13 @@ def _register() -> None:
 def _create(group: Any, options: Any) -> Any:
     """Creates the backend of one group; torch.distributed calls this on every rank of the group."""
     try:
-        from sluice import _backend
+        from sluice._backend import groups
     except Exception as error:
         raise RuntimeError(
             f"the backend 'sluice' cannot be loaded ({error}); "
             "'pip install --force-reinstall --no-deps torch-sluice' repairs the package"
         ) from error
-    return _backend._create(group, options)
+    return groups._create(group, options)
 
 
 def _warn(text: str) -> None:

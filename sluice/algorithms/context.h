@@ -29,27 +29,27 @@ struct Context {
   const plan::Plan& plan;
   fabric::Fabric& fabric;
   gate::Gates& gates;
-  // By TensorId; empty at a rank that only serves. A tensor on a device may have no memory for its
-  // mean, if its gradients come to targets of the strategy's own (StagingTargets): the sink takes
-  // the mean from there.
+  // The worker's memory, by TensorId; empty at a rank that only serves. A tensor on a device may
+  // have no memory for its mean, if its gradients come to targets of the strategy's own
+  // (StagingTargets): the sink takes the mean from there.
   std::span<const TensorMemory> memory;
   optimizer::OptimizerSpec update;
-  // By TensorId: the parameters that servers start from. Read only while the strategy is made, and
+  // The parameters that servers start from, by TensorId. Read only while the strategy is made, and
   // only if the update publishes parameters.
   std::span<const std::span<const std::byte>> parameters;
   const base::Config& config;  // for options that may differ between ranks: credit
   StageObserver* observer;     // may be null
   // True iff no update is made before the training thread has said so, by Strategy::decide().
   bool updatesWaitForWord = false;
-  // The engine that reduces, for algorithms that all-reduce. Null: the strategy itself, on the
-  // fabric.
+  // Reduces, for algorithms that all-reduce; null if the strategy itself reduces, on the fabric.
   collective::Collective* collective = nullptr;
-  // Told when the bytes of a message that was taken in turn out to be none that `peer` may send.
-  // Without it the gates fail.
+  // Called when an accepted message turns out to be invalid; names the peer to give up. If empty,
+  // the gates fail.
   std::function<void(Rank peer, const Status& why)> onRefused{};
-  // Told of every result before its gate opens. Null: nobody listens.
+  // Hears of every result before its gate opens; may be null.
   ResultSink* results = nullptr;
-  // The places for results of servers. Null: their tensors' memory. REQUIRES: there is a sink
+  // Gives the places for results of servers; null if they go to their tensors' memory. REQUIRES:
+  // there is a sink
   ResultPlaces* places = nullptr;
 
   void refuse(Rank peer, const Status& why) const {
@@ -67,14 +67,14 @@ struct Context {
                                                       slice.count * elementBytes);
   }
 
-  // The result of `step` of a slice is in its place, and came from rank `from`. An algorithm says
-  // so once for every slice, before it opens the tensor's gate.
+  // Reports that the result of `step` of a slice is in its place, and came from rank `from`. An
+  // algorithm calls it once for every slice, before it opens the tensor's gate.
   void resultIsHere(const plan::Slice& slice, Step step, Rank from) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
     resultIsHere(slice, step, from, {memory[index(slice.tensor)].result});
   }
 
-  // The same for a tensor whose whole result is `whole`.
+  // Reports the slice of a tensor whose whole result is `whole`.
   void resultIsHere(const plan::Slice& slice, Step step, Rank from,
                     const ResultBytes& whole) const {
     if (results == nullptr) return stages().enter(Stage::kApplied, step, slice, from);
@@ -89,18 +89,19 @@ struct Context {
                        .whole = whole});
   }
 
-  // This slice has no result in `step`. Says nothing to the sink: noResultComes() does.
+  // Reports that this slice has no result in `step`. Says nothing to the sink: noResultComes()
+  // does.
   void sliceHasNoResult(const plan::Slice& slice, Step step, Rank from) const {
     stages().enter(Stage::kApplied, step, slice, from);
   }
 
-  // No slice of the tensor has a result in `step`. An algorithm says so before it opens the gate
-  // empty.
+  // Reports that no slice of the tensor has a result in `step`. An algorithm calls it before it
+  // opens the gate empty.
   void noResultComes(TensorId tensor, Step step) const {
     if (results != nullptr) results->onNoResult(tensor, step);
   }
 
-  // The step of the tensor is dropped: opens its gate empty.
+  // Drops the tensor's step: opens its gate empty.
   void openDropped(TensorId tensor, Step step) const {
     for (const plan::Slice& slice : plan.slicesOf(tensor))
       sliceHasNoResult(slice, step, fabric.rank());

@@ -23,7 +23,7 @@ struct Contribution {
 };
 
 // One slice of a gradient that comes slice by slice, in any order. Every slice of the tensor comes
-// once in the step, except those whose result is here already (Takeover).
+// once in the step, except those that have their result already (Takeover).
 struct SliceContribution {
   TensorId tensor{};
   SliceId slice{};
@@ -73,7 +73,7 @@ class HeldContributions final {
 struct WorkerSlice {
   const plan::Slice& slice;
   Step step;
-  std::span<const std::byte> gradient;  // empty: this worker had none
+  std::span<const std::byte> gradient;  // empty if this worker had no gradient
   std::span<std::byte> parameters;
   std::span<const double> values;  // hyperparameters of this step
 };

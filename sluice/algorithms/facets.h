@@ -19,7 +19,7 @@ namespace sluice::algorithms {
 using Done = std::function<void(const Status&)>;
 
 // The state that a rank keeps from step to step, for a checkpoint. Put back on a rank of the same
-// model, training goes on as if it had not stopped. By default there is none.
+// model, training goes on as if it had not stopped. By default a strategy keeps no state.
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -28,13 +28,13 @@ class Checkpoint {
   // Fabric's loop. REQUIRES: every gate is open, and the strategy is idle.
   virtual void prepare(const Done& done) { done(base::ok()); }
 
-  // Returns the state; empty: there is none. take() is not a mere look: where workers have copies
-  // of the servers' parameters, this worker's become those that are saved. REQUIRES: every gate is
-  // open, the strategy is idle, and prepare() is done, once for each call.
+  // Returns the state; empty if there is nothing to keep. take() is not a mere look: where workers
+  // have copies of the servers' parameters, this worker's become those that are saved. REQUIRES:
+  // every gate is open, the strategy is idle, and prepare() is done, once for each call.
   //
   // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. State
   // that only steps of this rank change is read and written here, since there is no such step now;
-  // state that others' messages change as well is touched on the loop, in pieces (pieces.h).
+  // state that others' messages change as well is touched on the loop, in pieces (slices.h).
   virtual Result<std::vector<std::byte>> take() { return std::vector<std::byte>(); }
 
   // Puts a state back; empty: as at the beginning. Training thread, and REQUIRES the same as
@@ -55,15 +55,15 @@ class DelayedResults {
   // Returns how many means of earlier steps have not been handed out.
   virtual size_t count() const { return 0; }
 
-  // For a step in which no rank has gradients: its result is the oldest delayed mean. The gate of
-  // `tensor` is closed for `step`. Called for all tensors.
+  // Hands out the oldest delayed mean as the result of a step in which no rank has gradients. The
+  // gate of `tensor` is closed for `step`. Called for all tensors.
   virtual Status handOut(TensorId /*tensor*/, Step /*step*/) {
     return {Code::kInvalidArgument,
             "this algorithm delays no results, so that none can be handed out; only pipe does"};
   }
 };
 
-// The rules for going on without a rank that is lost or has left. By default it does not: every
+// Rules for going on without a rank that is lost or has left. By default a strategy does not: every
 // wait ends with that rank's name. Fabric's loop.
 class LossPolicy {
  public:
@@ -83,7 +83,7 @@ class LossPolicy {
   virtual void forget(Rank /*lost*/) {}
 };
 
-// Taking over a model in the middle of training, after the strategy before has lost a member. By
+// Takes over a model in the middle of training, after the strategy before it has lost a member. By
 // default that is not possible. Fabric's loop.
 class Takeover {
  public:
@@ -95,12 +95,12 @@ class Takeover {
   // of a step already then takes part in that step without a gradient.
   virtual bool startsTogether() const { return false; }
 
-  // By SliceId: the first step whose result is missing. Called once, before anything else.
+  // Sets the first step whose result is missing, by SliceId. Called once, before anything else.
   virtual void startAt(std::span<const Step> /*steps*/) {}
 };
 
-// Memory of the strategy's own to which gradients are staged from a device, so that they need not
-// be copied once more. By default gradients come to memory of the session.
+// Gives the strategy's own memory for gradients that are staged from a device, so that they need
+// not be copied once more. By default gradients come to memory of the session.
 class StagingTargets {
  public:
   virtual ~StagingTargets() = default;

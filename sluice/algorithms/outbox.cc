@@ -18,9 +18,10 @@ queue::EgressOptions byUrgency(const base::Config& config) {
 }
 
 queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations) {
-  // BBR learns the rate of a connection that has enough to send, which a shared credit prevents.
+  // BBR learns the rate of a connection only while it has enough to send, which a shared credit
+  // prevents.
   if (config.text(option::kCongestionControl) == "bbr") return byUrgency(config);
-  // A few destinations may each have all of the credit; of many, each has less.
+  // Among few destinations each may use all of the credit; among many, each gets a share.
   constexpr size_t kFew = 3;
   const uint64_t credit = creditOf(config);
   const uint64_t ofOne =
@@ -43,6 +44,8 @@ void Outbox::post(const Parcel& parcel) {
                                 .flags = parcel.flags,
                                 .dtype = parcel.dtype};
   const uint64_t tag = nextTag_++;
+  // The queue knows a message by its tag alone, so that queue/ needs no type of this folder.
+  // The content waits here, and is extracted when its tag comes up.
   waiting_.emplace(tag, Packed{message, parcel.payload, parcel.done, parcel.atLast, parcel.owner});
   bytesWaiting_ += parcel.payload.bytes;
   stages_.enter(Stage::kQueued, parcel.step, parcel.slice, parcel.to);
@@ -76,7 +79,8 @@ void Outbox::handOver() {
                      gates_.fail(status);
                    }
                    // After an error nothing more is sent: the step is lost, or the fabric is
-                   // closing. Only who has seen to it himself can do without one message.
+                   // closing. Only a parcel with its own `done` can be missed, since its sender has
+                   // seen to that.
                    const bool isTheEnd = !done || status.code() == Code::kCancelled;
                    if (status.isOk() || !isTheEnd) handOver();
                  });

@@ -16,10 +16,10 @@
 
 namespace sluice::algorithms {
 
-// The user's credit, in bytes.
+// Returns the user's credit, in bytes.
 uint64_t creditOf(const base::Config& config);
 
-// The most urgent first, with the user's credit per destination.
+// Orders by urgency, with the user's credit per destination.
 queue::EgressOptions byUrgency(const base::Config& config);
 
 // The most urgent first, with the user's credit for all destinations together, and less of it for

@@ -25,7 +25,7 @@ struct SliceResult {
   size_t firstByte = 0;  // in the tensor's result
   size_t bytes = 0;
   Rank from{};          // the rank that the result came from: the peer of its stages
-  ResultBytes whole{};  // the tensor's result, of which the slice's bytes are here
+  ResultBytes whole{};  // the tensor's result; the slice's bytes of it are here
 };
 
 // Is called on the fabric's loop, and must be quick. For every step of a tensor whose gate opens,
@@ -41,8 +41,8 @@ class ResultSink {
   // Stage::kApplied, with `from` as the peer, when the result is where training reads it.
   virtual void onResult(const SliceResult& result) = 0;
 
-  // The step has no result: no worker had a gradient, or the step was dropped. The gate opens
-  // empty.
+  // Reports that the step has no result: no worker had a gradient, or the step was dropped. The
+  // gate opens empty.
   virtual void onNoResult(TensorId tensor, Step step) = 0;
 };
 

@@ -49,6 +49,7 @@ Status checkUpdate(const Context& context) {
 Status checkSlice(const plan::Plan& plan, const wire::Header& header) {
   if (index(header.slice) >= plan.slices().size())
     return fabric::refusedStatus(header, "no such slice");
+  // Both numbers come from the wire and index vectors from here on.
   if (header.tensor != plan.slice(header.slice).tensor)
     return fabric::refusedStatus(header, "the slice is of another tensor");
   return base::ok();
@@ -75,6 +76,9 @@ std::string describeMissing(const plan::Plan& plan, TensorId tensor, size_t left
 }
 
 Status inPieces(Loop& loop, size_t count, const std::function<size_t(size_t)>& work) {
+  // Each piece is a task of its own, and the caller waits for it: the loop runs whatever else
+  // has come between two pieces. The counter lives in the caller's frame, which is safe because
+  // runAndWait() returns only when the task can run no more.
   for (size_t next = 0; next < count;) {
     SLUICE_RETURN_IF_ERROR(fabric::runAndWait(loop, [&] {
       for (size_t bytes = 0; next < count && bytes < kPieceBytes;) bytes += work(next++);

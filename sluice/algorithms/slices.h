@@ -17,16 +17,17 @@ namespace sluice::algorithms {
 
 inline constexpr uint64_t kPublishedSlice =
     plan::Slicing{}.sliceElements;  // the best that P3's authors found
-// Of one message: with a chunk over all servers, four of them carry what is one slice of p3.
+// The slice size of the sharded placements: with a chunk over all servers, four such messages carry
+// as much as one slice of p3.
 inline constexpr uint64_t kShardedSlice = 12'500;
 
 // Returns a size divided by --shrink, at least 1.
 uint64_t shrunk(const base::Config& config, uint64_t size);
 
-// Whole tensors as MXNet's KVStore places them (plan/slicing.h).
+// Chooses whole tensors, as MXNet's KVStore places them (plan/slicing.h).
 void chooseWholeTensors(const base::Config& config, plan::PlanSpec& spec);
 
-// Slices of `preferred` parameters, unless the user wants others.
+// Chooses slices of `preferred` parameters, unless the user wants others.
 Status chooseSlices(const base::Config& config, plan::Placement placement, uint64_t preferred,
                     plan::PlanSpec& spec);
 
@@ -40,8 +41,8 @@ std::span<Byte> partOf(const plan::Plan& plan, std::span<Byte> tensor, const pla
                         plan.bytesOf(slice));
 }
 
-// Every slice that this rank serves has its part of these parameters: tensorOf(TensorId) are a
-// tensor's.
+// Gives every slice that this rank serves its part of the parameters; tensorOf(TensorId) returns
+// those of a tensor.
 template <typename Server, typename TensorOf>
 void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf& tensorOf) {
   for (const SliceId id : plan.slicesOn(self)) {
@@ -53,7 +54,7 @@ void setServed(Server& server, const plan::Plan& plan, Rank self, const TensorOf
 // Rejects a message about a slice that does not exist.
 Status checkSlice(const plan::Plan& plan, const wire::Header& header);
 
-// The same, and of the tensor's own type.
+// Rejects such a message, and one that is not of the tensor's own type.
 Status checkSliceAndType(const plan::Plan& plan, const wire::Header& header);
 
 // "2 of 3 slices missing, 1 from server rank 0, 1 from server rank 2"
@@ -61,7 +62,7 @@ std::string describeMissing(const plan::Plan& plan, TensorId tensor, size_t left
                             const std::function<bool(SliceId)>& isMissing);
 
 // Work of a model's size on the loop is cut into pieces: between two of them messages, timers and
-// heartbeats get their turn. A piece is a millisecond or so of copying.
+// heartbeats get their turn. A piece is about a millisecond of copying.
 inline constexpr size_t kPieceBytes = size_t{4} << 20;
 
 // Runs work(0) to work(count - 1) on the loop, in this order, and returns when all have run, or why

@@ -48,11 +48,11 @@ class Strategy {
     if (slice.isLast()) contribute({slice.tensor, slice.step, slice.hasGradient});
   }
 
-  // As fabric::Receiver::onMessage.
+  // Takes messages as fabric::Receiver::onMessage does.
   virtual Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 
-  // Sets the update's hyperparameters from step `from` on, of which no gradient has been handed
+  // Sets the update's hyperparameters from step `from` on. No gradient of that step has been handed
   // over yet. Every worker says the same; at a rank that only serves this does nothing.
   virtual Status setHyperparameters(const std::vector<double>& values, Step from) = 0;
 
@@ -62,8 +62,9 @@ class Strategy {
 
   virtual Statistics statistics() const { return {}; }
 
-  // With Context::updatesWaitForWord: all gradients of the last step have been handed over, with
-  // all of their slices, and every worker decides the same. Dropped, every gate opens empty.
+  // Decides the last step, with Context::updatesWaitForWord. All of its gradients have been handed
+  // over, with all of their slices, and every worker decides alike. If the step is dropped, every
+  // gate opens empty.
   virtual Status decide(Decision /*decision*/) {
     return {Code::kInvalidArgument,
             "this algorithm has no servers that could update; use algorithm=sluice"};
@@ -73,13 +74,13 @@ class Strategy {
   // Open gates do not say so: a delayed result is not waited for.
   virtual void whenIdle(const Done& done) { done(base::ok()); }
 
-  // Between two steps of this rank: returns the workers that are seen to be in the next one
-  // already.
+  // Returns the workers that are seen to be in the next step already, while this rank is between
+  // two steps.
   virtual std::set<Rank> ahead() const { return {}; }
 
-  // A rank is lost, or somebody has to stop: nothing under way will end well.
+  // Ends all that is under way: a rank is lost, or somebody has to stop.
   virtual void fail(const Status& /*why*/) {}
-  // The same for the step of this number and later ones: another rank takes part no longer.
+  // As fail(), for the step of this number and later ones: another rank takes part no longer.
   virtual void endAfter(uint64_t /*steps*/, const Status& /*why*/) {}
 
   Checkpoint& checkpoint() const { return facetOr<Checkpoint>(facets_.checkpoint); }
@@ -89,7 +90,7 @@ class Strategy {
   StagingTargets& stagingTargets() const { return facetOr<StagingTargets>(facets_.stagingTargets); }
 
  protected:
-  // For a facet that is a member: it has no bases yet while Strategy is made.
+  // Sets a facet that is a member of the strategy: it is not constructed yet while Strategy is.
   void setCheckpoint(Checkpoint& checkpoint) { facets_.checkpoint = &checkpoint; }
 
  private:

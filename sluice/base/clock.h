@@ -23,7 +23,7 @@ class RealClock final : public Clock {
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// Stands still until it is told to move. Any thread.
+// A clock that stands still until it is told to move. Any thread.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(Duration(sinceStart_.load())); }

@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kPrefix = "SLUICE_";
 
 Status checkValue(const Option& option, std::string_view text) {
-  // Options are compared between ranks line by line.
+  // Ranks compare their options as one text with a line for each. A value of two lines would look
+  // like two options there.
   if (text.find('\n') != std::string_view::npos)
     return {Code::kInvalidArgument, "the value has a line break; write it on one line"};
   switch (option.kind) {
@@ -38,7 +39,7 @@ Status checkValue(const Option& option, std::string_view text) {
   return ok();
 }
 
-// The key of an option among flags and in a file: its name.
+// Returns the key of an option among flags and in a file: its name.
 std::string asWritten(std::string_view name) {
   return std::string(name);
 }
@@ -75,8 +76,9 @@ Config::Config() {
 
 Result<Config> Config::read(const Values& givenFlags, const Values& givenEnvironment) {
   Config config;
-  const Values flags = config.renamed(givenFlags, asWritten);
-  const Values environment = config.renamed(givenEnvironment, environmentName);
+  const Values flags = config.withoutAuto(config.renamed(givenFlags, asWritten), asWritten);
+  const Values environment =
+      config.withoutAuto(config.renamed(givenEnvironment, environmentName), environmentName);
   std::vector<std::string> environmentNames;
   for (const Option* option : allOptions()) environmentNames.push_back(environmentName(*option));
   const std::vector<std::string_view> knownNames(environmentNames.begin(), environmentNames.end());
@@ -91,6 +93,8 @@ Result<Config> Config::read(const Values& givenFlags, const Values& givenEnviron
     SLUICE_RETURN_IF_ERROR(config.readFile(configVariable->second));
   }
 
+  // Variables are often left over from another version or another job, so an unknown one is
+  // only warned of. A flag was typed for this run: an unknown flag is an error.
   for (const auto& [variable, text] : environment) {
     if (!variable.starts_with(kPrefix)) continue;
     const auto found = std::ranges::find(knownNames, variable);
@@ -122,6 +126,24 @@ Config::Values Config::renamed(Values values, std::string (*spelled)(std::string
   return values;
 }
 
+// The next minor version refuses all of it (docs/stability.md).
+Config::Values Config::withoutAuto(Values values, std::string (*spelled)(std::string_view)) {
+  bool isThere = false;
+  for (const char* option : {"auto-planner", "auto-planner-timeout", "auto-steps"})
+    isThere |= values.erase(spelled(option)) > 0;
+  const auto algorithm = values.find(spelled(option::kAlgorithm.name));
+  if (algorithm != values.end() && algorithm->second == "auto") {
+    algorithm->second = "sluice";
+    isThere = true;
+  }
+  static constexpr const char* kWarning =
+      "algorithm=auto is gone and now means algorithm=sluice; auto-planner, auto-planner-timeout "
+      "and auto-steps do nothing; 'sluice plan' says which settings to give instead";
+  if (isThere && std::ranges::find(warnings_, kWarning) == warnings_.end())
+    warnings_.emplace_back(kWarning);
+  return values;
+}
+
 Status Config::readFile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return fromErrno(fmt::format("cannot read the configuration file {}", path));
@@ -134,7 +156,7 @@ Status Config::readFile(const std::string& path) {
   Values values;
   for (const auto& [key, entry] : json.items())
     values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
-  values = renamed(std::move(values), asWritten);
+  values = withoutAuto(renamed(std::move(values), asWritten), asWritten);
   for (const auto& [key, text] : values) {
     const auto found = knownOption(key);
     if (!found.isOk()) return found.status().withContext(path);
@@ -146,6 +168,8 @@ Status Config::readFile(const std::string& path) {
 }
 
 Status Config::set(const Option& option, std::string_view text, Source source, std::string origin) {
+  // A value is checked when it is set, and reported with where it came from. So reading a value
+  // later cannot fail, and needs no error path in the code that asks.
   if (const Status checked = checkValue(option, text); !checked.isOk()) {
     return checked.withContext(origin.empty() ? std::string(option.name) : origin);
   }

@@ -53,8 +53,9 @@ class Config final {
   Status set(const Option& option, std::string_view text, Source source = Source::kFlag,
              std::string origin = {});
 
-  // One line for each SLUICE_ variable that belongs to no option, with the nearest name that
-  // exists, and one for each option that was given by its former name.
+  // Returns one line for each SLUICE_ variable that belongs to no option, with the nearest name
+  // that exists, one for each option that was given by its former name, and one for all that is
+  // left of algorithm=auto.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
@@ -62,12 +63,14 @@ class Config final {
   // Renames every key of `values` that is an option's former name, with a warning. `spelled` makes
   // a key of `values` from an option's name.
   Values renamed(Values values, std::string (*spelled)(std::string_view));
+  // Reads algorithm=auto as sluice, and takes out its options, with one warning for all.
+  Values withoutAuto(Values values, std::string (*spelled)(std::string_view));
 
   std::map<const Option*, Value> values_;
   std::vector<std::string> warnings_;
 };
 
-// This process's environment, for Config::read.
+// Returns this process's environment, for Config::read.
 Config::Values processEnvironment();
 
 }  // namespace sluice::base

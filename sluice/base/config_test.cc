@@ -96,6 +96,21 @@ TEST(Config, AFormerNameIsStillReadWithALineThatSaysSo) {
   EXPECT_EQ(flag.warnings(), std::vector<std::string>{"'stall-s' is now called 'stall-after'"});
 }
 
+TEST(Config, AutoIsReadAsSluiceWithOneWarningForAllThatIsLeftOfIt) {
+  const std::string path = writeFile("auto.json", R"({"algorithm": "auto", "auto-steps": 5})");
+  const Config all = Config::read({{"config", path}, {"auto-planner-timeout", "60s"}},
+                                  {{"SLUICE_ALGORITHM", "auto"}, {"SLUICE_AUTO_PLANNER", "x"}})
+                         .value();
+  EXPECT_EQ(all.text(option::kAlgorithm), "sluice");
+  ASSERT_EQ(all.warnings().size(), 1U);
+  EXPECT_TRUE(all.warnings()[0].starts_with("algorithm=auto is gone and now means"));
+
+  const Config option = Config::read({{"algorithm", "p3"}, {"auto-steps", "5"}}, {}).value();
+  EXPECT_EQ(option.text(option::kAlgorithm), "p3");
+  EXPECT_EQ(option.warnings(), all.warnings());
+  EXPECT_TRUE(Config::read({{"algorithm", "sluice"}}, {}).value().warnings().empty());
+}
+
 TEST(Config, MistakesInAFileAreOneLineThatNamesIt) {
   const auto errorOf = [](const std::string& path) {
     return Config::read({{"config", path}}, {}).status().message();

@@ -77,7 +77,6 @@ void unlockAfterFork() SLUICE_NO_THREAD_SAFETY_ANALYSIS {
 [[maybe_unused]] const int kLogIsRegistered =
     ::pthread_atfork(&lockForFork, &unlockAfterFork, &unlockAfterFork);
 
-// Runs f(loggers) under the lock.
 template <typename F>
 decltype(auto) withLoggers(F&& f) {
   Shared& all = shared();
@@ -105,6 +104,8 @@ spdlog::logger& log(std::string_view layer) {
     if (found != all.loggers.end()) return *found->second;
     auto logger = std::make_unique<spdlog::logger>(std::string(layer), all.sink);
     all.applyTo(*logger);
+    // Every line is written out at once: a process that is killed must not take its last words
+    // with it.
     logger->flush_on(Level::trace);
     return *all.loggers.emplace(layer, std::move(logger)).first->second;
   });

@@ -53,7 +53,7 @@ class Condition final {
   // held.
   template <typename Holds>
   bool waitUntil(Mutex& mutex, TimePoint until, Holds&& holds) SLUICE_REQUIRES(mutex) {
-    // Real time on purpose: a thread that blocks cannot be stepped by a manual clock.
+    // The wait uses real time on purpose: a thread that blocks cannot be stepped by a manual clock.
     return condition_.wait_until(mutex, until, std::forward<Holds>(holds));
   }
 

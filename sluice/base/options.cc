@@ -14,9 +14,6 @@ namespace {
 // clang-format off: one a line, whatever their number, so that a new one is one line of a change
 constexpr std::array kAll{
     &option::kAlgorithm,
-    &option::kAutoPlanner,
-    &option::kAutoPlannerTimeout,
-    &option::kAutoSteps,
     &option::kBusyLimit,
     &option::kCheckRanksEvery,
     &option::kConfig,

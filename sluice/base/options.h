@@ -17,19 +17,9 @@ namespace sluice::base {
 
 // Add an option here and in kAll in options.cc.
 namespace option {
-inline constexpr Option kAlgorithm = sameOnAllRanks(
-    {"algorithm", Kind::kText, "sluice",
-     "How ranks are kept in step ('sluice algorithms' lists them); from PyTorch also auto, "
-     "which measures and then chooses"});
-inline constexpr Option kAutoPlanner{
-    "auto-planner", Kind::kText, "",
-    "PyTorch, algorithm auto: the program whose command 'plan' finds the best plan; empty: sluice"};
-inline constexpr Option kAutoPlannerTimeout{
-    "auto-planner-timeout", Kind::kDuration, "60s",
-    "PyTorch, algorithm auto: end a planner that has not answered by then, and keep the plan"};
-inline constexpr Option kAutoSteps = sameOnAllRanks(
-    {"auto-steps", Kind::kInteger, "20",
-     "PyTorch, algorithm auto: how many steps are measured before a plan is chosen"});
+inline constexpr Option kAlgorithm =
+    sameOnAllRanks({"algorithm", Kind::kText, "sluice",
+                    "How ranks are kept in step ('sluice algorithms' lists them)"});
 inline constexpr Option kBusyLimit = sameOnAllRanks(
     {"busy-limit", Kind::kDuration, "2min",
      "Give up on a rank that lives but whose loop has done one piece of work for this long"});
@@ -65,8 +55,8 @@ inline constexpr Option kCredit{"credit", Kind::kBytes, "400000",
                                 "Bytes that may be with the network: more keeps a long link busy, "
                                 "less keeps urgency; sluice counts all destinations together, "
                                 "other algorithms each on its own"};
-// This and silence-limit are the two halves of one promise: a rank that speaks more rarely than
-// another rank expects is given up.
+// heartbeat-interval and silence-limit are the two halves of one promise: a rank that speaks more
+// rarely than another rank expects is given up.
 inline constexpr Option kHeartbeatInterval =
     sameOnAllRanks({"heartbeat-interval", Kind::kDuration, "250ms",
                     "How often a rank tells those it talks with that it lives"});

@@ -26,6 +26,8 @@ std::string_view name(Code code) {
 
 Status::Status(Code code, std::string message) {
   SLUICE_CHECK(code != Code::kOk, message);
+  // An error is shared and never changes, so that a Status is one pointer and costs nothing to
+  // copy where all went well.
   error_ = std::make_shared<const Error>(Error{code, std::move(message)});
 }
 

@@ -38,11 +38,14 @@ std::string convert(std::string_view text) {
   return result;
 }
 
-// The length of the UTF-8 sequence at the start of `text`; 0 if there is none, or if it is a
+// The length of the UTF-8 sequence at the start of `text`; 0 if it is invalid, or a
 // control character.
 size_t printableLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
+  // Other ranks' texts reach terminals and logs. Only well-formed UTF-8 without control
+  // characters passes: an overlong form or a surrogate could hide a control character from a
+  // check that comes later.
   if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
   const size_t length = first < 0xc2   ? 0
                         : first < 0xe0 ? 2

@@ -5,7 +5,7 @@
 
 namespace sluice::base {
 
-std::string_view version();  // "0.1.0"
+std::string_view version();  // "0.2.0"
 
 // The foreign libraries that are linked in statically, as in a wheel: "openssl 3.0.19-1, ...".
 // Empty if the system's shared libraries are used.

@@ -14,6 +14,9 @@ void Messenger::post(Task task) {
   base::Lock lock(mutex_);
   SLUICE_CHECK(!isEnding_);
   tasks_.push_back(std::move(task));
+  // Tasks wait for each other, so a task that finds no idle thread would wait for a task that
+  // waits for it. A new thread is therefore the rule, and a late turn only the way out when the
+  // system has no threads left.
   try {
     if (idle_ < tasks_.size())
       threads_.push_back(base::startThread("sluice-calls", [this] { work(); }));
@@ -52,6 +55,8 @@ void Messenger::end() {
   std::vector<std::thread> threads;
   {
     base::Lock lock(mutex_);
+    // The threads are joined outside the lock, which the last tasks still need. Threads leave
+    // only when no task is left, so everything that was posted runs.
     isEnding_ = true;
     threads.swap(threads_);
     changed_.notifyAll();

@@ -7,6 +7,8 @@ namespace sluice::pytorch {
 void WaitTimes::onStage(const StageEvent& event) {
   if (event.stage != Stage::kReady && event.stage != Stage::kApplied) return;
   const base::Lock lock(mutex_);
+  // The time is counted from the first slice that leaves to the last one that is back: what the
+  // network is busy with at all, not a sum over slices.
   if (event.stage == Stage::kReady) {
     if (slicesOnTheWay_++ == 0) leftAt_ = event.at;
   } else if (--slicesOnTheWay_ == 0) {

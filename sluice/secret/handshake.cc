@@ -92,6 +92,8 @@ Status Handshake::received(std::span<const std::byte> message) {
 
 Status Handshake::receivedOpening(std::span<const std::byte> message) {
   const auto magic = std::as_bytes(std::span(kMagic));
+  // These checks come before any proof, on bytes of a stranger. They tell apart the mistakes
+  // that people make: another program, another version, another port.
   if (!std::ranges::equal(message.first(kMagic.size()), magic)) {
     return {Code::kDataLoss,
             "it sent something else than a handshake of sluice; check the address"};
@@ -118,6 +120,9 @@ Status Handshake::receivedOpening(std::span<const std::byte> message) {
 }
 
 Status Handshake::receivedHelloProof(std::span<const std::byte> message) {
+  // The answer is made whether or not the hello was right: a client with another key learns
+  // from it that the keys differ, and an attacker learns nothing, as the answer proves only our
+  // key over fresh nonces.
   const bool isOurs = Key(message.first<kProofBytes>()) == hashAs("hello proof");
   const std::span nonce = std::span(transcript_).subspan(kOpeningBytes);
   fillRandom(nonce);
@@ -131,6 +136,8 @@ Status Handshake::receivedHelloProof(std::span<const std::byte> message) {
 
 Status Handshake::receivedAnswer(std::span<const std::byte> message) {
   std::ranges::copy(message.first(kNonceBytes), transcript_.begin() + kOpeningBytes);
+  // The server proves itself first. Only then does the client give its proof, so nobody without
+  // the key can collect proofs by listening on a port.
   if (Key(message.subspan<kNonceBytes, kProofBytes>()) != hashAs("server proof")) return wrongKey();
   std::ranges::copy(hashAs("client proof").bytes(), outgoing_.begin());
   outgoingBytes_ = kProofBytes;

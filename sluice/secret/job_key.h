@@ -34,7 +34,7 @@ class JobKey final {
  public:
   static JobKey random();
 
-  // The key of a job that has none: known to everybody, so it keeps mistakes out, not strangers.
+  // The key of a job without a key: known to everybody, so it keeps mistakes out, not strangers.
   // Handshakes run with it all the same, so that there is one path through the code.
   static JobKey none() { return {}; }
   bool isSecret() const { return isSecret_; }

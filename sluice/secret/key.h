@@ -20,7 +20,7 @@ class Key final {
 
   static Key random();
 
-  // Only to be handed to a cryptographic function.
+  // Returns the bytes, to be handed to a cryptographic function only.
   std::span<const std::byte, kKeyBytes> bytes() const { return bytes_; }
   std::span<std::byte, kKeyBytes> mutableBytes() { return bytes_; }
 

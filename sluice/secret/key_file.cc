@@ -52,6 +52,8 @@ Result<JobKey> readKeyFile(const std::string& path) {
 }
 
 Status writeKeyFile(const std::string& path, const JobKey& key) {
+  // The mode is given to open() itself: a file that became private only afterwards could be
+  // opened in between. O_EXCL leaves an existing key alone, as other hosts may have it already.
   const net::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid()) {
     if (errno == EEXIST) {

@@ -8,7 +8,7 @@
 
 namespace sluice::secret {
 
-// The key that the options name, or JobKey::none() if they name none.
+// Returns the key that the options name, or JobKey::none() if they name no key.
 Result<JobKey> loadJobKey(const base::Config& config);
 
 // The file must be a regular one that belongs to root or to this process's user, and that nobody

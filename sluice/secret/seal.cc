@@ -41,6 +41,8 @@ Status Opener::open(std::span<const std::byte> sealed, std::span<const std::byte
   if (crypto_aead_xchacha20poly1305_ietf_decrypt(
           reinterpret_cast<unsigned char*>(out.data()) + at, nullptr, nullptr, raw(sealed),
           sealed.size(), raw(label), label.size(), nonce.data(), raw(key_.bytes())) != 0) {
+    // Nothing of a message that fails its check stays in `out`. The counter has moved on all
+    // the same, since an error is final.
     out.resize(at);
     return {Code::kDataLoss, "a sealed message was changed on its way"};
   }

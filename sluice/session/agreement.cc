@@ -18,6 +18,9 @@ std::string textOf(std::span<const std::byte> bytes) {
 Status tellSpec(const plan::PlanSpec& spec, const std::string& key, JobParts& job) {
   const std::string text = textOf(plan::serialise(spec));
   const size_t notes = (text.size() + kNoteBytes - 1) / kNoteBytes;
+  // The number of notes is set first: a rank that hears the spec learns from it how many to
+  // wait for. A note of the store holds 64 KiB at most, and the spec of a large model is
+  // longer.
   SLUICE_RETURN_IF_ERROR(job.set(key + "/notes", std::to_string(notes)));
   for (size_t n = 0; n < notes; ++n) {
     SLUICE_RETURN_IF_ERROR(

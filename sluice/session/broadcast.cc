@@ -25,6 +25,8 @@ uint32_t piecesOf(size_t bytes) {
 void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
   SLUICE_DCHECK(fabric_.loop().inLoop());
   const uint64_t sequence = nextSequence_++;
+  // The number is used up even if the broadcast cannot take place: every rank counts its calls,
+  // and the numbers must stay alike.
   if (end_.has_value() && sequence >= end_->count) return done(end_->why);
   const uint32_t pieces = piecesOf(data->size());
   const bool isRoot = root == fabric_.rank();
@@ -47,6 +49,8 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
     return Status(Code::kRefused,
                   fmt::format("a piece of broadcast {} does not fit: {}", sequence, why));
   };
+  // A rank that is ahead sends pieces of a broadcast that has not been called here. They wait
+  // at the sender, since nobody knows yet where they should go, and start() offers them again.
   if (sequence >= nextSequence_) return deferred_.defer(from, kBroadcastLane);
   const auto found = underway_.find(sequence);
   if (found == underway_.end()) {
@@ -63,6 +67,9 @@ Result<fabric::Landing> Broadcast::onMessage(Rank from, const wire::Header& head
   const auto place = piece(*here.data, number);
   if (header.length != place.size()) return refuse("not the length that is expected here");
   if (here.hasBegun[number]) return refuse("it came before");
+  // A piece lands straight in its place and is passed on as soon as it is whole, while the next
+  // one still comes. `kept` holds the bytes for the fabric, also if the broadcast fails and its
+  // caller is gone.
   here.hasBegun[number] = true;
   return fabric::Landing{{place.data(), place.size()},
                          [this, sequence, number, kept = here.data](const Status& status) {
@@ -100,6 +107,7 @@ void Broadcast::finished(uint64_t sequence) {
 void Broadcast::endAfter(uint64_t count, const Status& why) {
   if (end_.has_value() && end_->count <= count) return;
   end_ = End{count, why};
+  // Completions run after the list is in order: one of them may begin the next broadcast.
   std::map<uint64_t, Underway> ended;
   while (!underway_.empty() && std::prev(underway_.end())->first >= count)
     ended.insert(underway_.extract(std::prev(underway_.end())));

@@ -18,11 +18,12 @@ class ComingGradients final {
   // REQUIRES: the plan outlives this.
   explicit ComingGradients(const plan::Plan& plan) : plan_(plan) {}
 
-  // The gradient of `step` comes from now on. REQUIRES: no other one of the tensor is coming.
+  // Announces the gradient of `step`, which comes from now on. REQUIRES: no other gradient of the
+  // tensor is coming.
   void announce(TensorId tensor, Step step, TimePoint at);
 
-  // The slice at `place` among the tensor's slices has come. Returns it as the strategy takes it.
-  // REQUIRES: the gradient was announced, and the slice has not come before.
+  // Notes that the slice at `place` among the tensor's slices has come. Returns it as the strategy
+  // takes it. REQUIRES: the gradient was announced, and the slice has not come before.
   algorithms::SliceContribution come(TensorId tensor, size_t place);
 
   // Runs `then` when every gradient that was announced is complete: at once, if all are. The caller
@@ -37,7 +38,7 @@ class ComingGradients final {
   bool isComing(TensorId tensor) const { return !tensors_.empty() && missing(tensor) > 0; }
   TimePoint announcedAt(TensorId tensor) const { return tensors_[index(tensor)].announced; }
 
-  // "3 of 8 slices not yet copied from the device"; empty if none is missing.
+  // "3 of 8 slices not yet copied from the device"; empty if all have come.
   std::string describe(TensorId tensor) const;
 
  private:

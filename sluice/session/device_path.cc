@@ -34,6 +34,9 @@ Status DevicePath::begin(Trainer& trainer) {
   const auto& tensors = plan.model().tensors;
   std::vector<size_t> sizes;
   for (uint32_t t = 0; t < tensors.size(); ++t)
+    // Tensors that have a target in the algorithm need no mirror: their gradients go there
+    // directly. All mirrors lie in one allocation, which is not filled, so pages that no tensor
+    // touches cost nothing.
     sizes.push_back(trainer.hasTargetFor(TensorId{t}) ? 0 : tensors[t].bytes());
   for (const size_t bytes : sizes) mirrorBytes_ += aligned(bytes);
   memory_ = std::make_shared_for_overwrite<std::byte[]>(mirrorBytes_);  // NOLINT(*-avoid-c-arrays)
@@ -86,6 +89,9 @@ Status DevicePath::check(TensorId tensor, const DeviceMemory& memory) const {
 template <typename HandOver>
 Status DevicePath::handOver(TensorId tensor, DeviceMemory memory, HandOver&& toTrainer) {
   SLUICE_RETURN_IF_ERROR(check(tensor, memory));
+  // The order matters: results are told apart by this flag, the trainer closes the gate, and
+  // the stager may copy only after that. The stager hears of the tensor last, so that no slice
+  // of it arrives at a trainer that does not expect one.
   isOnDevice_[index(tensor)] = true;  // before any result can come
   SLUICE_RETURN_IF_ERROR(toTrainer(mirrors_[index(tensor)]));
   stager_->begin(tensor, std::move(memory));
@@ -121,6 +127,8 @@ Status DevicePath::handOutDelayed(TensorId tensor, DeviceMemory memory) {
 
 Status DevicePath::wait(TensorId tensor) {
   SLUICE_RETURN_IF_ERROR(trainer_->wait(tensor));
+  // A gate that is open says that the result is in host memory. For a tensor on a device it
+  // still has to be copied; an empty result has nothing to copy.
   if (!isOnDevice_[index(tensor)] || trainer_->isEmpty(tensor)) return base::ok();
   return stager_->wait(tensor, config_.duration(option::kWaitTimeout), trainer_->interruption());
 }
@@ -138,6 +146,8 @@ bool DevicePath::isReady(TensorId tensor) const {
 void DevicePath::onResult(const algorithms::SliceResult& result) {
   const Applied applied{result.slice, result.from};
   if (!isOnDevice_[index(result.tensor)]) return report(result.tensor, result.step, applied);
+  // A slice counts as applied once it is on the device, so its event waits here until the copy
+  // has landed. Without an observer nobody asks.
   if (observer_ != nullptr) {
     landing_.with([&](auto& landing) { landing[{result.tensor, result.step}].push_back(applied); });
   }

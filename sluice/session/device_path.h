@@ -82,7 +82,7 @@ class DevicePath final : public algorithms::ResultSink, public staging::Listener
   std::shared_ptr<std::byte[]> memory_;  // NOLINT(*-avoid-c-arrays): of the mirrors; not filled
   size_t mirrorBytes_ = 0;
   std::vector<TensorMemory> mirrors_;  // by TensorId; empty where the algorithm has a target
-  // By TensorId: true once the tensor has come from the device.
+  // True, by TensorId, once the tensor has come from the device.
   std::unique_ptr<std::atomic<bool>[]> isOnDevice_;  // NOLINT(*-avoid-c-arrays)
   std::unique_ptr<staging::Stager> stager_;
   // Results on their way to the device, for the observer.

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/secret/key_file.h>
-#include <sluice/session/await.h>
-#include <sluice/session/join_members.h>
+#include <sluice/session/elastic/join_members.h>
 #include <sluice/session/protection.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>
@@ -56,9 +56,11 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
 
 Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  const base::Config::Values& environment,
-                                                 Interruption interruption,
+                                                 base::Interruption interruption,
                                                  const Publish& published) {
   rendezvous::Launch launch;
+  // Without a launcher's variables this process is a job of one, so a script runs unchanged on
+  // a laptop.
   if (wasLaunched(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
   }
@@ -79,6 +81,8 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  job->config_.duration(option::kRendezvousTimeout),
                                                  job->interruption_));
   Status started;
+  // The rendezvous belongs to the loop and is made there. Rank 0 listens from here on, so its
+  // port can be told to others before anybody waits for anybody.
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
     auto meeting =
         rendezvous::Rendezvous::start(job->loop(), job->config_, job->launch_, master,
@@ -94,10 +98,12 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
     SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
   const std::string note = listener.address().toString();
-  const auto everybody = await<std::vector<std::string>>(
+  const auto everybody = base::await<std::vector<std::string>>(
       job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); },
       job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
+  // From here on the job has a key of its own. The user's key opens doors only; what travels is
+  // protected by keys that die with the job, so a leftover of an earlier job cannot take part.
   job->hasMet_ = true;
   const secret::JobKey usersKey = std::exchange(job->key_, job->rendezvous_->jobKey());
   SLUICE_RETURN_IF_ERROR(job->startPulse(std::move(listener), *everybody));
@@ -146,7 +152,7 @@ Status JobParts::startPulse(fabric::TcpListener listener,
 }
 
 JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
-                   Interruption interruption)
+                   base::Interruption interruption)
     : config_(std::move(config)),
       launch_(std::move(launch)),
       key_(std::move(key)),
@@ -155,9 +161,12 @@ JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKe
 
 JobParts::~JobParts() {
   if (process_.isInherited()) return;
+  // The order is that of need: members say goodbye over their own connections, the pulse over
+  // its own, and rank 0 stays for the others' last questions until all are gone or time is up.
+  // A job that never met has nobody to take leave of.
   if (members_ != nullptr) {
     if (!isAbandoned_) {
-      (void)await<bool>(loop(), [this](auto got) {
+      (void)base::await<bool>(loop(), [this](auto got) {
         members_->leave(kLastWords, [got = std::move(got)] { got(true); });
       });
     }
@@ -166,7 +175,7 @@ JobParts::~JobParts() {
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
-    (void)await<bool>(loop(), [this](auto got) {
+    (void)base::await<bool>(loop(), [this](auto got) {
       rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); });
     });
   }
@@ -192,16 +201,17 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key,
 }
 
 Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value,
-                                                  Duration atMost, const Interruption& refusal) {
+                                                  Duration atMost,
+                                                  const base::Interruption& refusal) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   const auto ask = [&]() -> Status {
     if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
     return refusal ? refusal() : base::ok();
   };
-  return await<std::vector<std::string>>(
+  return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
-      refusal ? Interruption(ask) : interruption_);
+      refusal ? base::Interruption(ask) : interruption_);
 }
 
 void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,
@@ -214,7 +224,8 @@ void JobParts::gatherOnLoop(const std::string& key, const std::string& value, Du
                             std::function<void(Result<std::vector<std::string>>)> got) {
   if (members_ == nullptr) return rendezvous_->store().gather(key, value, atMost, std::move(got));
   members_->gather(
-      key, value.size(), [value](const members::View&) { return value; }, atMost, std::move(got));
+      key, value.size(), [value](const membership::EpochView&) { return value; }, atMost,
+      std::move(got));
 }
 
 Status JobParts::set(const std::string& key, const std::string& value) {
@@ -222,7 +233,7 @@ Status JobParts::set(const std::string& key, const std::string& value) {
   if (rendezvous_ == nullptr) return base::ok();
   if (members_ != nullptr)
     return fabric::runAndWait(loop(), [&] { members_->leaveNote(key, value); });
-  return awaitStatus(
+  return base::awaitStatus(
       loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); },
       interruption_);
 }
@@ -231,7 +242,7 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
   if (rendezvous_ == nullptr) return;
   loop().post([this, key, then = std::move(then)] {
     if (members_ != nullptr) return members_->whenNoted(key, then);
-    rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
+    rendezvous_->store().wait(key, base::kAsLongAsItTakes, [then](const Result<std::string>& note) {
       if (note.isOk()) then(*note);
     });
   });
@@ -239,13 +250,15 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
 
 Result<std::string> JobParts::get(const std::string& key) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
+  // With members there is no store of rank 0: the note may come from any member, and nothing
+  // but this deadline ends the wait.
   const TimePoint deadline = loop().now() + config_.duration(option::kRendezvousTimeout);
   const auto ask = [&]() -> Status {
     if (loop().now() > deadline)
       return {Code::kTimeout, fmt::format("no member has left the note '{}'", key)};
     return interruption_ ? interruption_() : base::ok();
   };
-  return await<std::string>(
+  return base::await<std::string>(
       loop(),
       [&](auto got) {
         if (members_ != nullptr)
@@ -253,7 +266,7 @@ Result<std::string> JobParts::get(const std::string& key) {
         rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout),
                                   std::move(got));
       },
-      members_ != nullptr ? Interruption(ask) : interruption_);
+      members_ != nullptr ? base::Interruption(ask) : interruption_);
 }
 
 }  // namespace sluice::session

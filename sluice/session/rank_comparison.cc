@@ -64,6 +64,9 @@ std::optional<RankDifference> findDifference(std::span<const std::vector<uint64_
     std::map<uint64_t, size_t> ranksWith;
     for (const auto& own : hashes) ++ranksWith[own[t]];
     if (ranksWith.size() == 1) continue;
+    // The most common hash is taken for the right one, and the ranks without it are named: one
+    // rank that differs is the likely culprit. Of two equally common ones rank 0's wins, so
+    // that all ranks say the same.
     uint64_t usual = hashes.front()[t];
     for (const auto& [hash, ranks] : ranksWith) {
       if (ranks > ranksWith[usual]) usual = hash;
@@ -80,6 +83,8 @@ Comparison compareRanks(JobParts& job, const std::string& key, std::vector<uint6
   using Found = std::optional<RankDifference>;
   const auto promise = std::make_shared<std::promise<Result<Found>>>();
   const Duration atMost = job.config().duration(option::kWaitTimeout);
+  // Two rounds keep the usual case cheap: first one hash of all tensors, a few bytes in the
+  // store; only if that differs, a hash for each tensor or group of tensors.
   const std::string digest = hashesToNote(std::vector{hashOfAll(hashes)});
   const auto grouped = inGroups(std::move(hashes));
   auto whenDetailed = [promise, size = grouped.first.size(),

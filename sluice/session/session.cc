@@ -12,7 +12,7 @@ auto onTrainer(session::SessionParts& parts, Call&& call) -> decltype(call(parts
   return call(parts.trainer());
 }
 
-// Calls the way of tensors on a device. Refuses if the session has none.
+// Calls the way of tensors on a device. Refuses if the session has no device.
 template <typename Call>
 Status onDevicePath(session::SessionParts& parts, Call&& call) {
   if (!parts.isHere()) return parts.checkProcess();

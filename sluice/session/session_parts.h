@@ -14,8 +14,7 @@
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
-#include <sluice/session/epoch_fabric.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
 #include <sluice/session/tracing.h>
@@ -29,7 +28,8 @@ class Observers final : public StageObserver {
   // REQUIRES: the observer outlives this.
   void add(StageObserver& observer) { all_.push_back(&observer); }
 
-  // Returns the observer to hand out: null if there are none, so that nothing needs to be reported.
+  // Returns the observer to hand out: null if the list is empty, so that nothing needs to be
+  // reported.
   StageObserver* orNull() { return all_.empty() ? nullptr : this; }
 
   void onStage(const StageEvent& event) override {
@@ -84,16 +84,17 @@ class SessionParts final {
   bool isHere() const { return !process_.isInherited(); }
   Status checkProcess() const { return job_.checkProcess(); }
   Trainer& trainer() { return *trainer_; }
-  // Returns what takes the session over the loss of members; null if nothing does.
+  // Moves the session from one epoch to the next when members are lost; null in a job that ends
+  // with its first loss.
   const Epochs* epochs() const { return epochs_.get(); }
-  // Returns the way of tensors on a device; null if the session has no device.
+  // Null if the session has no device, in which case gradients and results lie in host memory
+  // anyway.
   DevicePath* devicePath() { return devicePath_.get(); }
 
  private:
   SessionParts(JobParts& job, std::string name, base::Config config)
       : job_(job), name_(std::move(name)), config_(std::move(config)) {}
-  Result<std::unique_ptr<EpochFabric>> connect(JobParts& job, const std::string& name,
-                                               Trainer& trainer);
+  Result<std::unique_ptr<fabric::Fabric>> connect(Trainer& trainer);
   void listenForTheEnd();
   void exchangeDone();
 
@@ -108,7 +109,7 @@ class SessionParts final {
   base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
   base::HomePtr<Epochs> epochs_;          // null: a lost rank ends the session
   base::HomePtr<Trainer> trainer_;
-  EpochFabric* fabric_ = nullptr;  // the trainer's
+  fabric::PeerAwareFabric* fabric_ = nullptr;  // the trainer's
   // Used on the loop only. The inner pointer is null before this session has begun, and once it is
   // gone.
   const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);

@@ -31,6 +31,9 @@ Status applySettings(const Config::Values& settings, const algorithms::Algorithm
 
 Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
                              const JobParts& job) {
+  // A session may choose its own algorithm and some options, but not what the job shares.
+  // Options of the job's own algorithm are checked only if the session uses it: with another
+  // one they are not meant for it.
   base::Config config = job.config();
   const std::string& wanted = options.algorithm;
   if (!wanted.empty())
@@ -50,18 +53,6 @@ Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::Opt
   if (wanted.empty()) SLUICE_RETURN_IF_ERROR(algorithms::rejectIgnoredOptions(config, spec));
   SLUICE_ASSIGN_OR_RETURN(auto plan, plan::Plan::make(std::move(spec)));
   return SessionPlan{std::move(config), std::move(plan)};
-}
-
-Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job) {
-  SLUICE_ASSIGN_OR_RETURN(const auto update, optimizer::parseOptimizerSpec(options.update));
-  SLUICE_ASSIGN_OR_RETURN(const auto made, makePlan(options, update, job));
-  if (!algorithms::sumsInRankOrder(made.plan.spec())) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} with these settings does not sum in rank order, so its results "
-                              "have other bits; leave it out",
-                              made.plan.spec().strategy));
-  }
-  return plan::toHex(made.plan.hash());
 }
 
 }  // namespace sluice::session

@@ -2,8 +2,6 @@
 // that follows from them. Nothing here meets other ranks (agreement.h does). Any thread.
 #pragma once
 
-#include <string>
-
 #include <sluice/session.h>
 
 #include <sluice/base/config.h>
@@ -20,10 +18,5 @@ struct SessionPlan {
 
 Result<SessionPlan> makePlan(const SessionOptions& options, const optimizer::OptimizerSpec& update,
                              const JobParts& job);
-
-// Returns the hash of the plan that a session with these options would have, in hexadecimal digits.
-// For a job that changes its plan between two steps: refuses a plan whose mean gradients do not
-// have the bits of sums in rank order.
-Result<std::string> hashOfExactPlan(const SessionOptions& options, const JobParts& job);
 
 }  // namespace sluice::session

@@ -42,7 +42,7 @@ class Accounts final : public StageObserver, public algorithms::ResultSink {
   size_t stages(Stage stage) {
     return stages_.with([&](auto& stages) { return stages[stage]; });
   }
-  // By step and tensor; 0: there was none.
+  // By step and tensor; 0: no result came.
   std::map<std::pair<Step, TensorId>, size_t> bytes() {
     return bytes_.with([](auto& bytes) { return bytes; });
   }

@@ -30,6 +30,9 @@ TermRequest::TermRequest() {
   struct sigaction now{};
   if (::sigaction(SIGTERM, nullptr, &now) != 0) return;
   hasSignal_ = now.sa_handler == &rememberTerm;  // another job of this process has it
+  // A handler of the program's own, or an ignored signal, is a decision that is not ours to
+  // change. SA_RESETHAND gives the second SIGTERM its usual effect, so a process that hangs can
+  // still be ended.
   if (hasSignal_ || now.sa_handler != SIG_DFL) return;
   hasCome = false;
   taker = base::ProcessMark();

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Tracing>> Tracing::begin(const base::Config& config, cons
   return tracing;
 }
 
-void Tracing::noteClocks(const EpochFabric& fabric) {
+void Tracing::noteClocks(const fabric::PeerAwareFabric& fabric) {
   const Status noted = fabric::runAndWait(fabric.loop(), [&] {
     for (uint32_t r = 0; r < fabric.worldSize(); ++r) {
       if (const auto clock = fabric.clockOffset(Rank{r})) trace_.clocks[Rank{r}] = *clock;
@@ -41,6 +41,8 @@ void Tracing::noteClocks(const EpochFabric& fabric) {
 
 void Tracing::write() {
   recorder_.addTo(trace_);
+  // The wall clock may have been set during training: both readings together say by how much it
+  // can be wrong.
   trace_.wall = trace::covering(*trace_.wall, trace::readWallClock());
   const Status written = trace::writeTraces(path_, std::span(&trace_, 1));
   if (!written.isOk())

@@ -1,4 +1,3 @@
-#include <sluice/data/gate/gates.h>
 #include <sluice/session/trainer.h>
 
 #include <algorithm>
@@ -7,18 +6,18 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {
 
-// After a rank has left in good order, what it owed is already on its way; what has not come by
-// then never will.
+// A rank that has left in good order has sent all that it owed. A message that has not come within
+// this time never will.
 constexpr auto kAfterGoodbye = std::chrono::seconds(3);
 
 // A loop that has been busy for less is not why others wait.
@@ -55,18 +54,21 @@ Trainer::Trainer(Training training, const base::Config& config, StageObserver* o
 
 Trainer::~Trainer() {
   if (fabric_ == nullptr) return;
+  // The end has an order. First nothing new begins on the loop; then the fabric goes, and its
+  // last completions still find gates, strategy and broadcasts alive; the strategy goes last,
+  // on the loop, as others may still call it there.
   fabric::runBeforeFreeing(fabric_->loop(),
                            [this] {  // after all that the training thread has posted
                              isEnding_ = true;
                              if (training_.epochs != nullptr) training_.epochs->stop();
                              for (const TimerId timer : timers_) fabric_->loop().cancel(timer);
                            });
-  // Another rank is to blame. Those who heard of our end first would take us for it, if we went
-  // without a word.
+  // If another rank is to blame, this one says goodbye: ranks that heard of its end first would
+  // otherwise take it for the lost one.
   if (gates_.error().code() == Code::kPeerLost) (void)fabric::closeAndWait(*fabric_);
   Loop& loop = fabric_->loop();
   fabric_.reset();
-  // On the loop: an engine that is not on the fabric may still be at work there.
+  // The strategy goes on the loop, where an engine that is not on the fabric may still be at work.
   fabric::runBeforeFreeing(loop, [this] { strategy_.reset(); });
 }
 
@@ -90,7 +92,8 @@ Status Trainer::begin() {
     }
   }
 
-  // On this thread: servers allocate about as much memory as the model has. The loop gets it whole.
+  // The strategy is made on this thread, since servers allocate about as much memory as the model
+  // has. The loop gets it whole.
   SLUICE_ASSIGN_OR_RETURN(auto made, makeStrategy(firstParameters));
   return fabric::runAndWait(fabric_->loop(), [&] {
     strategy_ = std::move(made);
@@ -130,9 +133,10 @@ Status Trainer::broadcast(Rank root, std::span<std::byte> data) {
 }
 
 Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const std::byte> data) {
-  // Bytes of its own: whoever interrupts the wait may free `data`, while the network goes on.
+  // The broadcast has bytes of its own: a caller that interrupts the wait may free `data`, while
+  // the network goes on.
   const auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
-  // Any member may have to bring them, if the root is lost.
+  // With members, any of them may have to bring the bytes, if the root is lost.
   if (root == fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(data, bytes->begin());
   const auto ended = std::make_shared<std::promise<Status>>();
@@ -145,7 +149,8 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
 }
 
 Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
-  SLUICE_RETURN_IF_ERROR(awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
+  SLUICE_RETURN_IF_ERROR(
+      base::awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
   if (underway.root != fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
@@ -158,6 +163,8 @@ Result<uint64_t> Trainer::broadcastsBegun() {
 }
 
 void Trainer::endAfter(uint64_t steps, uint64_t broadcasts, const Status& why) {
+  // The gates are told at once, so that a thread which already waits wakes up; the strategy
+  // hears of it on the loop, behind what was handed over before.
   if (const auto first = strategy_->losses().firstStepWithout(steps)) gates_.endAfter(*first, why);
   fabric_->loop().post([this, steps, broadcasts, why] {
     strategy_->endAfter(steps, why);
@@ -199,7 +206,7 @@ void Trainer::slicesReady(TensorId tensor, size_t first, size_t count,
 
 void Trainer::takeSlices(TensorId tensor, size_t first, size_t count,
                          std::optional<TimePoint> begun) {
-  // As in handOver(): the gradient may not even have been announced.
+  // Nothing is begun after a failure; the gradient may not even have been announced.
   if (!gates_.error().isOk()) return coming_.clear();
   for (size_t place = first; place < first + count; ++place) {
     const algorithms::SliceContribution slice = coming_.come(tensor, place);
@@ -222,6 +229,9 @@ Status Trainer::gradientAbsent(TensorId tensor, std::span<std::byte> result,
 }
 
 Status Trainer::handOver(TensorId tensor, std::function<void(Step)> toStrategy) {
+  // The gate is closed by the calling thread, before the loop hears of the gradient. So a
+  // second gradient for the same step is an error here and now, and wait() cannot overtake the
+  // handover.
   SLUICE_ASSIGN_OR_RETURN(const Step step, gates_.close(tensor));
   const TimePoint now = fabric_->loop().now();
   fabric_->loop().post([this, tensor, step, now, toStrategy = std::move(toStrategy)] {
@@ -300,7 +310,7 @@ Status Trainer::drain() {
   return base::ok();
 }
 
-// Every gate is open afterwards, and nothing is on its way.
+// Waits until every gate is open and nothing is on its way.
 Status Trainer::settle() {
   SLUICE_RETURN_IF_ERROR(gates_.waitAll());
   return awaitStrategy([this](const algorithms::Done& done) { strategy_->whenIdle(done); },
@@ -310,7 +320,7 @@ Status Trainer::settle() {
 Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>& begin,
                               std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
-  return awaitStatus(
+  return base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         const TimerId timer = fabric_->loop().after(atMost, [this, atMost, failure] {
@@ -356,25 +366,14 @@ Result<algorithms::Statistics> Trainer::statistics(Duration atMost) {
 Result<fabric::Landing> Trainer::onMessage(Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
   const bool isBroadcast = lane == kBroadcastLane;
+  // Messages may come as soon as the fabric is there, but the strategy is made after it. Until
+  // then they stay at their senders.
   if (isBroadcast ? broadcast_ == nullptr : strategy_ == nullptr)
     return deferred_.defer(from, lane);
   auto landing =
       isBroadcast ? broadcast_->onMessage(from, header) : strategy_->onMessage(from, lane, header);
   if (landing.status().code() == Code::kRefused) refused(from, landing.status());
-  // The fabric still hands over messages while it ends.
-  const bool isMeasured = landing.isOk() && !landing->isLater && header.length > 0 && !isEnding_;
-  if (isMeasured && from != fabric_->rank()) measure(*landing, header.length);
   return landing;
-}
-
-// Every Done runs before the fabric is gone, so before this is; the last ones run in its destructor.
-void Trainer::measure(fabric::Landing& landing, uint64_t bytes) {
-  const Loop& loop = fabric_->loop();
-  receiving_.begun(loop.now());
-  landing.done = [this, &loop, bytes, done = std::move(landing.done)](const Status& status) {
-    receiving_.ended(status.isOk() ? bytes : 0, loop.now());
-    if (done) done(status);
-  };
 }
 
 // Its sender would not hear of a message that is only dropped, and both would wait for each other.
@@ -406,7 +405,7 @@ void Trainer::onPeerLost(Rank from, const Status& why) {
 
 void Trainer::onPeerLeft(Rank from) {
   gone_.insert(from);
-  // A member that has left the job is taken for lost, if the others go on.
+  // If the others go on, a member that has left the job is taken for lost.
   if (isEnding_ || training_.epochs != nullptr) return;
   if (strategy_ == nullptr) {
     return onPeerLost(

@@ -22,7 +22,6 @@
 #include <sluice/data/plan/plan.h>
 #include <sluice/session/broadcast.h>
 #include <sluice/session/coming_gradients.h>
-#include <sluice/session/receiving.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 #include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
@@ -35,7 +34,8 @@ class Epochs;
 struct Training {
   plan::Plan plan;
   optimizer::OptimizerSpec update;
-  // By TensorId. Empty at a rank that only serves, and where every gradient brings its memory.
+  // The memory of tensors, by TensorId. Empty at a rank that only serves, and where every gradient
+  // brings its memory.
   std::vector<TensorMemory> memory;
   std::function<Status()> interruption{};        // see gate::WaitOptions
   bool updatesWaitForWord = false;               // see algorithms::Context
@@ -58,18 +58,18 @@ class Trainer final : public fabric::Receiver {
                                                 StageObserver* observer,
                                                 const MakeFabric& makeFabric);
 
-  // Without leave() first this is what a crash looks like to the others, unless another rank was
-  // lost before.
+  // Destroying a trainer without leave() looks like a crash to the other ranks, unless another rank
+  // was lost before.
   ~Trainer() override;
 
-  // The gradient of the tensor's next step is in its memory, and must stay so until wait() returns.
-  // An error if the result of the tensor's last step is not here yet. After a failure of the
-  // session nothing happens, and wait() says why.
+  // Hands over the gradient of the tensor's next step, which must stay in its memory until wait()
+  // returns. An error if the result of the tensor's last step is not here yet. After a failure of
+  // the session nothing happens, and wait() says why.
   Status gradientReady(TensorId tensor);
 
-  // The same for a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
-  // If that returns an error, bytes may still come for it: its owner is kept until none can, or
-  // until this is gone.
+  // Hands over a gradient that lies elsewhere in every step: `memory` stays until wait() returns.
+  // After an error of wait() bytes may still come for it, so its owner is kept until no byte can
+  // come, or until this is gone.
   Status gradientReady(TensorId tensor, const TensorMemory& memory);
 
   // The gradient of the tensor's next step comes slice by slice, to `memory`: a mirror in host
@@ -89,8 +89,8 @@ class Trainer final : public fabric::Receiver {
   void slicesReady(TensorId tensor, size_t first, size_t count,
                    std::optional<TimePoint> begun = std::nullopt);
 
-  // This rank has no gradient for the tensor in its next step: counts as zeros. The others' result
-  // lands in `result`; if they have none either, isEmpty() is true after wait(), and `result` has
+  // Hands over zeros: this rank has no gradient for the tensor in its next step. The others' result
+  // lands in `result`; if no rank has a gradient, isEmpty() is true after wait(), and `result` has
   // not changed.
   Status gradientAbsent(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
@@ -101,11 +101,11 @@ class Trainer final : public fabric::Receiver {
   bool isReady(TensorId tensor) const { return gates_.isOpen(tensor); }
   bool isEmpty(TensorId tensor) const { return gates_.isEmpty(tensor); }
 
-  // The root's bytes in everybody's `data`. Every rank calls it, in the same order. Once it has
-  // returned, with an error or without, nobody is at work on `data` any more.
+  // Copies the root's bytes to everybody's `data`. Every rank calls it, in the same order. Once it
+  // has returned, with an error or without, nobody is at work on `data` any more.
   Status broadcast(Rank root, std::span<std::byte> data);
 
-  // The same in two parts. An interrupted end can be called again: the broadcast has gone on
+  // broadcast() in two parts. An interrupted end can be called again: the broadcast has gone on
   // meanwhile.
   struct BroadcastUnderway {
     Rank root;
@@ -116,8 +116,8 @@ class Trainer final : public fabric::Receiver {
   Status endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data);
   Result<uint64_t> broadcastsBegun();
 
-  // For the update on servers, from the next step on: not for one whose first gradient has been
-  // handed over. Every worker says the same; ranks that only serve are told.
+  // Sets the hyperparameters of the update on servers, from the next step on: not for a step with a
+  // first gradient already handed over. Every worker says the same; ranks that only serve are told.
   Status setHyperparameters(std::vector<double> values);
 
   // For updates that wait for a word: every gradient of this step has been handed over, or comes
@@ -131,8 +131,8 @@ class Trainer final : public fabric::Receiver {
   Result<size_t> delayed();
   Status handOutDelayed(TensorId tensor, std::span<std::byte> result,
                         std::shared_ptr<const void> owner = nullptr);
-  // The same for all that are, into the tensors' memory: after the last step, every gradient has
-  // been used. REQUIRES: the memory was given at the start.
+  // Hands out all delayed results, into the tensors' memory: after the last step, every gradient
+  // has been used. REQUIRES: the memory was given at the start.
   Status drain();
 
   // Returns the state that this rank has to keep in a checkpoint besides parameters, which are the
@@ -143,24 +143,26 @@ class Trainer final : public fabric::Receiver {
   Result<std::vector<std::byte>> takeState();
   Status restore(std::span<const std::byte> state);
 
-  // Between two steps: which other workers are seen to be in the next one already.
+  // Returns the other workers that are seen to be in the next step already, between two steps of
+  // this rank.
   Result<std::set<Rank>> ahead();
 
-  // As gate::Gates and Broadcast. For news of other ranks that come from outside the fabric.
+  // Do what gate::Gates and Broadcast do, for news of other ranks that come from outside the
+  // fabric.
   uint64_t stepsBegun() const { return gates_.stepsBegun(); }
   void endAfter(uint64_t steps, uint64_t broadcasts, const Status& why);
 
-  // Every wait, now and later, ends with `why`.
+  // Ends every wait, now and later, with `why`.
   void fail(const Status& why);
 
   // Ends in good order: waits for every gate, then for `everybodyIsDone` to say that the other
   // ranks have got that far too (until then they may need this one as a server), and says goodbye.
-  // If it says that a rank is lost, and the others go on without that one, they may still need this
-  // rank: then it stays until each is done (noteDone()) or gone, and logs who was lost. That is no
-  // error: this rank has trained to its end.
+  // If a rank is lost and the others go on without it, they may still need this rank: then it stays
+  // until each is done (noteDone()) or gone, and logs who was lost. The result is ok: this rank has
+  // trained to its end.
   Status leave(const std::function<Status()>& everybodyIsDone);
 
-  // This worker has made its last step. Loop thread only.
+  // Notes that this worker has made its last step. Loop thread only.
   void noteDone(Rank worker);
 
   // True iff the rank was lost or has left. Loop thread only.
@@ -170,13 +172,11 @@ class Trainer final : public fabric::Receiver {
   // null. Any thread.
   StageObserver* observer() const { return observer_; }
 
-  // Ranks have changed: what was known of them counts no longer. Loop thread only.
+  // Forgets what was known of ranks, since they have changed. Loop thread only.
   void onNewRanks();
 
   Result<algorithms::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
-  // Payloads from other ranks. Any thread.
-  const Receiving& receiving() const { return receiving_; }
   const plan::Plan& plan() const { return training_.plan; }
   // Returns the memory that was given at the start.
   const std::vector<TensorMemory>& givenMemory() const { return training_.memory; }
@@ -202,7 +202,6 @@ class Trainer final : public fabric::Receiver {
   std::string describeWait(TensorId tensor) const;
   std::string describeBusy() const;
   void reportStall(TensorId tensor, Step step, Duration waited);
-  void measure(fabric::Landing& landing, uint64_t bytes);
   void refused(Rank from, const Status& why);
   void expectEndAfter(Rank left);
   void stayWhileNeeded(Duration atMost);
@@ -214,7 +213,6 @@ class Trainer final : public fabric::Receiver {
   const base::Config& config_;
   StageObserver* const observer_;
   gate::Gates gates_;
-  Receiving receiving_;
   // Declared before the fabric, so that they go after it: its last completions find them alive.
   std::unique_ptr<Broadcast> broadcast_;
   std::unique_ptr<algorithms::Strategy> strategy_;

@@ -3,23 +3,25 @@
 #include <chrono>
 #include <utility>
 
+#include <sluice/base/await.h>
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/trainer.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
 namespace {
 
-// By then a rank that is lost has been missed by all who talked with it.
+// Within this time everybody who talked with a lost rank has missed it.
 constexpr auto kToNoticeALoss = std::chrono::seconds(4);
 
 }  // namespace
 
 Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   SLUICE_RETURN_IF_ERROR(settle());
+  // The other ranks may still need this one as a server, so the fabric stays until all have
+  // said that they are done. Only then does a goodbye mean the end of training and not a loss.
   const Status done = everybodyIsDone();
   if (training_.epochs != nullptr)
     SLUICE_RETURN_IF_ERROR(
@@ -37,12 +39,12 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   }));
   const bool isWorker = training_.plan.roles().isWorker(fabric_->rank());
   if (!othersGoOn && isWorker) return done;
-  // If they do not go on, a rank that only serves stays until it has missed the lost one itself,
-  // and has told them of it: if it just went, they would take it for the lost one.
+  // If the others cannot go on, a rank that only serves stays until it has missed the lost rank
+  // itself and told them. If it left at once, they would take it for the lost one.
   if (theyNeedThisRank)
-    stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+    stayWhileNeeded(othersGoOn ? Duration(base::kAsLongAsItTakes) : Duration(kToNoticeALoss));
   (void)fabric::closeAndWait(*fabric_);
-  // By the end others have gone too, in good order; it is the lost one that is to be named.
+  // By now others may have gone in good order; only the rank that was lost is to be named.
   Status loss;
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(fabric_->loop(), [&] { loss = survived_; }));
   if (loss.isOk()) loss = done;
@@ -53,7 +55,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
 }
 
 void Trainer::stayWhileNeeded(Duration atMost) {
-  const Status ended = awaitStatus(
+  const Status ended = base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         whenNotNeeded_ = std::move(done);

@@ -19,15 +19,15 @@ import sys
 KEY = "ab" * 32
 PROGRAM = """
 import os, subprocess, sys, torch, sluice
-from sluice import _job
+from sluice._job import job
 def sgd(ps): return torch.optim.SGD(ps, lr=0.1)
 sluice.distribute(torch.nn.Linear(2, 2), sgd, {options})
 inherited = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], \
 capture_output=True, text=True).stdout
 print("inherited:", inherited, open("/proc/self/environ").read())
-print("object:", vars(_job.current()), _job.current())
+print("object:", vars(job.current()), job.current())
 try:
-    print("told:", _job.current().option("job-key"))
+    print("told:", job.current().option("job-key"))
 except ValueError as error:
     print("refused:", error)
 sluice.distribute(torch.nn.Linear(2, 2), sgd, algorithm="p3", {again})

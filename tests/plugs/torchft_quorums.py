@@ -22,10 +22,9 @@ from typing import Any
 import common
 import torch
 import torch.distributed as dist
+from sluice._backend.groups import open_groups
 from sluice.torchft import ProcessGroupSluice
 from torchft.process_group import ReconfigureOptions
-
-from sluice import _backend
 
 sys.path.append(str(Path(__file__).parent.parent / "python"))
 from held import held
@@ -130,7 +129,7 @@ with ThreadPoolExecutor(2) as threads:
         group.abort(errored=False)
     seconds, after = time.monotonic() - begun, settled()
 
-left = Counter({"open groups": _backend.open_groups()})
+left = Counter({"open groups": open_groups()})
 left += (after - before) + (before - after)
 print(f"before: {dict(before)}\nafter: {dict(after)}\n{dict(kinds)}\n" + "\n".join(sorted(said)))
 checks = {

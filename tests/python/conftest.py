@@ -4,7 +4,7 @@ import place
 import pytest
 from device_exceptions import reason_of
 from ranks import Ranks
-from sluice.study.ranks import prepare_to_fork
+from sluice.processes import prepare_to_fork
 
 prepare_to_fork()
 

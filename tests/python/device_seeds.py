@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from place import here, let_ddp_copy, on_host
 from ranks import Ranks
-from sluice.study.ranks import prepare_to_fork
+from sluice.processes import prepare_to_fork
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel

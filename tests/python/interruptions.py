@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from sluice._job import current
+from sluice._job.job import current
 from torch import Tensor, nn
 from training import rank
 

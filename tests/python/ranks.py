@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import place
-from sluice.study.ranks import as_a_program
+from sluice.processes import as_a_program
 
 HERE = Path(__file__).parent
 

@@ -889,6 +889,10 @@ def run_refusals() -> list[str]:
             sluice.distribute(nn.Linear(2, 2), optimizers)
         except ValueError as error:
             texts.append(str(error))
+    try:
+        sluice.distribute(nn.Linear(2, 2), torch.optim.Adam, server_optimizer=rank() == 1)
+    except ValueError as error:
+        texts.append(str(error))
     return texts
 
 
@@ -914,6 +918,8 @@ def test_refusals_say_what_to_do(two_ranks: Ranks) -> None:
             "0 has lr=0.1",
             "the ranks do not train the same thing: on rank 1 the optimizer is Adam; on rank 0 "
             "the optimizer is AdamW",
+            "the ranks do not train the same thing: on rank 1 server_optimizer=True; on rank 0 "
+            "server_optimizer=False",
         ]
 
 

@@ -142,8 +142,8 @@ def test_another_owner_of_the_name_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("sluice._ownership.packages_distributions", lambda: {"sluice": owners})
-    monkeypatch.setattr("sluice._ownership.version", lambda _: "0.3.1")
+    monkeypatch.setattr("sluice._job.ownership.packages_distributions", lambda: {"sluice": owners})
+    monkeypatch.setattr("sluice._job.ownership.version", lambda _: "0.3.1")
     monkeypatch.setattr(command, "_demo", lambda _: 0)
     monkeypatch.setattr(sys, "argv", ["demo"])
     with pytest.raises(SystemExit) as end:

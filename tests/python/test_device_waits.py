@@ -19,9 +19,9 @@ import torch
 import torch.distributed as dist
 from place import on_host
 from ranks import Ranks
-from sluice._backward import Backward
-from sluice._doors import DeviceDoor
-from sluice._gates import Gates
+from sluice._engine.backward import Backward
+from sluice._engine.gates import Gates
+from sluice._tensor.doors import DeviceDoor
 from torch import Tensor, nn
 from training import make_net, plain_loop, rank
 

@@ -12,12 +12,12 @@ import pytest
 import torch
 from place import IS_DEVICE, on_host
 from ranks import Ranks, free_port
+from sluice._job import job
 from test_same_training import optimizer_of
 from torch import nn
 from training import batches, ddp, make_net, plain_loop
 
 import sluice
-from sluice import _job
 
 STEPS = 30 if IS_DEVICE else 200
 ALGORITHMS = ["sluice", "p3", "kvstore", "slicing", "allreduce", "wfbp", "mgwfbp"]
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_ddp(four_ranks: Ranks, name: str) -> None:
 def train_in_a_new_job(algorithm: str, slice_elements: int, port: int) -> tuple[str, str]:
     """Trains in a new job in this process, which saves the start of another process."""
     torch.set_num_threads(1)
-    _job._end()
+    job._end()
     os.environ["MASTER_PORT"] = str(port)
     options = {"algorithm": algorithm, "slice_elements": slice_elements}
     model, optimizer = sluice.distribute(

@@ -9,9 +9,8 @@ import sys
 
 import pytest
 from ranks import free_port, run_script
+from sluice._job import launch
 from torch.distributed import HashStore
-
-from sluice import _launch
 
 WORDS = """
 import os, sluice, torch
@@ -53,9 +52,9 @@ def test_the_key_does_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatc
     finds it."""
     key = "17" * 32
     monkeypatch.setenv("SLUICE_JOB_KEY", key)
-    monkeypatch.setattr(_launch, "_taken", {})
+    monkeypatch.setattr(launch, "_taken", {})
     for _ in range(2):
-        assert _launch.own_environment()["SLUICE_JOB_KEY"] == key
+        assert launch.own_environment()["SLUICE_JOB_KEY"] == key
         assert "SLUICE_JOB_KEY" not in os.environ
         inherited = subprocess.run(
             [sys.executable, "-c", "import os; print(dict(os.environ))"],
@@ -64,10 +63,10 @@ def test_the_key_does_not_stay_in_the_environment(monkeypatch: pytest.MonkeyPatc
         )
         assert inherited.returncode == 0 and key not in inherited.stdout
     monkeypatch.setenv("SLUICE_JOB_KEY_FILE", "job.key")
-    assert "SLUICE_JOB_KEY" not in _launch.own_environment()
+    assert "SLUICE_JOB_KEY" not in launch.own_environment()
     monkeypatch.delenv("SLUICE_JOB_KEY_FILE")
     monkeypatch.setenv("SLUICE_JOB_KEY", key[::-1])
-    assert _launch.own_environment()["SLUICE_JOB_KEY"] == key[::-1]
+    assert launch.own_environment()["SLUICE_JOB_KEY"] == key[::-1]
 
 
 def test_texts_do_not_have_the_key() -> None:
@@ -75,15 +74,15 @@ def test_texts_do_not_have_the_key() -> None:
     key = "17" * 32
     script = f"""
 import sluice, torch
-from sluice import _job
+from sluice._job import job
 model = torch.nn.Linear(1, 1)
 def sgd(ps): return torch.optim.SGD(ps, lr=1)
 sluice.distribute(model, sgd, job_key="{key}")
-assert "{key}" not in repr(vars(_job.current()))
+assert "{key}" not in repr(vars(job.current()))
 sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key}")
 for name in ("job-key",):
     try:
-        print("told", _job.current().option(name))
+        print("told", job.current().option(name))
     except ValueError as error:
         print(error)
 sluice.distribute(torch.nn.Linear(1, 1), sgd, job_key="{key[::-1]}")
@@ -101,7 +100,7 @@ def test_a_note_that_was_not_written_with_the_key_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = HashStore()
-    monkeypatch.setattr(_launch, "_store", lambda environment: store)
+    monkeypatch.setattr(launch, "_store", lambda environment: store)
     for name, value in {
         "WORLD_SIZE": "2",
         "RANK": "0",
@@ -110,13 +109,13 @@ def test_a_note_that_was_not_written_with_the_key_is_refused(
     }.items():
         monkeypatch.setenv(name, value)
     options = {"job-key": "17" * 32}
-    environment, published = _launch.launch_environment(options)
+    environment, published = launch.launch_environment(options)
     assert environment["MASTER_PORT"] == "0" and published is not None
     published(4711)
     monkeypatch.setenv("RANK", "1")
-    assert _launch.launch_environment(options)[0]["MASTER_PORT"] == "4711"
+    assert launch.launch_environment(options)[0]["MASTER_PORT"] == "4711"
     with pytest.raises(PermissionError, match="not written with this job's key"):
-        _launch.launch_environment({"job-key": "18" * 32})
+        launch.launch_environment({"job-key": "18" * 32})
     store.set("sluice//0/port", "6666 " + "0" * 64)
     with pytest.raises(PermissionError, match="SLUICE_JOB_KEY_FILE"):
-        _launch.launch_environment(options)
+        launch.launch_environment(options)

@@ -112,3 +112,32 @@ def test_an_option_of_other_algorithms_is_refused(options: str, text: str) -> No
 def test_a_default_or_a_variable_is_not_refused(options: str) -> None:
     for result in run_script(REFUSED.format(options=options), 2, SLUICE_TAU="8"):
         assert (result.returncode, result.stdout) == (0, ""), result
+
+
+# Prints the algorithm of a run, and a hash of the bits that it ends with.
+TRAINED = """
+import hashlib, torch, sluice
+from torch import nn
+torch.manual_seed(1)
+model, optimizer = sluice.distribute(nn.Sequential(nn.Linear(64, 512), nn.Linear(512, 10)),
+    lambda ps: torch.optim.SGD(ps, lr=0.1, momentum=0.9), {options})
+torch.manual_seed(2 + sluice.rank())
+for step in range(8):
+    optimizer.zero_grad()
+    model(torch.randn(4, 64)).square().mean().backward()
+    optimizer.step()
+optimizer.synchronize()
+values = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
+print(optimizer._late.engine.job.option("algorithm"), hashlib.sha256(values).hexdigest())
+"""
+
+
+def test_auto_trains_as_sluice_with_one_warning() -> None:
+    gone = "algorithm=auto is gone and now means algorithm=sluice"
+    usual = run_script(TRAINED.format(options='algorithm="sluice"'), 3)
+    auto = run_script(TRAINED.format(options='algorithm="auto", auto_steps=2'), 3,
+                      SLUICE_AUTO_PLANNER_TIMEOUT="5s")  # fmt: skip
+    for expected, result in zip(usual, auto, strict=True):
+        assert result.returncode == expected.returncode == 0, result.stderr + expected.stderr
+        assert (expected.stderr.count(gone), result.stderr.count(gone)) == (0, 1), result.stderr
+        assert result.stdout == expected.stdout and result.stdout.startswith("sluice ")

@@ -1,4 +1,4 @@
-"""Tests what of the plug-ins needs no framework; scripts/test_plugs.sh trains with them."""
+"""Tests what of the plug-ins needs no framework; tests/plugs/run.sh trains with them."""
 
 from __future__ import annotations
 

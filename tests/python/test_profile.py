@@ -28,7 +28,7 @@ def profile(folder: Path, steps: int, **variables: str) -> subprocess.CompletedP
     command = [
         sys.executable,
         "-m",
-        "sluice._profile_command",
+        "sluice._measure.profile_command",
         "--steps",
         "4",
         "--out",

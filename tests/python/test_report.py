@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import torch
 from ranks import Ranks
-from sluice._clocks import HostClock
 from sluice._core import p3_bound
-from sluice._layer_times import LayerTimes
+from sluice._measure.clocks import HostClock
+from sluice._measure.layer_times import LayerTimes
 from torch import Tensor, nn
 from training import make_net, plain_loop
 

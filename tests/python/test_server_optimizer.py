@@ -13,7 +13,7 @@ import pytest
 import torch
 from place import on_host
 from ranks import Ranks
-from sluice._job import current
+from sluice._job.job import current
 from torch import Tensor, nn
 from torch.nn import functional
 from training import assert_equal, batches, ddp, make_net, plain_loop, rank

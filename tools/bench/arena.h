@@ -30,7 +30,7 @@ class Arena final {
   Rate goodput() const { return goodput_; }  // that iperf3 reached
   // Returns the rate at which a link carries payload, as follows from its shape.
   Rate payloadRate() const { return timing::payloadRate(rate_); }
-  // The same for the slowest link.
+  // Returns that for the slowest link.
   Rate slowestPayloadRate() const { return timing::payloadRate(slowest_); }
   // Returns the wire time of the bytes that a link lets pass at once after a rest.
   double burstSeconds() const;

@@ -44,7 +44,7 @@ double spread(std::span<const double> values);  // from the least to the greates
 // if servers share the slices equally: 2(N-1)/N for one of N hosts with a server on every rank. As
 // much comes to them. Slices that the hosts keep among themselves do not travel.
 double modelsOut(const plan::Roles& roles, uint32_t first, uint32_t count);
-// The same for the busiest host.
+// Returns that for the busiest host.
 double modelsOverBusiestLink(const plan::Roles& roles);
 
 // The setting of a measurement: its lab and its options.

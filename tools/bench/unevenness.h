@@ -13,7 +13,7 @@ namespace sluice::bench {
 struct Unevenness {
   uint32_t stragglers = 0;  // this many workers, the last ones
   double stragglerFactor = 1;
-  uint32_t jitterPeriod = 0;  // of this many steps of a worker, one at random is slow; 0: none
+  uint32_t jitterPeriod = 0;  // of this many steps of a worker, one at random is slow; 0: never
   double jitterFactor = 1;
 
   bool isNone() const { return stragglers == 0 && jitterPeriod == 0; }
@@ -25,7 +25,7 @@ struct Unevenness {
 };
 
 // `straggler` as "1:3x": one worker computes three times longer, always. `jitter` as "0.1:3x":
-// every worker does so in a tenth of its steps. An empty text means none.
+// every worker does so in a tenth of its steps. With an empty text all are alike.
 Result<Unevenness> parseUnevenness(std::string_view straggler, std::string_view jitter);
 
 }  // namespace sluice::bench

@@ -1,5 +1,5 @@
 // Finds Python distributions that install a package named sluice beside ours: pip lets one
-// overwrite the files of the other. python/sluice/_ownership.py does the same for Python programs.
+// overwrite the files of the other. python/sluice/_job/ownership.py does the same for Python programs.
 #pragma once
 
 #include <filesystem>

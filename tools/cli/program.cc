@@ -1,7 +1,9 @@
 #include <tools/cli/program.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -42,6 +44,13 @@ std::string listOfExternalCommands(const std::vector<std::string>& builtIn) {
         fmt::format("\n  {:<28}{}", name, description.empty() ? "(see its --help)" : description);
   }
   return list.empty() ? "" : fmt::format("Programs sluice-NAME found here:{}\n\n", list);
+}
+
+// Returns the Python distribution that brings the program sluice-NAME; empty if we have no such
+// program.
+std::string_view distributionOf(std::string_view name) {
+  constexpr std::array kInPapers{"plot", "reproduce", "study"};
+  return std::ranges::find(kInPapers, name) == kInPapers.end() ? "" : "sluice-papers";
 }
 
 // Names the libraries inside too, so that a reader of a security notice knows if it concerns them.
@@ -118,6 +127,11 @@ int Program::run(int argc, char** argv) {
     const auto names = subcommandNames(root_);
     if (std::ranges::find(names, argv[1]) == names.end()) {
       runExternalCommand(argv[1], argv + 1);
+      if (const auto distribution = distributionOf(argv[1]); !distribution.empty()) {
+        fmt::print(stderr, "sluice {}: needs the package {}; install it with 'pip install {}'\n",
+                   argv[1], distribution, distribution);
+        return static_cast<int>(ExitCode::kNoCommand);
+      }
       const std::vector<std::string_view> candidates(names.begin(), names.end());
       const auto guess = base::nearest(argv[1], candidates);
       fmt::print(stderr, "sluice: no command '{}' and no program sluice-{} on the PATH; {}\n",

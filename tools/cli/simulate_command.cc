@@ -218,7 +218,7 @@ void addJobFlags(Program& program, CLI::App* command, SimulateFlags& flags) {
       ->add_option(
           "--cpu", flags.cpu,
           "What a host's work costs: plain, encrypted, free (no time at all), or a file of "
-          "scripts/calibrate_hosts.py")
+          "tools/sim/calibrate_hosts.py")
       ->capture_default_str();
   command->add_flag("--exact", scenario.job.isExact,
                     "Whole tensors and real sums, compared with those of one process; needs the "

@@ -22,7 +22,7 @@ struct CpuReport {
 
 struct HostReport {
   std::string version;  // of sluice
-  std::string torch;    // empty: none found
+  std::string torch;    // empty if not found
   std::string host;
   uint32_t pid = 0;
   uint32_t localRank = 0;
@@ -50,7 +50,7 @@ struct CpuTicks {
 };
 CpuTicks readCpuTicks();
 
-// Takes the third number out of "4096 131072 6291456"; 0 if there is none.
+// Takes the third number out of "4096 131072 6291456"; 0 if it is missing.
 uint64_t largestOf(std::string_view threeNumbers);
 // Takes the CPUs out of a control group's "200000 100000"; 0 for "max 100000".
 double quotaOf(std::string_view cpuMax);

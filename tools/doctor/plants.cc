@@ -11,7 +11,7 @@ Status plantOne(const std::string& text, uint32_t rank, Plants& plants) {
   const auto equals = text.find('=');
   const auto at = text.rfind('@');
   const Status unknown(Code::kInvalidArgument,
-                       fmt::format("'{}' is no plant; write clock=+90s@2, version=0.0.1@1, "
+                       fmt::format("invalid plant '{}'; use clock=+90s@2, version=0.0.1@1, "
                                    "torch=1.9@3 or compute=2.5@3",
                                    text));
   if (equals == std::string::npos || at == std::string::npos || at < equals) return unknown;

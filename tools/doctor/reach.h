@@ -14,7 +14,8 @@
 
 namespace sluice::doctor {
 
-// Which ranks `rank` tries: all of a small job, and a few at growing distances of a large one.
+// Returns the ranks that `rank` tries: all of a small job; of a large one a few, at growing
+// distances.
 std::vector<uint32_t> ranksToTry(uint32_t rank, uint32_t worldSize);
 
 // Returns the ranks that could not be reached within `atMost`, with the reason.

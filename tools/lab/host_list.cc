@@ -18,7 +18,7 @@ Result<std::vector<int>> parseHostList(std::string_view text, int hosts) {
         dash == std::string_view::npos ? first : base::parseInteger(piece.substr(dash + 1));
     if (!first.isOk() || !last.isOk() || *first > *last) {
       return Status(Code::kInvalidArgument,
-                    fmt::format("'{}' is no list of hosts; write one as 0-3,5", text));
+                    fmt::format("invalid list of hosts '{}'; use 0-3,5", text));
     }
     if (*first < 0 || *last >= hosts) {
       return Status(Code::kInvalidArgument,

@@ -68,7 +68,7 @@ bool mountNames(const KeeperPlan& plan) {
   return errno == ENOENT && mountAt(plan.namesParent) && ::mkdir(plan.names.c_str(), 0755) == 0;
 }
 
-// Closes all descriptors but these two, of which one may be -1.
+// Closes all descriptors but these two; one of the two may be -1.
 void closeAllBut(int one, int other) {
   const int low = std::min(one, other);
   const int high = std::max(one, other);

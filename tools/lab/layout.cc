@@ -48,7 +48,7 @@ Result<Subnet> parseSubnet(std::string_view text) {
   if (slash == std::string_view::npos) return wrong("has no prefix length");
   in_addr address{};
   if (inet_pton(AF_INET, std::string(text.substr(0, slash)).c_str(), &address) != 1) {
-    return wrong("is no IPv4 network");
+    return wrong("does not begin with an IPv4 address");
   }
   const auto prefix = base::parseInteger(text.substr(slash + 1));
   if (!prefix.isOk() || *prefix < 8 || *prefix > 30)
@@ -71,10 +71,10 @@ Status checkName(std::string_view name) {
 Status Layout::check() const {
   SLUICE_RETURN_IF_ERROR(checkName(name));
   if (!congestionControl.empty() && !isPlainName(congestionControl, 15)) {  // TCP_CA_NAME_MAX
-    return {
-        Code::kInvalidArgument,
-        fmt::format("'{}' is no congestion control: see net.ipv4.tcp_available_congestion_control",
-                    base::printable(congestionControl))};
+    return {Code::kInvalidArgument,
+            fmt::format(
+                "invalid congestion control '{}'; see net.ipv4.tcp_available_congestion_control",
+                base::printable(congestionControl))};
   }
   if (hosts < 1 || hosts > kMaxHosts) {
     return {Code::kInvalidArgument,

@@ -53,7 +53,7 @@ TEST(Layout, ACongestionControlIsAPlainName) {
   EXPECT_TRUE(layout.check().isOk());
   layout.congestionControl = "cubic\nlink del eth0";
   EXPECT_EQ(layout.check().message(),
-            "'cubic\\nlink del eth0' is no congestion control: see "
+            "invalid congestion control 'cubic\\nlink del eth0'; see "
             "net.ipv4.tcp_available_congestion_control");
 }
 

@@ -62,7 +62,7 @@ class Workshop final {
 
   std::string lab_;
   LockedStore store_;
-  std::optional<Realm> realm_;  // empty: an ordinary user's lab, of which nothing is there
+  std::optional<Realm> realm_;  // empty: an ordinary user's lab that is not up
 };
 
 }  // namespace sluice::lab

@@ -36,7 +36,7 @@ struct Candidate {
   Exactness exactness = Exactness::kSameBits;
 
   std::string name() const;  // "wfbp --collective ring"
-  // Returns what the study says of its accuracy; empty if it loses none.
+  // Returns what the study says of its accuracy; empty if it loses nothing.
   std::string accuracy() const;
   Status applyTo(base::Config& config) const;
 };

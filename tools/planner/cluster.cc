@@ -63,7 +63,7 @@ Result<std::map<uint32_t, double>> readSlower(const Json& value) {
     const auto host = base::parseInteger(key);
     const double times = factor.is_number() ? factor.get<double>() : 0;
     if (!host.isOk() || *host < 0 || *host > UINT32_MAX)
-      return unusable(fmt::format("'{}' is no number of a host", key));
+      return unusable(fmt::format("invalid host number '{}'", key));
     if (!(times > 0 && times <= kMostTimesSlower)) {
       return unusable(fmt::format(
           "slower has {} for host {}; give how many times longer it computes", factor.dump(), key));
@@ -114,7 +114,7 @@ std::string Cluster::nameOf(uint32_t host) const {
 
 Result<Cluster> parseCluster(std::string_view json, const std::string& origin) {
   Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return unusable(fmt::format("{} is no JSON", origin));
+  if (root.is_discarded()) return unusable(fmt::format("{} is not JSON", origin));
   auto cluster = parse(std::move(root), origin);
   if (!cluster.isOk()) return cluster.status().withContext(origin);
   return cluster;

@@ -38,7 +38,7 @@ TEST(Cluster, RefusesWhatCannotBeInOneLine) {
     const char* json;
     const char* error;
   } cases[] = {
-      {"{", "net.json is no JSON"},
+      {"{", "net.json is not JSON"},
       {"[]", "net.json: it must be a JSON object"},
       {"{}", "net.json: there is no \"rate\": give the speed of a host's link, as \"1gbit\""},
       {R"({"rate": 5})", "net.json: rate is 5; write a text, as \"1gbit\""},
@@ -50,7 +50,7 @@ TEST(Cluster, RefusesWhatCannotBeInOneLine) {
       {R"({"rate": "1gbit", "encrypted": 1})", "net.json: encrypted is true or false"},
       {R"({"rate": "1gbit", "slower": []})",
        "net.json: slower is a list by number, as {\"3\": 2.5}"},
-      {R"({"rate": "1gbit", "slower": {"x": 2}})", "net.json: 'x' is no number of a host"},
+      {R"({"rate": "1gbit", "slower": {"x": 2}})", "net.json: invalid host number 'x'"},
       {R"({"rate": "1gbit", "slower": {"1": 0}})",
        "net.json: slower has 0 for host 1; give how many times longer it computes"},
   };

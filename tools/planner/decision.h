@@ -28,7 +28,7 @@ Result<Decision> answer(
     const Question& question,
     const std::function<void(std::string_view name, size_t count)>& onCandidate);
 
-// Returns the fastest prediction of a class; null if there is none.
+// Returns the fastest prediction of a class; null for an empty class.
 const Prediction* bestOf(const Decision& decision, Exactness exactness);
 
 // Says why the candidate of this name was not chosen. Refuses a name that no candidate has.

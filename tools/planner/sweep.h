@@ -20,7 +20,7 @@ struct SweepPoint {
 // The best plan of each class at a quarter to ten times the rates.
 Result<std::vector<SweepPoint>> sweepRates(const Question& question, const Decision& decision,
                                            const std::function<void(std::string_view)>& onPoint);
-// The same with 2 to 16 hosts, all alike.
+// The sweep over 2 to 16 hosts, all alike.
 Result<std::vector<SweepPoint>> sweepHosts(const Question& question, const Decision& decision,
                                            const std::function<void(std::string_view)>& onPoint);
 

@@ -23,7 +23,7 @@ std::string_view takeUntil(char mark, std::string_view& text) {
 // Reads KIND:HOST[=RATE]@TIME[+LENGTH]. The kind decides which parts are there.
 Result<Fault> parseFault(std::string_view text) {
   const Status bad(Code::kInvalidArgument,
-                   fmt::format("'{}' is no fault; write cut:HOST@TIME+LENGTH, as cut:3@200ms+50ms, "
+                   fmt::format("invalid fault '{}'; use cut:HOST@TIME+LENGTH, as cut:3@200ms+50ms, "
                                "rate:HOST=RATE@TIME+LENGTH, as rate:3=100mbit@200ms+5s, or "
                                "lose:HOST@TIME, as lose:5@1s",
                                text));

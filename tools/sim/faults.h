@@ -25,7 +25,7 @@ struct Fault {
 
 // A list such as "cut:3@200ms+50ms,rate:4=100mbit@1s+5s,lose:5@1s": the link of host 3 carries
 // nothing for 50 ms, that of host 4 has another rate for 5 s, and host 5 is lost. An empty text
-// means none.
+// means no faults.
 Result<std::vector<Fault>> parseFaults(std::string_view text);
 
 // Draws `count` cuts of up to 20 ms in the first `within` of training.

@@ -51,7 +51,7 @@ Result<HostCosts> parseCosts(std::string_view text) {
   if (!file) {
     return Status(Code::kInvalidArgument,
                   fmt::format("--cpu is '{}'; give plain, encrypted, free, or a file that "
-                              "scripts/calibrate_hosts.py has written",
+                              "tools/sim/calibrate_hosts.py has written",
                               text));
   }
   const std::string json{std::istreambuf_iterator<char>(file), {}};

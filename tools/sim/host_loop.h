@@ -35,7 +35,7 @@ class HostLoop final : public Loop, private EventTarget {
   // Returns the time that the server has been busy in all.
   Duration busy() const { return busy_; }
 
-  // Drops all work and takes none any more: the host is lost.
+  // Drops all work and takes no more: the host is lost.
   void stop();
 
   // Runs the task at once, as if the server had come to it: for set-up and tear-down.

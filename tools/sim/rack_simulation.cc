@@ -322,7 +322,7 @@ Result<SimulationResult> simulateRacks(const SimulationOptions& options, const p
   const uint32_t size = RackJob::rackSize(options.network);
   if (options.network.hosts % size != 0) {
     return Status(Code::kInvalidArgument,
-                  fmt::format("--fidelity aggregated: {} hosts are no whole number of racks of {}",
+                  fmt::format("--fidelity aggregated: {} hosts do not fill whole racks of {}",
                               options.network.hosts, size));
   }
   if (plan.spec().strategy != "sluice" && plan.spec().strategy != "p3") {

@@ -48,7 +48,7 @@ Result<std::map<uint32_t, LinkRates>> parseLinks(std::string_view kind, const Js
   for (const auto& [key, value] : object.items()) {
     const auto number = base::parseInteger(key);
     if (!number.isOk() || *number < 0 || *number > UINT32_MAX)
-      return wrong(fmt::format("'{}' is no number of a {}", key, kind));
+      return wrong(fmt::format("invalid {} number '{}'", kind, key));
     SLUICE_ASSIGN_OR_RETURN(links[static_cast<uint32_t>(*number)],
                             parseLink(fmt::format("{} {}", kind, key), value));
   }
@@ -83,7 +83,7 @@ Result<Topology> parseRoot(const Json& root) {
 
 Result<Topology> parseTopologyJson(std::string_view json, const std::string& origin) {
   const Json root = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return wrong(fmt::format("{} is no JSON", origin));
+  if (root.is_discarded()) return wrong(fmt::format("{} is not JSON", origin));
   auto topology = parseRoot(root);
   if (!topology.isOk()) return topology.status().withContext(origin);
   topology->file = origin;

@@ -1,5 +1,5 @@
 // Explains the length of an iteration by its critical path: the chain of work and waiting, through
-// all ranks, of which every part made the iteration longer. Pure functions.
+// all ranks, in which every part made the iteration longer. Pure functions.
 //
 // An iteration of a rank goes from the moment it hands over the last gradient of one step to the
 // same moment of the next. The path is followed backwards from the end of the iteration. While the

@@ -18,8 +18,7 @@ struct ClockShift {
 };
 
 // Moves all traces to the clock of the first. Each rank is reached over the ranks between which
-// heartbeats were the quickest. A rank that none of the others has exchanged heartbeats with is an
-// error.
+// heartbeats were the quickest. Fails if some rank exchanged heartbeats with nobody.
 Result<std::vector<ClockShift>> putOnOneClock(std::span<RankTrace> traces);
 
 }  // namespace sluice::trace

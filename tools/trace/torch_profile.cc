@@ -97,7 +97,7 @@ class ProfileReader final {
       }
       if (key_ == "traceEvents") {
         if (what != ParseEvent::array_start && what != ParseEvent::array_end)
-          throw NoProfile("its 'traceEvents' are no list");
+          throw NoProfile("its 'traceEvents' must be a list");
         hasEvents_ = true;
       }
       return true;
@@ -106,7 +106,7 @@ class ProfileReader final {
     if (++values_ > kMostValues) throw NoProfile("one of its parts has too many values");
     if (depth > 2 || key_ != "traceEvents") return true;
     if (what == ParseEvent::object_start) return true;
-    if (what != ParseEvent::object_end) throw NoProfile("one of its events is no JSON object");
+    if (what != ParseEvent::object_end) throw NoProfile("one of its events is not a JSON object");
     values_ = 0;
     take_(parsed, number_++);
     return false;  // the event has been taken
@@ -135,7 +135,7 @@ Status withFile(const std::string& path, const std::function<void(std::istream&)
   const auto status = std::filesystem::status(path, error);
   if (error) return base::fromErrno("cannot read " + path, error.value());
   if (!std::filesystem::is_regular_file(status))
-    return {Code::kInvalidArgument, path + " is no file; give the profile of one rank"};
+    return {Code::kInvalidArgument, path + " is not a file; give the profile of one rank"};
   std::ifstream file(path, std::ios::binary);
   if (!file) return base::fromErrno("cannot read " + path);
   if (std::filesystem::file_size(path, error) > kMostFileBytes) {
@@ -158,7 +158,7 @@ Status withFile(const std::string& path, const std::function<void(std::istream&)
                         path, broken.byte)};
   } catch (const NoProfile& other) {
     return {Code::kInvalidArgument,
-            fmt::format("{} is no trace of torch.profiler: {}; give a file that "
+            fmt::format("{} is not a trace of torch.profiler: {}; give a file that "
                         "prof.export_chrome_trace() wrote",
                         path, other.what())};
   } catch (const json::exception&) {  // as of the number 1e999

@@ -127,12 +127,12 @@ TEST_F(TorchProfileTest, WhatIsNoProfileIsRefused) {
            Case{"[]", "it is not a JSON object"},
            Case{deep, "it is not a JSON object"},
            Case{"{}", "it has no list 'traceEvents'"},
-           Case{R"({"traceEvents":{}})", "its 'traceEvents' are no list"},
-           Case{R"({"traceEvents":7})", "its 'traceEvents' are no list"},
+           Case{R"({"traceEvents":{}})", "its 'traceEvents' must be a list"},
+           Case{R"({"traceEvents":7})", "its 'traceEvents' must be a list"},
            Case{R"({"traceEvents":[]})", "it has no time 'baseTimeNanoseconds'"},
            Case{R"({"traceEvents":[],"baseTimeNanoseconds":0})", "it has no events"},
-           Case{R"({"traceEvents":[7]})", "one of its events is no JSON object"},
-           Case{R"({"traceEvents":[[]]})", "one of its events is no JSON object"},
+           Case{R"({"traceEvents":[7]})", "one of its events is not a JSON object"},
+           Case{R"({"traceEvents":[[]]})", "one of its events is not a JSON object"},
            Case{R"({"other":)" + deep, "too deep"},
            Case{changed("{\"Ev Idx\": 0}", deep), "too deep"},
            Case{changed("{\"Ev Idx\": 0}", wide + "]"), "too many values"},
@@ -187,8 +187,8 @@ TEST_F(TorchProfileTest, NoByteMakesItCrash) {
 
 TEST_F(TorchProfileTest, WhatCannotBeReadIsRefused) {
   EXPECT_EQ(readTorchProfile("/nowhere/x.json").status().code(), Code::kNotFound);
-  EXPECT_THAT(readTorchProfile("/").status().message(), HasSubstr("/ is no file"));
-  EXPECT_THAT(readTorchProfile("/dev/zero").status().message(), HasSubstr("is no file"));
+  EXPECT_THAT(readTorchProfile("/").status().message(), HasSubstr("/ is not a file"));
+  EXPECT_THAT(readTorchProfile("/dev/zero").status().message(), HasSubstr("is not a file"));
   const std::string path = write("{");
   std::filesystem::resize_file(path, (uintmax_t{1} << 30) + 1);
   EXPECT_THAT(readTorchProfile(path).status().message(), HasSubstr("more than 1 GiB"));

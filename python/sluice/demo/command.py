@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from sluice import _ownership
+from sluice._job import ownership
 from sluice.demo import experiment, plot, report
 from sluice.demo.link import KINDS
 from sluice.demo.settings import Settings
@@ -86,13 +86,13 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if rate < 1e6:
-        raise argparse.ArgumentTypeError(f"'{text}' is no rate; write 200mbit or 1gbit")
+        raise argparse.ArgumentTypeError(f"invalid rate '{text}'; use 200mbit or 1gbit")
     return rate
 
 
 def _refuse() -> None:
     """Reports in one line what cannot work. Every check of the installation belongs here."""
-    if complaint := _ownership.complaint():
+    if complaint := ownership.complaint():
         raise OSError(complaint)
     if not (dist.is_available() and dist.is_gloo_available()):
         raise OSError("this PyTorch has no Gloo, which DDP needs; install another build of it")

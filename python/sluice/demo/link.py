@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sluice._program import find_program
 from sluice.demo.processes import WORLD, Start, on_loopback
+from sluice.demo.program import find_program
 
 KINDS = ("auto", "lab", "pacing")
 # The share of a link's rate that is left for gradients; headers are the rest (docs/lab.md). Paced

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from sluice.study.ranks import free_port
+from sluice.processes import free_port
 
 WORLD = 2
 _LAB_PREFIX = re.compile(r"^\[\d+\] ")

@@ -50,6 +50,8 @@ class AdPsgd final : public Talk {
     gossip::Meeting& meeting = own_[index(worker.slice.id)].meeting;
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, meeting.live(), worker.gradient, worker.values);
+    // A meeting is begun only if the last one of this slice has ended: nobody waits for it, so
+    // an unfinished one takes the turn of the next.
     if (gossip::isActive(self_) && !neighbours_.empty() && !meeting.isUnderWay() && !here.isBusy)
       begin(worker);
     std::memcpy(worker.parameters.data(), meeting.live().data(), worker.parameters.size());
@@ -70,8 +72,11 @@ class AdPsgd final : public Talk {
       return fabric::refusedStatus(header, "not the slice's parameters");
     if (!isNeighbour(from)) return fabric::refusedStatus(header, "not a neighbour");
     if (header.stage == Stage::kPublish) return landAnswer(slice, from, header);
+    // Active workers begin and passive ones answer, never the other way round. Two workers that
+    // each waited in the middle of a meeting with the other could block each other.
     if (header.stage != Stage::kPush || gossip::isActive(self_))
       return fabric::refusedStatus(header, "only active workers begin, and with passive ones");
+    // One meeting of a slice at a time: a second partner's parameters wait at that partner.
     if (here.isBusy) return deferred_.defer(from, lane);
     here.isBusy = true;
     return landing(slice, [this, &slice, from, step = header.step](const Status& status) {
@@ -96,7 +101,7 @@ class AdPsgd final : public Talk {
     here.partner = workers[neighbours_[draws_.oneOf(neighbours_.size(), index(worker.step))]];
     send(worker.slice, Stage::kPush, worker.step, here.partner, here.meeting.begin(),
          [&here, partner = here.partner](const Status& status) {
-           // If the answer is coming in already, its end decides.
+           // While the answer is coming in, its own completion decides about the meeting.
            const bool isWaiting =
                here.meeting.isUnderWay() && here.partner == partner && !here.isBusy;
            if (!status.isOk() && isWaiting) here.meeting.forget();

@@ -21,13 +21,13 @@ namespace sluice::algorithms {
 struct Algorithm {
   std::string_view name;
   std::string_view help;
-  // Fills in how it slices, and all else that ranks must agree on.
+  // Fills in how the algorithm slices, and all else that ranks must agree on.
   Status (*choose)(const base::Config& config, plan::PlanSpec& spec);
   Result<std::unique_ptr<Strategy>> (*make)(const Context& context);
-  std::string_view alias{};  // another name of the algorithm; empty if it has none
+  std::string_view alias{};                        // another name of the algorithm; may be empty
   std::span<const base::Option* const> options{};  // that it takes besides the general ones
   const base::Option* argument = nullptr;          // the option that "NAME:VALUE" sets
-  // Says what it cost in accuracy where that was measured; empty if it costs none.
+  // Says what it cost in accuracy where that was measured; empty if it costs nothing.
   std::string_view accuracy{};
 
   // Traits.

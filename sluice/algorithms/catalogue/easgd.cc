@@ -46,6 +46,8 @@ class Elastic final : public AnswerPolicy, private HeldCentre {
     return index(step) % tau_ == 0 ? Travel::kAsk : Travel::kNothing;
   }
 
+  // The answer, if there was one, lies in the parameters already: the worker's own step is made
+  // from where the centre has drawn it, as published.
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t /*lag*/) override {
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);

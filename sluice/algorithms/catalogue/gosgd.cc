@@ -49,6 +49,8 @@ class GoSgd final : public Talk {
     gossip::Share& share = own_[index(worker.slice.id)].share;
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, worker.parameters, worker.gradient, worker.values);
+    // The step comes first, then the gift, then what others have given: so a share holds this
+    // step's work, without what has just arrived.
     if (isTimeToGive(worker.step) && share.mayGive()) give(worker);
     share.settle(worker.parameters);
   }
@@ -87,6 +89,8 @@ class GoSgd final : public Talk {
   void give(const WorkerSlice& worker) {
     gossip::Share& share = own_[index(worker.slice.id)].share;
     const auto message = share.give(worker.parameters);
+    // The weight that was given away comes back if the share did not leave, since the weights
+    // of all workers must add up to one.
     outbox_.post({.slice = worker.slice,
                   .stage = Stage::kPush,
                   .step = worker.step,

@@ -11,7 +11,7 @@
 namespace sluice::algorithms {
 namespace {
 
-// In slices: fewer leave the link idle between them, more make urgent slices wait.
+// The window in slices. Fewer leave the link idle between them; more make urgent slices wait.
 constexpr uint64_t kWindowSlices = 4;
 
 Status chooseP3(const base::Config& config, plan::PlanSpec& spec) {

@@ -9,7 +9,6 @@
 
 #include <sluice/algorithms/dgc/dgc_options.h>
 #include <sluice/algorithms/dgc/settings.h>
-#include <sluice/algorithms/reduction/reduction_settings.h>
 #include <sluice/algorithms/server/answering.h>
 #include <sluice/base/options.h>
 
@@ -102,7 +101,7 @@ std::vector<const base::Option*> algorithmOptions() {
 
 Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& chosen) {
   SLUICE_ASSIGN_OR_RETURN(const Algorithm* algorithm, findAlgorithm(chosen.strategy));
-  // The others that do not keep step go on anyway.
+  // Algorithms that do not keep ranks in step go on without a lost rank anyway.
   if (config.isOn(option::kSurviveLoss) && algorithm->keepsRanksEqual) {
     return {Code::kInvalidArgument,
             fmt::format(
@@ -116,26 +115,7 @@ Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& ch
   return rejectOptionsOfOthers(config, *algorithm);
 }
 
-bool sumsInRankOrder(const plan::PlanSpec& chosen) {
-  const auto algorithm = findAlgorithm(chosen.strategy);
-  if (!algorithm.isOk() || !(*algorithm)->keepsRanksEqual || (*algorithm)->delaysResults ||
-      isSparse(chosen))
-    return false;
-  if (!chosen.settings.contains("groups")) return true;  // it has servers
-  const auto reductions = settingsOf(chosen);
-  return reductions.isOk() && reductions->codec == nullptr &&
-         std::ranges::all_of(reductions->methods, [](collective::Method method) {
-           return method == collective::Method::kDirect;
-         });
-}
-
 Result<const Algorithm*> findAlgorithm(std::string_view name) {
-  if (name == "auto") {
-    return Status(
-        Code::kInvalidArgument,
-        "algorithm auto is for sluice.distribute() in PyTorch, which measures and changes "
-        "plans; name an algorithm here");
-  }
   std::vector<std::string_view> names;
   for (const Algorithm* algorithm : algorithms()) {
     if (algorithm->name == name || (!name.empty() && algorithm->alias == name)) return algorithm;

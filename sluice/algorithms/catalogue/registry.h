@@ -19,15 +19,12 @@ std::vector<const base::Option*> algorithmOptions();
 // wherever they come from, and options of other algorithms that a program or a flag gave.
 Status rejectIgnoredOptions(const base::Config& config, const plan::PlanSpec& chosen);
 
-// True iff the plan's mean gradients have the bits of sums in rank order, as the parameter servers
-// make them, and each step has its own: algorithms for which this is true can take turns.
-bool sumsInRankOrder(const plan::PlanSpec& chosen);
-
 // Finds an algorithm by its name or alias. Never null; an unknown name is an error that lists those
 // there are.
 Result<const Algorithm*> findAlgorithm(std::string_view name);
 
-// The same for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in `config`.
+// findAlgorithm() for what a user writes: "ssp:3" is ssp with its option, staleness, set to 3 in
+// `config`.
 Result<const Algorithm*> readAlgorithm(std::string_view text, base::Config& config);
 
 }  // namespace sluice::algorithms

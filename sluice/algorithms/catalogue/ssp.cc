@@ -23,7 +23,7 @@ constexpr const char* kSetting = "staleness";
 
 Status chooseSsp(const base::Config& config, plan::PlanSpec& spec) {
   const int64_t staleness = config.integer(kStaleness);
-  // An answer cannot say of itself that it is older.
+  // The header of an answer has room for a lag of kMostLag steps only.
   if (staleness < 0 || staleness > static_cast<int64_t>(answering::kMostLag)) {
     return {Code::kInvalidArgument,
             fmt::format("--staleness is {}; give 0 to {}", staleness, answering::kMostLag)};

@@ -40,6 +40,8 @@ class SparseAllgather final : public Strategy, private Checkpoint {
       if (decision == Decision::kUpdate) {
         begin(contribution);
       } else {
+        // A dropped step still counts, on every rank alike: the next part carries the next
+        // number, and parts of others are expected under it.
         tensors_[index(contribution.tensor)].step = next(contribution.step);
         context_.openDropped(contribution.tensor, contribution.step);
       }
@@ -72,7 +74,7 @@ class SparseAllgather final : public Strategy, private Checkpoint {
   };
   struct OneTensor {
     Step step{};                            // that is to be finished next
-    std::map<Step, Collected> collected{};  // that one, and the next
+    std::map<Step, Collected> collected{};  // `step` and the next
   };
 
   size_t workerCount() const { return context_.plan.roles().workers.size(); }
@@ -139,6 +141,8 @@ Result<fabric::Landing> SparseAllgather::onMessage(Rank from, fabric::Lane /*lan
   // A faster rank is at most one step ahead: it needs this rank's part to go on.
   if (header.step != tensor.step && header.step != next(tensor.step))
     return fabric::refusedStatus(header, "not awaited");
+  // The length is all that is known of a compressed part before it is here: it cannot be longer
+  // than all elements and one byte that says how they are packed.
   if (header.length > 1 + context_.plan.model()[header.tensor].bytes())
     return fabric::refusedStatus(header, "too long");
   const uint32_t position = context_.plan.roles().workerPosition(from);
@@ -162,6 +166,8 @@ void SparseAllgather::arrived(TensorId id, Step step, Rank from) {
   observe(Stage::kCollect, id, step, from);
   OneTensor& tensor = tensors_[index(id)];
   if (++collectedOf(tensor, step).arrived < workerCount()) return;
+  // The parts leave the map before they are summed, since opening the gate may bring the next
+  // step's contribution to this tensor.
   const Collected collected = std::move(tensor.collected.extract(step).mapped());
   tensor.step = next(step);
   finish(id, collected);
@@ -173,6 +179,8 @@ void SparseAllgather::finish(TensorId id, const Collected& collected) {
   const Rank self = context_.fabric.rank();
   observe(Stage::kReduce, id, step, self);
   std::vector<float> mean(context_.plan.model()[id].elements);
+  // Each rank sums in rank order for itself, so that all get the same bits. A part that cannot
+  // be decoded names its sender, who is given up.
   for (size_t w = 0; w < collected.parts.size(); ++w) {
     places_.clear();
     if (const Status added = codec::addSparse(*collected.parts[w], mean, places_); !added.isOk())

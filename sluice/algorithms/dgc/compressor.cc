@@ -47,6 +47,8 @@ void Compressor::read(const Part& part, bool hasGradient, double decay,
     std::memcpy(gradient.data(), memory.gradient.data() + part.offset * sizeof(float),
                 part.count * sizeof(float));
   }
+  // Weight decay is added before compression: added after it, decay would change every element
+  // and make the update dense.
   if (decay == 0) return;
   const auto share = static_cast<float>(decay);
   for (size_t i = 0; i < gradient.size(); ++i)
@@ -56,6 +58,9 @@ void Compressor::read(const Part& part, bool hasGradient, double decay,
 float Compressor::clipFactorOf(TensorId tensor, Step step, bool hasGradient, double decay) {
   if (!clips()) return 1;
   Clip& known = clips_[index(tensor)];
+  // The norm is that of the whole tensor, and its slices are compressed one by one. It is
+  // computed with the first of them and kept for the step, since weight decay reads parameters,
+  // and these change with the first answers.
   if (!known.isKnown || known.step != step) {
     read({tensor, 0, plan_.model()[tensor].elements}, hasGradient, decay, whole_);
     known = {step, true, codec::clipFactor(whole_, settings_.clip)};

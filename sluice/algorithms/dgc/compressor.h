@@ -27,15 +27,15 @@ class Compressor final : public OwnState {
   Compressor(const Context& context, const DgcSettings& settings, std::span<const Part> parts);
 
   // Returns the message for this part in this step (codec/sparse.h), with SGD's `values` of the
-  // step: weight decay is added to the gradient, which counts as zeros if there is none. Clipping
-  // is by the whole tensor's norm, as it is when the first of its parts is compressed.
+  // step: weight decay is added to the gradient; a missing gradient counts as zeros. Clipping is by
+  // the whole tensor's norm, as it is when the first of its parts is compressed.
   std::vector<std::byte> compress(size_t part, Step step, bool hasGradient,
                                   std::span<const double> values);
 
   // True iff gradients are clipped: then compress() reads the whole tensor of a part.
   bool clips() const { return settings_.clip != 0; }
 
-  // The state: the number of steps, and the elements that are kept back.
+  // Save and restore the state: the number of steps, and the elements that are kept back.
   void save(TensorId tensor, SavedTensor& saved) const override;
   void restore(TensorId tensor, const SavedTensor* saved) override;
   uint64_t steps() const override {

@@ -32,10 +32,10 @@ bool isSparse(const plan::PlanSpec& spec);
 // mean is one step, all of them or, with asp and ssp, one. REQUIRES: isSparse(context.plan.spec())
 Result<DgcSettings> settingsOfDgc(const Context& context, size_t workersPerStep);
 
-// As settingsOfDgc(), for values set later: also rejects a changed momentum.
+// Checks values that are set later, as settingsOfDgc() does; also rejects a changed momentum.
 Status checkDgcValues(std::span<const double> values, const optimizer::OptimizerSpec& atStart);
 
-// One of SGD's hyperparameters.
+// Returns one of SGD's hyperparameters.
 double sgdValue(std::span<const double> values, std::string_view name);
 
 }  // namespace sluice::algorithms

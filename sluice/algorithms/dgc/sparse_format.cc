@@ -11,7 +11,7 @@ SparseFormat::SparseFormat(const Context& context, const DgcSettings& settings)
     served_[index(id)].resize(plan_.roles().workers.size());
 }
 
-// Also without a gradient: what was kept back may have grown large by its momentum.
+// A part is made even without a gradient: momentum may have made large what was kept back.
 std::optional<std::span<const std::byte>> SparseFormat::part(const WorkerSlice& worker) {
   Bytes& sent = workerSide_[index(worker.slice.id)].sent;
   sent = compressor_.compress(index(worker.slice.id), worker.step, !worker.gradient.empty(),

@@ -30,13 +30,14 @@ class SparseFormat final : public PayloadFormat {
     return std::nullopt;
   }
 
-  // At a worker: its last part of the slice, and the last answer.
+  // Return a worker's last part of the slice, and the last answer to it.
   std::span<const std::byte> sent(SliceId slice) const { return workerSide_[index(slice)].sent; }
   std::span<const std::byte> received(SliceId slice) const {
     return workerSide_[index(slice)].received;
   }
 
-  // At a server: what lies there of the worker's, or for it. REQUIRES: the slice is served here.
+  // Returns the bytes that lie at a server from the worker, or for it. REQUIRES: the slice is
+  // served here.
   Bytes& desk(SliceId slice, Rank worker) {
     return served_[index(slice)][plan_.roles().workerPosition(worker)];
   }

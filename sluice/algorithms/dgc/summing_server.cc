@@ -56,6 +56,8 @@ class SparseSum final : public AnswerPolicy {
     if (!std::ranges::all_of(isHere, [](bool here) { return here; })) return std::vector<Rank>();
     isHere.assign(isHere.size(), false);
     SLUICE_ASSIGN_OR_RETURN(const auto mean, meanOf(part.slice));
+    // The mean replaces the parts on the desks: from here on each desk holds its worker's
+    // answer, and the answers leave one by one.
     for (const Rank worker : plan_.roles().workers) format_.desk(part.slice.id, worker) = mean;
     return plan_.roles().workers;
   }
@@ -80,6 +82,7 @@ class SparseSum final : public AnswerPolicy {
       SLUICE_RETURN_IF_ERROR(codec::addSparse(format_.desk(slice.id, worker), sum_, places_));
     std::ranges::sort(places_);
     const auto same = std::ranges::unique(places_);
+    // Several workers may have sent the same element, and each place must be scaled once.
     places_.erase(same.begin(), same.end());
     for (const uint32_t place : places_) sum_[place] *= scale_;
     return codec::encodeSparse(sum_, places_);

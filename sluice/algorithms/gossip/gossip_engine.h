@@ -31,19 +31,19 @@ class Talk {
  public:
   virtual ~Talk() = default;
 
-  // The end of a step. The next forward pass reads worker.parameters as they are when it returns;
-  // they do not change before the end of the next step.
+  // Ends a step. The next forward pass reads worker.parameters as they are when it returns; they do
+  // not change before the end of the next step.
   virtual void finish(const WorkerSlice& worker) = 0;
 
-  // The worker is gone.
+  // Notes that the worker is gone.
   virtual void forget(Rank lost) = 0;
 
-  // About a slice that there is, from a worker.
+  // Takes a worker's message about a slice that exists.
   virtual Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 };
 
-// Slices by priority, and the seed of all draws; refuses ranks that only serve.
+// Cuts slices by priority, and notes the seed of all draws; refuses ranks that only serve.
 Status chooseGossip(const base::Config& config, plan::PlanSpec& spec);
 uint64_t gossipSeed(const plan::PlanSpec& spec);  // REQUIRES: a spec of chooseGossip()
 

@@ -31,6 +31,8 @@ Result<std::vector<timing::Layer>> layerTimes(const base::Config& config, const 
                               name, profile.tensors.size(), model.tensors.size()));
   }
   auto layers = timing::layersOf(profile, computeSeconds);
+  // The profile says when gradients come; it may have been measured with another type of
+  // parameters. The bytes are those of this model, since they are what travels.
   for (size_t t = 0; t < layers.size(); ++t)
     layers[t].bytes = static_cast<double>(model.tensors[t].bytes());
   return layers;
@@ -55,6 +57,8 @@ Result<std::optional<double>> plannedSeconds(const base::Config& config,
   const auto& [layers, wire] = costs;
   if (settings.byPriority)
     return std::optional(timing::prioritySeconds(layers, wire, settings.groups));
+  // No formula of timing/ describes reductions that overlap each other or wait for several
+  // steps, so there is no number rather than a wrong one.
   if (settings.atOnce > 1 || settings.delay > 1) return std::optional<double>();
   if (settings.delay == 1)
     return std::optional(timing::pipeBound(layers, wire, /*updateSeconds=*/0));

@@ -10,9 +10,9 @@
 
 namespace sluice::algorithms {
 
-// By tensor, from --layer-times and --compute-time (without a profile a layer is taken to compute
-// for as long as it is large, two thirds of it in backward), and from --reduction-start and
-// --reduction-rate.
+// Returns the costs by tensor, from --layer-times and --compute-time, and from --reduction-start
+// and --reduction-rate. Without a profile a layer's time goes by its size, two thirds of it in
+// backward.
 Result<timing::Costs> reductionCosts(const base::Config& config, const Model& model,
                                      const plan::Roles& roles);
 

@@ -1,4 +1,5 @@
-// Chooses what the ranks of reduction.h agree on, and makes their engine.
+// Chooses the settings of reduction.h, on which all ranks must agree, and makes the engine for
+// them.
 #include <sluice/algorithms/reduction/reduction.h>
 
 #include <optional>
@@ -18,6 +19,8 @@ namespace sluice::algorithms {
 
 Status chooseReduction(const base::Config& config, std::span<const timing::Group> groups,
                        plan::PlanSpec& spec) {
+  // Every rank takes part in an all-reduce with gradients of its own. A rank that only serves would
+  // bring nothing, and the mean would still be divided by all ranks.
   if (spec.roles.workers.size() != spec.roles.world)
     return {Code::kInvalidArgument,
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};
@@ -30,6 +33,8 @@ Status chooseReduction(const base::Config& config, std::span<const timing::Group
   if (config.integer(option::kReductions) < 1)
     return {Code::kInvalidArgument, "--reductions must be at least 1, or nothing is ever reduced"};
   chooseWholeTensors(config, spec);  // slices are only names here
+  // A group travels in one buffer of one type, so merged groups are cut wherever the type changes.
+  // All that ranks must agree on goes into the plan, and they compare its hash before they train.
   SLUICE_RETURN_IF_ERROR(setGroups(config, splitByType(spec.model, groups), spec));
   spec.settings["codec"] = config.text(option::kCodec);
   spec.settings["error-feedback"] = config.isOn(option::kErrorFeedback) ? "on" : "off";

@@ -19,7 +19,8 @@ Packing::Packing(std::span<const Tensor> tensors, bool isMean, const codec::Code
     elements += tensor.elements;
   }
   if (codec != nullptr) {
-    // A block of their own, or the scale of large gradients would round them away.
+    // The flags start a block of their own: in a block with large gradients its scale would round
+    // them away.
     elements = (elements + codec::kBlock - 1) / codec::kBlock * codec::kBlock;
   }
   flags_ = elements * sizeOf(wire_);
@@ -31,6 +32,8 @@ DType Packing::wireTypeOf(DType own, bool isMean) {
 }
 
 void Packing::put(size_t place, std::span<const std::byte> gradient) {
+  // Three ways lead into the buffer: widened, copied, or not at all, if the gradient was staged
+  // straight to its part (targetFor).
   if (own_ != wire_) {
     kernel::widen(own_, part(place), gradient);
   } else if (gradient.data() != part(place).data()) {
@@ -54,6 +57,8 @@ void Packing::putMean(size_t place, std::span<const std::byte> mean) {
   setFlag(place, 1);
 }
 
+// A mean of flags is exactly 0 only if no rank set one: a single 1 over any number of ranks
+// stays above 0 in every type that travels.
 bool Packing::isEmpty(size_t place) const {
   const auto bytes = data().subspan(flags_ + place * sizeOf(wire_), sizeOf(wire_));
   return kernel::withElement(

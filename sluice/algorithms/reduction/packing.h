@@ -16,9 +16,8 @@ namespace sluice::algorithms {
 
 class Packing final {
  public:
-  // `isMean`: the mean itself is wanted, in the tensors' own type. Else it is for an optimizer,
-  // which is to have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of
-  // one type
+  // With `isMean` the mean itself is wanted, in the tensors' own type. Otherwise an optimizer is to
+  // have it unrounded, so 16-bit gradients travel as f32. REQUIRES: all tensors are of one type
   Packing(std::span<const Tensor> tensors, bool isMean, const codec::Codec* codec);
   Packing(Packing&&) = default;  // a copy would share the bytes
   Packing& operator=(Packing&&) = default;
@@ -32,26 +31,29 @@ class Packing final {
   // Keeps the bytes of data() where they are.
   std::shared_ptr<const void> owner() const { return data_; }
 
-  // By the tensor's place in the group. A gradient that was written to its part is not copied.
+  // put() fills the tensor's part, by its place in the group. A gradient that was written to its
+  // part is not copied.
   std::span<std::byte> part(size_t place) { return data().subspan(begins_[place], sizes_[place]); }
   void put(size_t place, std::span<const std::byte> gradient);
   void putNothing(size_t place);
 
-  // All are there: from now on data() is what is to be reduced. With a codec, `feedback` adds what
-  // earlier steps owe, and remembers what this one does. REQUIRES: it is of owedElements().
+  // Completes the packing: from now on data() is to be reduced. With a codec, `feedback` adds what
+  // earlier steps owe, and remembers what this step owes. REQUIRES: it is of owedElements().
   void finish(codec::ErrorFeedback* feedback);
 
-  // Of the feedback: everything but the flags; a tensor's begin there at firstOf(place).
+  // The elements that an error feedback covers: all but the flags. Those of a tensor begin at
+  // firstOf(place).
   size_t owedElements() const { return flags_ / sizeOf(wire_); }
   size_t firstOf(size_t place) const { return begins_[place] / sizeOf(wire_); }
 
-  // After the reduction.
+  // The reduction leaves its result in data(). isEmpty() is true iff no rank had a gradient of the
+  // tensor; its part has no meaning then.
   bool isEmpty(size_t place) const;
   std::span<const std::byte> get(size_t place) const {
     return data().subspan(begins_[place], sizes_[place]);
   }
 
-  // A mean that get() once gave. REQUIRES: it is of the same size.
+  // Puts back a mean that get() once gave. REQUIRES: it is of the same size.
   void putMean(size_t place, std::span<const std::byte> mean);
 
  private:
@@ -65,7 +67,7 @@ class Packing final {
   std::shared_ptr<std::vector<std::byte>> data_ = std::make_shared<std::vector<std::byte>>();
 };
 
-// Groups whose tensors are each of one type: cut where it changes.
+// Cuts groups where the type changes, so that the tensors of each are of one type.
 std::vector<timing::Group> splitByType(const Model& model, std::span<const timing::Group> groups);
 
 }  // namespace sluice::algorithms

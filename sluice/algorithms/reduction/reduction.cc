@@ -132,9 +132,9 @@ void Reduction::startAt(std::span<const Step> steps) {
   if (replanner_) replanner_->startAt(earliest);
 }
 
-// Of a call that this rank has not made: whether another rank can have made it already. Another
-// rank needs this one's part of a step to go on, but for the steps of the delay, at the beginning
-// and after a drain.
+// True iff another rank can have made this call already, which this rank has not made. Another rank
+// needs this one's part of a step to go on, except for the steps of the delay, at the beginning and
+// after a drain.
 bool Reduction::willReduce(const Ticket& ticket) const {
   const uint64_t step = index(ticket.step);
   const size_t number = index(ticket.number);
@@ -157,6 +157,9 @@ void Reduction::close(TensorId tensor, Step step) {
 }
 
 void Reduction::reduceWhatMay() {
+  // Groups are reduced in one fixed order on every rank, turn_ counting down as backward does.
+  // A group that is complete but not due waits: two ranks that began different reductions first
+  // could each wait for the other's for ever.
   while (underWay_ < settings_.atOnce) {
     Round* const round = groups_[turn_].next();
     if (round == nullptr) return;
@@ -167,6 +170,8 @@ void Reduction::reduceWhatMay() {
 }
 
 void Reduction::reduce(size_t number, Round& round) {
+  // Another rank takes part in no step from stepsToCome_ on, so this reduction would never end.
+  // The step fails now, with that rank's name, instead of after a timeout.
   if (index(round.step) >= stepsToCome_) fail(end_);
   round.state = Round::State::kUnderWay;
   nextSteps_[number] = index(round.step) + 1;
@@ -193,6 +198,8 @@ void Reduction::reduce(size_t number, Round& round) {
 void Reduction::meanIsHere(size_t number, Step step) {
   groups_[number].arrived(step);
   --underWay_;
+  // Gates open before the next reduction begins, since training waits for them; a boundary is
+  // looked for last, when nothing else can be begun any more.
   openIfMay(number);
   reduceWhatMay();
   const auto waitsAtBoundary = [this](const ReductionGroup& group) {
@@ -202,9 +209,12 @@ void Reduction::meanIsHere(size_t number, Step step) {
   if (isIdle()) tellWhoWaits();
 }
 
-// At a boundary. All means are here and all gates closed, so nothing of this step or of the next is
-// under way on this rank while the ranks agree, nor when the groups change.
+// Lets the ranks agree at a boundary. All means are here and all gates closed, so nothing of this
+// step or of the next is under way on this rank, neither while they agree nor when the groups
+// change.
 void Reduction::agreeOnGroups() {
+  // Counted as under way, so that nobody takes this rank for idle, and saves or leaves, while
+  // the ranks compare their times.
   ++underWay_;
   replanner_->agree([this](const Status& status) {
     if (!status.isOk()) {
@@ -212,6 +222,8 @@ void Reduction::agreeOnGroups() {
       return fail(status);
     }
     --underWay_;
+    // The means lie in the groups' buffers, which a change of groups throws away. So they are
+    // used at once, all of them, however long that takes.
     for (size_t g = 0; g < groups_.size(); ++g)
       useMeans(g, 0, kAtOnce);  // before the groups change
     if (replanner_->settings().groups != settings_.groups) changeGroups(replanner_->settings());
@@ -308,6 +320,8 @@ void Reduction::endAfter(uint64_t steps, const Status& why) {
   if (!end_.isOk()) return;
   stepsToCome_ = steps;
   end_ = why;
+  // A round that is already under way for such a step cannot end either, since the other rank
+  // will not join. One whose mean is here is not concerned.
   for (const ReductionGroup& group : groups_) {
     for (const Round& round : group.rounds()) {
       if (round.state != Round::State::kHere && index(round.step) >= steps) return fail(why);
@@ -316,6 +330,9 @@ void Reduction::endAfter(uint64_t steps, const Status& why) {
 }
 
 std::string Reduction::describeWait(TensorId tensor) const {
+  // The answer follows the way of a gradient and names the first thing on it that is missing:
+  // gradients of this rank, other ranks in the reduction, the boundary, or the group whose turn
+  // it is.
   const size_t number = groupOf_[index(tensor)];
   const ReductionGroup& group = groups_[number];
   if (!group.isDue())

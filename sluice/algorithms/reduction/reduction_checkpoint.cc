@@ -12,6 +12,8 @@
 namespace sluice::algorithms {
 
 void Reduction::changeGroups(const ReductionSettings& settings) {
+  // State belongs to tensors, not to groups: it is taken out by tensor, and put back into the
+  // new groups, as if a checkpoint had been made and loaded in between.
   const ReductionState state = remember();
   settings_ = settings;
   makeGroups();
@@ -41,14 +43,15 @@ ReductionState Reduction::remember() const {
   return state;
 }
 
-// `saved` by TensorId; null: nothing was.
+// Puts states back into one group. `saved` is by TensorId; null if nothing was saved.
 void Reduction::putBack(size_t number, const ReductionState& state,
                         std::span<const TensorState* const> saved, bool isOurs) {
   const auto& [first, last] = settings_.groups[number];
   groups_[number].restore(saved.subspan(first, last - first + 1), state, isOurs);
 }
 
-// `saved` has what the state says of the tensors here, by TensorId; null: nothing.
+// Checks a state against this job. `saved` holds its tensors by TensorId; null if a tensor has no
+// state.
 Status Reduction::checkState(const ReductionState& state,
                              std::span<const TensorState* const> saved) const {
   if (state.rounds > settings_.delay || (state.rounds > 0 && state.steps < settings_.warmUp)) {
@@ -76,6 +79,9 @@ Status Reduction::checkState(const ReductionState& state,
 }
 
 Status Reduction::restore(std::span<const std::byte> bytes) {
+  // Everything is checked before anything changes, so a state that does not fit leaves training
+  // as it was. Tensors are found by name: a checkpoint of other groups, or of another order of
+  // tensors, still fits.
   if (!std::ranges::all_of(groups_, &ReductionGroup::isAtRest))
     return {Code::kInvalidArgument, "a state can be put back between two steps only"};
   ReductionState state;
@@ -100,7 +106,7 @@ Status Reduction::restore(std::span<const std::byte> bytes) {
             "is lost; save on every rank",
             context_.fabric.rank(), state.rank, settings_.codec->name());
   }
-  // On the loop, which tells others how many bytes the groups have under way.
+  // The groups change on the loop, which tells others how many bytes they have under way.
   SLUICE_RETURN_IF_ERROR(inPieces(context_.fabric.loop(), groups_.size(), [&](size_t g) {
     putBack(g, state, saved, isOurs);
     return kPieceBytes;

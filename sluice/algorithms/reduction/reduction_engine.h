@@ -27,7 +27,7 @@ class Reduction final : public Strategy,
                         private StagingTargets,
                         private Takeover {
  public:
-  // With `costs` that the groups were merged by, they may change as the costs do.
+  // `costs` are those by which the groups were merged; with them the groups change as the costs do.
   Reduction(const Context& context, ReductionSettings settings, std::optional<timing::Costs> costs);
   ~Reduction() override;
 
@@ -51,7 +51,7 @@ class Reduction final : public Strategy,
   bool has(TensorId tensor) const override;
   std::span<std::byte> targetFor(TensorId tensor) override;
 
-  // Takeover. What a codec owes, and delayed means, would have to be taken over, too.
+  // Takeover. A codec's debt and delayed means would have to be taken over, too.
   bool isPossible() const override {
     return publishesMean() && settings_.codec == nullptr && settings_.delay == 0 &&
            !settings_.byPriority && onFabric_ != nullptr;
@@ -106,7 +106,7 @@ class Reduction final : public Strategy,
   ValuesByStep values_;
   std::unique_ptr<Replanner> replanner_;  // null: the groups stay as they are
   size_t turn_ = 0;                       // the group that is reduced next
-  uint64_t stepsClosed_ = 0;              // steps of which a gate was closed
+  uint64_t stepsClosed_ = 0;              // steps with a closed gate
   std::vector<uint64_t> nextSteps_;       // by group: the first step that can still be reduced
   size_t underWay_ = 0;
   std::vector<Done> whenIdle_;

@@ -16,6 +16,8 @@ ReductionGroup::ReductionGroup(std::span<const Tensor> tensors, size_t first, bo
       isMean_(isMean),
       settings_(settings),
       missing_(tensors.size()) {
+  // At least one packing exists from the beginning, because anyPacking() asks it where tensors
+  // lie, and because memory for the first step is better taken now than in the middle of it.
   spare_.push_back(takePacking());
   if (settings.codec != nullptr && settings.keepsRest)
     feedback_.emplace(*settings.codec, spare_.front().owedElements());
@@ -30,6 +32,9 @@ Packing ReductionGroup::takePacking() {
 
 bool ReductionGroup::close(Step step) {
   step_ = step;
+  // A step is due when the last tensor's gate is closed, whether or not gradients were put: a
+  // step of handOut() puts nothing and only takes a delayed mean. During the warm-up each step
+  // gets its own mean, so that pipe begins like ordinary training.
   if (--missing_ > 0) return false;
   missing_ = tensors_.size();
   isDue_ = true;
@@ -67,6 +72,8 @@ std::optional<std::span<const std::byte>> ReductionGroup::meanOf(size_t place) c
 void ReductionGroup::opened() {
   isDue_ = false;
   if (!hasResult()) return;
+  // The buffer goes back to the spare ones with its content untouched: results without memory
+  // of their own are read from it until the tensor takes part in the next step.
   spare_.push_back(std::move(rounds_.front().packing));
   rounds_.pop_front();
 }
@@ -126,6 +133,9 @@ void ReductionGroup::restore(std::span<const TensorState* const> saved, const Re
     rounds_.push_back({std::move(packing), Step{}, Round::State::kHere});
   }
   if (!feedback_) return;
+  // The codec's debt was written down by tensor in f32 and comes back to the same elements,
+  // wherever they lie in this group. Without the saver's own state it begins at zero: another
+  // rank's debt is not this one's.
   std::vector<float> owed(anyPacking().owedElements());
   for (size_t place = 0; hasOwed && place < saved.size(); ++place) {
     if (saved[place] == nullptr || saved[place]->owed.empty()) continue;

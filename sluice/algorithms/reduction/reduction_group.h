@@ -25,8 +25,8 @@ struct Round {
 
 class ReductionGroup final {
  public:
-  // `first`: the number of the first tensor. `isMean`: as Packing's. REQUIRES: tensors and settings
-  // outlive this.
+  // `first` is the number of the first tensor; `isMean` is as Packing's. REQUIRES: tensors and
+  // settings outlive this.
   ReductionGroup(std::span<const Tensor> tensors, size_t first, bool isMean,
                  const ReductionSettings& settings);
 
@@ -34,44 +34,45 @@ class ReductionGroup final {
   TensorId tensorAt(size_t place) const { return TensorId{static_cast<uint32_t>(first_ + place)}; }
   size_t placeOf(TensorId tensor) const { return index(tensor) - first_; }
 
-  // This rank's gradients of a step. A step for which nothing is put has no round of its own.
-  // put() copies nothing if the gradient was written to targetFor() in this step.
+  // Take this rank's gradients of a step. A step without any put() starts no round. put() copies
+  // nothing if the gradient was written to targetFor() in this step.
   std::span<std::byte> targetFor(size_t place) { return filling().part(place); }
   void put(size_t place, std::span<const std::byte> gradient) { filling().put(place, gradient); }
   void putNothing(size_t place) { filling().putNothing(place); }
 
-  // One more tensor's gate is closed for `step`. True iff it was the last; what was put is a round
-  // now, and the step is due.
+  // Notes that one more tensor's gate is closed for `step`. Returns true iff it was the last: the
+  // step is due then, and the gradients that were put become a round.
   bool close(Step step);
   size_t missing() const { return missing_; }
 
-  // The first round that waits for its reduction; null if none does.
+  // The first round that waits for its reduction; null if every round has begun.
   Round* next();
   bool hasNext() const;
   void arrived(Step step);  // of a round that was under way
   const std::deque<Round>& rounds() const { return rounds_; }
 
-  // A step that is due is handed the mean of the oldest round, once that is here, if there are more
-  // than the delay asks for; else nothing.
+  // A due step is handed the mean of the oldest round, once it is here, if there are more rounds
+  // than the delay asks for; otherwise nothing.
   bool isDue() const { return isDue_; }
   bool mayOpen() const {
     return isDue_ && (!hasResult() || rounds_.front().state == Round::State::kHere);
   }
   Step step() const { return step_; }
-  // Empty: there is none. REQUIRES: mayOpen()
+  // Returns the mean of the tensor; empty if nobody had a gradient. REQUIRES: mayOpen()
   std::optional<std::span<const std::byte>> meanOf(size_t place) const;
   // Keeps the means where they are, even if the group goes. REQUIRES: there is one
   std::shared_ptr<const void> ownerOfMeans() const { return rounds_.front().packing.owner(); }
-  // It has been handed out. Each mean stays as it is until the tensor takes part in the next step.
+  // Notes that the means have been handed out. Each mean stays as it is until the tensor takes part
+  // in the next step.
   void opened();
 
-  // Between two steps, when nothing is under way.
+  // True iff the group is between two steps and nothing is under way.
   bool isAtRest() const;
   uint64_t steps() const { return steps_; }
   TensorState save(size_t place) const;
   Status check(size_t place, const TensorState& saved) const;
-  // By place; null: nothing was saved. `hasOwed`: what a codec owes is this rank's. REQUIRES: each
-  // was checked
+  // Puts back the saved states, by place; null if nothing was saved. `hasOwed`: the codec's debt is
+  // this rank's own. REQUIRES: each was checked
   void restore(std::span<const TensorState* const> saved, const ReductionState& state,
                bool hasOwed);
 
@@ -82,7 +83,7 @@ class ReductionGroup final {
     if (!filling_) filling_.emplace(takePacking());
     return *filling_;
   }
-  // One that says where everything lies. REQUIRES: isAtRest()
+  // Returns a packing that knows where everything lies. REQUIRES: isAtRest()
   const Packing& anyPacking() const {
     return rounds_.empty() ? spare_.front() : rounds_.front().packing;
   }

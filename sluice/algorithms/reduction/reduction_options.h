@@ -58,7 +58,8 @@ inline constexpr std::array kReductionOptions{&option::kCodec, &option::kCollect
                                               &option::kCollectiveCosts, &option::kErrorFeedback,
                                               &option::kReductions};
 
-// The further options of algorithms that merge tensors by what an all-reduce costs.
+// Options for algorithms that merge tensors into groups; the costs that decide the merging come
+// from them.
 inline constexpr std::array kMergingOptions{&option::kComputeTime, &option::kLayerTimes,
                                             &option::kReductionRate, &option::kReductionStart};
 

@@ -16,7 +16,7 @@ constexpr const char* kWarmUp = "warm-up";
 constexpr const char* kOrder = "order";
 constexpr const char* kReplan = "replan";
 
-// One name for all groups, or for `auto` one for each.
+// Returns one method's name for all groups, or with `auto` one for each group.
 Result<std::string> methodsText(const base::Config& config, const Model& model,
                                 std::span<const timing::Group> groups) {
   if (config.text(option::kCollective) != "auto") return config.text(option::kCollective);
@@ -37,6 +37,9 @@ Result<std::string> methodsText(const base::Config& config, const Model& model,
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   const auto setting = [&](const char* name) { return spec.settings.at(name); };
   ReductionSettings settings;
+  // The settings come from the plan, that is, possibly from a file or another rank. Groups are
+  // parsed and checked; numbers such as the delay were written by this program and are covered
+  // by the plan's hash.
   SLUICE_ASSIGN_OR_RETURN(settings.groups,
                           parseGroups(setting("groups"), spec.model.tensors.size()));
   const std::string methods = setting("collective");
@@ -58,6 +61,8 @@ Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec) {
   }
   if (spec.settings.contains(kReplan)) settings.replanSteps = std::stoul(setting(kReplan));
   settings.byPriority = spec.settings.contains(kOrder);
+  // Messages overtake each other only once their groups are under way (urgent_fabric.h), so no
+  // group may wait for its turn.
   if (settings.byPriority) settings.atOnce = settings.groups.size();
   return settings;
 }
@@ -91,6 +96,8 @@ std::string groupsText(std::span<const timing::Group> groups) {
 
 Result<std::vector<timing::Group>> parseGroups(const std::string& text, size_t tensors) {
   std::vector<timing::Group> groups;
+  // Groups must follow each other without a gap and end with the last tensor: each tensor is in
+  // exactly one group, in the order of the model.
   size_t next = 0;
   for (const std::string_view group : base::split(text, ',')) {
     const auto ends = base::split(group, '-');

@@ -22,19 +22,19 @@ struct ReductionSettings {
   size_t atOnce = 1;         // reductions under way
   size_t delay = 0;          // in steps, from a gradient to its use
   uint64_t warmUp = 0;       // steps at the beginning without it
-  uint64_t replanSteps = 0;  // from one boundary to the next (replanner.h); 0: there are none
+  uint64_t replanSteps = 0;  // from one boundary to the next (replanner.h); 0: never
   bool byPriority = false;   // gradients that the next forward pass needs first overtake the rest
 };
 
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec);
 
-// Add to the other settings. REQUIRES: the spec has them (chooseReduction() in reduction.h).
+// Add a setting to the others. REQUIRES: the spec has them (chooseReduction() in reduction.h).
 void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once
 
-// In the place of any others. Each is of one type. The method of each follows from --collective,
-// and for `auto` from what a message of its size costs.
+// Replaces the groups; each is of one type. The method of each follows from --collective, and for
+// `auto` from what a message of its size costs.
 Status setGroups(const base::Config& config, std::span<const timing::Group> groups,
                  plan::PlanSpec& spec);
 

@@ -17,8 +17,8 @@ namespace sluice::algorithms {
 struct TensorState {
   std::string name{};
   std::vector<std::optional<std::vector<std::byte>>>
-      delayed{};                       // means, the oldest first; none: nobody had one
-  std::vector<std::byte> owed{};       // to the codec, f32; empty: there is none
+      delayed{};                       // means, the oldest first; empty if nobody had a gradient
+  std::vector<std::byte> owed{};       // to the codec, f32; empty without a codec
   std::vector<std::byte> optimizer{};  // optimizer::OptimizerState; empty: it runs elsewhere
 
   friend bool operator==(const TensorState&, const TensorState&) = default;

@@ -7,7 +7,8 @@
 namespace sluice::algorithms {
 namespace {
 
-// Of an iteration's time, at most; more is taken for noise.
+// New groups must bring an iteration to at most this share of its time; a smaller gain is taken for
+// noise.
 constexpr double kWorthwhile = 0.95;
 
 }  // namespace
@@ -24,6 +25,9 @@ std::optional<Regrouping> regroup(const base::Config& config, const timing::Cost
   const auto secondsWith = [&](std::span<const timing::Group> some) {
     return timing::iterationSeconds(costs.layers, costs.wire, some);
   };
+  // Both times come from one formula and one set of costs, so that an error of the formula
+  // falls on both sides. Only a clear gain changes the groups: a change costs a copy of all
+  // state, and noise would change them back at the next boundary.
   Regrouping next{.groups = splitByType(model, mergeTensors(config, costs)),
                   .secondsBefore = secondsWith(groups)};
   next.seconds = secondsWith(next.groups);

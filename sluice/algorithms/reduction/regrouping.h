@@ -12,7 +12,7 @@
 
 namespace sluice::algorithms {
 
-// As --merge says.
+// Merges tensors as --merge says.
 std::vector<timing::Group> mergeTensors(const base::Config& config, const timing::Costs& costs);
 
 struct Regrouping {
@@ -21,7 +21,7 @@ struct Regrouping {
   double seconds = 0;
 };
 
-// Other groups, if an iteration is expected to be shorter with them by more than measuring errs by.
+// Returns other groups, if they should shorten an iteration by more than the error of measuring.
 // Every group is of one type. REQUIRES: the costs are those of the model's tensors
 std::optional<Regrouping> regroup(const base::Config& config, const timing::Costs& costs,
                                   const Model& model, std::span<const timing::Group> groups);

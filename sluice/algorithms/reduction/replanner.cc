@@ -37,7 +37,7 @@ timing::StepTimes timesFrom(std::span<const double> numbers, size_t tensors) {
   return {{ready.begin(), ready.end()}, {reduced.begin(), reduced.end()}};
 }
 
-// 32 bits at a time, which a double holds exactly.
+// Splits a hash into 32 bits at a time, which a double holds exactly.
 std::vector<double> asNumbers(const plan::Hash& hash) {
   std::vector<double> numbers;
   for (size_t at = 0; at < hash.size(); at += sizeof(uint32_t)) {
@@ -85,11 +85,12 @@ void Replanner::startAt(Step first) {
 }
 
 collective::Ticket Replanner::ticket(uint32_t round) const {
-  // After those of all groups, of which there are never more than tensors.
+  // The tickets of groups come first, and there are never more groups than tensors.
   return {boundary_, TensorId{static_cast<uint32_t>(context_.plan.model().tensors.size()) + round}};
 }
 
-// As a sum, which every engine has: in a rank's own place all others have zeros.
+// Tells all ranks this rank's numbers by a sum, which every engine has: in a rank's own place all
+// others have zeros.
 void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
   const size_t each = own.size();
   board_.assign(each * context_.fabric.worldSize(), 0);
@@ -110,6 +111,9 @@ void Replanner::tell(uint32_t round, const Numbers& own, Told told) {
 }
 
 void Replanner::agree(collective::Done done) {
+  // Two rounds: first the times, from which every rank makes a plan; then the hash of that
+  // plan. Only if all hashes agree does anybody change groups, because ranks with different
+  // groups would wait for each other for ever.
   tell(kTimes, asNumbers(timer_.takeMedians()),
        [this, done = std::move(done)](const Result<std::vector<Numbers>>& measured) {
          if (!measured.isOk()) return done(measured.status());
@@ -123,17 +127,19 @@ void Replanner::agree(collective::Done done) {
        });
 }
 
-// All ranks make it of the same numbers. But machines of different make may round differently, and
-// ranks may have been configured differently: that is what the hash is for.
+// Makes this rank's choice. All ranks make it from the same numbers, but machines may round
+// differently, and ranks may have been configured differently: the hash finds that.
 Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
   const Model& model = context_.plan.model();
-  // Another rank's numbers: with any that is no time, the plan stays.
+  // The numbers come from other ranks: if any of them cannot be a time, the plan stays.
   for (const Numbers& numbers : measured) {
     const auto isTime = [](double seconds) { return seconds >= 0 && seconds <= kMostSeconds; };
     if (!std::ranges::all_of(numbers, isTime)) return {.plan = plan_, .reason = {}};
   }
   std::vector<timing::StepTimes> times;
   for (const Numbers& numbers : measured) times.push_back(timesFrom(numbers, model.tensors.size()));
+  // Costs are corrected and kept even if the groups stay, so that the next boundary starts from
+  // what is known by now.
   costs_ = correct(costs_, combine(times), settings_.groups);
   const auto next = regroup(context_.config, costs_, model, settings_.groups);
   if (!next) return {.plan = plan_, .reason = {}};
@@ -150,6 +156,8 @@ Replanner::Choice Replanner::choose(const std::vector<Numbers>& measured) {
 }
 
 void Replanner::conclude(const Choice& choice, const std::vector<Numbers>& hashes) {
+  // The boundary moves on whether or not the groups change, and on all ranks alike: the tickets
+  // of the next comparison carry it.
   const Step last = std::exchange(boundary_, Step{index(boundary_) + settings_.replanSteps});
   const bool isFirst = context_.fabric.rank() == Rank{0};  // speaks for all
   if (std::ranges::any_of(hashes, [&](const Numbers& hash) { return hash != hashes.front(); })) {

@@ -1,7 +1,7 @@
 // Re-merges mgwfbp's groups from measured times. At a *boundary*, the end of every so many steps,
 // the ranks tell each other what they have measured; each makes a plan of it, and they compare the
-// plans' hashes. So all ranks change to the same groups after the same step, or none does. Belongs
-// to its strategy's loop.
+// plans' hashes. So all ranks change to the same groups after the same step, or all keep the old
+// ones. Belongs to its strategy's loop.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +19,24 @@ namespace sluice::algorithms {
 
 class Replanner final {
  public:
-  // `costs`: what the plan's groups were merged by. REQUIRES: context and collective outlive this.
+  // The plan's groups were merged by `costs`. REQUIRES: context and collective outlive this.
   Replanner(const Context& context, collective::Collective& collective, timing::Costs costs);
 
   void ready(TensorId tensor, Step step);                  // its gradient is here
   void reduced(size_t group, Step step, TimePoint begun);  // and so is its mean
 
-  // The step at whose end the ranks agree. REQUIRES: no gate opens for it before: whoever shares
-  // the collective with this may use it then.
+  // Returns the step at whose end the ranks agree. REQUIRES: no gate opens for it before, since
+  // others may use the collective then.
   Step boundary() const { return boundary_; }
-  // Training goes on at this step: the next boundary is not before it.
+  // Continues training at this step: the next boundary is not before it.
   void startAt(Step first);
   // True iff it is a call by which the ranks agree at that boundary.
   bool isOwn(const collective::Ticket& ticket) const {
     return ticket == this->ticket(0) || ticket == this->ticket(1);
   }
 
-  // The boundary's last mean is here. When `done` runs, settings() are what the ranks go on with,
-  // and the boundary is the next one.
+  // Agrees on the groups, once the boundary's last mean is here. When `done` runs, settings() are
+  // those to go on with, and the boundary is the next one.
   void agree(collective::Done done);
   const ReductionSettings& settings() const { return settings_; }
 

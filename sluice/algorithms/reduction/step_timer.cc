@@ -14,8 +14,10 @@ double takeMedian(std::vector<double>& values) {
 }  // namespace
 
 void StepTimer::ready(TensorId tensor, Step step, TimePoint now) {
+  // A step begins, for this rank, with its first gradient. Times count from there and not from
+  // the end of the step before, so that pauses of the training loop stay out of them.
   if (!begun_ || index(step) > index(begun_->step)) begun_ = Begun{step, now};
-  // A tensor of the step before that comes late: its step's beginning is forgotten.
+  // A late tensor of the step before is left out: the beginning of its step is forgotten.
   if (step == begun_->step) ready_[index(tensor)].push_back(base::seconds(now - begun_->at));
 }
 

@@ -18,10 +18,11 @@ class StepTimer final {
   void ready(TensorId tensor, Step step, TimePoint now);
   void reduced(size_t group, Duration took) { reduced_[group].push_back(base::seconds(took)); }
 
-  // Of all that has been seen since the last call: no pause of a machine moves a median.
+  // Returns the medians of all steps since the last call; a pause of the machine does not move
+  // them.
   timing::StepTimes takeMedians();
 
-  // From now on there are so many groups. REQUIRES: nothing has been reduced since takeMedians()
+  // Sets the number of groups from now on. REQUIRES: nothing has been reduced since takeMedians()
   void setGroups(size_t groups) { reduced_.assign(groups, {}); }
 
  private:
@@ -29,7 +30,7 @@ class StepTimer final {
     Step step{};
     TimePoint at;
   };
-  std::optional<Begun> begun_;                // the latest step of which a gradient has come
+  std::optional<Begun> begun_;                // the latest step with a gradient
   std::vector<std::vector<double>> ready_;    // by TensorId, a number for each step
   std::vector<std::vector<double>> reduced_;  // by group, the same
 };

@@ -13,6 +13,7 @@ UrgentFabric::UrgentFabric(fabric::Fabric& under, uint64_t window)
 void UrgentFabric::send(Rank to, fabric::Lane lane, const fabric::Message& message,
                         fabric::ConstBuffer payload, fabric::Done done) {
   SLUICE_DCHECK(under_.loop().inLoop());
+  // Words are not held up: only bulk messages wait for credit and turn.
   if (lane != fabric::Lane::kBulk) return under_.send(to, lane, message, payload, std::move(done));
   const uint64_t tag = nextTag_++;
   waiting_.emplace(tag, Waiting{message, payload, std::move(done)});
@@ -31,6 +32,9 @@ void UrgentFabric::handOver() {
     auto node = waiting_.extract(handed->send.tag);
     Waiting& one = node.mapped();
     bytesWaiting_ -= one.payload.bytes;
+    // Credit comes back when the network is through with a message, well or badly, before
+    // anybody else is told: what `done` sends next may need it. After an error nothing more
+    // goes to this rank, and what waits for it ends here.
     under_.send(handed->send.to, fabric::Lane::kBulk, one.message, one.payload,
                 [this, handed = *handed, done = std::move(one.done)](const Status& status) {
                   egress_.done(handed);

@@ -88,7 +88,7 @@ class AnswerPolicy {
   // it.
   virtual std::vector<Rank> forget(SliceId /*slice*/, Rank /*lost*/) { return {}; }
 
-  // As LossPolicy's.
+  // Does what LossPolicy::firstStepWithout() does.
   virtual std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const {
     return stepsOfOther;
   }
@@ -96,9 +96,9 @@ class AnswerPolicy {
   // At a server: says for whom `slice` keeps its workers waiting; empty if it does not.
   virtual std::string describeWait(SliceId /*slice*/) const { return {}; }
 
-  // For checkpoints. Null: servers hold no parameters.
+  // Returns the centre, for checkpoints; null if servers hold no parameters.
   virtual HeldCentre* centre() { return nullptr; }
-  // The state that a worker has of its own besides parameters; null: none.
+  // Returns the state that a worker keeps besides parameters; null if it keeps nothing.
   virtual OwnState* own() { return nullptr; }
 };
 

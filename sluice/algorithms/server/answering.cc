@@ -75,6 +75,9 @@ class Answering final : public Strategy, private LossPolicy {
 Result<fabric::Landing> Answering::onMessage(Rank from, fabric::Lane lane,
                                              const wire::Header& header) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  // Parts, answers, questions and words share the stages of the path, so a message is told
+  // apart by its stage first and its flags second (words.h). Only messages that carry elements
+  // have the slice's type, hence the order of the checks: a question or a held state is bytes.
   const bool isWord = has(header.flags, answering::kUse) || has(header.flags, answering::kDrop);
   if (header.stage == Stage::kUpdate && isWord) return server_.landWord(from, lane, header);
   if (header.stage == Stage::kUpdate) return server_.landHyperparameters(from, header);
@@ -99,6 +102,8 @@ Status chooseAnswering(const base::Config& config, plan::PlanSpec& spec) {
 
 Status chooseSurvival(const base::Config& config, plan::PlanSpec& spec) {
   if (!config.isOn(option::kSurviveLoss)) return base::ok();
+  // The centre of a lost server is gone, and no other rank could continue its slices. So a job
+  // can only promise to survive a loss if some worker serves nothing.
   const plan::Roles& roles = spec.roles;
   if (std::ranges::all_of(roles.workers, [&](Rank worker) { return roles.isServer(worker); })) {
     return {Code::kInvalidArgument,

@@ -19,7 +19,8 @@ namespace {
 using fabric::Landing;
 using plan::Slice;
 
-// A slice and its optimizer's state, which is up to twice as long (Adam).
+// Bytes to copy for a slice, in slices: the slice and its optimizer's state, which is up to twice
+// as long (Adam).
 constexpr size_t kSavedCopies = 3;
 
 }  // namespace
@@ -28,6 +29,8 @@ constexpr size_t kSavedCopies = 3;
 void AnsweringCheckpoint::prepare(const Done& done) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
   if (!hasCentre() || !parts_.roles().isWorker(parts_.self)) return done(base::ok());
+  // A checkpoint before this one may have failed half-way. This one begins from nothing; asked_
+  // still counts the answers that are owed to the other, so that a late one is not refused.
   held_.clear();
   held_.resize(parts_.plan().model().tensors.size());
   missing_.clear();
@@ -57,6 +60,8 @@ Result<Landing> AnsweringCheckpoint::landHeld(const Slice& slice, Rank from,
   if (header.length > longestHeldSlice(slice.count))
     return fabric::refusedStatus(header, "too long");
   const auto asked = asked_.find(slice.id);
+  // An answer that nobody asked for could fill memory: each question admits one message, of a
+  // length that no honest state exceeds.
   if (from != slice.server || asked == asked_.end())
     return fabric::refusedStatus(header, "nobody has asked");
   if (--asked->second == 0) asked_.erase(asked);
@@ -68,6 +73,9 @@ Result<Landing> AnsweringCheckpoint::landHeld(const Slice& slice, Rank from,
 void AnsweringCheckpoint::heldIsHere(const Slice& slice, const std::vector<std::byte>& bytes) {
   if (!whenPrepared_ || missing_.erase(slice.id) == 0) return;  // it has failed
   const auto read = readHeldSlice(bytes);
+  // The bytes came from a rank of this job, yet they are judged like a stranger's: a damaged
+  // state must not reach a checkpoint, where it would be noticed only when training is to go on
+  // from it.
   if (!read.isOk() || read->parameters.size() != parts_.plan().bytesOf(slice)) {
     const Status damaged(
         Code::kDataLoss,
@@ -86,14 +94,16 @@ void AnsweringCheckpoint::fail(const Status& why) {
 void AnsweringCheckpoint::keepHeld(const Slice& slice, const HeldCentre::Held& held,
                                    std::vector<SavedTensor>& tensors) const {
   SavedTensor& tensor = tensors[index(slice.tensor)];
+  // The tensor's place is made with its first slice, whichever server answers first; the other
+  // slices find it and fill their own part.
   if (tensor.centre.empty()) tensor.centre.resize(parts_.plan().model()[slice.tensor].bytes());
   const auto place = partOf(parts_.plan(), std::span(tensor.centre), slice);
   if (!place.empty()) std::memcpy(place.data(), held.parameters.data(), place.size());
   if (held.optimizer != nullptr) tensor.served.insert_or_assign(slice.offset, *held.optimizer);
 }
 
-// If workers have copies of the centre's parameters, this worker's become those that are saved: a
-// checkpoint is the servers' model.
+// Takes the state. Where workers have copies of the centre's parameters, this worker's become the
+// saved ones: a checkpoint is the servers' model.
 Result<std::vector<std::byte>> AnsweringCheckpoint::take() {
   if (!parts_.roles().isWorker(parts_.self)) return std::vector<std::byte>();
   SLUICE_CHECK(!hasCentre() || !held_.empty());  // it was prepared
@@ -103,6 +113,9 @@ Result<std::vector<std::byte>> AnsweringCheckpoint::take() {
                     .tensors = std::exchange(held_, {})};
   if (hasCentre()) {
     const auto& mine = parts_.plan().slicesOn(parts_.self);
+    // Other workers' parts change the centre while this runs, so it is read on the loop. A
+    // model may have gigabytes: between two pieces the loop sends heartbeats and serves the
+    // others.
     SLUICE_RETURN_IF_ERROR(inPieces(parts_.context.fabric.loop(), mine.size(), [&](size_t i) {
       const Slice& slice = parts_.plan().slice(mine[i]);
       keepHeld(slice, parts_.policy->centre()->held(slice.id), state.tensors);
@@ -114,6 +127,9 @@ Result<std::vector<std::byte>> AnsweringCheckpoint::take() {
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     state.tensors[t].name = tensors[t].name;
     const auto place = parts_.context.memory[t].result;
+    // For workers with copies the centre is the model, and this worker's copy is brought up to
+    // it now, so that the parameters that the caller saves and this state agree. Workers with
+    // models of their own (easgd) keep both.
     if (hasCentre() && parts_.policy->traits().copiesCentre) {
       std::memcpy(place.data(), state.tensors[t].centre.data(), place.size());
     } else if (hasCentre()) {
@@ -132,6 +148,8 @@ Status AnsweringCheckpoint::restore(std::span<const std::byte> bytes) {
   const bool isWorker = plan.roles().isWorker(parts_.self);
   const bool isOurs = state.rank == index(parts_.self);
   if (!isOurs && isWorker && !bytes.empty()) warnOfOthers(parts_.self, Rank{state.rank});
+  // A server's part comes back on the rank that serves the slice now; a worker's own part only on
+  // the rank that saved it. Residuals and momentum of another rank would be counted twice.
   for (uint32_t t = 0; t < plan.model().tensors.size(); ++t) {
     const SavedTensor* saved = state.find(plan.model().tensors[t].name);
     if (saved != nullptr && !saved->centre.empty())

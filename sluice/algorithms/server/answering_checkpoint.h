@@ -25,7 +25,7 @@ class AnsweringCheckpoint final : public Checkpoint {
   Result<std::vector<std::byte>> take() override;
   Status restore(std::span<const std::byte> bytes) override;
 
-  // As fabric::Receiver::onMessage, for a server's answer. Fabric's loop.
+  // Takes a server's answer, as fabric::Receiver::onMessage does. Fabric's loop.
   Result<fabric::Landing> landHeld(const plan::Slice& slice, Rank from, const wire::Header& header);
   void fail(const Status& why);
 

@@ -36,10 +36,15 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
   if (!parts_.roles().isWorker(from))
     return fabric::refusedStatus(header, "that rank is not a worker");
   Desk& desk = deskOf(slice, from);
+  // A desk is one buffer for one worker at one slice. While something lies in it, the worker's
+  // next part stays with its sender. Hyperparameters travel ahead of the parts they are for, so
+  // a part behind values whose payload is not here yet waits as well.
   if (desk.isBusy() || newsOf(from).valuesLanding > 0) return deferred_.defer(from, lane);
   const bool waits = has(header.flags, answering::kWaitsForWord);
   if (waits != parts_.sendsBeforeWord)
     return fabric::refusedStatus(header, "no worker of this job sends such a part");
+  // A part that is decided but not yet taken in is only a moment away from an empty desk; one
+  // without a word cannot be followed by another, since a worker decides step by step.
   if (desk.held) {
     const bool isDecided = desk.next < newsOf(from).undecided;
     if (isDecided) return deferred_.defer(from, lane);  // until takeHeld()
@@ -58,6 +63,8 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
     buffer.reset();
   }
   if (!buffer) return fabric::refusedStatus(header, "not the slice's length");
+  // The desk is marked before the payload comes: until `done` runs, the network writes into it,
+  // and neither an answer nor another part may use it.
   desk.isLanding = true;
   return Landing{{buffer->data(), buffer->size()},
                  parts_.whenHere(from, [this, &slice, from, flags = header.flags] {
@@ -70,6 +77,8 @@ Result<Landing> AnsweringServer::landPush(const Slice& slice, Rank from, fabric:
 void AnsweringServer::arrived(const Slice& slice, Rank from, wire::Flags flags) {
   Desk& desk = deskOf(slice, from);
   parts_.context.stages().enter(Stage::kCollect, desk.next, slice, from);
+  // A word to use a step may overtake parts of it that still wait in their worker's outbox.
+  // Such a part need not wait here at all.
   const bool isDecided = desk.next < newsOf(from).undecided;
   if (!has(flags, answering::kWaitsForWord) || isDecided) return takePart(slice, from, flags);
   desk.held = flags;
@@ -113,6 +122,8 @@ Result<Landing> AnsweringServer::landWord(Rank from, fabric::Lane lane,
   if (header.step != news.undecided)
     return fabric::refusedStatus(header,
                                  fmt::format("a word on step {} comes next", news.undecided));
+  // A drop must not clear a desk that the network still writes to, so it is put off until the part
+  // is here. Messages behind it on the lane wait too, so the order of words and parts stays.
   if (news.valuesLanding > 0 || (isDrop && isLandingFrom(from))) return deferred_.defer(from, lane);
   if (isDrop) {
     drop(from);
@@ -127,6 +138,9 @@ Result<Landing> AnsweringServer::landWord(Rank from, fabric::Lane lane,
 
 void AnsweringServer::takePart(const Slice& slice, Rank from, wire::Flags flags) {
   if (lost_.contains(from)) return;
+  // The desk moves on to the worker's next step before the policy is asked. A policy may
+  // release the worker at once, and the answer then finds the desk in the state in which
+  // answer() needs it.
   Desk& desk = deskOf(slice, from);
   const Step step = desk.next;
   desk.next = Step{index(step) + parts_.policy->traits().period};
@@ -144,6 +158,9 @@ void AnsweringServer::takePart(const Slice& slice, Rank from, wire::Flags flags)
 }
 
 void AnsweringServer::forget(Rank lost) {
+  // A lost worker keeps others waiting in two ways: its desk may hold a part, and the policy
+  // may count its clock as the slowest. Both are cleared here, and those whom only it kept
+  // waiting are answered.
   if (!lost_.insert(lost).second) return;
   for (const SliceId id : parts_.plan().slicesOn(parts_.self)) {
     const Slice& slice = parts_.plan().slice(id);
@@ -163,6 +180,8 @@ void AnsweringServer::answer(const Slice& slice, Rank to) {
   Desk& desk = deskOf(slice, to);
   SLUICE_CHECK(desk.isOwedAnswer, slice.id, to);
   desk.isOwedAnswer = false;
+  // The answer to the worker on this rank waits for no network, so it is made and copied at
+  // once.
   if (to == parts_.self) {
     const uint64_t lag = parts_.policy->prepareAnswer(slice.id, to);
     const auto content = parts_.format.answer(slice, to);
@@ -170,6 +189,10 @@ void AnsweringServer::answer(const Slice& slice, Rank to) {
     if (!content.empty()) std::memcpy(buffer.value().data(), content.data(), content.size());
     return onOwnAnswer_(slice, lag);
   }
+  // An answer waits in the outbox for its turn. Where its length is known beforehand it is made
+  // when the network takes it, so that parts which come meanwhile are in it; the worker's copy
+  // is then as fresh as it can be. Where the length follows from the content (a codec), it has
+  // to be made now, because credit is counted in bytes.
   const auto prepare = [this, &slice, to](fabric::ConstBuffer& payload, wire::Flags& flags) {
     const uint64_t lag = std::min(parts_.policy->prepareAnswer(slice.id, to), answering::kMostLag);
     const auto content = parts_.format.answer(slice, to);
@@ -202,7 +225,7 @@ Result<Landing> AnsweringServer::landQuestion(const Slice& slice, Rank from, fab
   const bool isGood = serves(slice) && parts_.roles().isWorker(from) && header.length == 0 &&
                       parts_.policy->centre() != nullptr;
   if (!isGood) return fabric::refusedStatus(header, "nothing to tell");
-  // The worker's last part is to be in the answer.
+  // The answer must contain the worker's last part, so it waits for that.
   if (deskOf(slice, from).isBusy()) return deferred_.defer(from, lane);
   deskOf(slice, from).isTelling = true;
   return Landing{{}, parts_.whenHere(from, [this, &slice, from] { tellHeld(slice, from); })};
@@ -210,6 +233,8 @@ Result<Landing> AnsweringServer::landQuestion(const Slice& slice, Rank from, fab
 
 void AnsweringServer::tellHeld(const Slice& slice, Rank to) {
   const auto held = parts_.policy->centre()->held(slice.id);
+  // The state is copied, since it changes with every part that arrives while the network still
+  // reads it.
   const auto content = std::make_shared<const std::vector<std::byte>>(
       packHeldSlice(held.parameters, held.optimizer));
   parts_.outbox.post({.slice = slice,
@@ -234,6 +259,8 @@ Result<Landing> AnsweringServer::landHyperparameters(Rank from, const wire::Head
     return fabric::refusedStatus(header, "not the hyperparameters of this optimizer");
   auto values = std::make_shared<std::vector<double>>(count);
   const auto buffer = std::as_writable_bytes(std::span(*values));
+  // From here until the values are in place, parts of this worker are put off (landPush): the
+  // first of them may be for the step that these values begin with.
   ++newsOf(from).valuesLanding;
   return Landing{{buffer.data(), buffer.size()},
                  parts_.whenHere(from, [this, from, values, step = header.step] {

@@ -25,8 +25,8 @@ class AnsweringServer final {
 
   bool serves(const plan::Slice& slice) const { return !desks_[index(slice.id)].empty(); }
 
-  // As fabric::Receiver::onMessage, for a worker's part of a slice, for its hyperparameters, and
-  // for a question what this server holds of a slice.
+  // Take messages as fabric::Receiver::onMessage does: a worker's part of a slice, its
+  // hyperparameters, and its question what this server holds of a slice.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                    const wire::Header& header);
   Result<fabric::Landing> landHyperparameters(Rank from, const wire::Header& header);
@@ -35,11 +35,11 @@ class AnsweringServer final {
 
   Result<fabric::Landing> landWord(Rank from, fabric::Lane lane, const wire::Header& header);
 
-  // A part that lies in its buffer: it has landed, or this rank's own worker has put it there. It
-  // is taken in, unless it waits for its worker's word.
+  // Takes a part that lies in its buffer: it has landed, or this rank's own worker has put it
+  // there. A part that waits for its worker's word is only kept.
   void arrived(const plan::Slice& slice, Rank from, wire::Flags flags);
-  // The worker's word on its parts of `step` that wait: they are taken in, and those that come
-  // later at once; or they are discarded, and the worker sends others. Words come in the order of
+  // Carry out the worker's word on its parts of `step` that wait. use() takes them in, and later
+  // ones at once; drop() discards them, and the worker sends others. Words come in the order of
   // steps.
   void use(Rank worker, Step step);
   void drop(Rank worker);

@@ -33,6 +33,9 @@ void AnsweringWorker::contribute(const Contribution& contribution) {
 
 Status AnsweringWorker::decide(Decision decision) {
   auto held = contributions_.take();
+  // Two ways lead here. Either the parts lie at their servers and the word follows them, or
+  // everything still lies here and begins, or is discarded, as a whole. A step that is dropped
+  // here leaves no trace at servers: they never count it, hence withoutDropped().
   if (parts_.sendsBeforeWord && !held.empty()) {
     if (decision == Decision::kDrop) {
       drop(std::move(held));
@@ -52,6 +55,8 @@ Status AnsweringWorker::decide(Decision decision) {
 }
 
 void AnsweringWorker::use(Step step) {
+  // A slice that awaits no answer has only its worker's own step left to make. That step
+  // changes parameters, so it had to wait for the word too.
   undecided_ = Step{index(step) + 1};
   tellServers(step, answering::kUse);
   server_.use(parts_.self, step);
@@ -78,6 +83,7 @@ void AnsweringWorker::dropOnceSent() {
 }
 
 void AnsweringWorker::tellServers(Step step, wire::Flags word) {
+  // Bulk is the lane of the parts, so a word cannot overtake the parts it is about.
   const fabric::Message message{.step = step, .stage = Stage::kUpdate, .flags = word};
   for (const Rank server : parts_.roles().servers) {
     if (server == parts_.self) continue;
@@ -113,12 +119,17 @@ void AnsweringWorker::beginSlice(const Slice& slice, Step step, bool hasGradient
 
 void AnsweringWorker::sendOrFinish(const Slice& slice) {
   OwnSlice& here = own(slice);
+  // The last part of this slice is still with the network, in the only copy that there is. The
+  // slice goes on from left(), with the same step: a worker may hand over a gradient sooner
+  // than its last one has left.
   if (here.isLeaving) {
     here.state = State::kWaitingToSend;
     return;
   }
   const Travel travel = parts_.policy->travel(slice.id, here.step);
   here.state = travel == Travel::kAsk ? State::kAwaitingAnswer : State::kIdle;
+  // The state is set before push(): the server on this rank may answer inside it, and its
+  // answer has the last word on the state.
   const bool finishesHere = travel != Travel::kAsk;
   if (finishesHere && isUndecided(here.step)) here.state = State::kAwaitingWord;
   if (travel != Travel::kNothing) push(slice, travel);
@@ -146,12 +157,17 @@ void AnsweringWorker::push(const Slice& slice, Travel travel) {
   if (!said) flags = flags | answering::kHasNone;
   if (parts_.sendsBeforeWord) flags = flags | answering::kWaitsForWord;
   if (slice.server == parts_.self) {
+    // A part for this rank's own server goes straight to its desk, and the server sees no
+    // difference to one that has landed.
     const auto buffer = parts_.format.bufferForPart(slice, parts_.self, part.size());
     if (!part.empty()) std::memcpy(buffer.value().data(), part.data(), part.size());
     return server_.arrived(slice, parts_.self, flags);
   }
   fabric::Done done;
   if (travel == Travel::kPush) {
+    // Nobody waits for such a part, so the gate opens while it may still be in the queue, and
+    // training writes the next gradient into the memory it came from. Hence a copy; a part with an
+    // answer needs no copy, as the gate stays closed until the answer is here.
     here.leaving.assign(part.begin(), part.end());
     here.isLeaving = true;
     part = here.leaving;
@@ -199,6 +215,8 @@ Result<Landing> AnsweringWorker::landAnswer(const Slice& slice, Rank from,
                                             const wire::Header& header) {
   OwnSlice& here = own(slice);
   if (from != slice.server) return fabric::refusedStatus(header, "not from the slice's server");
+  // An answer is taken once and for the step that waits for it. A server that answers twice, or
+  // late, would otherwise write over parameters that forward is reading.
   if (here.state != State::kAwaitingAnswer || here.step != header.step)
     return fabric::refusedStatus(header, "not awaited");
   const uint64_t lag = static_cast<uint16_t>(header.flags) >> answering::kLagShift;
@@ -228,6 +246,9 @@ Status AnsweringWorker::setHyperparameters(const std::vector<double>& values, St
   if (!parts_.policy->traits().serversStep) return base::ok();
   const auto payload = std::make_shared<const std::vector<double>>(values);
   const auto bytes = std::as_bytes(std::span(*payload));
+  // Values travel on the lane of the parts and before them, so every server has them when the
+  // first part of their step arrives. Each server gets them from each worker: under asp workers
+  // are in different steps, and each part is applied with the values of its own.
   const fabric::Message message{.step = from, .stage = Stage::kUpdate, .dtype = DType::kF64};
   for (const Rank server : parts_.roles().servers) {
     if (server == parts_.self) continue;

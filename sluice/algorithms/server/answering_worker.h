@@ -20,20 +20,20 @@ class AnsweringWorker final {
   AnsweringWorker(AnsweringParts& parts, AnsweringServer& own);
 
   void contribute(const Contribution& contribution);
-  // True iff slices may come one by one.
+  // True iff a gradient may be handed over slice by slice, before all of it is here.
   bool takesSlices() const;
   // Begins the slice's step at once. REQUIRES: takesSlices()
   void contributeSlice(const SliceContribution& contribution);
   Status decide(Decision decision);
 
-  // Every worker tells every server its own, in a message that goes ahead of the pushes they are
-  // for.
+  // Sets this worker's hyperparameters. It tells every server its own, in a message that goes ahead
+  // of the pushes they are for.
   Status setHyperparameters(const std::vector<double>& values, Step from);
 
-  // As fabric::Receiver::onMessage, for an answer.
+  // Takes an answer, as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landAnswer(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
-  // The answer is in its buffer.
+  // Takes the answer that lies in its buffer.
   void takeAnswer(const plan::Slice& slice, uint64_t lag) { finishSlice(slice, Travel::kAsk, lag); }
 
   // A part that nobody waits for may still be on its way when every gate is open.
@@ -91,7 +91,7 @@ class AnsweringWorker final {
   Together<TensorId> toOpen_;
   std::vector<Done> whenIdle_;
   uint64_t dropped_ = 0;  // steps
-  // Of --overlap.
+  // Used with --overlap only.
   Step undecided_{};                    // the first step that has not been decided to be used
   size_t sending_ = 0;                  // parts whose bytes have not left
   std::vector<Contribution> dropping_;  // a dropped step, some of whose parts have not left

@@ -35,6 +35,8 @@ void writeStates(base::ByteWriter& out, const StateBySlice& states) {
 
 Result<StateBySlice> readStates(base::ByteReader& in) {
   StateBySlice states;
+  // A damaged length must not make this program reserve memory for it: count() refuses a number of
+  // entries that the bytes left could not hold. The tensors below are read in this way too.
   const uint32_t count = in.count(kMostSavedSlices, /*bytesEach=*/16);
   for (uint32_t n = 0; n < count; ++n) {
     const auto offset = in.number<uint64_t>();
@@ -67,6 +69,9 @@ Status checkStates(const StateBySlice& states, const plan::Plan& plan, TensorId 
                           name, state.optimizer(), optimizer.name())};
     }
     const auto slices = plan.slicesOf(tensor);
+    // An optimizer's state is kept by slice and cannot be cut anew: Adam's moments could be,
+    // but their step count is one for the slice. So a checkpoint fits only the cut that it was
+    // made with, and the error names the options that decide the cut.
     const auto slice = std::ranges::find(slices, offset, &plan::Slice::offset);
     if (slice == slices.end() || slice->count != state.elements() ||
         plan.model()[tensor].dtype != state.dtype()) {
@@ -98,6 +103,8 @@ const optimizer::OptimizerState* findState(const StateBySlice& states, const pla
 
 std::vector<std::byte> CentreState::toBytes() const {
   base::ByteWriter out;
+  // The size is summed up first, so that the bytes of a large model are written once. Growing
+  // the buffer would copy gigabytes and hold twice as many for a moment.
   size_t bytes = kSavedWords;
   for (const SavedTensor& tensor : tensors) {
     bytes += kSavedWords + tensor.name.size() + tensor.centre.size() + tensor.own.size() +
@@ -155,6 +162,9 @@ const SavedTensor* CentreState::find(std::string_view name) const {
 Status CentreState::check(const plan::Plan& plan, const optimizer::Optimizer& optimizer) const {
   const auto& known = plan.model().tensors;
   for (const SavedTensor& tensor : tensors) {
+    // Both directions are checked: a tensor that is saved but unknown here, and a tensor of
+    // this job that was not saved. Either is another model, and training on from a part of one
+    // would go wrong without a word.
     if (std::ranges::find(known, tensor.name, &Tensor::name) == known.end())
       return otherModel(tensor.name);
   }

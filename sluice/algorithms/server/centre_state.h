@@ -16,19 +16,20 @@
 
 namespace sluice::algorithms {
 
-// An optimizer's state of a slice, by the slice's first element in its tensor.
+// Optimizer states of a tensor's slices, by the first element of each slice.
 using StateBySlice = std::map<uint64_t, optimizer::OptimizerState>;
 
 struct SavedTensor {
   std::string name{};
-  // The servers', the same whoever has saved it.
-  std::vector<std::byte> centre{};  // parameters; empty: servers hold none
+  // What the servers held of the tensor. Every rank that saves writes it alike, so any one file is
+  // enough.
+  std::vector<std::byte> centre{};  // parameters; empty: servers hold nothing
   StateBySlice served{};
-  // The rank's own.
+  // What the rank that saves held itself. Only this rank gets it back.
   std::vector<std::byte>
       own{};  // parameters; empty: they are the centre's, or the caller's to save
-  std::vector<std::byte> residual{};  // of DGC, f32; empty: there is none
-  std::vector<std::byte> velocity{};  // the same
+  std::vector<std::byte> residual{};  // of DGC, f32; empty without DGC
+  std::vector<std::byte> velocity{};  // likewise
   StateBySlice local{};
 
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
@@ -43,11 +44,11 @@ struct CentreState {
   static Result<CentreState> fromBytes(
       std::span<const std::byte> bytes);  // believes nothing it reads
 
-  // The same for training by this plan and optimizer; no bytes are a state that says nothing.
+  // Reads a state and checks it against plan and optimizer; empty input is the initial state.
   static Result<CentreState> readFor(const plan::Plan& plan, const optimizer::Optimizer& optimizer,
                                      std::span<const std::byte> bytes);
 
-  // Returns the saved state of a tensor; null: there is none.
+  // Returns the saved state of a tensor; null if it is not there.
   const SavedTensor* find(std::string_view name) const;
 
   // Rejects a state of another model, cut in another way, or of another optimizer.
@@ -61,16 +62,16 @@ class OwnState {
  public:
   virtual ~OwnState() = default;
   virtual void save(TensorId tensor, SavedTensor& saved) const = 0;
-  // Null: nothing; then it is as at the beginning. REQUIRES: a state that was checked.
+  // Puts a tensor's state back; null begins anew. REQUIRES: a state that was checked.
   virtual void restore(TensorId tensor, const SavedTensor* saved) = 0;
   virtual uint64_t steps() const = 0;
   virtual void setSteps(uint64_t steps) = 0;
 };
 
-// A rank goes on from another's checkpoint.
+// Warns that a rank goes on from another's checkpoint.
 void warnOfOthers(Rank self, Rank saver);
 
-// The state of one slice; null: none was saved.
+// Returns the state of one slice; null if it was not saved.
 const optimizer::OptimizerState* findState(const StateBySlice& states, const plan::Slice& slice);
 
 }  // namespace sluice::algorithms

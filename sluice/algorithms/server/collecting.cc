@@ -55,8 +55,8 @@ class Collecting final : public CollectingWorker, private Checkpoint, private Ta
   Status restore(std::span<const std::byte> state) override;
   Status checkEveryServerTrains() const;
 
-  // Takeover. A server's memory of its optimizer goes with it. Without overlap all tensors are
-  // pushed together, and some may have their results already.
+  // Takeover. It is not possible if a server has state of an optimizer, which is lost with it; nor
+  // without overlap, where all tensors are pushed together and some may have their results already.
   bool isPossible() const override {
     return !hasState(parts_.context) && parts_.isOverlapping &&
            parts_.roles().workers.size() == parts_.roles().world;
@@ -84,8 +84,8 @@ Status Collecting::restore(std::span<const std::byte> state) {
   }
   if (const Status fits = server_.shard().restore(std::move(states)); !fits.isOk())
     return fits.withContext("the saved state does not fit");
-  // The caller has put back the parameters too. On the loop, which may still be sending the last
-  // results.
+  // The caller has put back the parameters too. They are copied to the shard on the loop, which may
+  // still be sending the last results.
   const auto& mine = parts_.plan().slicesOn(parts_.self);
   return inPieces(parts_.context.fabric.loop(), mine.size(), [&](size_t i) {
     const plan::Slice& slice = parts_.plan().slice(mine[i]);

@@ -16,6 +16,9 @@ using plan::Slice;
 Result<Landing> CollectingServer::landPush(const Slice& slice, Rank from, fabric::Lane lane,
                                            const wire::Header& header) {
   if (from == firstWorker() && valuesLanding_ > 0) return deferred_.defer(from, lane);
+  // A part without a gradient still counts: the sum of a slice is complete only when every
+  // worker has said something. The shard judges step and sender before the payload comes, and
+  // its refusal leaves the slice as it was.
   if (has(header.flags, collecting::kNoGradient)) {
     SLUICE_RETURN_IF_ERROR(CollectingParts::expectNoPayload(header));
     SLUICE_ASSIGN_OR_RETURN(const bool isLast,
@@ -50,7 +53,7 @@ void CollectingServer::takeOwn(const Slice& slice, Step step, OwnPart part) {
   if (*isLast) finish(slice, step);
 }
 
-// The slice is updated.
+// Answers a slice that is updated, when its time on the update line is over.
 void CollectingServer::finish(const Slice& slice, Step step) {
   const uint64_t bytes = shard_->isEmpty(slice.id) ? 0 : parts_.plan().bytesOf(slice);
   updates_.add(slice, step, bytes, [this, &slice, step] { answerAll(slice, step); });
@@ -74,7 +77,7 @@ void CollectingServer::publish(const Slice& slice, Step step, Rank to) {
   }
   const auto result = shard_->result(slice.id);
   if (to == parts_.self) {
-    // Not std::ranges::copy: that goes byte by byte in an optimised build.
+    // memcpy, because std::ranges::copy goes byte by byte in an optimised build.
     std::memcpy(parts_.context.placeOf(slice, step).data(), result.data(), result.size());
     return onOwnResult_(slice, /*isEmpty=*/false);
   }
@@ -136,6 +139,8 @@ Result<Landing> CollectingServer::landHyperparameters(Rank from, const wire::Hea
       [this, values, step = header.step, number = index(header.slice)](const Status& status) {
         --valuesLanding_;
         if (!status.isOk()) return parts_.context.gates.fail(status);
+        // These values come on two lanes, which may pass each other: only the newer number is set,
+        // so that old values on a slow lane never replace new ones.
         if (number > valuesSaid_) {
           valuesSaid_ = number;
           const Status taken = shard_->setHyperparameters(*values, step);

@@ -35,7 +35,7 @@ class CollectingServer final {
         updates_(parts.context.fabric.loop(), updateRate(parts.context.config),
                  parts.style.egress.order) {}
 
-  // As fabric::Receiver::onMessage.
+  // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landPush(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                    const wire::Header& header);
   Result<fabric::Landing> landPull(const plan::Slice& slice, Rank from, const wire::Header& header);
@@ -46,9 +46,9 @@ class CollectingServer final {
 
   // Sets them for this rank's shard; the first worker also tells the ranks that only serve, in a
   // message that no push of that worker can overtake: it goes ahead of them on both lanes that
-  // pushes take (a push without a gradient is a word). No slice can be finished without that
-  // worker's push, so none is finished with the wrong values. They are numbered, since the lanes
-  // may pass each other.
+  // pushes take (a push without a gradient is a word). A slice needs that worker's push to be
+  // finished, so it is never finished with the wrong values. The messages are numbered, since the
+  // lanes may pass each other.
   Status setHyperparameters(const std::vector<double>& values, Step from);
 
   shard::Shard& shard() { return *shard_; }

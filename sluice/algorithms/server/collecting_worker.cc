@@ -88,6 +88,9 @@ Status CollectingWorker::decide(Decision decision) {
     return {Code::kInvalidArgument,
             "servers update by themselves here; open the session with updatesWaitForWord"};
   undecided_.reset();
+  // Results that other ranks' servers sent before this word were put off (landResult), so they
+  // are offered again now. Own parts go the same way whatever the decision: a dropped one
+  // becomes a veto, which ends the slice for all workers without a result.
   deferred_.resume(parts_.context.fabric);
   for (HeldPart held : std::exchange(held_, {})) {
     if (decision == Decision::kDrop) held.part = OwnPart::kVeto;
@@ -123,6 +126,9 @@ Result<Landing> CollectingWorker::landNotice(const Slice& slice, Rank from,
 }
 
 void CollectingWorker::takeNotice(const Slice& slice, Step step) {
+  // MXNet's KVStore pulls a tensor as a whole, after its last part is ready; that wait is what
+  // slicing took away, and it is kept here because these algorithms reproduce the published
+  // ones.
   if (parts_.style.answer == Answer::kNotifyAndPullParts) return pull(slice, step);
   if (--unnotified_[index(slice.tensor)] > 0) return;
   for (const Slice& each : parts_.plan().slicesOf(slice.tensor)) {
@@ -163,6 +169,8 @@ Status CollectingWorker::expectFrom(const Slice& slice, Rank from,
 
 void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
   slices_[index(slice.id)].state = State::kIdle;
+  // The slice that this rank serves itself needs no pull, but it counts: the other slices of
+  // its tensor are pulled only when every one is ready.
   if (slice.server == parts_.self && parts_.style.answer == Answer::kNotifyAndPull)
     takeNotice(slice, slices_[index(slice.id)].step);
   if (!outcomes_.add(slice, /*hasResult=*/!isEmpty)) return;

@@ -41,7 +41,7 @@ class CollectingWorker : public Strategy {
         toPush_(parts_.isOverlapping ? 1 : tensorCount()),
         toOpen_(parts_.isOverlapping ? 1 : tensorCount()) {}
 
-  // As fabric::Receiver::onMessage.
+  // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landNotice(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
   Result<fabric::Landing> landResult(const plan::Slice& slice, Rank from, fabric::Lane lane,
@@ -64,10 +64,10 @@ class CollectingWorker : public Strategy {
     OwnPart part{};
   };
 
-  // The result is in its place; `isEmpty`: no worker had a gradient.
+  // Takes a result that lies in its place; `isEmpty` if no worker had a gradient.
   void takeResult(const plan::Slice& slice, bool isEmpty);
   void begin(TensorId tensor, Step step, size_t slices);
-  // A result is ready at its server, or, if this rank serves the slice, in its place.
+  // Notes that a result is ready at its server, or, if this rank serves the slice, in its place.
   void takeNotice(const plan::Slice& slice, Step step);
   void pull(const plan::Slice& slice, Step step);
   void expectResult(const plan::Slice& slice, Step step);

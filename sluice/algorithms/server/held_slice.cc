@@ -29,7 +29,7 @@ Result<HeldSlice> readHeldSlice(std::span<const std::byte> bytes) {
 }
 
 uint64_t longestHeldSlice(uint64_t elements) {
-  // The parameter, and what an optimizer keeps of it: Adam two, and one to spare.
+  // Numbers for each element: the parameter, up to two of an optimizer (Adam), and one to spare.
   constexpr uint64_t kNumbers = 4;
   constexpr uint64_t kWords = 1024;  // names, counts and lengths
   return kNumbers * sizeof(double) * elements + kWords;

@@ -20,10 +20,10 @@ struct HeldSlice final {
   std::span<const std::byte> parameters;  // in the bytes that were read
   std::optional<optimizer::OptimizerState> optimizer;
 };
-// Believes nothing it reads.
+// Reads a packed slice, and believes nothing in it.
 Result<HeldSlice> readHeldSlice(std::span<const std::byte> bytes);
 
-// No more bytes are ever packed for a slice of so many elements.
+// Returns a bound for the packed bytes of a slice of so many elements.
 uint64_t longestHeldSlice(uint64_t elements);
 
 }  // namespace sluice::algorithms

@@ -17,7 +17,7 @@ class LocalOptimizer final : public OwnState {
   // REQUIRES: plan outlives it; every tensor's type is one to calculate with.
   LocalOptimizer(const plan::Plan& plan, const optimizer::OptimizerSpec& update);
 
-  // One step of one slice. REQUIRES: checked `values`.
+  // Makes one step of one slice. REQUIRES: checked `values`.
   void step(const plan::Slice& slice, std::span<std::byte> parameters,
             std::span<const std::byte> gradient, std::span<const double> values);
 

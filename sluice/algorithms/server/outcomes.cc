@@ -14,6 +14,9 @@ void Outcomes::begin(TensorId tensor, Step step, size_t slices) {
 
 bool Outcomes::add(const plan::Slice& slice, bool hasResult) {
   OneTensor& here = tensors_[index(slice.tensor)];
+  // A tensor's gate opens with a result if any slice has one; the slices without one then count
+  // as updated by nothing, their bytes being as they were. So their outcome is known only at
+  // the end, and a sink, which copies results to a device, must not hear of them before.
   if (hasResult) {
     here.hasResult = true;
     context_.resultIsHere(slice, here.step, slice.server);

@@ -15,12 +15,13 @@ class Outcomes final {
   explicit Outcomes(const Context& context)
       : context_(context), tensors_(context.plan.model().tensors.size()) {}
 
-  // The tensor begins a step: none of the `slices` that take part has an outcome. `step` is as its
-  // gate counts.
+  // Begins a step of the tensor: `slices` of its slices take part, all still without an outcome.
+  // `step` is as its gate counts.
   void begin(TensorId tensor, Step step, size_t slices);
 
-  // The slice is through with the step. Returns true iff it is the last one of its tensor: then
-  // open() is to be called. REQUIRES: the step has begun, and the slice has no outcome in it yet.
+  // Notes the slice's outcome in the step. Returns true iff it is the last one of its tensor:
+  // open() has to be called then. REQUIRES: the step has begun, and the slice has no outcome in it
+  // yet.
   [[nodiscard]] bool add(const plan::Slice& slice, bool hasResult);
 
   // Opens the tensor's gate, and empty if no slice has a result. REQUIRES: every slice has an

@@ -23,15 +23,15 @@ class PayloadFormat {
   // The buffer for a message of a given length; empty if no valid message has that length.
   using Buffer = std::optional<std::span<std::byte>>;
 
-  // At a worker. Returns its part of this step; empty if it has nothing to say. The bytes stay as
-  // they are until the slice's next part.
+  // Returns a worker's part of this step; empty if it has nothing to say. The bytes stay as they
+  // are until the slice's next part.
   virtual std::optional<std::span<const std::byte>> part(const WorkerSlice& worker) = 0;
   virtual Buffer bufferForAnswer(const plan::Slice& slice, uint64_t bytes) = 0;
 
   // At a worker: true iff part() reads other slices of the tensor too.
   virtual bool readsWholeTensors() const { return false; }
 
-  // At a server, for one of its workers.
+  // Return a server's buffer for a part of this worker, and its answer to it.
   virtual Buffer bufferForPart(const plan::Slice& slice, Rank worker, uint64_t bytes) = 0;
   virtual std::span<const std::byte> answer(const plan::Slice& slice, Rank worker) const = 0;
   // Returns the length of every answer; empty if answers differ in length.

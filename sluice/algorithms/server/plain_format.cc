@@ -22,6 +22,9 @@ std::optional<std::span<const std::byte>> PlainFormat::part(const WorkerSlice& w
   if (part_ == Part::kParameters) return worker.parameters;
   if (worker.gradient.empty()) return std::nullopt;
   if (part_ == Part::kGradient) return worker.gradient;
+  // SGD's decay and momentum depend on parameters and on the velocity, which differ by worker
+  // here. The worker adds them and sends the direction of the step; the server then multiplies
+  // by the learning rate alone.
   auto& direction = directions_[index(worker.slice.id)];
   direction.assign(worker.parameters.begin(), worker.parameters.end());
   momentum_->step(worker.slice, direction, worker.gradient, worker.values);

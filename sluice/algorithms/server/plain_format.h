@@ -27,7 +27,7 @@ class PlainFormat final : public PayloadFormat {
 
   // Returns the worker's last part of the slice. REQUIRES: parts are directions.
   std::span<const std::byte> direction(SliceId slice) const { return directions_[index(slice)]; }
-  // The momentum of a worker; null: it has none of its own.
+  // Returns the momentum that a worker keeps; null if servers keep it.
   OwnState* own() { return momentum_ ? &*momentum_ : nullptr; }
 
   shard::Centre& centre() { return centre_; }
@@ -49,7 +49,7 @@ class PlainFormat final : public PayloadFormat {
   const std::span<const TensorMemory> memory_;
   const Part part_;
   shard::Centre centre_;
-  // Of kDirection.
+  // Used with kDirection only.
   std::optional<LocalOptimizer> momentum_;
   std::vector<std::vector<std::byte>> directions_;  // by SliceId
 };

@@ -38,7 +38,7 @@ namespace option = base::option;
 
 namespace sluice::algorithms {
 
-// Of servers that place as published, and of those that take --placement, too.
+// The options of servers that place as published, and of servers that also take --placement.
 inline constexpr std::array kServerOptions{&option::kNoOverlap, &option::kUpdateRate};
 inline constexpr std::array kShardedOptions{&option::kNoOverlap, &option::kPlacement,
                                             &option::kUpdateRate};
@@ -48,7 +48,7 @@ base::Rate updateRate(const base::Config& config);
 
 // Takes --no-overlap.
 void chooseOverlap(const base::Config& config, plan::PlanSpec& spec);
-// False: nothing is pushed before backward has ended, and no gate opens before all may.
+// Returns false if nothing is pushed before backward has ended, and no gate opens before all may.
 bool overlaps(const plan::PlanSpec& spec);
 
 // Takes --overlap.

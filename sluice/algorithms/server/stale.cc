@@ -34,6 +34,9 @@ class Stale final : public AnswerPolicy {
   }
 
   Travel travel(SliceId slice, Step step) const override {
+    // A worker that pushes without asking goes on with its own copy. The copy grows older with
+    // each step, and at the bound it must be renewed: the test is made for the step after this
+    // one, since that is the step which would read the copy.
     const bool mayStay = pulls_ == Pulls::kWhenTooStale &&
                          shard::mayGoOn(index(step) + 1, copies_[index(slice)], bound_);
     return mayStay ? Travel::kPush : Travel::kAsk;
@@ -45,6 +48,8 @@ class Stale final : public AnswerPolicy {
   Result<bool> finish(const WorkerSlice& worker, Travel travel, uint64_t lag) override {
     if (travel != Travel::kAsk) return form_->ownStep(worker);
     SLUICE_RETURN_IF_ERROR(form_->takeAnswer(worker));
+    // The answer says how far the slowest worker lags behind this one. The copy holds
+    // everything up to that clock, so it may serve until the bound counts from there.
     copies_[index(worker.slice.id)] = index(worker.step) + 1 - lag;
     return true;
   }
@@ -53,6 +58,8 @@ class Stale final : public AnswerPolicy {
     shard::Staleness& clocks = served_.at(part.slice.id);
     const size_t worker = plan_.roles().workerPosition(part.from);
     if (part.hasPart) SLUICE_RETURN_IF_ERROR(form_->step(part));
+    // The clock moves even without a gradient: it counts steps of the worker, not parts. Otherwise
+    // a worker without gradients would hold up all the others.
     clocks.advance(worker);
     if (part.asks) clocks.wait(worker);
     return release(part.slice.id);
@@ -65,7 +72,7 @@ class Stale final : public AnswerPolicy {
     return clock - std::min(clock, clocks.slowest());  // a lost worker may be behind them all
   }
 
-  // The result of step c is what lets a worker go on at clock c + 1.
+  // A worker goes on at clock c + 1 with the result of step c.
   std::optional<uint64_t> firstStepWithout(uint64_t stepsOfOther) const override {
     if (bound_ == shard::kUnbounded) return std::nullopt;
     return stepsOfOther + bound_;

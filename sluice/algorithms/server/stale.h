@@ -12,8 +12,8 @@ namespace sluice::algorithms {
 
 enum class Pulls : uint8_t {
   kAlways,  // after every push
-  // Only when the worker's copy is older than the bound allows; in between it makes its own steps,
-  // x -= lr * g, which the next pull replaces.
+  // Pulls only when the worker's copy is older than the bound allows. In between the worker makes
+  // its own steps, x -= lr * g, which the next pull replaces.
   kWhenTooStale,
 };
 
@@ -24,17 +24,17 @@ class StaleForm : public HeldCentre {
   virtual PayloadFormat& format() = 0;
   virtual Status checkValues(std::span<const double> values) const = 0;
 
-  // At a server: the part that has landed becomes a step of the optimizer.
+  // Makes a step of the server's optimizer from the part that has landed.
   virtual Status step(const ServerSlice& part) = 0;
-  // At a server: the slice as it is now is the worker's answer.
+  // Makes the slice, as it is now at the server, the worker's answer.
   virtual void prepareAnswer(SliceId slice, Rank worker) = 0;
 
-  // At a worker: the answer has landed.
+  // Takes an answer that has landed at a worker.
   virtual Status takeAnswer(const WorkerSlice& worker) = 0;
-  // At a worker, between answers: its own step. True iff it made one.
+  // Makes a worker's own step between two answers. True iff it made one.
   virtual Result<bool> ownStep(const WorkerSlice& worker) = 0;
 
-  // As AnswerPolicy's, for checkpoints.
+  // Does what AnswerPolicy::own() does.
   virtual OwnState* own() = 0;
 };
 

@@ -13,6 +13,9 @@ UpdateLine::UpdateLine(base::Loop& loop, base::Rate rate, queue::Order order)
 void UpdateLine::add(const plan::Slice& slice, Step step, uint64_t bytes,
                      std::function<void()> done) {
   SLUICE_DCHECK(loop_.inLoop());
+  // Without a rate the line does not exist: the answer goes out inside the call, as it would
+  // from a real server that is fast enough. With one, only the answer is late; the sum has been
+  // made already.
   if (rate_.bitsPerSecond == 0) return done();
   const queue::Waiting place{.send = {.step = step, .priority = slice.priority},
                              .arrival = arrivals_++};

@@ -43,7 +43,7 @@ class NoisyJob final {
     }
     runShuffled(world_.ranks(), random_);
   }
-  // The same gradient in every step, of which the last elements are the largest.
+  // One gradient for every step, with the largest elements last.
   void stepRamp() {
     for (const uint32_t t : {1U, 0U}) {
       std::vector<float> gradient(t == 0 ? kLong : kShort);

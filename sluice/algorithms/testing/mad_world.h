@@ -1,4 +1,4 @@
-// A job of a few ranks in one thread, of which one may be mad: it runs the algorithm like the
+// A job of a few ranks in one thread; one of them may be mad: it runs the algorithm like the
 // others, but its messages are changed, doubled, dropped and put off on their way out, and others
 // are made up. Every choice comes from a Choices, so that a seed or a fuzzer's bytes repeat a run.
 // A broken invariant is a failed SLUICE_CHECK. Tests and fuzzing only; no test framework, so that
@@ -107,7 +107,7 @@ class MadRank final : public fabric::Receiver {
 
 class MadWorld final {
  public:
-  // `mad`: none, and the run is a legal one.
+  // An empty `mad` makes the run a legal one.
   MadWorld(const MadSetting& setting, std::optional<Rank> mad, bool isStrict, Choices& choices);
   ~MadWorld() { ranks_.clear(); }
   MadWorld(const MadWorld&) = delete;

@@ -151,7 +151,7 @@ class PipeWorld final {
   }
   size_t delayed(uint32_t rank) { return ranks_[rank]->strategy().delayedResults().count(); }
 
-  // Every rank has these results, or none: empty gates.
+  // Every rank has these results; an empty list stands for empty gates.
   void expect(const std::vector<Bytes>& results, bool hasResult, std::string_view when) {
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (uint32_t t = 0; t < results.size(); ++t) {

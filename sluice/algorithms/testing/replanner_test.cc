@@ -165,7 +165,7 @@ class DriftingJob final {
   std::optional<plan::Plan> plan_;
   fabric::LoopbackHub hub_;
   Duration messageTakes_{};
-  std::vector<std::set<TensorId>> heard_;  // by rank: tickets of which a message has come
+  std::vector<std::set<TensorId>> heard_;  // by rank: tickets whose message has come
   std::vector<std::unique_ptr<SteppedRank>> ranks_;
   kernel::TestNumbers numbers_{7};
   std::mt19937 random_{3};

@@ -37,7 +37,7 @@ class ServerJob final {
         world_(c.algorithm, c.servers, kWorld, tensorsOf(c.dtype), c.update, c.updatesWaitForWord,
                base::Config(), parameters) {}
 
-  // Every rank has gradients of its own. The last `absent` tensors get none on any rank.
+  // Every rank has gradients of its own. The last `absent` tensors get no gradient on any rank.
   void step(kernel::TestNumbers& numbers, uint32_t absent = 0) {
     for (uint32_t r = 0; r < kWorld; ++r) handOver(r, numbers, absent);
     run();

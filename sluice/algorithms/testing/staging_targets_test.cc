@@ -77,7 +77,7 @@ class StagedRank final : public fabric::Receiver, public ResultSink {
     loop_.post([this, tensor, step] { strategy_->contribute({tensor, step, false}); });
   }
 
-  // Takes the tensor's mean of its last step; empty: there was none.
+  // Takes the tensor's mean of its last step; empty if no mean came.
   std::vector<float> take(TensorId tensor) {
     const auto node = means_.extract(tensor);
     if (node.empty()) return {};

@@ -54,6 +54,8 @@ Result<Address> Address::parse(std::string_view text) {
   const auto colon = text.rfind(':');
   if (colon == std::string_view::npos) return refuse();
   std::string_view host = text.substr(0, colon);
+  // IPv6 addresses hold colons themselves, so they stand in brackets; a host without brackets
+  // must not have a colon. Numbers only: parse() never asks a name server.
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   if (bracketed != (host.find(':') != std::string_view::npos)) return refuse();
@@ -93,6 +95,8 @@ Address Address::fromRaw(const sockaddr* raw, socklen_t size) {
   if (raw->sa_family == AF_INET6 && size >= sizeof(sockaddr_in6)) {
     sockaddr_in6 six{};
     std::memcpy(&six, raw, sizeof six);
+    // A socket for IPv6 shows IPv4 peers in IPv6 form. They become IPv4 here, so that one
+    // address has one spelling and two ranks on one network compare equal.
     if (IN6_IS_ADDR_V4MAPPED(&six.sin6_addr)) {
       sockaddr_in four{};
       four.sin_family = AF_INET;

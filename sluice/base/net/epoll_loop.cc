@@ -107,6 +107,8 @@ void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
   SLUICE_DCHECK(inLoop() || thread_.load() == std::thread::id{});
   const auto found = watches_.find(fd);
   const bool isNew = found == watches_.end();
+  // A watch that is replaced keeps its generation, since the descriptor is still the same. Only
+  // unwatch() and watch() make a new one, and late events of the old are dropped by dispatch().
   const uint64_t generation = isNew ? nextGeneration_++ : found->second->generation;
   watches_[fd] = std::make_shared<Watch>(Watch{std::move(handler), generation});
   epoll_event event{};
@@ -115,6 +117,8 @@ void EpollLoop::watch(int fd, uint32_t events, FdHandler handler) {
   if (::epoll_ctl(epoll_.get(), isNew ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) == 0) return;
   log("base").error("{}: has another part of this program closed it?",
                     base::fromErrno(fmt::format("cannot watch descriptor {}", fd)).message());
+  // The handler hears of the failure as of a broken socket, from the loop and not inside this
+  // call: an owner has one path for a connection that does not work.
   post([this, fd, generation] { dispatch(packKey(fd, generation), EPOLLERR | EPOLLHUP); });
 }
 
@@ -148,6 +152,9 @@ void EpollLoop::run() {
     if (stopping_) break;
     const int wait = waitMilliseconds();
     if (wait != 0)
+      // While the loop sleeps it owes nothing until its next timer is due, so a machine that
+      // does not let it run shows as overdue from then on; afterwards it owes a turn from the
+      // moment it woke up. Other threads read this without a lock.
       oweTurnFrom(wait < 0 ? TimePoint::max() : now() + std::chrono::milliseconds(wait));
     const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), wait);
     const int error = errno;
@@ -167,6 +174,8 @@ void EpollLoop::run() {
 }
 
 void EpollLoop::end() {
+  // Tasks are destroyed outside the lock: a destructor of a task may post, or release the last
+  // reference to an object that does.
   auto unrun = inbox_.with([](Inbox& inbox) {
     inbox.closed = true;
     return std::exchange(inbox.tasks, {});
@@ -204,6 +213,8 @@ int EpollLoop::waitMilliseconds() const {
   if (inbox_.with([](const Inbox& inbox) { return !inbox.tasks.empty(); })) return 0;
   const auto due = timers_.nextDue();
   if (!due) return -1;
+  // Rounded up, or the loop would wake up before the timer is due and turn without doing
+  // anything.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
 }

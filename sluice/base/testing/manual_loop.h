@@ -18,7 +18,7 @@ class ManualLoop final : public Loop {
   bool inLoop() const override { return running_; }
   const Clock& clock() const override { return clock_; }
 
-  // Runs one posted task or due timer; false if there was none.
+  // Runs one posted task or due timer; false if nothing was due.
   bool runOne();
 
   // Runs until nothing is due at the present time; returns how many tasks ran.
@@ -31,10 +31,10 @@ class ManualLoop final : public Loop {
   // late.
   void stall(Duration by) { clock_.advance(by); }
 
-  // Returns when the next timer is due; empty if there is none.
+  // Returns when the next timer is due; empty without timers.
   std::optional<TimePoint> nextDue() const { return timers_.nextDue(); }
 
-  // Moves time to the next timer and runs it; false if there is none. For simulations.
+  // Moves time to the next timer and runs it; false without timers. For simulations.
   bool advanceToNextTimer();
 
  private:

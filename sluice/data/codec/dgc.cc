@@ -61,6 +61,8 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
   const std::vector<uint32_t> places = placesToSend(sparsity);
   auto message = encodeSparse(residual_, places);
   for (const uint32_t place : places) {
+    // A masked velocity begins again from zero: it has grown for as long as the element was
+    // held back, and would drive it on in the direction of gradients that are old by now.
     residual_[place] = 0;
     if (options_.masksMomentum && !options_.isDense) velocity_[place] = 0;
   }
@@ -88,6 +90,9 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
   const size_t elements = residual_.size();
   if (count >= elements) return everyPlace();
   std::vector<uint32_t> places;
+  // The threshold comes from a sample, since sorting a whole gradient would take longer than
+  // sending it. The guess may let too many or too few through; both are put right below, and
+  // never more than `count` are sent.
   const size_t sample = std::min(elements, std::max(kSmallestSample, elements / kSampleShare));
   const size_t stride = elements / sample;
   magnitudes_.clear();
@@ -112,7 +117,8 @@ std::vector<uint32_t> Dgc::largest(size_t count) {
     magnitudes_.clear();
     for (const uint32_t place : places) magnitudes_.push_back(magnitude(residual_[place]));
     threshold = nthLargest(magnitudes_, count);
-    // Of the elements that equal the threshold, keep the first ones, as many as there is room for.
+    // Among the elements that equal the threshold, the first ones are kept, as many as there is
+    // room for.
     size_t room = count - static_cast<size_t>(std::ranges::count_if(
                               magnitudes_, [&](float each) { return each > threshold; }));
     std::erase_if(places, [&](uint32_t place) {

@@ -48,6 +48,8 @@ void ErrorFeedback::applyTo(std::span<float> owed, std::span<std::byte> gradient
                      owed.size());  // now the sum that is to be sent
   encoded_.resize(codec_.encodedBytes(owed.size()));
   codec_.encode(std::as_bytes(owed), encoded_);
+  // The gradient leaves as exactly what the codec can carry, so that encoding it again on its
+  // way loses nothing more: all that is lost is counted here.
   codec_.decode(encoded_, gradients);
   kernel::run<KeepRest>(level, owed.data(), gradients.data(), owed.size());
 }

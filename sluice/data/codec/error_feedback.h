@@ -22,7 +22,7 @@ class ErrorFeedback final {
   // over. REQUIRES: as many f32 elements as the object was made for.
   void apply(std::span<std::byte> gradients);
 
-  // For checkpoints.
+  // Read and put back the debt, for checkpoints.
   std::span<const float> owed() const { return owed_; }
   Status restore(std::span<const float> owed);
 

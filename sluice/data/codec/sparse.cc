@@ -106,6 +106,9 @@ Result<SparseVector> decodeSparse(std::span<const std::byte> bytes, size_t eleme
     std::iota(read.places.begin(), read.places.end(), 0U);
   } else if (kind == kSparse) {
     const auto count = takeVarint(bytes);
+    // Memory is reserved for no more elements than the bytes can hold: every element takes at
+    // least one byte of its distance. Distances add up beyond the end only in a damaged
+    // message, and places ascend by themselves.
     if (!count || *count > elements || *count > bytes.size()) return damaged("too many elements");
     read.places.reserve(*count);
     uint64_t next = 0;

@@ -60,11 +60,14 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
   std::unique_ptr<Communicator> communicator(new Communicator(earlyBudget));
   SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(*communicator));
   Loop& loop = fabric->loop();
+  // Messages may arrive before this rank can take any, since the fabric knows its receiver from
+  // the start. Until loop_ is set they stay with their senders (onMessage), and then all of
+  // them are offered again.
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(loop, [&, self = communicator.get()] {
     self->loop_ = &loop;
     self->fabric_ = std::move(fabric);
     self->paced_ = std::make_unique<PacedFabric>(*self->fabric_, earlyBudget);
-    // A message is passed on for calls under way only.
+    // The group itself keeps early messages, so the collective gets only those of calls under way.
     self->collective_ =
         std::make_unique<FabricCollective>(*self->paced_, [](const Ticket&) { return false; });
     self->mailbox_ = std::make_unique<Mailbox>(*self->fabric_);
@@ -76,17 +79,22 @@ Result<std::unique_ptr<Communicator>> Communicator::start(const MakeFabric& make
 Communicator::~Communicator() {
   if (loop_ == nullptr) return;  // the communicator never began
   fabric::runBeforeFreeing(loop(), [this] {
+    // Peers that leave or are lost are no news from here on. Messages that wait for a peer's call
+    // go out now, so that a peer which is a call behind can finish it without us.
     isEnding_ = true;
     for (uint32_t r = 0; r < worldSize() && error_.isOk(); ++r) paced_->release(Rank{r});
     fail({Code::kCancelled, "this rank has shut its process group down"});
     if (leaverTimer_) loop().cancel(*leaverTimer_);
   });
-  // A peer that does not answer has been told all there was to tell.
+  // The error is ignored: a peer that does not answer has been told all there was to tell.
   if (!loop().inLoop()) (void)fabric::closeAndWait(*fabric_);
   fabric_.reset();
 }
 
 void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms) {
+  // Numbers are given in the order of calls, and that order is the agreement between ranks:
+  // nothing else says that two calls belong together. So a call takes its number even if it
+  // fails at once.
   const CallId id{true, nextCollective_++};
   Underway* call = begin(id, Kind::kAllReduce, std::move(terms));
   if (call == nullptr) return;
@@ -109,6 +117,8 @@ void Communicator::broadcast(std::span<std::byte> data, Rank root, Terms terms) 
 }
 
 void Communicator::barrier(Terms terms) {
+  // A byte from every rank to every other one: nobody has all before everybody has come. The
+  // slowest rank is then known to each of the others, and named if time runs out.
   const auto bytes = std::make_shared<std::vector<std::byte>>(worldSize());
   terms.memory = bytes;
   Leg leg;
@@ -132,6 +142,8 @@ void Communicator::exchange(Kind kind, std::vector<Leg> legs, Terms terms) {
 void Communicator::runLeg(const CallId& id, size_t leg) {
   Underway& call = underway_.at(id);
   const Ticket ticket = ticketOf(id.number, call.kind, leg);
+  // This may run inside start(), if the leg has nothing to send or to receive, and it may end
+  // the whole call. So it looks everything up again and trusts no reference from before.
   const auto ended = [this, id, leg, ticket](const Status& status) {
     exchanges_.erase(ticket);
     open_.erase(ticket);
@@ -179,10 +191,15 @@ Communicator::Underway* Communicator::begin(const CallId& id, Kind kind, Terms t
   if (!left_.empty()) lookForLeavers();
   Underway& call = underway_.emplace(id, Underway{kind, std::move(terms), timer}).first->second;
   if (!id.isCollective) return &call;
+  // Ranks that have sent as much as this rank keeps are waiting to hear that it has come to
+  // this call (paced_fabric.h). They are told before the call's own messages go out.
   for (const auto& [rank, calls] : std::map(asks_)) {
     if (calls < nextCollective_) tellCalls(rank);
   }
   const Step step{id.number};
+  // A message of another kind under this number means that two ranks make different calls, as
+  // after a forgotten `if rank == 0`. It is found at the first such message instead of at the
+  // time limit, and the error names both calls.
   for (auto early = early_.lower_bound({step, TensorId{0}}); early != early_.end(); ++early) {
     const Ticket& ticket = early->first;
     if (ticket.step != step) break;
@@ -200,9 +217,13 @@ void Communicator::finish(const CallId& id, const Status& status) {
   loop().cancel(ended.timer);
   if (id.isCollective) open_.erase(ticketOf(id.number, ended.kind, 0));
   if (status.isOk()) return ended.terms.done(status);
+  // The other ranks may not have failed yet, and the fabric may still be writing into this
+  // memory or reading from it. It is kept until the fabric is gone, although the caller is told
+  // now.
   kept_.push_back(ended.terms.memory);
   ended.terms.done(status.withContext(describe(id, ended)));
-  // This rank's part in a collective will never be there. A message concerns two ranks only.
+  // A failed collective ends the group, since the others wait for this rank's part. A failed
+  // message concerns two ranks only.
   if (id.isCollective) fail(status);
 }
 
@@ -210,6 +231,8 @@ void Communicator::fail(const Status& why) {
   SLUICE_DCHECK(loop().inLoop());
   if (!error_.isOk()) return;
   error_ = why;
+  // The queue fails first, then the calls: a completion may make another call, which must find
+  // error_ set and nothing left to send.
   paced_->fail(why);
   collective_->fail(why);
   early_.clear();
@@ -221,6 +244,9 @@ void Communicator::timeIsUp(const CallId& id) {
   const auto found = underway_.find(id);
   if (found == underway_.end()) return;
   const Underway& call = found->second;
+  // Three causes look alike to a caller who only waits: a rank that has sent nothing, a rank
+  // that has not come to the call, and a rank that does not read. They are told apart here
+  // because they are repaired in different places.
   const auto missing = call.missing ? call.missing() : std::set<Rank>{};
   const auto slow = id.isCollective ? paced_->waitingFor(id.number) : std::set<Rank>{};
   const std::string cause =
@@ -250,7 +276,7 @@ Result<fabric::Landing> Communicator::deliver(Rank from, const wire::Header& hea
   auto landing = exchange != exchanges_.end() ? exchange->second->land(from, header)
                                               : collective_->onMessage(from, header.lane, header);
   if (landing.isOk()) return landing;
-  // Nobody tells the sender, and this rank would wait for it.
+  // The sender would not hear of it, and this rank would wait for it.
   return refuse({Code::kInvalidArgument,
                  fmt::format("rank {} gives {} {} other sizes or types than this rank: {}", from,
                              name(kindOf(ticket)), header.step, landing.status().message())});
@@ -268,6 +294,9 @@ Status Communicator::refuse(const Status& why) {
 void Communicator::handOver(const Ticket& ticket) {
   auto letters = early_.extract(ticket);
   if (letters.empty()) return;
+  // A kept message may still be coming when the call opens. It lies in memory of its own then,
+  // and is handed over by its own completion; those that are whole are handed over now, in the
+  // order in which they came.
   std::vector<std::shared_ptr<Early>> stillOnTheirWay;
   for (const auto& early : letters.mapped()) {
     if (!early->isHere) {
@@ -299,6 +328,9 @@ uint64_t Communicator::keptFrom(Rank peer) const {
 
 Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
                                                 const wire::Header& header) {
+  // Three kinds of messages come here: mail, which has a lane to itself; words about calls on
+  // the control lane, which must never wait behind data; and the data of collectives, which
+  // either has its place or is kept.
   if (loop_ == nullptr) return deferred_.defer(from, lane);
   if (!error_.isOk()) return error_;
   if (lane == kMailLane) return mailbox_->onMessage(from, header);
@@ -364,6 +396,8 @@ Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
   const Ticket ticket{header.step, header.tensor};
   const uint64_t number = index(header.step);
   const auto call = underway_.find({true, number});
+  // A number below nextCollective_ without a call under way has ended here, so its message can
+  // have no place any more. A number above it is only early, however odd it looks.
   if (call == underway_.end() && number < nextCollective_) {
     return refuse({Code::kInvalidArgument,
                    fmt::format("rank {} sends more for {} {} than is expected: all ranks must "
@@ -377,9 +411,11 @@ Result<fabric::Landing> Communicator::keep(Rank from, fabric::Lane lane,
     if (const Status known = expectLeg(call->second, from, header); !known.isOk())
       return refuse(known);
   } else {
+    // Memory for a call that this rank has made was bounded by the call itself (expectLeg). For
+    // a call that it has not made, any length could be true, so the sender's budget bounds it.
     cost = earlyCost(header.length);
     uint64_t& kept = earlyBytes_[from];
-    // No rank of this version sends that much.
+    // A rank of this version never sends that much.
     if (kept + cost > earlyBudget_) return deferred_.defer(from, lane);
     kept += cost;
   }
@@ -410,6 +446,9 @@ void Communicator::lookForLeavers() {
   if (leaverTimer_) return;
   leaverTimer_ = loop().after(kAfterGoodbye, [this] {
     leaverTimer_.reset();
+    // A rank that has left is no fault by itself: it may have finished every call that this
+    // rank is still in. Only if a call still waits for it is the group at an end, and the first
+    // to leave is named, as the others may have left because of it.
     std::set<Rank> missing;
     for (const auto& [id, call] : underway_) {
       if (call.missing) missing.merge(call.missing());

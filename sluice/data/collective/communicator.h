@@ -29,7 +29,8 @@
 
 namespace sluice::collective {
 
-// The numbers travel, so that a rank that calls something else than the others is told so.
+// Every message carries the number of its kind, so that a rank that makes another call than the
+// others is told.
 enum class Kind : uint8_t {
   kAllReduce,
   kBroadcast,
@@ -119,7 +120,8 @@ class Communicator final : public fabric::Receiver {
     Rank from;
     wire::Header header;
     std::vector<std::byte> bytes;
-    uint64_t cost = 0;  // 0: its call had been made when it came, so its size was known
+    // Bytes charged to the early-message budget; 0 if the call was already open on arrival.
+    uint64_t cost = 0;
     bool isHere = false;
   };
 

@@ -11,7 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Far below the limit of a message, and large enough that the number of pieces does not matter.
+// A piece is far below the limit of a message, and large enough that the number of pieces does not
+// matter.
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
 }  // namespace
@@ -55,6 +56,8 @@ Exchange::Exchange(fabric::Fabric& fabric, const Ticket& ticket, const std::vect
 
 void Exchange::start() {
   const auto self = shared_from_this();
+  // A round without parcels ends like any other, by way of oneLess(), so that the call has one
+  // path to its end.
   if (left_ == 0) {
     ++left_;
     return oneLess(base::ok());
@@ -76,6 +79,9 @@ void Exchange::start() {
 Result<fabric::Landing> Exchange::land(Rank from, const wire::Header& header) {
   const auto found = receives_.find(from);
   const uint32_t number = index(header.slice);
+  // The place is known beforehand for every piece, so the bytes go straight to their final
+  // memory, in whatever order they come. Everything else is refused before a byte of it is
+  // read.
   if (found == receives_.end() || number >= found->second.size())
     return fabric::refusedStatus(header, "nothing more is expected");
   Piece& piece = found->second[number];
@@ -94,6 +100,8 @@ Result<fabric::Landing> Exchange::land(Rank from, const wire::Header& header) {
 void Exchange::oneLess(const Status& status) {
   --left_;
   if (left_ > 0 && status.isOk()) return;
+  // The first error ends the round; completions that come later find no onEnd_ and are only
+  // counted.
   if (const Done done = std::exchange(onEnd_, nullptr)) done(status);
 }
 

@@ -11,8 +11,8 @@
 namespace sluice::collective {
 namespace {
 
-// Large enough that a message costs little; small enough that summing one message takes much less
-// time than sending all.
+// A message is large enough to cost little, and small enough that summing it takes much less time
+// than sending all.
 constexpr uint64_t kMessageBytes = uint64_t{128} << 10;
 constexpr uint32_t kMostStrips = 1024;
 constexpr uint64_t kStepsRemembered = 2;
@@ -61,6 +61,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
         {Code::kInvalidArgument, fmt::format("codec {} takes f32, not {}", reduction.codec->name(),
                                              sluice::name(call.dtype))});
   }
+  // Sums need a type that can be added up, but moving data does not: a broadcast of integers is
+  // fine. A scale alone is arithmetic too.
   const auto sums = [](const Round& round) {
     return round.arriving == Arriving::kContributions && !round.receives.empty();
   };
@@ -89,6 +91,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
                                       const Status& status) { ended(ticket, status, done); });
   const bool isNew = underway_.emplace(call.ticket, operation).second;
   SLUICE_CHECK(isNew, call.ticket.step, call.ticket.number);
+  // The operation is on the list before it starts: it may end at once, and what was put off may
+  // be for it.
   operation->start();
   deferred_.resume(fabric_);
 }
@@ -96,6 +100,9 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
 void FabricCollective::ended(const Ticket& ticket, const Status& status, const Done& done) {
   underway_.erase(ticket);
   recent_.insert(ticket);
+  // Ended calls are remembered for a few steps only, or the set would grow with training. A
+  // message for one of them is a mistake of its sender, and would otherwise wait here for a
+  // call that never comes.
   while (index(recent_.begin()->step) + kStepsRemembered < index(ticket.step))
     recent_.erase(recent_.begin());
   if (!status.isOk() && error_.isOk()) fail(status);  // this rank's part of it will never be there
@@ -118,6 +125,8 @@ Result<fabric::Landing> FabricCollective::onMessage(Rank from, fabric::Lane lane
 void FabricCollective::fail(const Status& why) {
   if (!error_.isOk()) return;
   error_ = why;
+  // Ending an operation takes it off the list, and its completion may end others, so the list
+  // is asked anew each time.
   while (!underway_.empty()) {
     const auto operation = underway_.begin()->second;
     operation->end(why);

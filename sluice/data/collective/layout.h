@@ -12,7 +12,7 @@
 
 namespace sluice::collective {
 
-// Piece `i` of `pieces` nearly equal ones; each begins at a multiple of a codec's block.
+// Returns piece `i` of `pieces` nearly equal ones; each begins at a multiple of a codec's block.
 inline Range pieceOf(uint64_t elements, uint64_t pieces, uint64_t i) {
   const uint64_t blocks = (elements + codec::kBlock - 1) / codec::kBlock;
   const auto begin = [&](uint64_t piece) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLetterBytes = size_t{8} << 20;  // a longer message travels as several
 
-// A message without bytes is a message all the same.
+// Returns the number of letters of a message; a message without bytes still takes one.
 size_t lettersOf(size_t bytes) {
   return std::max<size_t>(1, (bytes + kLetterBytes - 1) / kLetterBytes);
 }
@@ -49,6 +49,9 @@ void Mailbox::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byt
   const auto wanted =
       std::make_shared<Wanted>(Wanted{from, tag, bytes, std::move(done), letters, letters});
   wanted_.push_back(wanted);
+  // Letters that came early are looked through in the order of arrival, as if they came now: a
+  // message that was sent first is received first. One that is still coming finds its place by
+  // itself when it is here.
   for (auto next = kept_.begin(); next != kept_.end() && wanted->toCome > 0;) {
     const auto letter = *next;
     if (letter->tag != tag || (wanted->from && *wanted->from != letter->from)) {
@@ -80,6 +83,8 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
                              if (status.isOk()) landed(*wanted);  // onPeerLost() tells of a loss
                            }};
   }
+  // Nobody has asked for this message yet. It is kept, so that a later one can pass it, but
+  // only up to a limit for each sender; beyond it the sender's lane waits.
   uint64_t& kept = keptBytes_[from];
   if (kept + earlyCost(header.length) > kMailBudget) return deferred_.defer(from, kMailLane);
   kept += earlyCost(header.length);
@@ -97,6 +102,8 @@ Result<fabric::Landing> Mailbox::onMessage(Rank from, const wire::Header& header
 // ends the wait.
 std::optional<std::span<std::byte>> Mailbox::claim(const std::shared_ptr<Wanted>& wanted, Rank from,
                                                    size_t bytes) {
+  // The first piece decides whose message it is: a receive from any rank takes all further
+  // pieces from the same one.
   wanted->from = from;
   const size_t expected = std::min(kLetterBytes, wanted->bytes.size() - wanted->claimed);
   --wanted->toCome;

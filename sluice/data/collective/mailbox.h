@@ -65,7 +65,8 @@ class Mailbox final {
     uint32_t tag;
     std::vector<std::byte> bytes;
     bool isHere = false;
-    std::shared_ptr<Wanted> wanted;  // the call that asked for it since
+    // The receive that claimed this letter after it arrived; null while unclaimed.
+    std::shared_ptr<Wanted> wanted;
     std::span<std::byte> place;
   };
 

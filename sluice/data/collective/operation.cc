@@ -33,6 +33,9 @@ Operation::Operation(fabric::Fabric& fabric, const Call& call, const Reduction& 
       onEnd_(std::move(onEnd)),
       strips_(layout.strips()),
       stripsLeft_(layout.strips()) {
+  // Two ranks may count their rounds differently (a rank without a partner in a round skips
+  // it), but they agree on the order of messages between the two of them. So a message carries
+  // its number in that order, and each side looks up the round by it.
   std::map<Rank, uint32_t> sent;
   std::map<Rank, uint32_t> received;
   for (size_t round = 0; round < schedule_.size(); ++round) {
@@ -56,6 +59,8 @@ void Operation::start() {
 
 void Operation::enter(uint32_t number) {
   Strip& strip = strips_[number];
+  // A strip that is done makes room for the next one. Strips begin in order on every rank, so a
+  // rank that waits for a strip waits for one that the others have begun as well.
   if (strip.round == schedule_.size()) {
     --stripsLeft_;
     if (stripsBegun_ < strips_.size()) enter(stripsBegun_++);
@@ -81,6 +86,8 @@ void Operation::send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal,
                           .slice = idOf(strip, ordinal),
                           .stage = isResult ? Stage::kPublish : Stage::kPush,
                           .dtype = call_.dtype};
+  // A result must have the same bits everywhere. The other ranks decode what the codec has left
+  // of it, so the sender decodes its own encoding too, and works on with that.
   if (reduction_.codec != nullptr) {
     if (encoded == nullptr) {
       encoded = std::make_shared<Bytes>(wireBytes(range));
@@ -118,6 +125,9 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
   // A result can land in its place at once, whatever round this rank is in: it only exists because
   // our own part of it has arrived at the rank that summed it.
   std::span<std::byte> place = dataOf(range);
+  // A contribution must not touch the data yet: this rank may still be sending that very part,
+  // and the sum is made in rank order when all of the round are here. Encoded bytes need a
+  // place of their own anyhow.
   if (isEncoded || schedule_[round].arriving == Arriving::kContributions) {
     receipt.bytes = std::make_shared<Bytes>(header.length);
     place = *receipt.bytes;
@@ -143,6 +153,8 @@ void Operation::advance(uint32_t number) {
     const bool isEmpty = layout_.of(number, round.receives[i].parts).count == 0;
     if (!isEmpty && receipts[i].state != Receipt::State::kHere) return;
   }
+  // The bytes of a round are freed as soon as they are summed, so a long ring holds one round's
+  // memory and not all of them.
   use(number, round, receipts);
   for (Receipt& receipt : receipts) receipt.bytes = nullptr;
   ++strip.round;
@@ -166,6 +178,8 @@ void Operation::use(uint32_t strip, const Round& round, const std::vector<Receip
 void Operation::sum(const Range& range, const Round& round, const std::vector<Receipt>& receipts) {
   const auto own = dataOf(range);
   std::vector<Bytes> decoded;
+  // Sums are made in the order of ranks, whatever the order of arrival: floating-point addition
+  // depends on it, and every rank must get the same bits as a parameter server would.
   std::map<Rank, std::span<const std::byte>> parts{{fabric_.rank(), own}};
   for (size_t i = 0; i < receipts.size(); ++i) {
     std::span<const std::byte> part = *receipts[i].bytes;
@@ -177,7 +191,7 @@ void Operation::sum(const Range& range, const Round& round, const std::vector<Re
   }
   const bool isInPlace = kernel::accumulatorOf(call_.dtype) == call_.dtype;
   if (isInPlace && receipts.size() == 1 && reduction_.scale == 1) {
-    // The order of two summands does not matter.
+    // Addition of two numbers gives the same bits in either order.
     const auto& other = parts.begin()->first == fabric_.rank() ? std::prev(parts.end())->second
                                                                : parts.begin()->second;
     return kernel::addScaled(call_.dtype, own, other, 1);
@@ -190,6 +204,8 @@ void Operation::sum(const Range& range, const Round& round, const std::vector<Re
 }
 
 void Operation::endIfDone() {
+  // The end needs both: all results are here, and all sends have left, since until then the
+  // fabric reads the caller's memory.
   if (stripsLeft_ == 0 && sendsLeft_ == 0) end(base::ok());
 }
 

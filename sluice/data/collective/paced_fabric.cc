@@ -27,6 +27,8 @@ void PacedFabric::send(Rank to, fabric::Lane lane, const fabric::Message& messag
     return under_.send(to, lane, message, payload, std::move(done));
   Peer& peer = peers_[index(to)];
   const uint64_t call = index(message.step);
+  // Messages for calls that the receiver has made never wait. Early ones keep their order among
+  // themselves: a small one that slipped past a large one would let the large one starve.
   Waiting one{message, payload, std::move(done)};
   const bool isEarly = call >= peer.made && !peer.isReleased;
   if ((!isEarly || peer.waiting.empty()) && mayGo(peer, call, payload.bytes)) {
@@ -40,6 +42,8 @@ void PacedFabric::send(Rank to, fabric::Lane lane, const fabric::Message& messag
 // Asks before the limit is reached, so that the answer comes in time.
 void PacedFabric::askIfNeeded(Rank to, Peer& peer) {
   if (peer.isAsked || (peer.waiting.empty() && peer.early <= budget_ / 2)) return;
+  // The question is about the earliest call that has not been made, as far as this rank knows:
+  // as soon as the receiver makes that one, its answer frees the most.
   uint64_t first =
       peer.sent.empty() ? index(peer.waiting.front().message.step) : peer.sent.begin()->first;
   for (const Waiting& one : peer.waiting) first = std::min(first, index(one.message.step));
@@ -54,6 +58,8 @@ void PacedFabric::hasMade(Rank rank, uint64_t calls) {
   if (calls <= peer.made) return;
   peer.made = calls;
   peer.isAsked = false;
+  // Bytes for calls that the peer has made have their places there, so they no longer count
+  // against its memory.
   while (!peer.sent.empty() && peer.sent.begin()->first < calls) {
     peer.early -= peer.sent.begin()->second;
     peer.sent.erase(peer.sent.begin());

@@ -64,9 +64,9 @@ Schedule ringGather(uint32_t self, uint32_t world) {
   return schedule;
 }
 
-// The greatest power of two of ranks takes part. Of the `extra` others each is the even one of a
-// pair among the first 2*extra ranks: it hands all its data to its odd neighbour first, and gets
-// the result from it at the end.
+// The greatest power of two of ranks takes part. The `extra` others are the even ones of pairs
+// among the first 2*extra ranks: each hands all its data to its odd neighbour first, and gets the
+// result from it at the end.
 class HalvingDoubling final {
  public:
   HalvingDoubling(uint32_t self, uint32_t world)
@@ -89,13 +89,15 @@ class HalvingDoubling final {
   }
 
  private:
-  // `place` among the ranks that take part. It keeps ever smaller runs of parts, then gathers them
-  // again.
+  // Returns the rounds of a rank by its `place` among those that take part. It keeps ever smaller
+  // runs of parts, then gathers them again.
   Schedule core(uint32_t place) const {
     Schedule halving;
     Schedule doubling;
     uint32_t first = 0;  // of core_ shares, each a run of parts
     for (uint32_t size = core_; size > 1; size /= 2) {
+      // Both halves of the algorithm come from one loop: the doubling undoes the halving in
+      // reverse order, giving back what was kept and taking what was given away.
       const uint32_t half = size / 2;
       const bool isUpper = (place & half) != 0;
       const Rank partner = rankAt(place ^ half);
@@ -149,6 +151,8 @@ Schedule allReduceSchedule(Method method, Rank rank, uint32_t world) {
 }
 
 Schedule broadcastSchedule(Rank root, Rank rank, uint32_t world) {
+  // A binary tree rotated so that the root has place 0: the data of a strip goes down one level
+  // while the next strip comes in, so all levels are busy.
   const uint32_t place = (index(rank) + world - index(root)) % world;
   const auto rankAt = [&](uint32_t p) { return Rank{(p + index(root)) % world}; };
   const Parts everything{0, world};

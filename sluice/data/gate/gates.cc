@@ -55,6 +55,8 @@ void Gates::open(TensorId tensor, Step step, Result result) {
     ++gate.opened;
     gate.last = result;
   }
+  // Waiting threads and callbacks are told outside the lock: a callback may close the gate
+  // again, or wait for another one.
   changed_.notifyAll();
   callBack();
 }
@@ -112,11 +114,16 @@ Status Gates::wait(TensorId tensor) {
       };
       step = Step{gates_.at(index(tensor)).opened};
       if (!ready()) {
+        // The thread wakes up for four reasons: the gate opens, an error comes, a stall has to
+        // be reported, or the interruption wants to be asked. All are looked at again after
+        // each wake-up, in the order in which they matter to the caller.
         waited = true;
         TimePoint until = std::min(nextStall, end);
         if (options_.interruption) until = std::min(until, clock_.now() + kInterruptionPeriod);
         changed_.waitUntil(mutex_, until, ready);
       }
+      // An open gate is good even if an error has come meanwhile: the result is here, and the
+      // error is found by the next wait.
       if (isOpenLocked(tensor)) break;
       if (const Status& why = errorLocked(tensor); !why.isOk()) {
         return why.withContext(

@@ -21,7 +21,7 @@ class Draws final {
   // `worker`: its position among the workers.
   Draws(uint64_t seed, uint64_t worker) : seed_(seed), worker_(worker) {}
 
-  // True with this probability.
+  // Returns true with this probability.
   bool isHit(uint64_t step, double probability) const {
     return base::fromZeroToOne(number(Draw::kWhether, step)) < probability;
   }

@@ -21,6 +21,8 @@ std::span<const std::byte> Meeting::begin() {
 void Meeting::end(std::span<const std::byte> theirs) {
   SLUICE_CHECK(isUnderWay_);
   isUnderWay_ = false;
+  // The move is made from what was sent and not from what is live now: steps that this worker
+  // has made since stay in full, and both sides still move by the same amount.
   kernel::moveHalfway(dtype_, live_, /*from=*/sent_, /*to=*/theirs);
 }
 

@@ -28,6 +28,8 @@ double Share::leaving() const {
 
 std::span<const std::byte> Share::give(std::span<const std::byte> parameters) {
   SLUICE_CHECK(mayGive() && messageBytes(parameters.size()) == message_.size(), parameters.size());
+  // The weight leaves together with the parameters it belongs to. Until the message has left,
+  // both lie in message_, so a refused one can be taken back.
   weight_ /= 2;
   isGiving_ = true;
   std::memcpy(message_.data(), &weight_, sizeof(weight_));

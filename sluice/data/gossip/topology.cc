@@ -100,8 +100,8 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
       std::vector<uint32_t> passive;
       for (uint32_t w = 1; w < workers; w += 2) passive.push_back(w);
       for (int draw = 0; draw < kDegree && !passive.empty(); ++draw) {
-        // Not std::shuffle, whose draws the standard leaves open: all ranks must have the same
-        // graph.
+        // Shuffles by hand: the standard leaves the draws of std::shuffle open, and all ranks must
+        // have the same graph.
         for (size_t i = passive.size() - 1; i > 0; --i)
           std::swap(passive[i], passive[random() % (i + 1)]);
         for (uint32_t w = 0; w < workers; w += 2) add(w, passive[(w / 2) % passive.size()]);
@@ -150,6 +150,8 @@ Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed) {
     edges.insert(isActive(a) ? Edge{a, b} : Edge{b, a});
     pieces.join(a, b);
   };
+  // Edges between two workers of one side are left out: an exchange needs an active and a passive
+  // worker. Pieces that fall apart by that are joined below, by the shortest edges that do so.
   for (const auto& [a, b] : edgesOf(shape, workers, seed)) {
     if (isActive(a) != isActive(b)) take(a, b);
   }

@@ -60,8 +60,8 @@ struct F16 final {
 template <typename Element>
 using Accumulator = std::conditional_t<std::is_same_v<typename Element::Compute, double>, F64, F32>;
 
-// Calls f(Element{}) with the Element of `dtype`.
-// REQUIRES: checkArithmetic(dtype) (reduce.h)
+// Turns the DType of a message into a type at compile time, so that a loop body is compiled for
+// each. REQUIRES: checkArithmetic(dtype) (reduce.h)
 template <typename F>
 decltype(auto) withElement(DType dtype, F&& f) {
   switch (dtype) {

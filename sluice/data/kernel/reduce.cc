@@ -45,8 +45,7 @@ size_t countOf(DType dtype, std::span<const std::byte> elements,
   return count;
 }
 
-// Small enough that a block of the sum stays in the first-level cache while every rank's part is
-// added.
+// A block of the sum this small stays in the first-level cache while every rank's part is added.
 constexpr size_t kBlockElements = 2048;
 
 }  // namespace
@@ -103,6 +102,9 @@ void sumInRankOrder(DType dtype, std::span<std::byte> accumulator,
   const size_t count = countOf(dtype, contributions[0], accumulator);
   const size_t bytes = sizeOf(dtype);
   const size_t sumBytes = sizeOf(accumulatorOf(dtype));
+  // Block by block instead of rank by rank: the sum of a block stays in the first-level cache
+  // while all parts are added to it. The order of additions for each element is the same, so
+  // the bits are.
   for (size_t begin = 0; begin < count; begin += kBlockElements) {
     const size_t length = std::min(kBlockElements, count - begin);
     const auto sum = accumulator.subspan(begin * sumBytes, length * sumBytes);

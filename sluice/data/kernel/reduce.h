@@ -23,12 +23,10 @@ namespace sluice::kernel {
 // Refuses, in one line, the types that hold no numbers.
 Status checkArithmetic(DType dtype);
 
-// The type in which sums of `dtype` are taken.
-// REQUIRES: checkArithmetic(dtype)
+// Returns the type in which sums of `dtype` are taken. REQUIRES: checkArithmetic(dtype)
 DType accumulatorOf(DType dtype);
 
-// The scale that turns a sum over `ranks` ranks into their mean.
-// REQUIRES: ranks > 0
+// Returns the scale that turns a sum over `ranks` ranks into their mean. REQUIRES: ranks > 0
 double meanScale(size_t ranks);
 
 // accumulator = scale * contribution: the first rank's part. Not an addition to zero, which would
@@ -41,8 +39,8 @@ void setScaled(DType dtype, std::span<std::byte> accumulator,
 void addScaled(DType dtype, std::span<std::byte> accumulator,
                std::span<const std::byte> contribution, double scale, Level level = bestLevel());
 
-// The same bits as setScaled() of the first contribution and addScaled() of the others in turn, but
-// with the accumulator kept in the cache. contributions[r] is rank r's part. REQUIRES: at least one
+// Gives the bits of setScaled() of the first contribution and addScaled() of the others in turn,
+// but keeps the accumulator in the cache. contributions[r] is rank r's part. REQUIRES: at least one
 // contribution, all of the same size
 void sumInRankOrder(DType dtype, std::span<std::byte> accumulator,
                     std::span<const std::span<const std::byte>> contributions, double scale,

@@ -13,7 +13,7 @@ enum AdamValue { kLr, kBeta1, kBeta2, kEps, kWeightDecay };
 enum AdamBuffer { kAverage, kSquareAverage };
 enum class Decay { kNone, kIntoGradient, kOffParameter };
 
-// Not std::pow: the C library picks a version by CPU, and they may differ in the last bit.
+// Replaces std::pow: the C library picks a version by CPU, and they may differ in the last bit.
 double power(double base, uint64_t exponent) {
   double result = 1;
   for (; exponent != 0; exponent >>= 1U, base *= base) {
@@ -24,7 +24,8 @@ double power(double base, uint64_t exponent) {
 
 template <typename Compute>
 struct AdamConstants final {
-  // The factor of a parameter: to add to the gradient, or to shrink itself.
+  // With Decay::kIntoGradient the weight of the parameter in the gradient; with kOffParameter the
+  // factor by which the parameter shrinks.
   Compute weightDecay;
   Compute weight;  // of the gradient in its average: 1 - beta1
   Compute rest;    // 1 - weight, as rounded
@@ -51,7 +52,7 @@ struct AdamStep final {
       if constexpr (kDecay == Decay::kIntoGradient) gradient = gradient + parameter * c.weightDecay;
       if constexpr (kDecay == Decay::kOffParameter) parameter = parameter * c.weightDecay;
 
-      // torch.lerp: from the nearer end, so that a weight of 1 gives the gradient exactly.
+      // As torch.lerp, from the nearer end, so that a weight of 1 gives the gradient exactly.
       const Compute before = State::load(averages, i);
       const Compute distance = gradient - before;
       const Compute fromBefore = before + c.weight * distance;
@@ -69,7 +70,7 @@ struct AdamStep final {
   }
 };
 
-// `decay` is what a weight decay other than zero means.
+// Adam, or AdamW: kWeightDecayMeans says where a weight decay other than zero goes.
 template <Decay kWeightDecayMeans>
 class Adam final : public Optimizer {
  public:
@@ -116,6 +117,8 @@ class Adam final : public Optimizer {
     const auto& v = u.values;
     const double decay =
         kDecay == Decay::kOffParameter ? 1 - v[kLr] * v[kWeightDecay] : v[kWeightDecay];
+    // The constants are calculated once for a slice, in double, as PyTorch does, and rounded to
+    // the type of the loop only at the end.
     const double correction1 = 1 - power(v[kBeta1], u.state.steps());
     const double correction2 = 1 - power(v[kBeta2], u.state.steps());
     const auto weight = static_cast<Compute>(1 - v[kBeta1]);

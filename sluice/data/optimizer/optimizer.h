@@ -56,8 +56,8 @@ class Optimizer {
 // Checks `values` against the optimizer's list and its own rules.
 Status checkValues(const Optimizer& optimizer, std::span<const double> values);
 
-// One step of one slice. The values travel with the step, because schedulers change them. On an
-// error nothing has changed. Sizes that do not fit the state are a bug of the caller.
+// Makes one step of one slice. The values travel with the step, because schedulers change them. On
+// an error nothing has changed. Sizes that do not fit the state are a bug of the caller.
 Status applyStep(const Optimizer& optimizer, OptimizerState& state, std::span<std::byte> published,
                  std::span<const std::byte> gradient, std::span<const double> values,
                  kernel::Level level = kernel::bestLevel());

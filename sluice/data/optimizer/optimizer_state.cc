@@ -145,6 +145,8 @@ Result<OptimizerState> OptimizerState::fromBytes(std::span<const std::byte> byte
   OptimizerState state({reinterpret_cast<const char*>(nameBytes.data()), nameBytes.size()}, dtype,
                        elements);
   state.steps_ = steps;
+  // Lengths follow from the element count that was just read, and bytes() refuses what is not
+  // there: a damaged count never makes this program reserve memory for it.
   for (size_t i = 0; i < buffers; ++i) {
     const auto used = in.number<uint8_t>();
     if (used > 1) return damaged("a buffer is neither there nor not");

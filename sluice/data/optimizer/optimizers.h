@@ -19,10 +19,10 @@ const Optimizer& adamW();
 // gradient with weight decay and momentum. `published` holds the parameters before. Not in the list.
 const Optimizer& sgdDirection();
 
-// All of them: a new one is a file of its own, a line above and a line in this list.
+// Returns all optimizers: a new one is a file of its own, a line above and a line in this list.
 std::span<const Optimizer* const> optimizers();
 
-// Never null; an unknown name is an error that lists the known ones.
+// Finds an optimizer by name, never null; an unknown name is an error that lists the known ones.
 Result<const Optimizer*> findOptimizer(std::string_view name);
 
 }  // namespace sluice::optimizer

@@ -96,7 +96,7 @@ class Sgd final : public Optimizer {
       applyAs<Element, kDecay, Momentum::kNone>(u, nullptr, 0, 0);
       return;
     }
-    // As in PyTorch the first velocity is the gradient itself, not damped.
+    // The first velocity is the gradient itself, not damped, as in PyTorch.
     const bool first = !u.state.hasBuffer(kVelocity);
     std::byte* velocities = u.state.buffer(kVelocity).data();
     const double keep = first ? 0 : u.values[kMomentum];

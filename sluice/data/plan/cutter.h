@@ -12,7 +12,7 @@ class Cutter final {
  public:
   explicit Cutter(const std::vector<Rank>& servers) : servers_(servers) {}
 
-  // The next `count` elements of the tensor go to the server at this position.
+  // Gives the next `count` elements of the tensor to the server at this position.
   void add(uint64_t count, uint32_t serverPosition, uint32_t chunk) {
     slices_.push_back({.id = SliceId{static_cast<uint32_t>(slices_.size())},
                        .tensor = tensor_,
@@ -42,7 +42,7 @@ constexpr uint64_t ceilDivide(uint64_t a, uint64_t b) {
   return a / b + (a % b == 0 ? 0 : 1);
 }
 
-// Size of part i when `total` is split into `parts` that differ by at most one.
+// Returns the size of part i when `total` is split into `parts` that differ by at most one.
 constexpr uint64_t evenPart(uint64_t total, uint64_t parts, uint64_t i) {
   return total / parts + (i < total % parts ? 1 : 0);
 }

@@ -17,10 +17,13 @@ bool isRotated(const Plan& plan) {
 }  // namespace
 
 uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack) {
+  // Distances are visited by their remainder first: a remainder of 0 is the host at the same
+  // place of each rack, so the sender strides over the racks instead of filling one uplink
+  // after the other.
   const uint32_t distance = (to + count - from % count) % count;
   const uint32_t inRack = distance % hostsPerRack;
-  // Of `count` distances, count/hostsPerRack leave remainder r, and one more does for the first few
-  // r.
+  // Among `count` distances each remainder r occurs count/hostsPerRack times, the first few r once
+  // more.
   const uint32_t before = inRack * (count / hostsPerRack) + std::min(inRack, count % hostsPerRack);
   return before + distance / hostsPerRack;
 }

@@ -19,11 +19,12 @@ namespace sluice::plan {
 // first. The turns of one sender are a permutation.
 uint32_t visit(uint32_t from, uint32_t to, uint32_t count, uint32_t hostsPerRack);
 
-// The turn of `slice` among the pushes of its layer by `worker`. REQUIRES: `worker` is a worker.
+// Returns the turn of `slice` among the pushes of its layer by `worker`. REQUIRES: `worker` is a
+// worker.
 uint64_t pushTurn(const Plan& plan, const Slice& slice, Rank worker);
 
-// The turn of the publication of `slice` to `worker` among the publications of its layer by its
-// server.
+// Returns the turn of the publication of `slice` to `worker` among the publications of its layer by
+// its server.
 uint64_t publishTurn(const Plan& plan, const Slice& slice, Rank worker);
 
 }  // namespace sluice::plan

@@ -51,6 +51,9 @@ Result<Plan> Plan::make(PlanSpec spec) {
 }
 
 Plan Plan::continued(const Plan& first, Epoch epoch, std::span<const Rank> members) {
+  // The order of members gives the new ranks, so all of them come to the same numbers without a
+  // word. Slices keep their cut and their numbers: gradients, gates and saved results of the
+  // old epoch still fit.
   std::map<Rank, Rank> newRanks;
   for (const Rank member : members) {
     const Rank rank{static_cast<uint32_t>(newRanks.size())};

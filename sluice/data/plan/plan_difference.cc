@@ -81,6 +81,8 @@ std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank o
 }
 
 std::string firstDifference(const Plan& ours, const Plan& theirs, Rank other) {
+  // Equal specs with different slices come from two versions of sluice that cut differently;
+  // then the first slice that differs is shown.
   if (auto text = firstDifference(ours.spec(), theirs.spec(), other); !text.empty()) return text;
   Difference difference(other);
   difference.compare("the number of slices is", ours.slices().size(), theirs.slices().size());

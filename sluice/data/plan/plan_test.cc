@@ -99,7 +99,7 @@ TEST(Plan, ALyingCountReservesNothing) {
   base::ByteWriter writer;
   writer.number(uint32_t{1});        // version
   writer.number(uint32_t{0});        // epoch
-  writer.number(uint32_t{900'000});  // tensors, none of which follows
+  writer.number(uint32_t{900'000});  // tensors, but none follows
   EXPECT_EQ(deserialise(writer.bytes()).status().toString(),
             "data loss: the plan's bytes are malformed: a length does not fit");
 }

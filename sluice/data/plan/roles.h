@@ -21,7 +21,8 @@ struct Roles {
 
   bool isServer(Rank rank) const;
   bool isWorker(Rank rank) const;
-  // The position of `rank` among the servers or the workers. REQUIRES: `rank` is one of them.
+  // Return the position of `rank` among the servers or the workers. REQUIRES: `rank` is one of
+  // them.
   uint32_t serverPosition(Rank rank) const;
   uint32_t workerPosition(Rank rank) const;
 

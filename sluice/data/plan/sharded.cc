@@ -68,6 +68,9 @@ Status cutSharded(const Model& model, const Slicing& slicing, Cutter& cutter) {
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
       const uint64_t size = evenPart(elements, chunks, chunk);
       const uint32_t parts = partsOf(size);
+      // A chunk that is too small for all servers goes to those that hold least. One that
+      // reaches all of them leaves a remainder of less than one element for each, which also
+      // goes to those that hold least.
       if (parts < servers) {
         loads.spread(
             parts, [&](uint32_t i) { return evenPart(size, parts, i); },

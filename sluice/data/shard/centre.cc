@@ -18,6 +18,8 @@ Centre::Centre(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec updat
         Served{.home = std::vector<std::byte>(plan.bytesOf(slice)),
                .state = {update_.optimizer->name(), dtypeOf(id), slice.count},
                .desks = std::vector<std::unique_ptr<std::byte[]>>(plan.roles().workers.size())});
+    // Every desk is made at the beginning, although a worker may come late: memory that runs
+    // out is noticed before training, and no part waits for an allocation.
     for (auto& desk : fresh->desks) desk = std::make_unique<std::byte[]>(plan.bytesOf(slice));
     largest = std::max(largest, slice.count * sizeOf(kernel::accumulatorOf(dtypeOf(id))));
     served_[index(id)] = std::move(fresh);

@@ -52,7 +52,7 @@ Shard::Shard(const plan::Plan& plan, Rank self, optimizer::OptimizerSpec update,
     fresh->buffers.resize(workers.size());
     fresh->home.resize(plan.bytesOf(slice));
     for (size_t w = 0; w < workers.size(); ++w) {
-      // Written to here, so that the first step does not pay for the page faults.
+      // The buffers are written to here, so that the first step does not pay for the page faults.
       if (workers[w] != self)
         fresh->buffers[w] = std::make_unique<std::byte[]>(plan.bytesOf(slice));
     }
@@ -70,7 +70,7 @@ void Shard::setParameters(SliceId slice, std::span<const std::byte> parameters) 
 
 Status Shard::setHyperparameters(std::vector<double> values, Step from) {
   SLUICE_RETURN_IF_ERROR(optimizer::checkValues(*update_.optimizer, values));
-  // No slice goes back, so what only earlier steps used can go.
+  // No slice goes back a step, so values that only earlier steps used can go.
   Step earliest = from;
   for (const auto& each : served_) {
     if (each == nullptr) continue;
@@ -81,6 +81,8 @@ Status Shard::setHyperparameters(std::vector<double> values, Step from) {
     }
     earliest = std::min(earliest, each->step);
   }
+  // The values in force at the earliest step that is still being collected stay, even if they
+  // were set long ago; only those before them go.
   const auto after = values_.upper_bound(earliest);
   if (after != values_.begin()) values_.erase(values_.begin(), std::prev(after));
   values_.insert_or_assign(from, std::move(values));
@@ -96,6 +98,8 @@ Status Shard::check(SliceId slice, Rank from, Step step, uint64_t bytes) const {
     return refuse("not served here");
   if (!plan_.roles().isWorker(from)) return refuse("that rank is not a worker");
   const Served& here = served(slice);
+  // These checks are the server's only defence: sizes, step and sender come from another rank,
+  // and a part that is taken twice or for the wrong step would falsify the sum without a sign.
   if (here.step != step) return refuse(fmt::format("step {} is being collected", here.step));
   if (here.states[plan_.roles().workerPosition(from)] != PartState::kMissing)
     return refuse("it came already");
@@ -132,6 +136,8 @@ uint64_t Shard::bytesOf(SliceId slice) const {
 Result<bool> Shard::contributeNothing(SliceId slice, Rank from, Step step) {
   const uint64_t bytes = bytesOf(slice);
   SLUICE_RETURN_IF_ERROR(check(slice, from, step, bytes));
+  // Zeros take part in the sum like any gradient, so that the mean stays a mean over all
+  // workers and the order of additions does not depend on who had one.
   if (zeros_.empty())
     zeros_.resize(accumulator_.size());  // never smaller than a slice; never resized again
   ++served(slice).empty;
@@ -160,6 +166,8 @@ bool Shard::add(SliceId id, Rank from, std::span<const std::byte> part) {
 void Shard::finish(const plan::Slice& slice, Served& here) {
   here.lastWasEmpty = here.isVetoed || here.empty == here.parts.size();
   if (!here.lastWasEmpty) update(slice, here);
+  // The slice is ready for the next step before its result is published: the fastest worker's
+  // next part may come while the slowest is still being answered.
   std::ranges::fill(here.states, PartState::kMissing);
   here.arrived = 0;
   here.empty = 0;
@@ -200,6 +208,8 @@ Status Shard::restore(std::vector<ServedState> states) {
   std::map<std::pair<std::string_view, uint64_t>, optimizer::OptimizerState*> saved;
   for (ServedState& each : states) saved[{each.tensor, each.offset}] = &each.state;
   std::vector<std::pair<SliceId, optimizer::OptimizerState*>> found;
+  // All states are judged before the first is put back, so that an error leaves the shard as it
+  // was. States that are left over at the end were saved for slices that live elsewhere.
   for (const SliceId id : plan_.slicesOn(self_)) {
     const plan::Slice& slice = plan_.slice(id);
     const auto node = saved.extract({plan_.model()[slice.tensor].name, slice.offset});

@@ -9,6 +9,7 @@ namespace sluice::shard {
 uint64_t Staleness::slowest() const {
   uint64_t slowest = kUnbounded;
   for (size_t worker = 0; worker < clocks_.size(); ++worker) {
+    // A worker that is gone must not hold the others at its last clock for ever.
     if (!isGone_[worker]) slowest = std::min(slowest, clocks_[worker]);
   }
   return slowest == kUnbounded ? 0 : slowest;

@@ -17,6 +17,8 @@ Copier::Copier(Device& device, size_t pinnedBytes)
                                 .onFailure = [this](const Status& why) { fail(why); }}) {}
 
 void Copier::stop() {
+  // The thread goes first, so that nobody else touches the lanes. Copies that the device has
+  // begun cannot be recalled; their memory has to stay until they end.
   if (std::exchange(isEnding_, true)) return;
   thread_.stop();
   fail({Code::kCancelled, "the process group has ended"});
@@ -29,6 +31,8 @@ void Copier::toHost(std::shared_ptr<const DeviceBytes> from,
                     const Arrived& arrived) {
   Status failure;
   {
+    // The completion runs outside the lock: it is the caller's code, and it may call this
+    // copier again.
     const base::Lock lock(mutex_);
     failure = failure_;
     if (failure.isOk()) {
@@ -80,6 +84,8 @@ Result<bool> Copier::advance() {
     std::ranges::move(std::exchange(newOutward_, {}), std::back_inserter(outward_));
     std::ranges::move(std::exchange(newInward_, {}), std::back_inserter(inward_));
   }
+  // Ends before beginnings: what has ended frees the pinned buffers that the next copies need.
+  // The way to the device comes first, as results are what training waits for.
   for (const auto part :
        {&Copier::finishIn, &Copier::fillIn, &Copier::finishOut, &Copier::fillOut}) {
     SLUICE_ASSIGN_OR_RETURN(const bool has, (this->*part)());
@@ -123,6 +129,8 @@ Result<bool> Copier::finishOut() {
     const Outward ended = std::move(one);
     outward_.pop_front();
     if (issuing_ > 0) --issuing_;
+    // The count falls only after the completion has run, so that hasToHost() is true for as
+    // long as the caller may still touch the tensor's memory.
     ended.arrived(base::ok());
     const base::Lock lock(mutex_);
     --toHost_;

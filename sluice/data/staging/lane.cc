@@ -13,7 +13,7 @@
 namespace sluice::staging {
 namespace {
 
-// A copy of this size takes a device 100 us or more, of which its start is less than a tenth.
+// A copy of this size takes a device 100 us or more, and its start less than a tenth of that.
 constexpr size_t kLargestPiece = size_t{2} << 20;
 
 constexpr size_t kLeastPinned = size_t{64} << 10;
@@ -27,6 +27,8 @@ Status checkPinnedBytes(const std::string& device, size_t pinnedBytes) {
 }
 
 size_t pieceBytesOf(size_t pinnedBytes) {
+  // Half of the pinned memory belongs to each direction, and as many buffers to each as copies
+  // may be under way.
   return std::min(kLargestPiece, std::bit_floor(pinnedBytes / (2 * kCopiesUnderWay)));
 }
 

@@ -19,8 +19,8 @@
 
 namespace sluice::staging {
 
-// So many copies of one direction are under way at most. One would let the device rest between two
-// copies. With more, an urgent piece would wait for more copies of others.
+// The most copies of one direction that are under way. With one the device would rest between two
+// copies; with more than two an urgent piece would wait for more copies of others.
 inline constexpr size_t kCopiesUnderWay = 2;
 
 // Copies that are under way are waited for so long at the end.

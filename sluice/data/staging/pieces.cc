@@ -17,6 +17,9 @@ std::vector<Piece> cutPieces(const plan::Plan& plan, TensorId tensor, size_t atM
     size_t border = begin;  // the last end of a slice that is near enough
     for (; slice != end && (slice->offset + slice->count) * element <= furthest; ++slice)
       border = (slice->offset + slice->count) * element;
+    // A piece that ends with a slice lets that slice go on to the network at once. But a border
+    // that is too near makes a copy that is all start and no bytes, so then the piece ends
+    // within a slice.
     const bool isLongEnough = border - begin >= limit / 2 || border == bytes;
     pieces.push_back({begin, (isLongEnough ? border : furthest) - begin});
   }

@@ -41,6 +41,8 @@ void PollThread::run() {
   while (true) {
     const auto moved = work_.advance();
     if (!moved.isOk()) return work_.onFailure(moved.status());
+    // The device is asked again and again whether copies have ended. The pauses grow while
+    // nothing happens: short copies are seen at once, and long ones cost little CPU.
     pause = *moved ? kShortestPause : std::min(pause + pause / 2, kLongestPause);
     const Duration sleep = *moved ? Duration(0) : work_.isIdle() ? kIdle : pause;
     const base::Lock lock(mutex_);

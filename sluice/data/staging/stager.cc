@@ -48,6 +48,8 @@ Stager::~Stager() {
 void Stager::stop() {
   if (std::exchange(isStopped_, true)) return;
   {
+    // Waiting threads are told before the thread ends: they hold results that will not come any
+    // more.
     const base::Lock lock(mutex_);
     if (failure_.isOk()) failure_ = {Code::kCancelled, "the session has ended"};
   }
@@ -73,6 +75,9 @@ void Stager::onResult(TensorId tensor, Step step, size_t first, size_t count,
                       const HostResult& result) {
   const auto& pieces = piecesOf(tensor);
   auto& missing = missing_[index(tensor)];
+  // Results come by slice and go on by piece. The loop counts down the missing bytes of each
+  // piece and tells the thread of whole pieces only, so that no message is passed for a slice
+  // that completes nothing.
   const size_t end = first + count;
   auto piece = std::ranges::upper_bound(pieces, first, {}, &Piece::end);
   for (; piece != pieces.end() && piece->begin < end; ++piece) {
@@ -109,6 +114,9 @@ Status Stager::wait(TensorId tensor, Duration atMost, const std::function<Status
     {
       const base::Lock lock(mutex_);
       const Progress& progress = progress_[index(tensor)];
+      // The wait wakes up now and then to ask the caller whether it should end (a signal, a
+      // lost rank). The mark is taken under the lock together with the answer, since the next
+      // step may replace it.
       isQueued = queued_.waitUntil(
           mutex_, std::min(end, clock.now() + kInterruptionPeriod), [&]() SLUICE_REQUIRES(mutex_) {
             return !progress.isUnderWay || !failure_.isOk() || !takes(Precaution::kWaitUntilQueued);
@@ -125,6 +133,8 @@ Status Stager::wait(TensorId tensor, Duration atMost, const std::function<Status
     }
     if (interruption) SLUICE_RETURN_IF_ERROR(interruption());
   }
+  // The host does not wait for the copy itself: the caller's stream does, on the device. So the
+  // host is free as soon as the last copy is queued.
   if (landed == nullptr || !takes(Precaution::kMakeReaderWait)) return base::ok();
   return terms_.device.makeStreamWait(*landed);
 }

@@ -47,8 +47,8 @@ enum class Order : uint8_t { kUrgentFirst, kOldestFirst };
 struct Terms {
   Device& device;          // outlives the stager
   const plan::Plan& plan;  // outlives the stager
-  // By TensorId: the target of its gradients, which outlives the stager. Empty: targetIs() gives it
-  // in each step.
+  // The targets of gradients, by TensorId, which outlive the stager. An empty one is given in each
+  // step by targetIs().
   std::vector<std::span<std::byte>> mirrors;
   size_t pinnedBytes = 0;  // for both directions together
   Order order = Order::kUrgentFirst;
@@ -58,12 +58,12 @@ struct Terms {
 class Listener {
  public:
   virtual ~Listener() = default;
-  // The bytes of these slices are in the target: `count` of them, from the tensor's slice `first`.
-  // The last copy that they needed was queued at `begun`.
+  // Hears that the bytes of these slices are in the target: `count` slices, from the tensor's slice
+  // `first`. The last copy that they needed was queued at `begun`.
   virtual void onGradient(TensorId tensor, size_t first, size_t count, TimePoint begun) = 0;
-  // The tensor's whole result of this step is on the device.
+  // Hears that the tensor's whole result of this step is on the device.
   virtual void onLanded(TensorId tensor, Step step) = 0;
-  // The device has failed: nothing more comes, and every wait ends with this error.
+  // Hears that the device has failed: nothing more comes, and every wait ends with this error.
   virtual void onDeviceFailure(const Status& why) = 0;
 };
 
@@ -84,15 +84,15 @@ class Stager final {
   // queued, or does not come (noResult()).
   void begin(TensorId tensor, DeviceMemory memory);
 
-  // The gradient of the tensor's present step goes to `target`, which stays until it is all there.
+  // Sends the gradient of the tensor's present step to `target`, which stays until it is all there.
   // Any thread, before begin() or after it. REQUIRES: the tensor has no mirror.
   void targetIs(TensorId tensor, std::span<std::byte> target);
 
-  // Bytes [first, first + count) of the tensor's result are there. They do not change before the
-  // tensor's next begin(). One thread, the loop's, calls this and noResult().
+  // Notes that bytes [first, first + count) of the tensor's result are there. They do not change
+  // before the tensor's next begin(). One thread, the loop's, calls this and noResult().
   void onResult(TensorId tensor, Step step, size_t first, size_t count, const HostResult& result);
-  // The tensor has no result in this step. As onResult(), this may come before begin(), if the step
-  // has no gradient here.
+  // Notes that the tensor has no result in this step. Like onResult(), this may come before
+  // begin(), if the step has no gradient here.
   void noResult(TensorId tensor);
 
   // Copies to the device that are queued from now on wait for `mark`, not for the mark of their
@@ -183,7 +183,7 @@ class Stager final {
   bool isAhead_ = false;  // a copy of a gradient that was not there yet has been issued
   std::map<TensorId, std::span<std::byte>> targets_;  // of gradients on their way, without mirror
   std::map<TensorId, Inward> inward_;
-  std::set<TensorId> hasNoResult_;                 // in a step of which begin() is not here yet
+  std::set<TensorId> hasNoResult_;                 // in a step whose begin() is not here yet
   std::map<ResultPiece, HostResult> resultsHere_;  // the most urgent first
   uint64_t begunSoFar_ = 0;
 

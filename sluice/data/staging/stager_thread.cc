@@ -41,6 +41,8 @@ bool Stager::takeNews() {
 }
 
 void Stager::hasNoResult(TensorId tensor) {
+  // News of one tensor may come in either order, as two threads send them: a step without a
+  // result may end before its beginning is known here.
   if (inward_.erase(tensor) == 0) hasNoResult_.insert(tensor);
 }
 
@@ -99,6 +101,8 @@ Status Stager::issueOut(TensorId tensor) {
   const size_t number = outward.piecesIssued;
   const Piece& piece = piecesOf(tensor)[number];
   SLUICE_ASSIGN_OR_RETURN(Buffer buffer, out_.takeBuffer());
+  // The copy waits on the device for the gradient, not on this thread: it can be queued while
+  // the gradient is still being computed.
   const DeviceMark* after = takes(Precaution::kWaitForProducer) ? outward.ready.get() : nullptr;
   SLUICE_ASSIGN_OR_RETURN(auto end, terms_.device.copyToHost(*outward.gradient, piece.begin,
                                                              *buffer, piece.count, after));

@@ -54,6 +54,9 @@ double p3Bound(std::span<const Layer> layers, const WireCost& wire, double headS
   const auto tail = tails(layers);
   double bound = backwardSeconds(layers) + forwardSeconds(layers);
   double onWire = -headStart;
+  // Before layer j can begin its forward, all layers up to it must have crossed the wire, and
+  // none of them before its gradient was ready. The latest of these times, over all layers,
+  // bounds the iteration.
   for (size_t j = 0; j < layers.size(); ++j) {
     onWire += wire.of(layers[j].bytes);
     bound = std::max(bound, ready[j] + std::max(onWire, 0.0) + tail[j]);

@@ -21,7 +21,7 @@ struct Layer {
   double bytes = 0;     // of its gradient
 };
 
-// The profile stretched to `computeSeconds` for one forward and backward pass.
+// Returns the profile stretched to `computeSeconds` for one forward and backward pass.
 std::vector<Layer> layersOf(const Profile& profile, double computeSeconds,
                             DType dtype = DType::kF32);
 
@@ -56,7 +56,7 @@ Rate payloadRate(Rate link);
 // Seconds per NIC to push `bytes` of gradients to servers on all `ranks` hosts and to get the
 // parameters back: 2(N-1)/N * bytes / rate. The part that a host keeps for itself does not travel.
 double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate);
-// The same as a cost per byte, for p3Bound.
+// Returns that time as a cost per byte, for p3Bound.
 WireCost shardedWire(uint32_t ranks, Rate rate);
 
 // The slice size in bytes at which the cost of messages and the cost of what is beyond recall

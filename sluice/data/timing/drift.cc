@@ -12,7 +12,7 @@ namespace {
 
 std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const double> measured) {
   SLUICE_CHECK(known.size() == measured.size(), known.size(), measured.size());
-  // Messages go in the order of layers, so a layer is no sooner of use than the layers behind it.
+  // Messages go in the order of layers, so a layer is of no use before the layers behind it.
   std::vector<double> ready(measured.begin(), measured.end());
   double knownSeconds = 0;
   for (size_t l = ready.size() - 1; l-- > 0;) {
@@ -22,6 +22,8 @@ std::vector<Layer> correctLayers(std::span<const Layer> known, std::span<const d
   std::vector<Layer> layers(known.begin(), known.end());
   const double measuredSeconds = ready.front() - ready.back();
   if (measuredSeconds <= 0 || knownSeconds <= 0) return layers;
+  // The forward pass and the backward of the last layer cannot be seen; they are taken to have
+  // changed as the visible part has.
   const double stretch = measuredSeconds / knownSeconds;
   for (size_t l = 0; l < layers.size(); ++l) {
     layers[l].forward *= stretch;
@@ -47,11 +49,13 @@ WireCost correctWire(const Costs& known, std::span<const double> reduced,
   }
   if (messages.empty()) return known.wire;
   const auto [least, most] = std::ranges::minmax(messages, {}, &TimedMessage::bytes);
+  // A line through messages of nearly one size would follow their noise, so the sizes must lie
+  // well apart for a fit.
   if (most.bytes > kApart * least.bytes) {
     const WireCost line = fitLine(messages);
     if (line.start >= 0 && line.perByte >= 0) return line;
   }
-  // These messages do not tell start from bytes: both are taken to have changed alike.
+  // These messages cannot tell start from bytes, so both are taken to have changed alike.
   const double stretch = base::median(std::move(stretches));
   return {.start = known.wire.start * stretch, .perByte = known.wire.perByte * stretch};
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The end of the next forward pass when the parameters of layer l are here at arrived[l].
+// Returns the end of the next forward pass, when the parameters of layer l are here at arrived[l].
 double forwardEnd(std::span<const Layer> layers, std::span<const double> arrived) {
   double now = backwardSeconds(layers);
   for (size_t l = 0; l < layers.size(); ++l) now = std::max(now, arrived[l]) + layers[l].forward;
@@ -35,6 +35,9 @@ double simulatePreemptive(std::span<const Layer> layers, const WireCost& wire) {
       waiting.insert(--unready);
       continue;
     }
+    // The most urgent gradient has the link until it is through or a new one is ready,
+    // whichever comes first. In the latter case the link is given to whoever is most urgent
+    // then, and nothing of the work is lost.
     const size_t urgent = *waiting.begin();
     const double end = now + left[urgent];
     if (end > nextReady) {
@@ -63,6 +66,8 @@ double simulateSliced(std::span<const Layer> layers, const WireCost& wire, const
   double now = 0;
   double linkFree = 0;
   while (unready > 0 || !waiting.empty() || !withNetwork.empty()) {
+    // Slices are handed over while the network has room for them; from then on they cannot be
+    // recalled. The link sends them in that order, each when it is free.
     while (withNetwork.size() < link.beyondRecall && !waiting.empty()) {
       const size_t layer = link.byPriority ? *waiting.begin() : *waiting.rbegin();
       const double bytes = std::min(left[layer], link.sliceBytes);

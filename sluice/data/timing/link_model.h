@@ -9,8 +9,8 @@
 
 namespace sluice::timing {
 
-// Strict priority on a link that can drop a message for a more urgent one at any moment and lose
-// nothing.
+// Plays strict priority on a link that can drop a message for a more urgent one at any moment and
+// lose nothing.
 double simulatePreemptive(std::span<const Layer> layers, const WireCost& wire);
 
 struct SlicedLink {

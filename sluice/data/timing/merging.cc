@@ -19,7 +19,7 @@ std::vector<double> bytesBefore(std::span<const Layer> layers) {
   return sums;
 }
 
-// The groups that end where `endsAfter` says so.
+// Returns the groups that end where `endsAfter` says so.
 template <typename EndsAfter>
 std::vector<Group> groupsWhere(size_t layers, EndsAfter endsAfter) {
   std::vector<Group> groups;
@@ -45,8 +45,8 @@ std::vector<double> readyPlusTail(std::span<const Layer> layers) {
   return sums;
 }
 
-// The fewest groups with which every group keeps within `limit`; fewer groups before a group only
-// help it, so the fewest for each prefix of the layers is all that counts.
+// Returns the fewest groups with which every group keeps within `limit`. Fewer groups before a
+// group only help it, so the fewest for each prefix of the layers is all that counts.
 std::optional<std::vector<Group>> fewestGroups(std::span<const double> sums,
                                                std::span<const double> before, const WireCost& wire,
                                                double limit) {
@@ -105,6 +105,8 @@ Merging mergeExactly(std::span<const Layer> layers, const WireCost& wire) {
   std::vector<double> end(n + 1, kOutOfReach);  // when the layers from j on can all have been sent
   std::vector<size_t> next(n);  // first layer of the group after the one that starts at j
   end[n] = 0;
+  // From the last layer to the first, as backward goes: when the group that starts at j is
+  // chosen, end[k] is known for every place k where the next one may start.
   for (size_t j = n; j-- > 0;) {
     for (size_t k = j + 1; k <= n; ++k) {
       const double candidate = std::max(end[k], ready[j]) + wire.of(before[k] - before[j]);
@@ -161,7 +163,8 @@ Merging mergeWithPriority(std::span<const Layer> layers, const WireCost& wire) {
   Merging best{groupsWhere(layers.size(), [](size_t) { return true; }), 0};
   best.seconds = prioritySeconds(layers, wire, best.groups);
   double impossible = 0;
-  // Every success is put to its own, exact value, so this ends long before the doubles run out.
+  // Each success lowers `best` to a time that a real grouping reaches, so the bisection ends well
+  // above double precision.
   while (best.seconds - impossible > 1e-13 * best.seconds) {
     const double middle = impossible + (best.seconds - impossible) / 2;
     auto groups = fewestGroups(sums, before, wire, middle);

@@ -27,14 +27,14 @@ struct Merging {
   double seconds = 0;         // of an iteration
 };
 
-// The time of an iteration in which groups are sent as they become ready, one after the other, and
-// the next forward starts after the last. Groups of one layer each are WFBP, one group is
-// SyncEASGD.
+// Returns the time of an iteration in which groups are sent as they become ready, one after the
+// other, and the next forward starts after the last. Groups of one layer each are WFBP, one group
+// is SyncEASGD.
 double iterationSeconds(std::span<const Layer> layers, const WireCost& wire,
                         std::span<const Group> groups);
 
-// The time of an iteration in which groups are sent by priority, can be interrupted, and each opens
-// its layers at once: max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
+// Returns the time of an iteration in which groups are sent by priority, can be interrupted, and
+// each opens its layers at once: max(B+F, max_g r_lo(g) + q_lo(g) + sum_{h<=g} (a + b*P_h)).
 double prioritySeconds(std::span<const Layer> layers, const WireCost& wire,
                        std::span<const Group> groups);
 

@@ -62,6 +62,9 @@ Status check(const EpochRecord& record) {
   std::set<MemberId> known;
   for (const auto* list : {&record.members, &record.lost}) {
     for (const Member& member : *list) {
+      // The rules hold for records that are written and for those that are read. A record with
+      // a member in both lists, or twice in one, would give a rank to a process that is not
+      // there.
       SLUICE_RETURN_IF_ERROR(check(member));
       if (!known.insert(member.id).second) return faultOf(record, "it has a member twice");
     }
@@ -90,6 +93,8 @@ Result<EpochRecord> decodeEpoch(std::string_view bytes) {
   record.why = reader.text(kLongestReasonBytes);
   record.members = readMembers(reader);
   record.lost = readMembers(reader);
+  // The reader does not stop at a fault but returns zeros from there on, so one check at the
+  // end covers all fields. A record is taken as a whole or not at all.
   const bool isWhole = !reader.failed() && reader.atEnd() && version == kEpochVersion;
   if (!isWhole || !check(record).isOk())
     return Status(Code::kDataLoss, "the record of an epoch is malformed");

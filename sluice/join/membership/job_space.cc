@@ -16,6 +16,9 @@ constexpr size_t kKeyNameBytes = 8;
 
 // Returns a name of the key that does not give it away.
 std::string nameOf(const secret::Key& key) {
+  // The prefix separates this digest from every other use of the key. Jobs of one name with
+  // different keys get different places in the store, and do not trip over each other's
+  // records.
   std::string text = "sluice membership key name";
   for (const std::byte byte : key.bytes()) text.push_back(static_cast<char>(byte));
   std::string name;
@@ -26,6 +29,9 @@ std::string nameOf(const secret::Key& key) {
 }
 
 std::string labelOf(const Entry& entry) {
+  // The seal covers the key it is stored under. Whoever can write to the store but lacks the
+  // job's key could otherwise copy a valid record to another place, and one epoch would pass
+  // for a later one.
   return "sluice membership 1 " + entry.key;
 }
 
@@ -38,11 +44,13 @@ Status checkJobName(std::string_view job) {
   });
   if (!isName || job.empty() || job.size() > kLongestJobName)
     return {Code::kInvalidArgument,
-            fmt::format("'{}' is no name of a job; use 1 to {} letters, digits, '-', '_' and '.'",
+            fmt::format("invalid job name '{}'; use 1 to {} letters, digits, '-', '_' and '.'",
                         base::printable(job.substr(0, 2 * kLongestJobName)), kLongestJobName)};
   return base::ok();
 }
 
+// The version is a part of every key, so that processes of a later format share a store with
+// older ones and see nothing of them.
 JobSpace::JobSpace(std::string_view job, const secret::JobKey& key)
     : job_(job),
       key_(key.derive(secret::Purpose::kMembership)),
@@ -88,6 +96,8 @@ Result<EpochRecord> JobSpace::openEpoch(const Entry& entry) const {
   if (!note.isOk()) return notOurs(entry, note.status().message());
   auto record = decodeEpoch(*note);
   if (!record.isOk()) return notOurs(entry, record.status().message());
+  // The seal has already bound the value to its place; this catches a member of the job that
+  // wrote the wrong number into it.
   if (epochKey(index(record->number)) != entry.key)
     return notOurs(entry, "it is the record of another epoch");
   return record;

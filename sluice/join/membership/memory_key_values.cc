@@ -18,6 +18,8 @@ constexpr Duration kMemoryLease = 10s;
 }  // namespace
 
 MemoryKeyValues::~MemoryKeyValues() {
+  // Tasks of this object may still be in the loop's queue or in a watcher's post. They look at
+  // the flag first, which they share, and leave a destroyed object alone.
   *alive_ = false;
   if (watch_) table_->removeWatch(*watch_);
   for (auto& [id, request] : std::exchange(requests_, {})) {
@@ -50,6 +52,8 @@ void MemoryKeyValues::start(Task apply, TimePoint deadline, std::function<void(S
 
 template <typename T>
 void MemoryKeyValues::start(std::function<T(MemoryTable&)> ask, TimePoint deadline, Got<T> got) {
+  // A request whose answer is lost is applied again, and the last answer counts, exactly as
+  // with a real store.
   const auto answer = std::make_shared<std::optional<T>>();
   start([this, answer, ask = std::move(ask)] { *answer = ask(*table_); }, deadline,
         [answer, got = std::move(got)](const Status& status) {
@@ -71,6 +75,8 @@ void MemoryKeyValues::arrive(uint64_t request) {
     return setHealth(Status(Code::kUnavailable, std::move(why)));
   }
   found->second.apply();
+  // The request was applied, but its sender does not learn of it and asks again. This is the
+  // case that a protocol over a store gets wrong most easily, so tests draw it often.
   if (table_->drawLostAnswer()) {
     afterIfAlive(kMemoryAnswerTimeout, [this, request] { attempt(request); });
     return;
@@ -132,6 +138,8 @@ void MemoryKeyValues::renew() {
   const bool wasThere = table_->renew(kept_->key, kept_->value, now + kMemoryLease, now);
   afterIfAlive(kMemoryLease / 3, [this] { renew(); });
   setHealth(base::ok());
+  // The key was gone for a while, and this renewal made it anew. The owner is told both, in
+  // this order, as with a store that reports each by itself.
   const bool isLost = kept_->isThere && !wasThere;
   const bool isNew = !kept_->isThere || isLost;
   kept_->isThere = true;
@@ -154,6 +162,8 @@ void MemoryKeyValues::watch(const KeyRange& range, std::function<void(const Entr
                             [this, alive = alive_, onPut = std::move(onPut)](const Entry& entry) {
                               if (!*alive) return;
                               afterIfAlive(table_->drawDelay(), [this, onPut, entry] {
+                                // A member that is cut off from the store receives no notices
+                                // either. They are lost, not late: it finds out by listing.
                                 if (whyUnavailable().empty()) onPut(entry);
                               });
                             });

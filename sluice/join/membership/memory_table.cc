@@ -26,6 +26,8 @@ void MemoryTable::State::put(const std::string& key, Cell cell) {
   for (const auto& [id, watcher] : watchers) {
     if (!watcher.range.contains(key)) continue;
     if (base::fromZeroToOne(draw()) < faults.lostNotices) continue;
+    // The notice is posted and not called, because the table's lock is held here and the
+    // watcher may call the table.
     watcher.loop->post([onPut = watcher.onPut, entry] { onPut(entry); });
   }
 }
@@ -83,6 +85,8 @@ Appended MemoryTable::append(const Append& append, TimePoint now) {
     state.expire(now);
     Listing there = state.list(append.absent, kShown);
     const bool mayFollow = !append.opened || state.has(*append.opened);
+    // Both conditions and all changes are under one lock, which plays the part of the store's
+    // transaction.
     if (!there.entries.empty() || !mayFollow)
       return Appended{.done = false, .there = std::move(there)};
     if (append.opened) state.data.cells.erase(append.opened->key);

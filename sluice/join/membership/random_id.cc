@@ -25,6 +25,8 @@ RandomId RandomId::random() {
 Result<RandomId> RandomId::parse(std::string_view hex) {
   RandomId id;
   bool isHex = hex.size() == 2 * kIdBytes;
+  // All digits are looked at by one rule, so an id has exactly one text: upper case is refused,
+  // and two texts are equal if and only if the ids are.
   for (size_t i = 0; isHex && i < kIdBytes; ++i) {
     const int high = valueOfDigit(hex[2 * i]);
     const int low = valueOfDigit(hex[2 * i + 1]);
@@ -33,7 +35,7 @@ Result<RandomId> RandomId::parse(std::string_view hex) {
   }
   if (!isHex)
     return Status(Code::kInvalidArgument,
-                  fmt::format("'{}' is no id of {} hexadecimal digits",
+                  fmt::format("invalid id '{}'; it must have {} hexadecimal digits",
                               base::printable(hex.substr(0, 64)), 2 * kIdBytes));
   return id;
 }

@@ -22,7 +22,7 @@ bool isHostName(std::string_view host) {
   });
 }
 
-// Returns the server with its port; empty if the text is none.
+// Returns the server with its port; empty if the text names no server.
 std::string serverOf(std::string_view text) {
   if (text.starts_with('[')) {
     const std::string whole =

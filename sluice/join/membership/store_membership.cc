@@ -118,7 +118,7 @@ void StoreMembership::announced(Duration patience, GotMembers got) {
 
 // ---- Proposals ----
 
-void StoreMembership::begin(const EpochRecord& first, Duration patience, GotStanding got) {
+void StoreMembership::begin(const EpochRecord& first, Duration patience, GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   if (Status status = check(first); !status.isOk()) {
     answerLater([status = std::move(status), got = std::move(got)] { got(status); });
@@ -128,8 +128,8 @@ void StoreMembership::begin(const EpochRecord& first, Duration patience, GotStan
   propose(std::make_shared<Proposal>(first, std::nullopt, loop_.now() + patience, std::move(got)));
 }
 
-void StoreMembership::replace(const Standing& before, const EpochRecord& next, Duration patience,
-                              GotStanding got) {
+void StoreMembership::replace(const StoredEpoch& before, const EpochRecord& next, Duration patience,
+                              GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   Status status = check(next);
   if (status.isOk() && next.number <= before.record.number)
@@ -140,7 +140,7 @@ void StoreMembership::replace(const Standing& before, const EpochRecord& next, D
     return;
   }
   if (seen_ && next.number <= seen_->record.number) {
-    answerLater([standing = *seen_, got = std::move(got)] { got(standing); });
+    answerLater([stored = *seen_, got = std::move(got)] { got(stored); });
     return;
   }
   propose(std::make_shared<Proposal>(next, before, loop_.now() + patience, std::move(got)));
@@ -164,9 +164,9 @@ void StoreMembership::propose(const std::shared_ptr<Proposal>& proposal) {
                  proposal->deadline, [this, proposal](const Result<Appended>& appended) {
                    if (!appended.isOk()) return proposal->got(appended.status());
                    if (!appended->done) return judge(proposal, appended->there);
-                   const Standing standing{proposal->record, appended->there.revision};
-                   see(standing);
-                   proposal->got(standing);
+                   const StoredEpoch stored{proposal->record, appended->there.revision};
+                   see(stored);
+                   proposal->got(stored);
                  });
 }
 
@@ -204,10 +204,10 @@ void StoreMembership::removeForged(const std::shared_ptr<Proposal>& proposal,
 
 // ---- Reading ----
 
-std::optional<Standing> StoreMembership::newestOf(const Listing& listing) {
+std::optional<StoredEpoch> StoreMembership::newestOf(const Listing& listing) {
   for (const Entry& entry : listing.entries) {
     auto record = open(entry);
-    if (record.isOk()) return Standing{*std::move(record), entry.created};
+    if (record.isOk()) return StoredEpoch{*std::move(record), entry.created};
     warnOf(entry, record.status());
   }
   return std::nullopt;
@@ -224,10 +224,10 @@ bool StoreMembership::isNews(const EpochRecord& record) const {
   return !seen_ || record.number > seen_->record.number || record.nonce == seen_->record.nonce;
 }
 
-void StoreMembership::see(const Standing& standing) {
-  if (seen_ && standing.record.number <= seen_->record.number) return;
-  seen_ = standing;
-  if (onEpoch_) onEpoch_(standing);
+void StoreMembership::see(const StoredEpoch& stored) {
+  if (seen_ && stored.record.number <= seen_->record.number) return;
+  seen_ = stored;
+  if (onEpoch_) onEpoch_(stored);
 }
 
 void StoreMembership::warnOfLostRecords() {
@@ -245,7 +245,7 @@ void StoreMembership::warnOf(const Entry& entry, const Status& why) {
   log("membership").warn("{}; it is ignored", why.message());
 }
 
-void StoreMembership::latest(Duration patience, GotStanding got) {
+void StoreMembership::latest(Duration patience, GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   store_->list(
       space_.epochs(), kReadAtOnce, loop_.now() + patience,
@@ -287,7 +287,7 @@ void StoreMembership::history(size_t most, Duration patience, GotHistory got) {
 
 // ---- Watching ----
 
-void StoreMembership::watch(std::function<void(const Standing&)> onEpoch) {
+void StoreMembership::watch(std::function<void(const StoredEpoch&)> onEpoch) {
   SLUICE_DCHECK(loop_.inLoop());
   onEpoch_ = std::move(onEpoch);
   if (isWatching_) return;

@@ -26,6 +26,8 @@ std::string different(std::string_view what, std::string_view their, std::string
 Agreement::Agreement(const base::Config& config, uint32_t worldSize) {
   add("sluice version", std::string(base::version()));
   add("world size", std::to_string(worldSize));
+  // An option's own declaration says whether ranks must agree on it, so a new option cannot be
+  // forgotten here.
   for (const base::Option* option : base::allOptions()) {
     if (option->mustAgree) add(std::string(option->name), config.value(*option).text);
   }
@@ -33,6 +35,8 @@ Agreement::Agreement(const base::Config& config, uint32_t worldSize) {
 
 void Agreement::add(std::string name, std::string value) {
   SLUICE_CHECK(name.find_first_of("=\n") == std::string::npos, name);
+  // Lines and '=' are the list's own marks. A name is ours and may not hold them; a value may
+  // come from the user, and loses its line breaks instead of breaking the list.
   std::ranges::replace(value, '\n', ' ');
   pairs_.insert_or_assign(std::move(name), std::move(value));
 }
@@ -69,6 +73,8 @@ std::string Agreement::describeOtherLaunch(const Agreement& theirs, std::string_
   for (const auto& [what, value] : theirs.pairs_) {
     if (!what.starts_with(kLaunchPrefix)) continue;
     const auto found = ours.pairs_.find(what);
+    // Ids are compared only if both sides have them: a rank that was started by hand beside a
+    // launcher's ranks lacks some. Only a different value says that there are two launches.
     if (found == ours.pairs_.end() || found->second == value) continue;
     return different(std::string_view(what).substr(kLaunchPrefix.size()), value, theirName,
                      found->second, ourName);

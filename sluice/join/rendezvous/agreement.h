@@ -32,8 +32,8 @@ class Agreement final {
   // is 4 on rank 3 but 5 on rank 0".
   static std::string describeOtherLaunch(const Agreement& theirs, std::string_view theirName,
                                          const Agreement& ours, std::string_view ourName);
-  // Returns a text that names another difference, or an empty text if there is none: "world size is
-  // 4 on rank 3 but 8 on rank 0".
+  // Returns a text that names another difference, or an empty text if all else agrees: "world size
+  // is 4 on rank 3 but 8 on rank 0".
   static std::string describeDifference(const Agreement& theirs, std::string_view theirName,
                                         const Agreement& ours, std::string_view ourName);
 

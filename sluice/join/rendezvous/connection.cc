@@ -39,7 +39,7 @@ void noticeSilentPeers(int socket) {
   set(IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
-// As fromErrno(), but kRefused if nobody listens at the address.
+// Makes a Status as fromErrno() does, but kRefused if nobody listens at the address.
 Status broken(std::string_view what, int error) {
   const Status status = base::fromErrno(what, error);
   return error == ECONNREFUSED ? Status(Code::kRefused, status.message()) : status;
@@ -97,6 +97,8 @@ void Connection::close() {
 
 void Connection::fail(Status why) {
   if (!isOpen()) return;
+  // The handler runs last and at most once: it may destroy this connection, so nothing after it
+  // may touch a member.
   close();
   if (handlers_.closed) std::exchange(handlers_.closed, nullptr)(std::move(why));
 }
@@ -121,6 +123,9 @@ void Connection::onEvents(uint32_t events) {
 }
 
 bool Connection::fillOutgoing() {
+  // Messages are sealed one frame at a time, just before they are sent. So an answer that
+  // thousands of ranks share lies in memory once, in plain form, and a rank that reads slowly
+  // holds up one frame of it.
   if (outgoingOffset_ < outgoing_.size()) return true;
   outgoing_.clear();
   outgoingOffset_ = 0;
@@ -191,6 +196,8 @@ void Connection::readHandshake() {
   incoming_.clear();
   if (!status.isOk()) return fail(status);
   if (handshake_.done()) takeSessionKeys();
+  // The last handshake message goes out before anybody is told, so that whatever `proved` sends
+  // follows it in order.
   flush();
   if (isOpen() && handshake_.done() && handlers_.proved) handlers_.proved();
 }
@@ -199,6 +206,7 @@ void Connection::readFrames() {
   const size_t before = incoming_.size();
   incoming_.resize(before + kReadAtOnceBytes);
   const ssize_t got = ::recv(socket_.get(), incoming_.data() + before, kReadAtOnceBytes, 0);
+  // resize() below may set errno, so it is kept.
   const int error = errno;
   incoming_.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
   if (got < 0 && (error == EAGAIN || error == EINTR)) return;
@@ -215,6 +223,8 @@ Status Connection::takeFrames() {
     uint32_t word = 0;
     for (size_t i = 0; i < kHeaderBytes; ++i)
       word |= std::to_integer<uint32_t>(header[i]) << (8 * i);
+    // The length comes before the seal that covers it, so it is judged first: a false one must
+    // neither reserve memory nor make this end wait for bytes that never come.
     const size_t sealedBytes = word & ~kLastFrame;
     if (sealedBytes <= secret::kSealBytes ||
         sealedBytes > kLargestFrameBytes + secret::kSealBytes) {

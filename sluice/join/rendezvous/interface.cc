@@ -105,6 +105,8 @@ Result<Interface> chooseInterface(const std::vector<Interface>& interfaces, cons
     const bool matches = network ? sharePrefix(each.address, network->address, network->prefixBits)
                                  : each.name == pin;
     if (!matches) continue;
+    // An interface may have several addresses that fit. One of rank 0's own family is
+    // preferred, as the other family may have no way to it.
     const bool isBetter = found == nullptr || (each.address.family() == master.family() &&
                                                found->address.family() != master.family());
     if (isBetter) found = &each;

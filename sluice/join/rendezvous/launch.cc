@@ -80,6 +80,8 @@ struct Master {
   uint16_t port = 0;
 };
 Master deriveMaster(const Names& launcher, const base::Config::Values& environment) {
+  // Only what is certain is derived. Open MPI names no host, so a master follows only if all
+  // ranks are on one host. Slurm lists the hosts, and the first of them runs rank 0.
   if (launcher.rank == "OMPI_COMM_WORLD_RANK") {
     const auto job = textOf(environment, "PMIX_NAMESPACE");
     const bool isOneHost = textOf(environment, "OMPI_COMM_WORLD_LOCAL_SIZE") ==
@@ -126,6 +128,9 @@ std::map<std::string, std::string> readIds(const Names& launcher,
 }  // namespace
 
 Result<Launch> readLaunch(const base::Config::Values& environment) {
+  // The variables of one launcher belong together: RANK of one and WORLD_SIZE of another would
+  // be two jobs. torchrun's names come first, since a user who sets them by hand inside a Slurm
+  // job means them.
   const Names* names = kLaunchers.data();
   for (const Names& launcher : kLaunchers) {
     if (environment.contains(launcher.rank)) {
@@ -158,6 +163,8 @@ Result<Launch> readLaunch(const base::Config::Values& environment) {
   }
   SLUICE_ASSIGN_OR_RETURN(const uint32_t port,
                           readNumber(environment, "MASTER_PORT", rank == 0 ? 0 : 1, 65534));
+  // torchrun's own store listens on MASTER_PORT. The next port is as well known to all ranks,
+  // and most likely free.
   const bool torchrunHasPort = port != 0 && environment.contains("TORCHELASTIC_RUN_ID");
   launch.masterPort = static_cast<uint16_t>(torchrunHasPort ? port + 1 : port);
   return launch;

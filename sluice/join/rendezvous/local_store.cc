@@ -15,6 +15,8 @@ Table::Got copyTo(Store::Got got) {
 }  // namespace
 
 void LocalStore::set(std::string key, std::string value, Done done) {
+  // The table answers at once, but a Store never completes inside the call: a caller may hold a
+  // lock, or may not be ready for its answer yet.
   loop_.post(
       [done = std::move(done), status = table_.set(key, std::move(value))] { done(status); });
 }

@@ -64,6 +64,7 @@ std::string encode(const Message& message) {
 
 std::string encodeHead(const Message& message, size_t valueBytes) {
   SLUICE_CHECK(message.key.size() <= kLargestKeyBytes, message.key.size());
+  // Times are rounded up: a wait of less than a millisecond must not become no wait at all.
   const auto millis = std::chrono::ceil<std::chrono::milliseconds>(message.timeout).count();
   std::string out;
   out.push_back(static_cast<char>(message.kind));
@@ -82,6 +83,8 @@ Result<Message> decode(std::string_view bytes) {
   const auto code = static_cast<uint8_t>(bytes[1]);
   const auto keyBytes = get<uint16_t>(bytes, 2);
   const auto valueBytes = get<uint32_t>(bytes, 12);
+  // Every number is checked before it becomes an enumerator or a length. The sender holds the
+  // job key, but it may be another version.
   if (!isKnown(kind)) return malformed("unknown kind");
   if (code > kLastCode) return malformed("unknown code");
   if (keyBytes > kLargestKeyBytes) return malformed("key too long");

@@ -79,6 +79,8 @@ std::chrono::milliseconds processAge() {
   if (fields.size() < kStartTime) return {};
   const auto ticks = base::parseInteger(fields[kStartTime - 1]);
   timespec now{};
+  // Both times count from the machine's start, so a clock that is set in between changes
+  // nothing. Without them the age is zero, and the process counts as young.
   if (!ticks.isOk() || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return {};
   const auto sinceBoot = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
   const auto started = std::chrono::milliseconds(*ticks * 1000 / ::sysconf(_SC_CLK_TCK));

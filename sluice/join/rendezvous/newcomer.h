@@ -16,7 +16,7 @@ namespace sluice::rendezvous {
 struct Newcomer {
   std::string agreementHash{};        // 32 bytes
   secret::JobNonce process{};         // random, drawn once by each process that joins
-  secret::JobNonce job{};             // of the job it has joined before; zeros if none
+  secret::JobNonce job{};             // of the job it has joined before; zeros for a first join
   std::chrono::milliseconds age{};    // time since its process was started
   std::chrono::milliseconds waits{};  // time since it began to look for rank 0
   uint32_t pid = 0;

@@ -46,6 +46,8 @@ RemoteStore::~RemoteStore() {
   if (connection_) connection_->close();
   stopTimers();
   const Status ended(Code::kCancelled, "the rendezvous has ended");
+  // Everybody who waits is told, exactly once: first the join, then the requests, in the order in
+  // which they were made. Handlers are posted, so this destructor runs no foreign code.
   if (joined_) finishJoin(ended);
   while (!pending_.empty()) complete(pending_.begin()->first, ended);
 }
@@ -94,6 +96,8 @@ void RemoteStore::finishJoin(Status status) {
 
 void RemoteStore::rejoin(const Status& why) {
   log("rendezvous").debug("the connection to {} broke: {}", masterName(), why.message());
+  // A broken connection is not the end of rank 0. Requests stay pending and are sent again
+  // under their numbers, and rank 0 counts each number once, so a repetition does no harm.
   isConnected_ = false;
   broke_ = why;
   refusals_ = 0;
@@ -170,6 +174,8 @@ void RemoteStore::onProved() {
   const auto since = [this](TimePoint then) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(loop_.now() - then);
   };
+  // Ages travel as durations, not as times of day: the clocks of two hosts may differ, but each
+  // knows how long ago its own process began.
   const Newcomer self{.agreementHash = options_.agreement.hash(),
                       .process = process_,
                       .job = job_,
@@ -182,11 +188,13 @@ void RemoteStore::onProved() {
 void RemoteStore::onClosed(const Status& why) {
   if (isConnected_) return rejoin(why);
   if (isMember_) {
-    // Somebody else listens at the address of a rank 0 that is gone, or nobody does.
+    // Rank 0 is gone: either somebody else listens at its address now, or nobody does.
     if (why.code() == Code::kPermissionDenied) return loseMaster();
     if (why.code() == Code::kRefused && ++refusals_ == kMostRefusals) return loseMaster();
     return tryAgain(why);
   }
+  // A wrong key is final for a rank that has brought its own. One that gets its key from rank 0
+  // may only have asked a rank 0 that was started anew, and asks again.
   if (why.code() != Code::kPermissionDenied || options_.keyFrom) return tryAgain(why);
   finishJoin(why.withContext(
       fmt::format("rank {} does not trust {}", index(options_.rank), masterName())));
@@ -224,6 +232,9 @@ bool RemoteStore::isWelcome(std::string_view nonce) const {
 
 void RemoteStore::onReceived(const std::string& bytes) {
   const auto message = decode(bytes);
+  // A good message depends on how far this rank has come: answers only for a member that is
+  // connected, a welcome or a question only before. Everything else ends the connection, since
+  // there is no telling what the other end means.
   const auto kind = message.isOk() ? message->kind : MessageKind{};
   if (isConnected_ && kind == MessageKind::kAnswer) {
     if (message->code == Code::kOk) return complete(message->id, message->value);
@@ -257,6 +268,8 @@ void RemoteStore::request(Message message, Duration timeout, Got got) {
   if (!status.isOk()) return loop_.post([got = std::move(got), status] { got(status); });
   message.id = nextId_++;
   const uint32_t id = message.id;
+  // Rank 0 times every wait itself and names whom it waited for. This timer is the last resort,
+  // for a rank 0 that is alive but says nothing.
   const TimerId timer = loop_.after(timeout + kGrace, [this, id, key = message.key, timeout] {
     complete(
         id, Status(Code::kTimeout, fmt::format("{} has not answered about '{}' in {}", masterName(),
@@ -270,6 +283,7 @@ void RemoteStore::request(Message message, Duration timeout, Got got) {
 }
 
 void RemoteStore::send(Pending& pending) {
+  // A repeated request asks only for what is left of its time.
   pending.message.timeout = std::max<Duration>(pending.until - loop_.now(), Duration(0));
   connection_->send(encode(pending.message));
 }

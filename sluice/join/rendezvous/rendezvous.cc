@@ -74,6 +74,9 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::start(net::EpollLoop& loop,
                             .begun = begun});
     return meeting;
   }
+  // Without a job key rank 0 draws one and hands it to processes of its own user, so that other
+  // users of this host cannot join the job. With `insecure` the user has said that there are no
+  // strangers, and no key is drawn.
   meeting->serverKey_ = provesUser ? secret::JobKey::random() : key;
   ServerOptions options;
   options.key = meeting->serverKey_;
@@ -120,6 +123,8 @@ void Rendezvous::join(std::string note, const Store::GotAll& got) {
   const auto gather = [this, note = std::move(note), got](Duration timeLeft) {
     store().gather("start", note, timeLeft, got);
   };
+  // Rank 0 is its own member and needs no connection. The others join first, and what the join
+  // has taken is missing from the time of the gather.
   if (local_) return gather(timeout_);
   remote_->join([this, gather, got, begun = loop_.now()](const Status& status) {
     if (!status.isOk()) return got(status);

@@ -41,18 +41,18 @@ class Rendezvous final {
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  // The address (port 0) at which the other ranks reach this one. A fabric listens on it.
+  // Returns the address (port 0) at which the other ranks reach this one. A fabric listens on it.
   const Interface& interface() const { return interface_; }
 
-  // The port on which rank 0 listens; 0 on the others. Any thread.
+  // Returns the port on which rank 0 listens; 0 on the others. Any thread.
   uint16_t port() const;
 
   // Waits until every rank is here; the answer is the note of each rank, in rank order. Loop thread
   // only.
   void join(std::string note, const Store::GotAll& got);
 
-  // The key of this very job (JobKey::forJob), for everything but the rendezvous itself. REQUIRES:
-  // join() has completed well.
+  // Returns the key of this very job (JobKey::forJob), for everything but the rendezvous itself.
+  // REQUIRES: join() has completed well.
   secret::JobKey jobKey() const;
 
   // The thread that holds strangers off, for the doormen of this process.

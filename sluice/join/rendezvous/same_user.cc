@@ -74,6 +74,8 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start(net::EpollLoop& loop, const 
   if (::bind(socket.get(), name.raw(), name.bytes) != 0) {
     const int error = errno;
     const net::Fd other = unixSocket();
+    // The name is taken. Another user may hold it to catch the ranks' requests, so the error names
+    // that process and its user instead of a mere "in use".
     if (error == EADDRINUSE && ::connect(other.get(), name.raw(), name.bytes) == 0) {
       return takenBy(peerOf(other), master);
     }
@@ -102,6 +104,8 @@ void KeyServer::acceptSome() {
     const net::Fd client(::accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!client.valid()) return;
     const ucred peer = peerOf(client);
+    // The kernel says who connects, and nobody can lie to it. A foreign user is named in the
+    // log once: each of its attempts would fill the log otherwise.
     if (peer.uid != ::geteuid()) {
       if (refused_.size() < kMostUsersNamed && refused_.insert(peer.uid).second) {
         log("rendezvous")
@@ -145,6 +149,8 @@ Status KeyRequest::connect() {
     }
     return base::fromErrno("cannot ask rank 0 for the key of this job");
   }
+  // Each end checks the other: a stranger that got the name first would otherwise hand out a
+  // key of its own, and with it lead this rank into its own job.
   if (const ucred holder = peerOf(socket); holder.uid != ::geteuid())
     return takenBy(holder, master_);
   socket_ = std::move(socket);

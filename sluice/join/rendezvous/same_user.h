@@ -17,7 +17,7 @@
 
 namespace sluice::rendezvous {
 
-// Rank 0's end.
+// Rank 0's end: hands the key to processes of its own user.
 class KeyServer final {
  public:
   // `master` is the address on which rank 0 meets the others. Before loop.run(), or on the loop.

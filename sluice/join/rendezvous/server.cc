@@ -50,6 +50,8 @@ Result<std::unique_ptr<Server>> Server::start(net::EpollLoop& loop, ServerOption
         fmt::format("rank 0 may open {} files but {} ranks connect to it; run: ulimit -Hn {}",
                     files, options.worldSize, options.worldSize + 2 * kOtherFiles));
   }
+  // Strangers share the descriptors with the ranks. Their number is cut to what is left, so
+  // that a flood of connections never keeps a rank of the job from connecting.
   const uint64_t spare = files - options.worldSize - kOtherFiles / 2;
   options.maxStrangers =
       std::min<size_t>(options.maxStrangers, std::max<uint64_t>(spare, kOtherFiles / 2));
@@ -75,6 +77,7 @@ Server::Server(net::EpollLoop& loop, ServerOptions options, net::Fd listener)
 }
 
 Server::~Server() {
+  // The doorman goes first: its handlers run on another thread and use what is above.
   doorman_.reset();
   if (ticker_) loop_.cancel(*ticker_);
   if (allLeftTimer_) loop_.cancel(*allLeftTimer_);
@@ -91,7 +94,7 @@ door::Doorman::Handlers Server::doorHandlers() {
   };
   handlers.proved = [this,
                      weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
-    // Shared, since a task must be copyable.
+    // The greeting is shared, since a task must be copyable.
     auto greeting =
         std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));
     loop_.post([weak, greeting] {
@@ -124,6 +127,8 @@ void Server::addPeer(door::Greeting greeting) {
   auto peer = std::make_shared<Peer>();
   peer->since = loop_.now();
   peer->place = newcomers_.insert(newcomers_.end(), peer);
+  // Handlers hold their peer weakly, because the peer holds the connection that holds the
+  // handlers.
   const auto onPeer = [this, weak = std::weak_ptr(peer)](auto method) {
     return [this, weak, method](const auto& argument) {
       if (const auto self = weak.lock()) (this->*method)(self, argument);
@@ -157,6 +162,8 @@ void Server::onClosed(const PeerPtr& peer, const Status& why) {
   if (peer->joined) {
     log("rendezvous").debug("rank {} is gone: {}", index(peer->rank), why.message());
     table_.disconnected(peer->rank);
+    // A process that ends closes its connection, and its rank is gone at once. A connection
+    // that breaks says nothing about the process, which may be on its way back.
     if (peer->connection->hasReachedEnd()) {
       table_.went(peer->rank, why.message());
     } else {
@@ -178,6 +185,8 @@ void Server::onReceived(const PeerPtr& peer, const std::string& bytes) {
     const bool isRequest = kind >= MessageKind::kSet && kind <= MessageKind::kGather;
     return peer->joined ? isRequest : beforeJoining;
   };
+  // A newcomer may only say who it is, and a member only ask the table: a message out of turn
+  // is treated like garbage.
   if (!message.isOk() || !isWanted(message->kind)) {
     peer->connection->close();
     return onClosed(peer, {Code::kDataLoss, "it sent a malformed message"});
@@ -193,6 +202,9 @@ void Server::meet(const PeerPtr& peer, const std::string& newcomer) {
   if (!decoded.isOk()) return refuse(peer, decoded.status().message());
   peer->newcomer = *std::move(decoded);
   const Duration age = options_.processAge + (loop_.now() - created_);
+  // Two ages are compared, and the smaller difference counts: a process may have been started
+  // long before rank 0 and have looked for it only now, as with a launcher that prepares its
+  // ranks; that is no leftover.
   peer->earlier =
       std::min<Duration>(peer->newcomer.age - age, peer->newcomer.waits - (loop_.now() - begun_));
   if (peer->newcomer.job != secret::JobNonce{} && peer->newcomer.job != nonce_) {
@@ -244,6 +256,9 @@ void Server::join(const PeerPtr& peer) {
                     peer->connection->peer().toString()));
   }
   const bool isBack = peer->newcomer.job == nonce_;
+  // Three cases for a rank that is here already: the same process comes back over a new
+  // connection, a leftover of an earlier launch is told so, and of two equal claims the second
+  // is refused, since the first may have begun to work.
   if (const auto found = members_.find(peer->rank); found != members_.end()) {
     if (isBack && found->second->newcomer.process == peer->newcomer.process) {
       // Its connection broke, and this end has not noticed that yet.
@@ -261,6 +276,8 @@ void Server::join(const PeerPtr& peer) {
             rank, found->second->newcomer.pid, found->second->connection->peer().toString(),
             peer->newcomer.pid, peer->connection->peer().toString()));
   }
+  // Two processes claim one rank and both may be leftovers. The one that was started later is
+  // more likely of this launch; the other is refused for good.
   if (const auto held = held_.find(peer->rank); held != held_.end()) {
     if (peer->earlier >= held->second->earlier) return refuseLeftover(peer);
     refuseLeftover(std::exchange(held->second, peer));
@@ -312,6 +329,8 @@ void Server::admit(const PeerPtr& peer) {
   newcomers_.erase(peer->place);
   peer->joined = true;
   members_.emplace(peer->rank, peer);
+  // Doubts about this rank concerned another process: the right one is here now, and the others
+  // need not wait for its refusal to run out.
   refused_.erase(peer->rank);
   away_.erase(peer->rank);
   if (peer->newcomer.job == nonce_)
@@ -348,6 +367,8 @@ void Server::giveUpRefused() {
 }
 
 void Server::onRequest(const PeerPtr& peer, Message request) {
+  // The answer may come much later, when the rank has gone. So the connection is held weakly:
+  // an answer to nobody is thrown away.
   const auto respond = [weak = std::weak_ptr(peer->connection),
                         id = request.id](const Result<std::shared_ptr<const std::string>>& value) {
     const auto connection = weak.lock();
@@ -385,6 +406,7 @@ void Server::keepTicking() {
 void Server::tick() {
   ticker_.reset();
   isTickAsked_ = false;
+  // Newcomers are ordered by their time, so only the first can be due.
   while (!newcomers_.empty() &&
          loop_.now() - newcomers_.front()->since >= options_.handshakeDeadline) {
     countStranger(&Strangers::silent);
@@ -392,6 +414,8 @@ void Server::tick() {
   }
   giveUpRefused();
   if (loop_.now() - toldAt_ >= kTellEvery) tellProgress();
+  // The tick stops when nothing is left to watch, and keepTicking() starts it again: a job that
+  // runs for days wakes its rank 0 for nothing.
   const bool somethingGoesOn = !newcomers_.empty() || !refused_.empty() || table_.longestGather() ||
                                strangers().total() > strangersTold_;
   if (somethingGoesOn) keepTicking();

@@ -34,6 +34,8 @@ Status Table::set(const std::string& key, std::string value) {
   SLUICE_RETURN_IF_ERROR(checkSizes(key, value));
   const auto found = values_.find(key);
   const bool isNew = found == values_.end();
+  // The room is checked before anything changes. A value that replaces a longer one always
+  // fits, even in a full table, so a rank can still update what it has.
   const size_t before = isNew ? 0 : found->second->size();
   const size_t after = value.size() + (isNew ? key.size() + kEntryBytes : 0);
   if (after > before) SLUICE_RETURN_IF_ERROR(checkRoomFor(after - before));
@@ -74,6 +76,8 @@ std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key
 
 void Table::answer(const std::shared_ptr<Waiter>& waiter,
                    Result<std::shared_ptr<const std::string>> result) {
+  // Answers are posted: a Got may call the table again, which may be in the middle of a loop
+  // over its waiters.
   loop_.cancel(waiter->timer);
   bytes_ -= waiter->bytes;
   loop_.post([waiter, result = std::move(result)] { waiter->got(result); });
@@ -130,6 +134,9 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
   const auto respond = [&](Result<std::shared_ptr<const std::string>> now) {
     loop_.post([got = std::move(got), now = std::move(now)] { got(now); });
   };
+  // A rank whose connection broke asks again with the number of its request. If the gathering
+  // has ended meanwhile, it gets the answer that it has missed; without this it would open a
+  // second gathering that nobody else comes to.
   const auto ended = std::ranges::find_if(ended_, [&](const Ended& each) {
     const auto own = each.ids.find(who);
     return id != 0 && each.key == key && own != each.ids.end() && own->second == id;
@@ -155,6 +162,8 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
                           fmt::format("rank {} has given its '{}' already", index(who), key)));
   }
   gather.waiters.push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutGather));
+  // A rank that is known to be gone is not waited for: the gathering fails now, for all who are
+  // in it, with the reason.
   for (const auto& [rank, absence] : absent_) {
     if (!gather.brought.contains(rank)) return miss(rank, Absence(absence));
   }

@@ -22,7 +22,7 @@ namespace sluice::rendezvous {
 
 class Table final {
  public:
-  // Shared, since one value may go to thousands of ranks.
+  // The value is shared, since it may go to thousands of ranks.
   using Got = std::function<void(Result<std::shared_ptr<const std::string>>)>;
 
   // `largestBytes` bounds what the ranks can make the table hold.

@@ -1,5 +1,5 @@
 // The address at which Prometheus reads the metrics of all sessions of this process. A process has
-// one or none. Thread safety: any thread.
+// at most one. Thread safety: any thread.
 #pragma once
 
 #include <array>

@@ -5,7 +5,7 @@
 namespace sluice::trace {
 namespace {
 
-// Steps of one trace are near each other: 32 bits tell them apart.
+// Steps of one trace are near each other, so 32 bits tell them apart.
 uint64_t keyOf(SliceId slice, Step step) {
   return uint64_t{index(slice)} << 32 | (index(step) & 0xffffffffU);
 }
@@ -58,7 +58,7 @@ std::optional<Journeys::Moment> Journeys::last(SliceId slice, Step step, Rank ra
   std::optional<Moment> found;
   for (const Entry& entry : of(slice, step)) {
     if (entry.rank != rank || entry.event->stage != stage) continue;
-    // Of several events at one moment, takes the one that was reported last.
+    // Among several events at one moment the last one reported is taken.
     if (!found || entry.event->at >= found->at) found = Moment{entry.event->peer, entry.event->at};
   }
   return found;
@@ -75,6 +75,8 @@ std::optional<TimePoint> Journeys::endOf(Rank rank, const StageEvent& event) con
   const auto leftWorker = [&] {
     return earlier(here(Stage::kQueued), at(event.slice, event.step, rank, Stage::kCollect, rank));
   };
+  // A stage ends where the next one begins, which may be another rank's event: a push ends when
+  // its server collects it. If that rank's trace is missing, the end is not known.
   switch (event.stage) {
     case Stage::kReady: return earlier(here(Stage::kStageOut), leftWorker());
     case Stage::kStageOut: return leftWorker();

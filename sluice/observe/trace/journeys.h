@@ -21,7 +21,8 @@ class Journeys final {
   // Returns when the slice entered the stage at `rank`, with `peer` at the other end.
   std::optional<TimePoint> at(SliceId slice, Step step, Rank rank, Stage stage, Rank peer) const;
 
-  // The same for any peer: the first or the last such moment, and its peer.
+  // The moment at which a slice entered a stage, and the rank at the other end. Where several ranks
+  // are at the other end, first() gives the earliest of their moments and last() the latest.
   struct Moment {
     Rank peer{};
     TimePoint at{};

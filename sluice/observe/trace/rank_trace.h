@@ -26,8 +26,8 @@ struct RankTrace {
   std::map<Rank, fabric::ClockOffset> clocks{};  // offsets of the others' clocks from this rank's
   std::optional<WallClock> wall{};  // empty: a simulation, or an older version of sluice wrote it
 
-  // Return when the earliest event or wait began and the latest ended; the clock's zero if there is
-  // none.
+  // Return when the earliest event or wait began and the latest ended; the clock's zero for an
+  // empty trace.
   TimePoint begin() const;
   TimePoint end() const;
 };

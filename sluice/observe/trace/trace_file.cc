@@ -103,6 +103,8 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces,
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(::fdopen(fd.get(), "w"), &std::fclose);
   if (!file) return base::fromErrno("cannot write " + path);
   (void)fd.release();  // the FILE closes it
+  // Times in the file are microseconds from this origin. Viewers keep them as doubles, which
+  // could not tell apart the nanoseconds of a clock that counts from a machine's start.
   TimePoint origin = further.first;
   json ranks = json::array();
   for (const auto& trace : traces) {

@@ -11,7 +11,6 @@
 
 #include <sluice/observe/trace/journeys.h>
 #include <sluice/observe/trace/testing/small_job.h>
-#include <sluice/observe/trace/torch_ranks.h>
 
 namespace sluice::trace {
 namespace {

@@ -13,6 +13,8 @@ WallClock readWallClock() {
     const TimePoint before = std::chrono::steady_clock::now();
     const Duration wall = std::chrono::system_clock::now().time_since_epoch();
     const Duration took = std::chrono::steady_clock::now() - before;
+    // The wall clock was read somewhere between two readings of the steady clock. The middle is
+    // the best guess, and half of the time between is the most it can be wrong.
     const WallClock read{wall - (before.time_since_epoch() + took / 2), took / 2 + Duration(1)};
     if (!best || read.uncertainty < best->uncertainty) best = read;
   }

@@ -45,6 +45,8 @@ std::vector<at::Tensor> inParts(const at::Tensor& whole, const at::Tensor& part,
 // Splits a tensor by sizes along its first dimension; into equal parts if `sizes` is empty.
 std::vector<at::Tensor> inRows(const at::Tensor& tensor, const at::Tensor& flat,
                                const std::vector<int64_t>& sizes, size_t world) {
+  // A tensor is cut along its first dimension, and its memory is flat: a row is a run of
+  // elements, so each part is one piece of memory without a copy.
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto ranks = static_cast<int64_t>(world);
   TORCH_CHECK_VALUE(!sizes.empty() || rows % ranks == 0, "sluice: ", rows,
@@ -77,7 +79,7 @@ std::optional<DType> floatType(at::ScalarType type) {
   }
 }
 
-// [i][r] -> [r][i]
+// Turns lists by tensor and rank into lists by rank and tensor.
 Lists transposed(const Lists& lists, size_t world) {
   Lists byRank(world);
   for (const auto& list : lists) {
@@ -97,11 +99,11 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
   return copies_.with([&](auto& copies) {
     if (!copies) {
-      const Status enough = staging::checkPinnedBytes(device.str(), member_->stagingBytes());
+      const Status enough = staging::checkPinnedBytes(device.str(), group_->stagingBytes());
       TORCH_CHECK_VALUE(enough.isOk(), "sluice: ", enough.message());
-      // A forked child has none of the threads, and must not touch the device.
+      // A forked child lacks the threads, and must not touch the device.
       copies = base::HomePtr<DeviceCopies>(
-          std::make_unique<DeviceCopies>(device, member_->stagingBytes()));
+          std::make_unique<DeviceCopies>(device, group_->stagingBytes()));
     }
     TORCH_CHECK_VALUE(copies->place() == device, "sluice: a tensor is on ", device,
                       ", but this process group has had tensors on ", copies->place(),
@@ -114,8 +116,8 @@ SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection,
                              std::chrono::milliseconds timeout,
                              std::function<void(Connection&)> close,
                              std::function<void()> interrupt)
-    : Backend(static_cast<int>(index(connection->member().rank())),
-              static_cast<int>(connection->member().worldSize())),
+    : Backend(static_cast<int>(index(connection->group().rank())),
+              static_cast<int>(connection->group().worldSize())),
       connection_(std::move(connection)),
       close_(std::move(close)),
       interrupt_(std::move(interrupt)),
@@ -132,6 +134,10 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
   Terms terms;
   terms.atMost = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   terms.memory = operands;
+  // A call ends in up to three places: its results are copied to their tensors, for a device
+  // that copy is queued, and only then is the work complete. Callbacks on it run on the
+  // messenger, since they are Python and may wait for another collective, which the loop has to
+  // carry out.
   const auto complete = [work, messenger = &connection_->messenger()](const Status& status) {
     work->complete(status, *messenger);
   };
@@ -144,7 +150,7 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
     });
   };
   const auto send = [connection = connection_, what = std::move(what), terms] {
-    return connection->member().submit(
+    return connection->group().submit(
         [what, terms](Communicator& communicator) { what(communicator, terms); });
   };
   const auto sendLater = [send, complete](const Status& arrived) {
@@ -152,6 +158,9 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
     if (!status.isOk()) complete(status);
   };
   const auto copies = connection_->copies();
+  // The values of a tensor on a device may still be computed. The call is submitted once they
+  // are on the host, and calls without a device queue up behind it, because the order of calls
+  // is the same on all ranks.
   if (operands && operands->copies()) return operands->fetch(sendLater);
   // All ranks make their calls in one order, so this one waits for those before it.
   if (copies && copies->copier().hasToHost())
@@ -223,11 +232,14 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   checkReduction(reduction, flat.scalar_type());
   const auto dtype = floatType(flat.scalar_type());
   const bool isSum = reduction == c10d::ReduceOp::SUM || reduction == c10d::ReduceOp::AVG;
+  // Sums of floats go the way of training: the method with the least cost, sums in a fixed
+  // order, one division for a mean. Other types and reductions take two legs of parcels, which
+  // need no arithmetic of our own.
   if (dtype && isSum) {
     const auto work = makeWork(call, tensors, tensors);
     const bool isMean = reduction == c10d::ReduceOp::AVG;
     submit(call, work, operands,
-           [=, method = connection_->member().methodFor(flat.nbytes()), n = world()](
+           [=, method = connection_->group().methodFor(flat.nbytes()), n = world()](
                Communicator& communicator, Terms terms) {
              if (isMean) {
                terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {

@@ -76,6 +76,8 @@ void C10dCollective::allReduce(const Call& call, const collective::Reduction& re
              "process_group",
              reduction.codec->name())});
   }
+  // The group works on memory of its own. Its threads may still write there after this engine
+  // has given up a call, and by then the caller's memory may be gone.
   std::vector<Piece> pieces{{call.data, copyOf(call.data, call.dtype), nullptr}};
   {
     const at::AutoDispatchBelowADInplaceOrView noGradients;
@@ -124,6 +126,9 @@ void C10dCollective::follow(const Ticket& ticket, std::vector<Piece> pieces, Don
   const bool isNew =
       underway_.emplace(ticket, Underway{std::move(pieces), works.size(), std::move(done)}).second;
   SLUICE_CHECK(isNew, ticket.step, ticket.number);
+  // A callback runs on a thread of the group, at any time, even when this engine is gone. It
+  // touches only self_, under its lock, and posts to the loop; on the loop self_ is asked
+  // again, since the engine may have been detached in between.
   for (const auto& work : works) {
     work->getFuture()->addCallback([self = self_, ticket](c10::ivalue::Future& future) {
       const Status status = future.hasError()

@@ -51,6 +51,9 @@ at::Tensor Operands::reads(const at::Tensor& tensor) {
                     ", but only dense ones are taken; use .to_dense()");
   const at::AutoDispatchBelowADInplaceOrView noGradients;
   if (!tensor.device().is_cpu()) return readsOnDevice(tensor);
+  // A tensor that lies in one piece is used as it is, so the fabric reads and writes the user's
+  // memory directly. Any other is copied, and copyBack() brings results back into its own
+  // shape.
   auto flat = tensor.contiguous().view({-1});
   kept_.push_back(flat);
   return flat;
@@ -83,7 +86,7 @@ at::Tensor Operands::writesTogether(const std::vector<at::Tensor>& tensors) {
     flats.push_back(reads(tensor));
   }
   const at::AutoDispatchBelowADInplaceOrView noGradients;
-  // Those on a device are not here yet; their values come to their part of it.
+  // Values on a device are not here yet; fetch() brings them to their part of `together`.
   auto together = at::cat(flats);
   kept_.push_back(together);
   int64_t begin = 0;
@@ -106,6 +109,7 @@ at::Tensor Operands::scratch(const at::Tensor& like) {
 }
 
 void Operands::fetch(const staging::Copier::Arrived& arrived) {
+  // Copies of one direction end in order, so the last one stands for all.
   for (size_t i = 0; i < onDevice_.size(); ++i) {
     const bool isLast = i + 1 == onDevice_.size();
     deviceCopies_->copier().toHost(
@@ -127,6 +131,9 @@ void Operands::copyBack(const staging::Copier::Queued& done) const {
     deviceCopies_->copier().toDevice(
         bytesOf(one->host), TorchDevice::bytesOf(one->flat), ready_,
         [one, copies = deviceCopies_, done = isLast ? done : nullptr](auto queued) {
+          // The result lies in one piece on the device. A target of another shape gets it by a
+          // copy on the same stream, and the mark moves behind that copy, so that a reader
+          // waits for both.
           if (queued.isOk() && !one->flat.is_alias_of(one->target)) {
             const c10::StreamGuard stream(copies->device().resultStream());
             at::Tensor(one->target).copy_(one->flat.view(one->target.sizes()), true);
@@ -158,6 +165,9 @@ void checkReduction(Reduction reduction, at::ScalarType type) {
 void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
                        const std::vector<at::Tensor>& parts) {
   const at::AutoDispatchBelowADInplaceOrView noGradients;
+  // The parts are summed in rank order and chunk by chunk, so that all ranks get the same bits
+  // and a chunk stays in the cache. The sum is made beside the output, which may be one of the
+  // parts.
   for (int64_t begin = 0; begin < out.numel(); begin += kChunk) {
     const int64_t count = std::min(kChunk, out.numel() - begin);
     auto sum = parts[0].narrow(0, begin, count).clone();
@@ -185,6 +195,8 @@ collective::Leg moveLeg(uint32_t self, const Lists& send, const Lists& receive) 
     if (r == self) continue;
     for (const auto& tensor : receive[r]) leg.receives.push_back({Rank{r}, bytesOf(tensor)});
   }
+  // A rank's part for itself takes no way over the network, but it moves only when the others'
+  // parts are here: it may be read and written by the same call.
   if (send.size() > self && receive.size() > self) {
     leg.then = [from = send[self], to = receive[self]] {
       for (size_t i = 0; i < to.size(); ++i) {

@@ -60,7 +60,7 @@ class Operands final {
   struct OnDevice {
     at::Tensor flat;  // in one piece, on the device
     at::Tensor host;
-    at::Tensor target{};  // receives the result; undefined: there is none
+    at::Tensor target{};  // receives the result; undefined for an input
   };
   at::Tensor readsOnDevice(const at::Tensor& tensor);
 
@@ -75,7 +75,8 @@ class Operands final {
 // Refuses, with an error of one line, a type that cannot be reduced so.
 void checkReduction(Reduction reduction, at::ScalarType type);
 
-// out = parts[0] . parts[1] . ...; `out` may be one of them. On the loop.
+// Computes out = parts[0] . parts[1] . ..., in this order on every rank, so that all get the same
+// bits. `out` may be one of the parts. On the loop.
 void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
                        const std::vector<at::Tensor>& parts);
 

@@ -123,7 +123,8 @@ class TorchDevice final : public Device {
     return std::make_shared<detail::TorchMark>(currentStream());
   }
 
-  // Returns the stream of the copies to the device.
+  // The stream on which results are copied to the device, so that they wait for no kernel of the
+  // model.
   c10::Stream resultStream() const { return in_; }
 
   // Returns the stream that is current on the calling thread.

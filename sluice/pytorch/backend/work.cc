@@ -36,6 +36,8 @@ PendingWork::PendingWork(int rank, c10d::OpType type, const char* title,
 void PendingWork::complete(const Status& status, Messenger& messenger) {
   FuturePtr future;
   {
+    // The callbacks of a future run on the messenger and not here: they are the user's Python,
+    // and this is the loop.
     const std::lock_guard lock(mutex_);
     hasEnded_ = true;
     ending_ = exceptionOf(status);
@@ -51,6 +53,9 @@ bool PendingWork::wait(std::chrono::milliseconds timeout) {
   if (process_.isInherited()) std::rethrow_exception(exceptionOf(base::forkedStatus()));
   constexpr std::chrono::milliseconds kInterruptPeriod(100);  // short for a person who waits
   const auto end = std::chrono::steady_clock::now() + timeout;
+  // c10d's own wait cannot be interrupted, so the thread waits here in short pieces and asks
+  // for Ctrl-C between them. The end is left to Work::wait(), which throws the errors that
+  // users of c10d know.
   while (interrupt_) {
     {
       std::unique_lock lock(mutex_);
@@ -95,6 +100,8 @@ c10::intrusive_ptr<c10::ivalue::Future> PendingWork::getFuture() {
   bool isLate = false;
   FuturePtr future;
   {
+    // A future is made only when somebody asks, since each costs a task on the messenger. After the
+    // end the asking thread marks it at once.
     const std::lock_guard lock(mutex_);
     if (!future_) {
       future_ = c10::make_intrusive<c10::ivalue::Future>(

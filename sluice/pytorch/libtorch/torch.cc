@@ -66,6 +66,7 @@ Distributed::Distributed(Job& job, torch::nn::Module& model, torch::optim::Optim
   sortIntoGroups();
   openSession(job, name);
   const torch::NoGradGuard noGrad;
+  // All ranks start from rank 0's values before any hook can send a gradient of another start.
   for (const Parameter& parameter : parameters_) broadcast(parameter.value);
   broadcastBuffers();
   for (size_t p = 0; p < parameters_.size(); ++p) {
@@ -101,6 +102,9 @@ void Distributed::findGates() {
   constexpr size_t kNone = static_cast<size_t>(-1);
   for (Parameter& parameter : parameters_) parameter.gate = kNone;
 
+  // Every parameter gets one gate, that of its first reader in the order of registration, which
+  // is meant to be the order of forward. A parameter that no gated module reads belongs to the
+  // last gate, which step() itself opens.
   for (const GatedModule* gated : gatedModulesIn(model_)) {
     for (const torch::nn::Module* module : gated->gates()) {
       const auto* inner = dynamic_cast<const GatedModule*>(module);
@@ -183,6 +187,9 @@ void Distributed::broadcastBuffers() {
 
 // Every call from outside begins here.
 void Distributed::check() {
+  // Autograd does not say that a backward pass has ended with an exception. It shows here: a pass
+  // is said to run, but this thread runs no pass. If gradients have left by then, other ranks have
+  // used them and this one cannot take them back.
   if (inBackward_ && torch::autograd::get_current_graph_task_id() < 0) {
     inBackward_ = false;
     if (roundHasLeft_) breakBy("backward() ended with an exception after it had sent gradients");
@@ -257,13 +264,16 @@ void Distributed::backwardEnds() {
 // stopped it.
 void Distributed::finishRound() {
   if (!roundIsDue_) return;
+  // Written before the work and cleared after it: an exception on the way, as from Ctrl-C,
+  // leaves the text behind, and refuseWhileOwed() shows it to whoever goes on as if nothing had
+  // happened.
   owed_ =
       "backward() was interrupted, but its gradients are on their way: call step() or "
       "synchronize() next";
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
     if (parameter->round == round_) continue;
     if (gates_[parameter->gate].isClosed) open(gates_[parameter->gate]);  // not read in this step
-    // Without a new gradient, that of an earlier backward is sent again: its mean.
+    // A parameter without a new gradient sends the mean of an earlier backward again.
     if (!parameter->value.grad().defined()) settle(*parameter);
     if (parameter->value.grad().defined()) {
       handOver(*parameter);
@@ -303,6 +313,8 @@ void Distributed::handOver(Parameter& parameter) {
                                           "' is that of an earlier step, and a new one cannot be "
                                           "added: accumulate under NoSync")});
   }
+  // The wait may be interrupted and repeated, so nothing is changed before it. From here on an
+  // interruption would leave a gradient that is half handed over, hence whole().
   await(parameter);
   whole("backward()", [&] {
     torch::Tensor gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
@@ -353,6 +365,9 @@ void Distributed::step() {
                  "it all groups before"});
   }
   owed_ = "step() was interrupted, but the other ranks take it: call it again before anything else";
+  // A step has two parts. The first is taken once, even if step() is called again after an
+  // interruption: gates close, and the optimizer's settings are frozen, since a scheduler may
+  // change them before a gate opens. The second opens the gate that nobody else would open.
   if (!stepIsTaken_) {
     for (Gate& gate : gates_) {
       if (gate.isClosed) open(gate);  // step() twice without a backward
@@ -387,6 +402,8 @@ void Distributed::synchronize() {
 void Distributed::drain() {
   if (stepIsTaken_) step();  // ends a drain() that was interrupted
   synchronize();
+  // Each round of the loop is a step without gradients of its own, in which every rank takes
+  // the oldest delayed mean. All ranks know the same number of them, so all make as many steps.
   for (size_t left = valueOrThrow(session_->delayed()); left > 0; --left) {
     whole("drain()", [this] {
       for (Parameter& parameter : parameters_) {
@@ -408,6 +425,8 @@ void Distributed::drain() {
 }
 
 void Distributed::leave() {
+  // A rank that leaves in the middle of a step would leave the others waiting; they are told
+  // why instead.
   if (!broken_.empty() || !owed_.empty()) {
     const std::string why = broken_.empty() ? owed_ : broken_;
     std::exchange(session_, nullptr)->abandon(why);
@@ -423,6 +442,8 @@ void Distributed::beforeReading(const torch::nn::Module& module) {
   if (waits == gatesOf_.end()) return;
   refuseWhileOwed();
   finishRound();
+  // The gates are opened one after the other, in the order in which forward reads: the wait for
+  // a later layer's gradient does not hold up an earlier one.
   for (const size_t gate : waits->second) {
     if (gates_[gate].isClosed) open(gates_[gate]);
     follow(gates_[gate]);
@@ -455,6 +476,9 @@ void Distributed::open(Gate& gate) {
 void Distributed::runOptimizer(const Gate& gate) {
   const c10::InferenceMode inference(false);
   const torch::NoGradGuard noGrad;
+  // The optimizer only knows whole steps. For the length of one call it is shown this gate's
+  // parameters and the frozen settings, then everything is put back, also after an exception:
+  // user code sees its own optimizer at all other times.
   auto& groups = optimizer_.param_groups();
   std::vector<std::vector<torch::Tensor>> all;
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> later;

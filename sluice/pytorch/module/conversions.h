@@ -74,7 +74,7 @@ auto withoutGil(Call&& call) {
   return call();
 }
 
-// As Job::gather() and Session::gather().
+// Does what Job::gather() and Session::gather() do.
 template <typename Gatherer>
 std::vector<py::bytes> gather(Gatherer& from, const std::string& key, const py::bytes& value) {
   const std::string own = value;

@@ -15,19 +15,17 @@
 #include <sluice/base/config.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/base/units.h>
 #include <sluice/base/version.h>
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/shard/served_state.h>
 #include <sluice/data/timing/bounds.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/module/training.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>
 #include <sluice/session/rank_comparison.h>
-#include <sluice/session/session_plan.h>
 
 namespace sluice::pytorch {
 namespace {
@@ -50,20 +48,8 @@ py::bytes noteKey(const base::Config::Values& options, const base::Config::Value
   return toPython(key.bytes());
 }
 
-// The hash of the plan that a session would have, if its results have the bits of sums in rank order.
-std::string exactPlan(const Membership& member, const std::string& name,
-                      const std::vector<TensorDescription>& tensors, const std::string& algorithm,
-                      const Config::Values& settings) {
-  SessionOptions options;
-  options.name = name;
-  options.model = modelOf(tensors);
-  options.algorithm = algorithm;
-  options.settings = settings;
-  return valueOrThrow(session::hashOfExactPlan(options, member.job()));
-}
-
 // A slice of a tensor at a server: name, first element, number of elements, steps made, buffers
-// (none: not there), in the order of the optimizer.
+// (empty if never used), in the order of the optimizer.
 using SliceRead =
     std::tuple<std::string, uint64_t, size_t, uint64_t, std::vector<std::optional<py::bytes>>>;
 
@@ -81,7 +67,7 @@ std::vector<SliceRead> readServerState(const py::bytes& state) {
   return slices;
 }
 
-// The same, with the parameters' dtype for the number of elements.
+// A slice to write: as SliceRead, with the parameters' dtype for the number of elements.
 using SliceToWrite =
     std::tuple<std::string, uint64_t, std::string, uint64_t, std::vector<std::optional<py::bytes>>>;
 
@@ -163,71 +149,53 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("layers"), py::arg("seconds_per_byte"));
 
-  py::class_<Membership>(module, "Job")
+  py::class_<PythonJob>(module, "Job")
       .def(py::init(&join), py::arg("options"), py::arg("environment"),
            py::arg("published") = py::none())
-      .def("close", &Membership::close)
-      .def_property_readonly("rank",
-                             [](const Membership& member) { return index(member.job().rank()); })
+      .def("close", &PythonJob::close)
+      .def_property_readonly("rank", [](const PythonJob& job) { return index(job.parts().rank()); })
       .def_property_readonly("world_size",
-                             [](const Membership& member) { return member.job().worldSize(); })
-      .def_property_readonly(
-          "may_lose_members",
-          [](const Membership& member) { return member.job().members() != nullptr; })
+                             [](const PythonJob& job) { return job.parts().worldSize(); })
+      .def_property_readonly("may_lose_members",
+                             [](const PythonJob& job) { return job.parts().members() != nullptr; })
       .def_property_readonly("is_asked_to_leave",
-                             [](const Membership& member) { return member.job().isAskedToLeave(); })
+                             [](const PythonJob& job) { return job.parts().isAskedToLeave(); })
       .def_property_readonly("address",
-                             [](const Membership& member) { return member.job().address().host(); })
+                             [](const PythonJob& job) { return job.parts().address().host(); })
       .def_property_readonly(
           "loop",
-          [](const Membership& member) {
-            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
+          [](const PythonJob& job) {
+            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&job.parts().loop()));
           })
       .def_property_readonly("interface",
-                             [](const Membership& member) { return member.job().interfaceName(); })
+                             [](const PythonJob& job) { return job.parts().interfaceName(); })
       .def("option",
-           [](const Membership& member, const std::string& name) {
+           [](const PythonJob& job, const std::string& name) {
              const base::Option* option = base::findOption(name);
              if (option == nullptr) throw py::key_error(name);
              if (option->secret)
                throw py::value_error(
                    fmt::format("the option '{}' is a secret and cannot be read", name));
-             return member.job().config().value(*option).text;
+             return job.parts().config().value(*option).text;
            })
-      .def("seconds",
-           [](const Membership& member, const std::string& name) {
-             const base::Option* option = base::findOption(name);
-             if (option == nullptr || option->kind != base::Kind::kDuration)
-               throw py::key_error(name);
-             return base::seconds(member.job().config().duration(*option));
-           })
-      .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
-        return gather(member.job(), key, value);
+      .def("gather", [](const PythonJob& job, const std::string& key, const py::bytes& value) {
+        return gather(job.parts(), key, value);
       });
 
   py::class_<Compared>(module, "Comparison")
-      .def(py::init<const Membership&, const std::string&,
+      .def(py::init<const PythonJob&, const std::string&,
                     const std::vector<std::pair<uintptr_t, size_t>>&>(),
            py::arg("job"), py::arg("key"), py::arg("tensors"))
       .def_property_readonly("has_ended", &Compared::hasEnded)
       .def("difference", &Compared::difference);
 
-  py::class_<Gathering>(module, "Gathering")
-      .def(py::init<const Membership&, const std::string&, const std::string&>(), py::arg("job"),
-           py::arg("key"), py::arg("value"))
-      .def_property_readonly("values", &Gathering::values);
-
-  module.def("exact_plan", &exactPlan, py::arg("job"), py::arg("name"), py::arg("tensors"),
-             py::arg("algorithm"), py::arg("settings"));
-
   py::class_<Training>(module, "Session")
-      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
+      .def(py::init<const PythonJob&, const std::string&, const std::vector<TensorDescription>&,
                     const std::string&, const std::vector<uintptr_t>&, uintptr_t,
-                    const std::string&, uintptr_t, const Config::Values&>(),
+                    const std::string&, uintptr_t>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",
            py::arg("parameters") = std::vector<uintptr_t>(), py::arg("collective") = 0,
-           py::arg("algorithm") = "", py::arg("device") = 0, py::arg("settings") = Config::Values(),
-           py::keep_alive<1, 2>())
+           py::arg("algorithm") = "", py::arg("device") = 0, py::keep_alive<1, 2>())
       .def_property_readonly("entrance", &Training::entrance)
       .def("gradient_ready",
            py::overload_cast<uint32_t, uintptr_t, uintptr_t, size_t>(&Training::gradientReady),
@@ -260,7 +228,6 @@ PYBIND11_MODULE(_core, module) {
       .def_property_readonly("agreed_members", &Training::agreedMembers)
       .def_property_readonly("waited", &Training::waited)
       .def_property_readonly("seconds_on_the_way", &Training::secondsOnTheWay)
-      .def_property_readonly("receiving", &Training::receiving)
       .def_property_readonly("bytes_moved", &Training::bytesMoved);
 }
 

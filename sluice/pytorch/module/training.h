@@ -11,7 +11,7 @@
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/session/rank_comparison.h>
 #include <sluice/session/session_parts.h>
@@ -30,18 +30,17 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
  public:
-  // `update` with the addresses of the parameters, or "mean-gradient" with none. `collective` and
-  // `device` are the addresses of objects that outlive this, or 0. `algorithm` may be empty: the
-  // job's. `settings` are this session's own values of options.
-  Training(const Membership& member, const std::string& name,
+  // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
+  // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
+  // be empty: the job's.
+  Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
-           const std::string& algorithm, uintptr_t device, const Config::Values& settings)
-      : member_(member), waits_(tensors.size()) {
-    session::JobParts& job = member.job();
+           const std::string& algorithm, uintptr_t device)
+      : job_(job), waits_(tensors.size()) {
+    session::JobParts& parts = job.parts();
     SessionOptions options;
     options.name = name;
-    options.settings = settings;
     options.observer = &waits_;
     options.interruption = checkSignals;
     options.update = update;
@@ -57,7 +56,7 @@ class Training final : public DeviceEntrance {
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
     session_ = valueOrThrow(
-        withoutGil([&] { return session::SessionParts::open(job, std::move(options), engine); }));
+        withoutGil([&] { return session::SessionParts::open(parts, std::move(options), engine); }));
   }
   ~Training() override {
     if (session_ == nullptr) return;
@@ -75,7 +74,7 @@ class Training final : public DeviceEntrance {
     throwIfError(trainer().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
-  // For the module that knows Torch's C++. Any thread.
+  // Called by the module that knows Torch's C++. Any thread.
   Status gradientReady(TensorId tensor, DeviceMemory memory) override {
     return devicePath().gradientReady(tensor, std::move(memory));
   }
@@ -138,7 +137,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // The same for a call that is made again if it is interrupted: the same number is the same
+  // broadcast() for a call that is made again after an interruption: the same number is the same
   // broadcast, which is waited for again and never sent twice.
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
@@ -169,7 +168,7 @@ class Training final : public DeviceEntrance {
     }));
   }
 
-  // Without an exception of its own: there is one already.
+  // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
     waitFor([&](auto& session) {
       session.abandon(why);
@@ -208,12 +207,6 @@ class Training final : public DeviceEntrance {
   size_t slices() const { return session().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
-  // Bytes of payloads from other ranks without their beginnings, and the seconds in which any of
-  // them was coming (session/receiving.h).
-  std::pair<uint64_t, double> receiving() const {
-    const session::Receiving& receiving = trainer().receiving();
-    return {receiving.bytes(), base::seconds(receiving.time())};
-  }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
     const auto counters = trainer().counters();
     return {counters.bytesSent, counters.bytesReceived};
@@ -225,9 +218,9 @@ class Training final : public DeviceEntrance {
     session::Trainer::BroadcastUnderway underway;
   };
 
-  // An error once it has left, and in a forked child.
+  // Throws once the session has left, and in a forked child.
   session::SessionParts& session() const {
-    (void)member_.job();
+    (void)job_.parts();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
@@ -245,53 +238,30 @@ class Training final : public DeviceEntrance {
     return withoutGil([&] { return call(here); });
   }
 
-  const Membership& member_;
+  const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
   std::unique_ptr<session::SessionParts> session_;
 };
 
-// The values of all ranks for a key, which nobody waits for.
-class Gathering final {
- public:
-  Gathering(const Membership& member, const std::string& key, const std::string& value) {
-    const auto promise = std::make_shared<std::promise<Result<std::vector<std::string>>>>();
-    values_ = promise->get_future().share();
-    session::JobParts& job = member.job();
-    job.gatherLater(key, value, job.config().duration(option::kWaitTimeout),
-                    [promise](auto values) { promise->set_value(std::move(values)); });
-  }
-
-  // None: they are not all here. Throws if they never will be.
-  std::optional<std::vector<py::bytes>> values() const {
-    if (values_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
-    const auto& values = values_.get();
-    throwIfError(values.status());
-    return std::vector<py::bytes>(values->begin(), values->end());
-  }
-
- private:
-  std::shared_future<Result<std::vector<std::string>>> values_;
-};
-
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
-  Compared(const Membership& member, const std::string& key,
+  Compared(const PythonJob& job, const std::string& key,
            const std::vector<std::pair<uintptr_t, size_t>>& tensors)
       : comparison_(withoutGil([&] {
           std::vector<uint64_t> hashes;
           for (const auto& [address, bytes] : tensors)
             hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(member.job(), key, std::move(hashes));
+          return session::compareRanks(job.parts(), key, std::move(hashes));
         })) {}
 
   bool hasEnded() const {
     return comparison_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
 
-  // The first tensor that differs, how many it may be from there on, and in words where; none if
-  // all are alike, or if they could not be compared. REQUIRES: hasEnded()
+  // Returns the first tensor that differs, how many it may be from there on, and the ranks in
+  // words; empty if all are alike, or if they could not be compared. REQUIRES: hasEnded()
   std::optional<std::tuple<size_t, size_t, std::string>> difference() const {
     const auto& result = comparison_.get();
     if (!result.isOk())

@@ -88,6 +88,9 @@ class Doorman::Door final {
   bool mayAccept() {
     if (!isNarrow_) return true;
     const TimePoint now = loop_.now();
+    // A bucket of tokens: a burst is let in at once, as when all ranks come back after a broken
+    // switch, and then so many a second. The others wait in the kernel and cost this process
+    // nothing.
     tokens_ =
         std::min(kAcceptsAtOnce, tokens_ + kAcceptsPerSecond * base::seconds(now - refilledAt_));
     refilledAt_ = now;
@@ -97,6 +100,9 @@ class Doorman::Door final {
   }
 
   void acceptSome() {
+    // Without a free descriptor a connection cannot even be accepted to be refused. The oldest
+    // stranger makes room; if there is none, the door rests, since epoll would report the same
+    // connection again and again.
     for (int i = 0; i < kAcceptsPerEvent; ++i) {
       if (!mayAccept()) return rest();
       net::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -109,7 +115,7 @@ class Doorman::Door final {
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
         return;
       }
-      // Any other error is that of one connection which ended before it was accepted.
+      // Any other error concerns one connection that ended before it was accepted.
     }
   }
 
@@ -140,6 +146,8 @@ class Doorman::Door final {
         turnAway(guests_.begin(),
                  {Code::kUnavailable, "too many connections with the job key were open at once"});
       }
+      // From here on this connection is counted among those that know the key: a flood of
+      // strangers can no longer push it out.
       visitor->isGuest = true;
       guests_.splice(guests_.end(), strangers_, visitor);
     }

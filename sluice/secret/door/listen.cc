@@ -23,6 +23,8 @@ Result<net::Fd> listenOn(const Address& at) {
   };
   set(SOL_SOCKET, SO_REUSEADDR, 1);
   if (at.family() == AF_INET6) set(IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  // A connection that sends nothing is held by the kernel for about a second before it takes a
+  // place here. An honest client speaks first, so it loses no time.
   set(IPPROTO_TCP, TCP_DEFER_ACCEPT, 1);
   if (::bind(socket.get(), at.raw(), at.rawSize()) != 0 ||
       ::listen(socket.get(), kMostWaiting) != 0) {

@@ -17,6 +17,10 @@ void CloseWatch::stop() {
 }
 
 void CloseWatch::wait(TimePoint until) {
+  // The deadline moves on with every byte that somebody takes, but the timer is not set anew
+  // for each of them: it looks at the clock when it runs out, and sleeps for what is left of
+  // the silence. `onSilence` may destroy this watch, so it leaves its field first and is called
+  // last.
   timer_ = loop_.after(until - loop_.now(), [this] {
     timer_.reset();
     const TimePoint silentAt = std::max(begun_, lastTaken_()) + silence_;

@@ -15,6 +15,8 @@
 namespace sluice::fabric {
 
 Status checkSend(Rank to, size_t worldSize, const Message& message, const ConstBuffer& payload) {
+  // Mistakes of the caller come back as kInvalidArgument before anything is queued. Otherwise
+  // they would show as dropped messages at the receiver, far from the call that made them.
   if (index(to) >= worldSize) {
     return {Code::kInvalidArgument, fmt::format("there is no rank {}: the job has ranks 0 to {}",
                                                 index(to), worldSize - 1)};
@@ -154,6 +156,9 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
   // as well.
   auto over = std::make_shared<std::promise<void>>();
   const auto end = over->get_future();
+  // The promise wakes this thread; the errand decides who has won. The task may refer to the
+  // caller's locals, so after giving up it must never begin, and once begun it is waited for
+  // however long it takes.
   loop.post([over = std::move(over), errand] {
     errand->run();
     over->set_value();
@@ -161,6 +166,8 @@ Status runAndWait(Loop& loop, Task task, Duration atMost) {
   Patience patience;
   Duration sayAt = kSayEvery;
   while (!patience.isOver(end)) {
+    // A task that stops this loop for minutes is a fault somewhere else. Saying so early points
+    // at it, long before the limit turns it into a lost rank.
     if (patience.waited() >= sayAt) {
       sayAt += kSayEvery;
       log("fabric").warn("a thread has waited {} for the loop, which is busy with something else",
@@ -183,6 +190,8 @@ void runBeforeFreeing(Loop& loop, Task task) {
 }
 
 Status closeAndWait(Fabric& fabric) {
+  // The loop carries out the close, so waiting for it there would wait for oneself. In a forked
+  // child no thread runs the inherited loop, and the wait would never end.
   SLUICE_DCHECK(!fabric.loop().inLoop());
   if (fabric.loop().isInherited()) return base::forkedStatus();
   std::promise<Status> closed;

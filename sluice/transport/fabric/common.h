@@ -23,14 +23,14 @@ Status lostStatus(Rank peer,
                   const Status& why);  // kPeerLost: "rank 3 is lost: connection reset by peer"
 Status leftStatus(Rank peer);          // kUnavailable
 Status closedStatus();                 // kCancelled
-// kRefused, for a message that has no business here.
+// Returns kRefused, for a message that has no business here.
 Status refusedStatus(const wire::Header& header, std::string_view why);
 
-// kRefused iff the landing has no room for the payload. The engine then counts Drop::kNoRoom, ends
-// the landing with this status and reads past the payload.
+// Returns kRefused iff the landing has no room for the payload. The engine then counts
+// Drop::kNoRoom, ends the landing with this status and reads past the payload.
 Status checkLanding(const Landing& landing, const wire::Header& header);
 
-// kDataLoss: the payload of `header` came with another checksum or tag than its bytes have.
+// Returns kDataLoss: the payload of `header` does not match its checksum or tag.
 Status badPayloadStatus(const wire::Header& header, wire::PayloadCheckKind kind);
 
 // The time that runAndWait() gives a loop to come to the task. Time in which this process was

@@ -21,7 +21,7 @@ class DeferredLanes final {
     for (const auto& [from, lane] : std::exchange(lanes_, {})) fabric.resume(from, lane);
   }
 
-  // Likewise, only for the messages of one rank.
+  // Has the messages of one rank offered again.
   void resume(Fabric& fabric, Rank from) {
     const auto begin = lanes_.lower_bound({from, Lane{}});
     auto end = begin;

@@ -90,11 +90,12 @@ class Receiver {
   // counted, and the stream goes on; the sender is not told.
   virtual Result<Landing> onMessage(Rank from, Lane lane, const wire::Header& header) = 0;
 
-  // `from` is gone without a goodbye. Called once per rank, after the completions that this loss
-  // has ended.
+  // Hears that `from` is gone without a goodbye. Called once per rank, after the completions that
+  // this loss has ended.
   virtual void onPeerLost(Rank from, const Status& why) = 0;
 
-  // `from` has closed in good order and nothing more comes from it. Called once per rank.
+  // Hears that `from` has closed in good order and nothing more comes from it. Called once per
+  // rank.
   virtual void onPeerLeft(Rank from) = 0;
 };
 
@@ -110,9 +111,9 @@ struct Counters {
 
 class Fabric {
  public:
-  // Without close() first the other ranks see a crash: no goodbye. Everything that is pending
-  // completes with kCancelled before the destructor returns. Any thread, but the loop must run
-  // until then (or have ended).
+  // Destroying a fabric without close() looks like a crash to the other ranks: no goodbye.
+  // Everything that is pending completes with kCancelled before the destructor returns. Any thread,
+  // but the loop must run until then (or have ended).
   virtual ~Fabric() = default;
 
   // Sends `payload` to a rank, oneself included. `done` runs when the payload is the caller's

@@ -19,6 +19,8 @@ void SelfLanes::resume(Lane lane) {
 }
 
 void SelfLanes::pump(Queue& queue) {
+  // The header is copied, and the item leaves the queue before its completions run: a
+  // completion may send to this rank again, or end the fabric.
   while (!queue.items.empty() && !queue.isWaiting) {
     const wire::Header header = queue.items.front().header;
     auto answer = receiver_.onMessage(header.source, header.lane, header);

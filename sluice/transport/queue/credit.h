@@ -36,7 +36,7 @@ class Credit final {
   struct Window {
     uint64_t window;
     uint64_t inFlight;
-    // Written without a sum that could overflow: after a large message inFlight may exceed the
+    // The test avoids a sum that could overflow: after a large message inFlight may exceed the
     // window.
     bool admits(uint64_t bytes) const {
       return inFlight == 0 || (inFlight < window && bytes <= window - inFlight);

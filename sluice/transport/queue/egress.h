@@ -41,7 +41,7 @@ class Egress final {
 
   // Returns the most urgent message whose destination has credit. A destination's messages do not
   // overtake each other for credit: while its most urgent message does not fit, no message goes to
-  // it. The same holds over all destinations for the total window.
+  // it. The total window binds all destinations in this way.
   std::optional<Handed> next();
 
   // Call it when the network is through with the message, well or badly. REQUIRES: exactly once for
@@ -55,7 +55,7 @@ class Egress final {
 
   size_t waiting() const { return waiting_; }
   const Credit& credit() const { return credit_; }
-  // Inversion time of every message done so far, zeros included.
+  // Returns the inversion time of every message done so far, zeros included.
   const Histogram& inversion() const { return inversion_; }
 
  private:

@@ -57,7 +57,7 @@ class Inversion final {
   std::vector<InFlight> inFlight_;                   // by ticket
   std::map<uint32_t, uint32_t> inFlightByPriority_;  // number of messages
   uint32_t blocked_ = 0;                             // messages of inFlight_ with something ahead
-  // For each priority number m, the time during which m was the least urgent in flight.
+  // For each priority number m, the time during which m was the least urgent number in flight.
   TimeByPriority leastUrgent_;
   TimePoint last_{};
 };

@@ -40,8 +40,11 @@ uint64_t load64(const std::byte* at) {
   return value;
 }
 
-// Eight bytes at a time, a table for each.
+// Takes eight bytes at a time, with a table for each.
 uint32_t stateAfterPortable(uint32_t state, const std::byte* data, size_t bytes) {
+  // The state of eight bytes is the exclusive or of eight looked-up states, since the checksum
+  // is linear: byte i still has 7 - i bytes behind it, hence table 7 - i. The lookups do not
+  // wait for each other, which a loop over single bytes would.
   for (; bytes >= 8; bytes -= 8, data += 8) {
     const uint64_t word = load64(data) ^ state;
     state = 0;
@@ -99,6 +102,9 @@ template <size_t kBlock>
       b = _mm_crc32_u64(b, load64(data + kBlock + i));
       c = _mm_crc32_u64(c, load64(data + 2 * kBlock + i));
     }
+    // Blocks b and c were summed from zero, as if nothing stood before them. Linearity puts
+    // that right: move the sum of what came before past the block's length in zero bytes, then
+    // add the block's own.
     state = Zeros<kBlock>::after(static_cast<uint32_t>(a)) ^ static_cast<uint32_t>(b);
     state = Zeros<kBlock>::after(state) ^ static_cast<uint32_t>(c);
   }

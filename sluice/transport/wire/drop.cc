@@ -35,6 +35,8 @@ uint64_t DropCounters::total() const {
 
 std::string DropCounters::toString() const {
   std::string text;
+  // Only reasons that occurred are printed: in a healthy job the line says "none", and a single
+  // count stands out.
   for (size_t i = 0; i < kDropReasons; ++i) {
     if (byReason[i] == 0) continue;
     text +=

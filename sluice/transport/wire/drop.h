@@ -10,7 +10,7 @@
 
 namespace sluice::wire {
 
-// In the order in which open() looks for them: the first that applies is reported.
+// The reasons in the order in which open() looks for them: the first that applies is reported.
 enum class Drop : uint8_t {
   kBadMagic,          // not ours: somebody speaks another protocol
   kBadVersion,        // another release of sluice

@@ -121,12 +121,19 @@ HeaderBytes seal(const Header& header, const secret::Key& key) {
 
 std::variant<Header, Drop> open(std::span<const std::byte, kHeaderBytes> bytes,
                                 const secret::Key& key, const Expectations& expected) {
+  // Magic and version come before the check, although a stranger can forge both: they tell a
+  // wrong program or release from a wrong key, and the user needs to know which. Everything
+  // after the check was written by a holder of the key, so a fault there is one of our own
+  // programs.
   if (get<uint32_t>(bytes, kMagicAt) != kMagic) return Drop::kBadMagic;
   if (get<uint16_t>(bytes, kVersionAt) != kVersion) return Drop::kBadVersion;
   if (sodium_memcmp(checkOf(bytes.data(), key).data(), bytes.data() + kCheckAt, kCheckBytes) != 0) {
     return Drop::kBadCheck;
   }
   Header header;
+  // The length is the first field to be judged, since a stream can only go on behind a payload
+  // whose length is believable. From the source on the reasons no longer end the stream
+  // (endsStream), and their order only decides which is named.
   header.length = get<uint64_t>(bytes, kLengthAt);
   if (header.length > std::min(expected.maxLength, kMaxLength)) return Drop::kTooLong;
   header.sequence = get<uint64_t>(bytes, kSequenceAt);

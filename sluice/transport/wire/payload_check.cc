@@ -46,6 +46,9 @@ Status PayloadCheck::checkTags() {
 
 PayloadCheck::PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey) : kind_(kind) {
   if (kind_ != PayloadCheckKind::kTag) return;
+  // Headers and payloads are authenticated by different algorithms, and one key must not serve
+  // two of them: the label derives a second key from the first. The cipher keeps it, so each
+  // payload sets only its nonce.
   secret::Key key;
   const auto raw = [](auto bytes) { return reinterpret_cast<unsigned char*>(bytes.data()); };
   crypto_generichash(
@@ -71,6 +74,9 @@ void PayloadCheck::begin(uint64_t sequence) {
   if (kind_ == PayloadCheckKind::kCrc32c) crc_ = crcOfSequence(sequence);
   if (kind_ != PayloadCheckKind::kTag) return;
   // The key is of one direction of one connection, in which a sequence comes once.
+  // A nonce that is used twice under one key would let a forger compute the key. The sequence
+  // of a message is a nonce without a random number: it never repeats within this direction of
+  // this connection, and the key is of no other.
   std::array<unsigned char, kNonceBytes> nonce{};
   std::memcpy(nonce.data(), &sequence, sizeof sequence);
   SLUICE_CHECK(EVP_EncryptInit_ex(cipher_.get(), nullptr, nullptr, nullptr, nonce.data()) == 1);
@@ -104,6 +110,8 @@ PayloadCheck::Trailer PayloadCheck::end() {
 }
 
 bool PayloadCheck::endsWith(std::span<const std::byte> trailer) {
+  // The comparison takes the same time wherever the first difference lies, so that a forger
+  // does not learn a tag byte by byte.
   const Trailer expected = end();
   return sodium_memcmp(expected.data(), trailer.data(),
                        std::min(trailer.size(), expected.size())) == 0;

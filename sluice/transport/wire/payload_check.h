@@ -30,15 +30,15 @@ std::string_view name(PayloadCheckKind kind);  // "checksum"
 class PayloadCheck final {
  public:
   static constexpr size_t kLargestTrailerBytes = 16;
-  using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // of which trailerBytes() count
+  using Trailer = std::array<std::byte, kLargestTrailerBytes>;  // the first trailerBytes() count
 
   // Returns an error if OpenSSL cannot make tags here, as with a broken OPENSSL_CONF. Call it
   // before the first kTag.
   static Status checkTags();
 
   PayloadCheck() = default;  // kNone
-  // `sessionKey` is of the direction in which the payloads go. REQUIRES: no other PayloadCheck of
-  // this direction.
+  // `sessionKey` belongs to the direction in which the payloads go. REQUIRES: no other PayloadCheck
+  // of this direction.
   PayloadCheck(PayloadCheckKind kind, const secret::Key& sessionKey);
 
   PayloadCheckKind kind() const { return kind_; }
@@ -63,7 +63,7 @@ class PayloadCheck final {
   std::unique_ptr<EVP_CIPHER_CTX, FreeCipher> cipher_;
 };
 
-// The checksum of a whole payload.
+// Returns the checksum of a whole payload.
 uint32_t payloadCrc32c(uint64_t sequence, std::span<const std::byte> payload);
 
 }  // namespace sluice::wire

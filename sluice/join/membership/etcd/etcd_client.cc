@@ -67,6 +67,10 @@ std::string EtcdClient::allServers() const {
 
 void EtcdClient::call(std::string_view path, std::string body, TimePoint deadline, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
+  // One deadline bounds the whole call, however many servers and pauses it takes; each attempt
+  // has a shorter limit, so that a server which accepts and never answers costs only a part of
+  // it. A request may so be done twice, and each is such that this does no harm: an append
+  // finds its own entry, and a second lease ends by itself.
   const uint64_t id = nextCall_++;
   Call call{.path = std::string(path),
             .body = std::move(body),
@@ -98,6 +102,10 @@ void EtcdClient::attempt(uint64_t id) {
 void EtcdClient::answered(uint64_t id, const HttpAnswer& answer) {
   Call& call = calls_.at(id);
   call.request.reset();
+  // Two kinds of failure are told apart. A server that cannot be reached, has no leader or is
+  // not etcd says nothing about the request, which goes on to the next server. An error that
+  // etcd itself reports, such as a lack of permission, would be the answer of every server, so
+  // it ends the call.
   if (!answer.error.empty()) return failed(id, base::printable(answer.error));
   const auto object = parseAnswer(call.answer);
   if (!object.isOk()) return failed(id, fmt::format("HTTP status {} without JSON", answer.status));
@@ -108,6 +116,8 @@ void EtcdClient::answered(uint64_t id, const HttpAnswer& answer) {
                                           call.path, error->message)));
   }
   if (answer.status != 200) return failed(id, fmt::format("HTTP status {}", answer.status));
+  // Later calls begin with the server that answers, and do not pay for the dead ones before it
+  // again.
   current_ = call.server;
   if (const uint64_t revision = readRevision(*object); revision != 0 && onRevision_)
     onRevision_(revision);
@@ -120,6 +130,8 @@ void EtcdClient::failed(uint64_t id, std::string_view fault) {
   call.fault = fmt::format("{}: {}", serverName(call.server), fault);
   ++call.server;
   ++call.failures;
+  // Every server is tried once before there is a pause: while one of them lives, a call loses
+  // no time by waiting. Only when all have failed is the store said to be unavailable.
   if (call.failures % options_.address.servers.size() != 0) return attempt(id);
   call.pause = loop_.after(call.pauses.next(), [this, id] { attempt(id); });
   setHealth(Status(Code::kUnavailable, fmt::format("none of the etcd servers {} answers: {}",
@@ -127,6 +139,9 @@ void EtcdClient::failed(uint64_t id, std::string_view fault) {
 }
 
 void EtcdClient::endCall(uint64_t id, const Result<nlohmann::json>& result) {
+  // The call leaves the map before its callback runs, since the callback may make another call
+  // and the map must not change under it. A second end of the same call, by its deadline, finds
+  // nothing.
   auto node = calls_.extract(id);
   if (node.empty()) return;
   Call& call = node.mapped();

@@ -32,7 +32,8 @@ json putJson(const std::string& key, const std::string& value) {
   return {{"request_put", json{{"key", toBase64(key)}, {"value", toBase64(value)}}}};
 }
 
-// Compares the revision in which the keys came to be there; 0: no such key is there.
+// Makes the condition that the keys came to be there in this revision; with 0, that no such key is
+// there.
 json isCreatedIn(json keys, uint64_t revision) {
   keys["target"] = "CREATE";
   keys["result"] = "EQUAL";
@@ -40,7 +41,7 @@ json isCreatedIn(json keys, uint64_t revision) {
   return keys;
 }
 
-// Returns a member of an object; null if there is none.
+// Returns a member of an object; null if the object lacks it.
 const json* find(const json& object, const char* name) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find(name);
@@ -101,6 +102,10 @@ Result<std::vector<Entry>> readEntries(const json& object) {
 // ---- Requests ----
 
 std::string appendRequest(const Append& append) {
+  // The compare and the puts are one transaction, which is what makes epochs agreed: of several
+  // members that propose at once, etcd lets exactly one find the range empty. The latch makes
+  // sure that the proposer has seen the epoch before this one, for a restored backup may have
+  // lost it.
   json compare = json::array({isCreatedIn(rangeJson(append.absent), 0)});
   json success = json::array({putJson(append.key, append.value), putJson(append.latch, ""),
                               json{{"request_delete_range", rangeJson(append.forgotten)}}});
@@ -123,6 +128,8 @@ std::string listRequest(const KeyRange& range, size_t most) {
 
 std::string removeRequest(const Entry& entry) {
   const std::string key = toBase64(entry.key);
+  // The key goes only if nobody has written it since it was read. Its owner may have come back
+  // in between and announced itself anew.
   const json request{
       {"compare", json::array({json{{"key", key},
                                     {"target", "MOD"},
@@ -166,6 +173,8 @@ Result<json> parseAnswer(std::string_view text) {
 std::optional<EtcdError> readError(const json& answer) {
   const json* error = find(answer, "error");
   if (error == nullptr) return std::nullopt;
+  // A stream wraps its errors in an object of its own, with another name for the code. Both
+  // forms are cut to a length and made printable, since they come from outside and end in logs.
   const bool isNested = error->is_object();  // in streams
   const json& holder = isNested ? *error : answer;
   EtcdError read;
@@ -185,6 +194,8 @@ uint64_t readRevision(const json& answer) {
 
 Result<Appended> readAppended(const json& answer) {
   const auto isDone = readFlag(answer, "succeeded");
+  // A flag or number that is 0 is left out of the JSON by etcd, so an absent "succeeded" is a
+  // no and not a malformed answer (readFlag).
   if (!isDone) return malformedAnswer();
   Appended appended{.done = *isDone, .there = {.entries = {}, .revision = readRevision(answer)}};
   if (appended.done) return appended;
@@ -242,6 +253,8 @@ Result<WatchLine> readWatchLine(std::string_view text) {
   if (events == nullptr) return line;
   if (!events->is_array()) return malformedAnswer();
   for (const json& event : *events) {
+    // Removed keys are of no interest: a member that is gone is noticed by listing. The type of
+    // a put is 0 in etcd's enumeration, so its name is absent as well.
     if (!readText(event, "type").empty() && readText(event, "type") != "PUT") continue;
     const json* kv = find(event, "kv");
     auto entry = kv == nullptr ? std::nullopt : readEntry(*kv);

@@ -33,9 +33,9 @@ std::string watchRequest(const KeyRange& range, uint64_t startRevision);  // 0: 
 Result<Appended> readAppended(const nlohmann::json& answer);
 Result<Listing> readListing(const nlohmann::json& answer);
 Result<int64_t> readGrantedLease(const nlohmann::json& answer);
-// True iff the lease lives still.
+// Returns true iff the lease lives still.
 Result<bool> readKeptLease(const nlohmann::json& answer);
-uint64_t readRevision(const nlohmann::json& answer);  // 0 if it has none
+uint64_t readRevision(const nlohmann::json& answer);  // 0 if the answer names no revision
 
 // One line of a watch.
 struct WatchLine {
@@ -46,7 +46,7 @@ struct WatchLine {
 };
 Result<WatchLine> readWatchLine(std::string_view line);
 
-// An answer's JSON object. kDataLoss if the text is none.
+// Returns an answer's JSON object. Fails with kDataLoss if the text is not one.
 Result<nlohmann::json> parseAnswer(std::string_view text);
 // The error in an answer; empty if there is none.
 struct EtcdError {

@@ -25,6 +25,8 @@ EtcdClient::Got reading(Result<T> (*read)(const nlohmann::json&), KeyValues::Got
 
 EtcdKeyValues::EtcdKeyValues(net::EpollLoop& loop, const EtcdOptions& options)
     : loop_(loop), options_(options), http_(loop, options.files), client_(loop, http_, options) {
+  // Every answer carries the store's revision, and the watch compares it with what it has seen.
+  // So a restored backup is noticed by whatever call comes next, without a request of its own.
   client_.onRevision([this](uint64_t revision) {
     if (watch_) watch_->storeIsAt(revision);
   });
@@ -32,6 +34,8 @@ EtcdKeyValues::EtcdKeyValues(net::EpollLoop& loop, const EtcdOptions& options)
 
 EtcdKeyValues::~EtcdKeyValues() {
   if (loop_.isInherited()) return;
+  // The client ends its calls when it is destroyed, after this body. The count makes their
+  // callbacks return before they touch the kept key.
   kept_.reset();
   ++keeping_;
   if (keepTimer_) loop_.cancel(*keepTimer_);
@@ -77,6 +81,9 @@ void EtcdKeyValues::callForKept(std::string_view path, std::string body,
   client_.call(
       path, std::move(body), loop_.now() + options_.lease,
       [this, keeping = keeping_, then = std::move(then)](const Result<nlohmann::json>& answer) {
+        // An answer may come after release(), or after the key was kept anew; it then belongs
+        // to a lease that is no longer of interest. Comparing the count is enough, because it
+        // never goes back.
         if (keeping != keeping_) return;
         if (answer.isOk()) return then(*answer);
         stepIn(kept_->pauses.next(), &EtcdKeyValues::grant);
@@ -93,12 +100,15 @@ void EtcdKeyValues::stepIn(Duration delay, Step step) {
 void EtcdKeyValues::setThere(bool isThere) {
   if (kept_->isThere == isThere) return;
   kept_->isThere = isThere;
+  // The callback is copied, since it may call release(), which destroys the one that is
+  // running.
   const auto onKept = kept_->onKept;
   onKept(isThere);
 }
 
 void EtcdKeyValues::grant() {
   if (kept_->lease) return renew();
+  // etcd counts leases in whole seconds. Rounded down, a lease below a second would be none.
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.lease).count();
   callForKept("/v3/lease/grant", grantRequest(seconds), [this](const nlohmann::json& answer) {
     const auto lease = readGrantedLease(answer);
@@ -113,8 +123,13 @@ void EtcdKeyValues::put() {
                loop_.now() + options_.lease,
                [this, keeping = keeping_](const Result<nlohmann::json>& answer) {
                  if (keeping != keeping_) return;
+                 // A failed put leaves open whether the key is there and whether the lease
+                 // lives. Beginning again with a new lease is right in each case; what the old
+                 // one may still hold ends by itself.
                  if (!answer.isOk()) return lostLease();
                  kept_->pauses.reset();
+                 // Two renewals may fail before the lease ends: the others would take a member
+                 // for lost whose store was merely slow for a moment.
                  stepIn(options_.lease / 3, &EtcdKeyValues::renew);
                  setThere(true);
                });
@@ -151,6 +166,8 @@ void EtcdKeyValues::lostLease() {
 
 void EtcdKeyValues::release(TimePoint deadline, std::function<void(Status)> done) {
   SLUICE_DCHECK(loop_.inLoop());
+  // The lease is revoked rather than the key removed: that also takes a key whose put is still
+  // under way. With lease 0 etcd answers that it is not there, which is as good as an end.
   const int64_t lease = kept_ && kept_->lease ? *kept_->lease : 0;
   kept_.reset();
   ++keeping_;
@@ -189,6 +206,8 @@ void EtcdKeyValues::rewatch() {
 void EtcdKeyValues::fillGap() {
   list(watched_, kEntriesShown, loop_.now() + options_.lease, [this](const Result<Listing>& there) {
     if (!there.isOk()) return;  // the owner reads the range now and then
+    // A listing has the highest keys first, but puts are reported in the order in which they
+    // were made.
     for (auto entry = there->entries.rbegin(); entry != there->entries.rend(); ++entry)
       onPut_(*entry);
   });

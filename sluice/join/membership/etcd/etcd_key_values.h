@@ -49,8 +49,8 @@ class EtcdKeyValues final : public KeyValues {
   void put();
   void renew();
   void look();
-  // Makes a request for the kept key. `then` runs with the answer, unless the key was released; if
-  // there is none, grant() comes after a pause.
+  // Makes a request for the kept key. `then` runs with the answer, unless the key was released;
+  // without an answer grant() comes after a pause.
   void callForKept(std::string_view path, std::string body,
                    std::function<void(const nlohmann::json&)> then);
   void stepIn(Duration delay, Step step);

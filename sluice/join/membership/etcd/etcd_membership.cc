@@ -24,6 +24,8 @@ Result<std::unique_ptr<Membership>> makeEtcdMembership(net::EpollLoop& loop,
     if (!file.empty() && ::access(file.c_str(), R_OK) != 0)
       return base::fromErrno(fmt::format("cannot read {}", file));
   }
+  // Somebody who names certificates means to be safe. Going on without TLS would send the job's
+  // records in the clear and trust any server, so this is an error and not a warning.
   if (!etcd.address.hasTls && !(settings.caFile + settings.certificateFile).empty())
     return Status(Code::kInvalidArgument,
                   fmt::format("{} is without TLS, but certificates are given; write etcds://",

@@ -47,6 +47,9 @@ void EtcdWatch::begin() {
                    answer.error);
         endAndPause();
       });
+  // A server that accepts the request and does not confirm it would leave the member blind
+  // while everything looks well. After the confirmation there is no limit: a quiet watch is the
+  // normal case.
   timer_ = loop_.after(patience_, [this] {
     timer_.reset();
     endAndPause();
@@ -83,6 +86,9 @@ void EtcdWatch::retryNow() {
 }
 
 void EtcdWatch::storeIsAt(uint64_t revision) {
+  // An answer of a server that lags behind may show a lower revision once. Twice in a row means
+  // that the store went back, and the watch would then wait for revisions that come only much
+  // later.
   lowerRevisions_ = next_ > revision + 1 ? lowerRevisions_ + 1 : 0;
   if (lowerRevisions_ < 2) return;
   lowerRevisions_ = 0;
@@ -93,6 +99,8 @@ void EtcdWatch::take(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto newline = bytes.find('\n');
     line_ += bytes.substr(0, newline);
+    // The peer is outside the job. Without a bound, a line that never ends would fill this
+    // process's memory.
     if (line_.size() > kLongestWatchLine) return endAndPause();
     if (newline == std::string_view::npos) return;
     bytes.remove_prefix(newline + 1);
@@ -114,6 +122,9 @@ void EtcdWatch::takeLine(std::string_view text) {
     return endAndPause();
   }
   const bool isFromNow = next_ == 0;
+  // The confirmation of a watch that begins now says from where on its events come. What was
+  // put before is not in them, so the owner fills the gap by a listing. A watch that goes on
+  // from a revision has no gap.
   if (line->isCreated) {
     if (timer_) loop_.cancel(*timer_);
     timer_.reset();
@@ -124,6 +135,8 @@ void EtcdWatch::takeLine(std::string_view text) {
   }
   next_ = std::max(next_, line->revision + 1);
   for (const Entry& entry : line->puts) {
+    // Should the watch break here, it goes on behind the last event that was reported. An event
+    // may then come twice (after a server's change), but none is skipped.
     next_ = std::max(next_, entry.revision + 1);
     onPut_(entry);
   }

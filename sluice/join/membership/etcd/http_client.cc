@@ -34,7 +34,7 @@ struct HttpClient::Transfer {
   size_t largestAnswer = 0;
   size_t received = 0;
   bool isTooLarge = false;
-  std::string bytes;  // came, and are not handed out yet
+  std::string bytes;  // that came and are not handed out yet
   std::array<char, CURL_ERROR_SIZE> error{};
   std::function<void(std::string_view)> onBytes;
   std::function<void(const HttpAnswer&)> onEnd;
@@ -143,6 +143,8 @@ HttpRequestId HttpClient::post(const HttpRequest& request,
   transfer->onBytes = std::move(onBytes);
   transfer->onEnd = std::move(onEnd);
   transfer->easy = multi_ == nullptr ? nullptr : curl().curl_easy_init();
+  // The callbacks must never run inside post(), not even for a failure at once: the caller has
+  // not stored the id yet. The weak pointer covers a cancel() before the task runs.
   if (transfer->easy == nullptr) {
     transfer->ended = HttpAnswer{.error = "libcurl cannot be started"};
     loop_.post([this, weak = std::weak_ptr(transfer)] {
@@ -150,6 +152,9 @@ HttpRequestId HttpClient::post(const HttpRequest& request,
     });
     return id;
   }
+  // An empty "Expect:" keeps libcurl from waiting for a 100-continue before larger bodies,
+  // which is a round trip. "hasleader" makes an etcd server that lost its cluster refuse a
+  // request rather than let it hang.
   for (const char* header :
        {"Content-Type: application/json", "Expect:", "Grpc-Metadata-hasleader: true"})
     transfer->headers = curl().curl_slist_append(transfer->headers, header);
@@ -217,6 +222,8 @@ void HttpClient::act(int socket, int events) {
     if (transfer->isTooLarge) {
       answer.error = fmt::format("the answer has more than {} bytes", transfer->largestAnswer);
     } else if (message->data.result != CURLE_OK) {
+      // The reason is read here, while the handle exists; handOut() destroys it before it calls
+      // back.
       answer.error = Curl::whyFailed(*transfer, message->data.result);
     }
     transfer->ended = std::move(answer);
@@ -231,6 +238,9 @@ void HttpClient::handOut() {
     if (!transfer->bytes.empty() || transfer->ended) busy.push_back(transfer);
   }
   for (const auto& transfer : busy) {
+    // A callback may cancel this transfer or others, hence the shared pointers and the look
+    // into the map before every call. The transfer is removed before its end is reported, so
+    // that onEnd may post the next request at once.
     const std::string bytes = std::exchange(transfer->bytes, {});
     if (!bytes.empty() && transfers_.contains(transfer->id)) transfer->onBytes(bytes);
     if (!transfer->ended || !transfers_.contains(transfer->id)) continue;

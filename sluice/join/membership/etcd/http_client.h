@@ -29,7 +29,7 @@ struct TlsFiles {
 struct HttpRequest {
   std::string url;
   std::string body;
-  Duration timeout{0};       // of the whole request; 0: none
+  Duration timeout{0};       // of the whole request; 0 for no limit
   size_t largestAnswer = 0;  // in bytes; 0: no limit, for streams
 };
 

@@ -28,6 +28,9 @@ SocketSet::~SocketSet() {
 }
 
 void SocketSet::open() {
+  // libcurl's sockets get an epoll instance of their own, which the loop watches as one
+  // descriptor. libcurl opens and closes sockets without saying so in time, and a stale
+  // descriptor in here cannot disturb those of the loop.
   epoll_ = net::Fd(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return;  // requests then end at their time limits
   loop_.watch(epoll_.get(), EPOLLIN, [this](uint32_t) { handOut(); });
@@ -59,6 +62,7 @@ void SocketSet::handOut() {
   std::array<epoll_event, 16> ready{};
   const int count = ::epoll_wait(epoll_.get(), ready.data(), ready.size(), 0);
   for (int i = 0; i < count; ++i) {
+    // A callback before this one may have closed the socket that the next event is about.
     if (sockets_.contains(ready[i].data.fd)) onReady_(ready[i].data.fd, ready[i].events);
   }
 }

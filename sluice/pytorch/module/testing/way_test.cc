@@ -214,7 +214,7 @@ base::Config::Values rankOf(uint32_t rank, uint32_t world, const std::string& po
 }
 
 // One rank trains as Python does. `before` is called before each step.
-using Before = std::function<void(const Membership&, uint64_t step)>;
+using Before = std::function<void(const PythonJob&, uint64_t step)>;
 void train(const base::Config::Values& options, const base::Config::Values& environment,
            uint64_t steps, const Before& before) {
   const py::gil_scoped_acquire gil;
@@ -239,7 +239,7 @@ TEST(Way, OfAGradientToTheSocket) {
     const py::gil_scoped_release release;
     std::thread other([&] { train({}, rankOf(1, 2, port), 2, [](auto&, auto) {}); });
     // The first step makes the connection.
-    train({}, rankOf(0, 2, port), 2, [](const Membership&, uint64_t step) {
+    train({}, rankOf(0, 2, port), 2, [](const PythonJob&, uint64_t step) {
       if (step == 1) way = std::make_shared<const Leg>();
     });
     other.join();
@@ -299,9 +299,9 @@ TEST(Way, OfALostRankToTheNextEpoch) {
   {
     const py::gil_scoped_release release;
     std::thread other([&] { train(options, rankOf(1, 3, port), 4, [](auto&, auto) {}); });
-    train(options, rankOf(0, 3, port), 4, [&](const Membership& member, uint64_t step) {
+    train(options, rankOf(0, 3, port), 4, [&](const PythonJob& member, uint64_t step) {
       // All connections are made.
-      if (step == 1) watched = &member.job().loop();
+      if (step == 1) watched = &member.parts().loop();
       if (step == 3) watched = nullptr;
     });
     other.join();

@@ -45,6 +45,9 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
       makeHeader(message, epoch_, rank_, to, lane,
                  target.streams[static_cast<size_t>(lane)].nextSequence++, payload.bytes);
   envelope->done = std::move(done);
+  // The payload is not copied here: both loops share the envelope, and whoever comes first
+  // takes the bytes under its lock. The receiver copies them, or the sender takes them back
+  // when it cannot wait.
   envelope->payload.with([&](auto& bytes) { bytes = payload; });
   target.talked = true;
   target.unfinished.push_back(envelope);
@@ -54,6 +57,8 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
 
 void Node::arrive(const EnvelopePtr& envelope) {
   const Rank from = envelope->header.source;
+  // A message that arrives too late is answered with how this rank has ended: its sender may
+  // not have talked with it before, and would wait for ever.
   if (state_ == State::kEnded) {
     return tellHowWeEnded(from, saidGoodbye_);
   }
@@ -145,6 +150,7 @@ void Node::peerLost(Rank rank, const Status& why) {
   if (state_ == State::kEnded || !lost.gone.isOk()) return;
   lost.gone = lostStatus(rank, why);
   for (Stream& stream : lost.streams) stream = {};
+  // Completions come before the news of the loss, as the contract of Fabric says.
   failUnfinished(lost, lost.gone);
   receiver_.onPeerLost(rank, lost.gone);
   endIfFlushed();
@@ -193,7 +199,7 @@ void Node::end(const Status& result) {
     Peer& other = peers_[i];
     for (Stream& stream : other.streams) stream = {};
     if (other.talked && other.gone.isOk() && Rank{i} != rank_) {
-      // A rank that still waits for something of ours has lost it; so has every rank when we are
+      // A rank that waits for bytes of ours has lost us, and so has every rank when this one is
       // torn down.
       tellHowWeEnded(Rank{i}, saidGoodbye_ && other.unfinished.empty());
     }

@@ -11,6 +11,9 @@ static_assert(sizeof(Words) == sizeof(secret::Claim));
 
 }  // namespace
 
+// The claim is covered by the handshake's proof (or is the TLS identity), so these bytes are as
+// trustworthy as the key itself. Words are copied as they lie in memory: header.cc asserts that
+// the machine is little-endian.
 secret::Claim StreamClaim::toBytes() const {
   const Words words{index(epoch), index(source), index(destination), static_cast<uint32_t>(lane)};
   secret::Claim bytes{};

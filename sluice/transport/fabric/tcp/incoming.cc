@@ -43,6 +43,9 @@ Incoming::~Incoming() {
   SLUICE_CHECK(state_ == State::kEnded && !landing_);
 }
 
+// The welcome tells the sender that this rank has accepted the claim: it sends no message
+// before, so a refused connection loses nothing. Bytes that TLS has decrypted along with the
+// handshake's last message wake no epoll, so they are asked for here.
 void Incoming::start() {
   Message welcome;
   welcome.flags = wire::Flags::kHeartbeat;
@@ -57,10 +60,13 @@ void Incoming::start() {
 void Incoming::sendReverse(const wire::Header& header) {
   const wire::HeaderBytes sealed = wire::seal(header, keys_.send);
   reverse_.insert(reverse_.end(), sealed.begin(), sealed.end());
-  // If the other end does not read, a read from it will find that out; nothing is to be done here.
+  // A failure needs no answer here: a read from the other end will find it too.
   [[maybe_unused]] const bool isFlushed = flushReverse();
 }
 
+// A short write leaves the rest in reverse_, and watchForWhatIsLeft() then asks for EPOLLOUT.
+// After our goodbye nothing else goes this way, so the write side is ended as soon as the
+// goodbye has left; reading goes on until the other end has closed too.
 bool Incoming::flushReverse() {
   while (!reverse_.empty()) {
     const iovec piece{reverse_.data(), reverse_.size()};
@@ -73,6 +79,9 @@ bool Incoming::flushReverse() {
   return true;
 }
 
+// While the receiver has put a message off, no reading is asked for: the kernel's buffer fills,
+// TCP stops the sender, and the payload stays in the sender's memory. That is the whole flow
+// control of a lane. The watch keeps `this` alive until unwatch().
 void Incoming::watchForWhatIsLeft() {
   uint32_t events = state_ == State::kWaiting ? 0U : uint32_t{EPOLLIN};
   if (!reverse_.empty() || stream_->hasUnflushed()) events |= EPOLLOUT;
@@ -97,6 +106,9 @@ void Incoming::onEvents(uint32_t events) {
   if ((events & ~uint32_t{EPOLLOUT}) != 0) readSome();
 }
 
+// The owner may drop its reference inside any call below, so `self` keeps this object until the
+// last line. Bytes in the buffer are used up before more are read, as they come first in the
+// stream. The budget returns the loop to other connections, however fast this peer sends.
 void Incoming::readSome() {
   const auto self = shared_from_this();
   owner_.incomingHeard(claim_.source);
@@ -105,8 +117,8 @@ void Incoming::readSome() {
     if (!takeHeaders()) return;
     if (!readOnce(budget)) return;
   }
-  // Bytes that TLS has decrypted already, or that our buffer holds, wake nobody: come back by
-  // ourselves.
+  // Bytes that TLS has decrypted already, or that our buffer holds, wake nobody, so a task
+  // continues with them.
   if ((stream_->hasUnread() || !ahead_.unused().empty()) &&
       !std::exchange(isReadScheduled_, true)) {
     loop_.post([weak = weak_from_this()] {
@@ -129,7 +141,7 @@ void Incoming::skip(uint64_t length) {
   trailerLeft_ = 0;
 }
 
-// The next `bytes` of the payload are in their place.
+// Notes that the next `bytes` of the payload are in their place.
 void Incoming::landed(size_t bytes) {
   if (trailerLeft_ > 0)
     check_.add({landing_->buffer.data + (landingHeader_.length - payloadLeft_), bytes});
@@ -154,6 +166,10 @@ bool Incoming::takeTrailer() {
 // Uses up what was read ahead, but for the beginning of a header. False iff reading has to stop.
 bool Incoming::takeHeaders() {
   while (state_ == State::kReading) {
+    // The meaning of the next byte follows from three fields, asked in the order of the wire:
+    // the rest of a payload, its trailer, then a header. Every branch either consumes bytes and
+    // goes round again, or returns because the buffer has too few. Every callback may end this
+    // connection, and the loop's condition notices that.
     const std::span<const std::byte> unused = ahead_.unused();
     if (payloadLeft_ > 0) {
       const size_t part = std::min<uint64_t>(unused.size(), payloadLeft_);
@@ -181,6 +197,9 @@ bool Incoming::takeHeaders() {
     }
     if (unused.size() < wire::kHeaderBytes) return true;
     const auto sealed = unused.first<wire::kHeaderBytes>();
+    // All fields but the length are known beforehand: the connection is of one epoch, one pair
+    // of ranks and one lane, and messages come in sequence. A header that was replayed, dropped
+    // or moved from another connection fits nothing here, even though its seal is right.
     const wire::Expectations expected{.epoch = claim_.epoch,
                                       .source = claim_.source,
                                       .destination = claim_.destination,
@@ -189,6 +208,8 @@ bool Incoming::takeHeaders() {
     const auto opened = wire::open(sealed, keys_.receive, expected);
     if (const auto* drop = std::get_if<wire::Drop>(&opened)) {
       counters_.with([&](Counters& counters) { counters.drops.count(*drop); });
+      // The seal of such a header was right, so its length can be believed and the stream goes
+      // on behind the payload. Its number counts as used, as the sender has counted it.
       if (!wire::endsStream(*drop)) {
         skip(wire::lengthToSkip(sealed));
         ahead_.use(wire::kHeaderBytes);
@@ -213,6 +234,9 @@ bool Incoming::takeHeaders() {
 
 // Asks the receiver. False iff it wants to be asked later.
 bool Incoming::takeMessage(const wire::Header& header) {
+  // The header is consumed already, so a receiver that says "later" gets it again from asked_
+  // when resume() comes. Nothing behind it is read until then: messages of a lane must not
+  // overtake each other.
   auto answer = receiver_.onMessage(claim_.source, claim_.lane, header);
   if (answer.isOk() && answer->isLater) {
     asked_ = header;
@@ -229,6 +253,8 @@ bool Incoming::takeMessage(const wire::Header& header) {
     trailerLeft_ = check_.trailerBytes(header.length);
     if (trailerLeft_ > 0) check_.begin(header.sequence);
   } else {
+    // A refused payload still has to be read, or its bytes would be taken for the next header.
+    // The receiver's refusal concerns this message alone; the connection goes on.
     skip(header.length);
     const auto drop = answer.isOk() ? wire::Drop::kNoRoom : wire::Drop::kRefused;
     counters_.with([&](Counters& counters) { counters.drops.count(drop); });
@@ -243,11 +269,17 @@ void Incoming::finishPayload() {
     ++counters.messagesReceived;
     counters.bytesReceived += landingHeader_.length;
   });
+  // The landing leaves its field before `done` runs, because `done` may end this connection,
+  // and end() would otherwise complete the landing a second time.
   std::exchange(landing_, std::nullopt)->done(Status());
 }
 
 bool Incoming::readOnce(size_t& budget) {
   if (state_ == State::kDiscarding) ahead_.clear();
+  // One call of the kernel fills two places: the receiver's buffer up to the end of the
+  // payload, and the read-ahead buffer for what follows. Only a read that may reach the end of
+  // the payload offers the second, so a large payload comes in without a copy, and small
+  // messages come in many at a time.
   std::array<iovec, 2> pieces{};
   size_t count = 0;
   size_t direct = 0;
@@ -275,6 +307,9 @@ bool Incoming::readOnce(size_t& budget) {
 }
 
 void Incoming::fallSilent(const Io& io) {
+  // The end of a stream is in order only after a goodbye, theirs or ours. Everything else is a
+  // loss: the kernel closes the sockets of a crashed process as cleanly as those of one that
+  // exits, so a clean end alone says nothing.
   const bool isInOrder =
       (io.outcome == Outcome::kEnd && heardGoodbye_) || state_ == State::kDiscarding;
   if (isInOrder) return owner_.incomingEnded(claim_.source, claim_.lane);
@@ -287,6 +322,8 @@ void Incoming::fallSilent(const Io& io) {
 void Incoming::resume() {
   if (state_ != State::kWaiting) return;
   const auto self = shared_from_this();
+  // The state changes before the receiver is asked: it may say "later" again, and takeMessage()
+  // then sets the state back.
   state_ = State::kReading;
   const wire::Header header = *std::exchange(asked_, std::nullopt);
   if (!takeMessage(header)) return;
@@ -297,6 +334,8 @@ void Incoming::resume() {
 void Incoming::sayGoodbye(const Status& why) {
   if (state_ == State::kDiscarding || state_ == State::kEnded) return;
   state_ = State::kDiscarding;
+  // From here on bytes are read only to empty the socket. Closing with unread bytes would make
+  // the kernel send a reset, and a reset could destroy our goodbye before the peer has read it.
   expectsLarge_ = false;
   asked_.reset();
   payloadLeft_ = trailerLeft_ = 0;
@@ -307,6 +346,9 @@ void Incoming::sayGoodbye(const Status& why) {
 }
 
 void Incoming::end(const Status& why, bool atOnce) {
+  // The state is set first, so that a `done` that calls back finds a connection that has ended.
+  // The stream goes before `done` runs: nothing may write to a landing's buffer once its owner
+  // has it back.
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
   if (std::exchange(isWatching_, false)) loop_.unwatch(stream_->fd());
   if (atOnce) closeWithReset(stream_->fd());

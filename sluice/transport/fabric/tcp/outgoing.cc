@@ -48,6 +48,9 @@ Outgoing::~Outgoing() {
 void Outgoing::connect() {
   ++attempts_;
   state_ = State::kConnecting;
+  // One timer serves the attempt and, in retryOrFail(), the pause before the next one. It runs
+  // until the welcome has come, because a peer may accept a connection and then say nothing: a
+  // full queue of strangers looks like that.
   timer_ = loop_.after(
       std::max<Duration>(giveUpAt_ - loop_.now(), Duration::zero()), [self = weak_from_this()] {
         const auto outgoing = self.lock();
@@ -69,8 +72,8 @@ void Outgoing::connect() {
 void Outgoing::retryOrFail(const Status& why) {
   SLUICE_DCHECK(state_ != State::kOpen && state_ != State::kEnded);
   closeStream(/*atOnce=*/true);
-  // A peer with another key will have another key next time, and where nobody listens nobody lives.
-  // All else may be a full queue of strangers at the other end.
+  // Another attempt helps neither against another key nor where nobody listens. Any other failure
+  // may be a full queue of strangers at the other end.
   const bool isFinal = why.code() == Code::kRefused || why.code() == Code::kPermissionDenied ||
                        why.code() == Code::kUnavailable;
   const Duration pause = kFirstPause * (1 << std::min(attempts_, 6));
@@ -95,6 +98,9 @@ void Outgoing::watchFor(uint32_t events) {
 }
 
 void Outgoing::closeStream(bool atOnce) {
+  // The watch holds a reference to this object, and epoll holds the descriptor: both go before
+  // the stream that owns the descriptor. A half-read header belongs to the connection that ends
+  // here.
   if (timer_) loop_.cancel(*std::exchange(timer_, std::nullopt));
   const int fd = stream_ ? stream_->fd() : connecting_.get();
   if (std::exchange(isWatching_, false)) loop_.unwatch(fd);
@@ -109,6 +115,8 @@ void Outgoing::onEvents(uint32_t events) {
     case State::kConnecting: return finishConnect();
     case State::kProving: return prove();
     case State::kAwaitingWelcome:
+      // The last message of a TLS handshake may still lie in the stream's memory. Nothing else
+      // would send it, as no message is written before the welcome.
       if (stream_->hasUnflushed()) {
         if (const Io io = stream_->flush(); io.outcome == Outcome::kFailed)
           return retryOrFail(io.status);
@@ -116,7 +124,7 @@ void Outgoing::onEvents(uint32_t events) {
       }
       return readReverse();
     case State::kOpen:
-      // The other direction first: a goodbye explains why writing fails.
+      // Reads first: a goodbye explains why writing fails.
       if ((events & ~uint32_t{EPOLLOUT}) != 0) readReverse();
       if (state_ == State::kOpen && (events & EPOLLOUT) != 0) writeSome();
       return;
@@ -160,6 +168,10 @@ void Outgoing::prove() {
 }
 
 void Outgoing::readReverse() {
+  // This direction carries two headers in the life of a connection, but it is also where a
+  // broken connection shows first. Until the welcome, any failure may be worth another attempt,
+  // since no message has left the queue; afterwards a repetition could deliver a message twice,
+  // so the peer is lost. An end after our goodbye is its receipt: the peer has read all.
   while (true) {
     const iovec rest{reverse_.data() + reverseBytes_, reverse_.size() - reverseBytes_};
     const Io io = stream_->read({&rest, 1});
@@ -218,6 +230,8 @@ void Outgoing::readReverse() {
 
 void Outgoing::push(const Message& message, ConstBuffer payload, Done done) {
   SLUICE_DCHECK(state_ != State::kEnded && !saidGoodbye_);
+  // Time in which nothing was queued is no stall. Without this a lane would be taken for stuck
+  // at its first message after a pause, and less urgent lanes would write beside it.
   if (queue_.empty()) lastProgress_ = loop_.now();
   queue_.push_back({.header = makeHeader(message, claim_.epoch, claim_.source, claim_.destination,
                                          claim_.lane, nextSequence_++, payload.bytes),
@@ -290,7 +304,7 @@ size_t Outgoing::gather(std::span<iovec> pieces) {
   return count;
 }
 
-// Goes on with the trailer of the first item whose trailer is not known yet.
+// Continues the trailer of the first item whose trailer is not known yet.
 void Outgoing::check(Item& item, size_t upTo) {
   if (item.checked >= upTo) return;
   if (item.checked == 0) check_.begin(item.header.sequence);
@@ -300,6 +314,9 @@ void Outgoing::check(Item& item, size_t upTo) {
 }
 
 void Outgoing::writeSome() {
+  // A held lane stops between two calls of the kernel, so a more urgent message waits for at
+  // most one of them. When a write fails, the other direction is read first: a peer that has
+  // left has sent a goodbye, and that is a better reason than a broken pipe.
   std::array<iovec, kPiecesPerWrite> pieces{};
   size_t budget = kBytesPerEvent;
   while (!queue_.empty() && budget > 0 && !isHeld_) {
@@ -323,6 +340,8 @@ void Outgoing::writeSome() {
   }
   watchForWhatIsLeft();
   if (hasQueued()) return;
+  // The write side ends only when all bytes, the stream's own included, are with the kernel:
+  // its end is the promise that nothing is missing.
   if (saidGoodbye_ && !std::exchange(endedWrites_, true)) stream_->endWrites();
   owner_.outgoingDrained(claim_.destination, claim_.lane);
 }
@@ -334,6 +353,8 @@ void Outgoing::watchForWhatIsLeft() {
 }
 
 void Outgoing::advance(size_t bytes) {
+  // Completions are collected and run after the queue is in order again, because a completion
+  // may push the next message or end this connection. One lock of the counters covers them all.
   written_ += bytes;
   std::vector<Done> ended;
   uint64_t messages = 0;
@@ -362,6 +383,8 @@ void Outgoing::advance(size_t bytes) {
 }
 
 void Outgoing::end(const Status& why, bool atOnce) {
+  // Messages that were never written whole still owe their callers a completion. It comes after
+  // the connection is closed, so no payload is read after its owner has it back.
   if (std::exchange(state_, State::kEnded) == State::kEnded) return;
   closeStream(atOnce);
   for (Item& item : std::exchange(queue_, {})) {

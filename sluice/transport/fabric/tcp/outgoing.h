@@ -54,8 +54,8 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   void hold(bool isHeld);
   // True iff it has something to write and the network took some of it lately.
   bool isMoving() const;
-  // Returns the time when the network last took some of it, or when bytes were queued after it had
-  // none.
+  // Returns the time when the network last took some of it, or when bytes were queued on an idle
+  // connection.
   TimePoint lastProgress() const { return lastProgress_; }
 
  private:

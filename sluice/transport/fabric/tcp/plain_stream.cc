@@ -64,6 +64,8 @@ uint32_t PlainStream::handshakeEvents() const {
 }
 
 Io PlainStream::read(std::span<const iovec> into) {
+  // A signal that interrupts a call counts as "wait", not as a failure: epoll is
+  // level-triggered and reports the socket again.
   return fromSystem(::readv(fd(), into.data(), static_cast<int>(into.size())), "receiving");
 }
 

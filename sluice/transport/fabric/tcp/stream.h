@@ -36,7 +36,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Goes on with the proof; kMoved when both ends have given it. After kWait: wait for
+  // Continues the handshake; kMoved when both ends have proved the key. After kWait, wait for
   // handshakeEvents().
   virtual Io handshake() = 0;
   virtual uint32_t handshakeEvents() const = 0;
@@ -47,8 +47,8 @@ class Stream {
   // REQUIRES, for all that follows: the handshake is done.
   virtual secret::Claim claim() const = 0;
   virtual secret::SessionKeys sessionKeys() const = 0;
-  // The check behind every payload, for a stream that lets changed bytes through. The same at both
-  // ends.
+  // Returns the check behind every payload, for a stream that lets changed bytes through. Both ends
+  // give one value.
   virtual wire::PayloadCheckKind payloadCheck() const = 0;
 
   // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES:

@@ -28,6 +28,9 @@ StreamMaker::StreamMaker(const secret::JobKey& key, const TcpOptions& options, s
 
 StreamMaker::~StreamMaker() = default;
 
+// Nothing is negotiated: both ends decide from their options and the other end's address alone.
+// So a stranger on the path cannot talk two ranks down to plain bytes, and two ranks with
+// different options fail in the handshake instead of speaking past each other.
 bool StreamMaker::encrypts(const Address& peer) const {
   switch (options_.encrypt) {
     case Encrypt::kAuto: return !peer.isLoopback();
@@ -45,6 +48,9 @@ wire::PayloadCheckKind StreamMaker::plainCheck() const {
 
 void StreamMaker::prepare(int socket) const {
   const int on = 1;
+  // Bytes that the kernel holds cannot be overtaken by a more urgent message. TCP_NOTSENT_LOWAT
+  // keeps them few without touching the bytes on their way, which the bandwidth needs;
+  // TCP_NODELAY sends a small urgent message now instead of waiting for more.
   const auto unsent = static_cast<int>(unsentBytes_);
   // These options only make the connection faster. A broken socket fails at its first byte.
   if (::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0 ||

@@ -34,6 +34,9 @@ Result<std::unique_ptr<NodeFabric>> makeTcpFabric(net::EpollLoop& loop, TcpListe
                               index(membership.rank), membership.addresses.size()));
   }
   for (const Address& address : membership.addresses) {
+    // Without a job key any machine that reaches the port could change the training. The check
+    // needs no network: it refuses as soon as one rank has an address that is not loopback,
+    // unless the user has vouched for the network.
     if (membership.key.isSecret() || options.insecure || address.isLoopback()) continue;
     return Status(
         Code::kPermissionDenied,
@@ -41,11 +44,13 @@ Result<std::unique_ptr<NodeFabric>> makeTcpFabric(net::EpollLoop& loop, TcpListe
                     "-o job.key, or say --insecure on where no stranger can reach the ports",
                     address.toString()));
   }
+  // Failures that a user can repair become errors with a remedy here; further down a broken
+  // OPENSSL_CONF would be a failed SLUICE_CHECK.
   SLUICE_RETURN_IF_ERROR(checkOpenSsl(options.encrypt));
   if (!membership.door) membership.door = door::makeDoorThread();
   SLUICE_RETURN_IF_ERROR(membership.door->status());
   auto node = std::make_shared<TcpNode>(loop, std::move(membership), options, receiver);
-  // Shared, since a task must be copyable.
+  // The socket is shared, since a task must be copyable.
   auto socket = std::make_shared<net::Fd>(std::move(listener).takeSocket());
   loop.post([node, socket] { node->start(std::move(*socket)); });
   return std::make_unique<NodeFabric>(std::move(node));

@@ -16,7 +16,7 @@ namespace {
 constexpr auto kLanesByUrgency = std::array{Lane::kControl, Lane::kUrgent, Lane::kBulk};
 static_assert(kLanesByUrgency.size() == wire::kLanes);
 
-// The time that a lane waits for a more urgent lane before it looks whether that one still moves.
+// The time that a lane waits for a more urgent lane before it looks whether the other still moves.
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
 // A connection to this rank's port, as the doorman sees it.
@@ -61,13 +61,16 @@ Counters TcpNode::counters() const {
 
 void TcpNode::start(net::Fd listener) {
   if (state_ != State::kOpen) return;
+  // Strangers are held off by a thread of its own, so that a flood of connections cannot keep
+  // the work loop busy. A candidate reaches the loop only after it has proved the job key; it
+  // comes as a posted task, and the node may have ended by then, hence the weak pointer.
   door::Doorman::Handlers handlers;
   handlers.greet = [this](net::Fd socket, const Address& peer) {
     return std::make_unique<Knock>(maker_.server(std::move(socket), peer));
   };
   handlers.proved = [weak = weak_from_this(),
                      &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
-    // Shared, since a task must be copyable.
+    // The stream is shared, since a task must be copyable.
     auto stream =
         std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());
     loop.post([weak, stream] {
@@ -158,6 +161,9 @@ void TcpNode::outgoingDrained(Rank rank, Lane) {
 // ---- Receiving ----
 
 void TcpNode::letIn(std::unique_ptr<Stream> stream) {
+  // The peer holds the job key, so it belongs to the job; its claim may still be wrong, from an
+  // older epoch or a rank that came back. A second connection for a lane is refused rather than
+  // replacing the first, whose sequence it could not continue.
   if (state_ == State::kEnded) return;
   const auto claim = StreamClaim::fromBytes(stream->claim());
   const auto refuse = [&](std::string_view why) {
@@ -215,6 +221,10 @@ void TcpNode::giveUp(Rank rank, const Status& why) {
 }
 
 void TcpNode::lose(Rank rank, const Status& why) {
+  // A peer is lost once, whichever of its six connections breaks first; ending the others here
+  // keeps their failures from being reported again. Completions come before onPeerLost(), as
+  // the contract says. A rank that had said goodbye and breaks later was still sending, so it
+  // is lost all the same.
   Peer& lost = peer(rank);
   if (state_ == State::kEnded || lost.gone.code() == Code::kPeerLost) return;
   if (lost.saidGoodbye) {
@@ -239,6 +249,9 @@ void TcpNode::incomingGoodbye(Rank rank, Lane) {
 }
 
 void TcpNode::markLeft(Rank rank) {
+  // A goodbye ends what we would send at once, but not what the peer has sent: its messages may
+  // still lie in the sockets. Only when the last of its connections has been read to its end
+  // does tellIfLeft() say so, so that onPeerLeft() is the last word about it.
   Peer& left = peer(rank);
   left.heardGoodbye = true;
   if (!left.gone.isOk()) return;
@@ -283,6 +296,9 @@ void TcpNode::endConnections(Peer& peer, const Status& why, bool atOnce) {
 // ---- The end of this rank ----
 
 void TcpNode::close(Done done) {
+  // A close has to wait for others, and one of them may hang. The watch ends it after a
+  // silence, not after a time: a slow network may take long over what is queued, as long as it
+  // takes something.
   SLUICE_DCHECK(loop_.inLoop());
   if (state_ == State::kEnded) return done(Status());
   closers_.push_back(std::move(done));
@@ -341,7 +357,8 @@ void TcpNode::end(const Status& result) {
   doorman_.reset();
   for (Peer& each : peers_) {
     if (each.holdTimer) loop_.cancel(*std::exchange(each.holdTimer, std::nullopt));
-    // A reset would take back what a rank that has our goodbye may still be reading.
+    // No reset for a rank that has our goodbye: it would take back bytes that the rank may still be
+    // reading.
     endConnections(each, closedStatus(),
                    /*atOnce=*/result.code() == Code::kCancelled || !each.saidGoodbye);
   }

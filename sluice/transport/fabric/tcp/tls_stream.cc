@@ -74,7 +74,7 @@ AppData& appData(SSL* ssl) {
 int useSession(SSL* ssl, const EVP_MD* digest, const unsigned char** id, size_t* idBytes,
                SSL_SESSION** session) {
   *session = nullptr;
-  // After a retry TLS asks for a key that fits a digest; ours has only the one.
+  // After a retry TLS asks for a key that fits a digest; ours fits SHA-256 only.
   if (digest != nullptr && EVP_MD_get_type(digest) != NID_sha256) return 0;
   AppData& data = appData(ssl);
   *session = makeSession(ssl, *data.key);
@@ -136,6 +136,9 @@ TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
   SSL_CTX_set_psk_use_session_callback(context_, &useSession);
   SSL_CTX_set_psk_find_session_callback(context_, &findSession);
   SSL_CTX_set_msg_callback(context_, &noticeMessage);
+  // Tickets and early data would let bytes of one connection be used in another, which the
+  // claim in the identity is there to prevent. A write returns after each record, and the next
+  // one may start from another address: the caller gathers its pieces anew each time.
   SSL_CTX_set_options(context_, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   SSL_CTX_set_num_tickets(context_, 0);
   SSL_CTX_set_max_early_data(context_, 0);
@@ -144,7 +147,7 @@ TlsContext::TlsContext(const secret::Key& presharedKey, uint64_t keyUpdateBytes)
   // A read that meets only messages of TLS's own returns, so that an end that sends nothing else
   // cannot keep us in it.
   SSL_CTX_clear_mode(context_, SSL_MODE_AUTO_RETRY);
-  // Several records for one call of the kernel.
+  // Read-ahead takes several records with one call of the kernel.
   SSL_CTX_set_read_ahead(context_, 1);
   SSL_CTX_set_default_read_buffer_len(context_, kBatchBytes);
 }
@@ -173,10 +176,16 @@ TlsStream::TlsStream(Role role, std::shared_ptr<const TlsContext> context, net::
       claim_(claim),
       ssl_(SSL_new(context_->get())),
       sealed_(BIO_new(BIO_s_mem())) {
+  // TLS reads from the socket itself and writes into memory. Sealed records then leave in one
+  // call for several of them, and with MSG_NOSIGNAL: OpenSSL's own socket writes would kill the
+  // process when the peer is gone.
   BIO* fromSocket = BIO_new_socket(socket_.get(), BIO_NOCLOSE);
   SLUICE_CHECK(ssl_ != nullptr && sealed_ != nullptr && fromSocket != nullptr);
   SSL_set0_rbio(ssl_, fromSocket);
   SSL_set0_wbio(ssl_, sealed_);
+  // The callbacks of a context serve all connections, so each finds its own key and claim
+  // through the SSL object. The pointers lead into this stream, which can be neither copied nor
+  // moved.
   auto data = std::make_unique<AppData>(
       AppData{&context_->presharedKey(), &claim_, &keyUpdates_, identityOf(claim_)});
   SSL_set_app_data(ssl_, data.release());
@@ -193,6 +202,9 @@ TlsStream::~TlsStream() {
 }
 
 Io TlsStream::fromTls(int result, const char* what) const {
+  // OpenSSL keeps its errors in a queue per thread, not per connection. Every call that may
+  // fail clears it first, together with errno; otherwise the fault of one connection would be
+  // reported for the next one.
   switch (SSL_get_error(ssl_, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE: return Io::wait();
@@ -214,7 +226,7 @@ Io TlsStream::handshake() {
   errno = 0;
   const int result = SSL_do_handshake(ssl_);
   const Io io = result == 1 ? Io::moved(0) : fromTls(result, "handshake");
-  // All that TLS has to say, an alert to a stranger included, goes out first.
+  // TLS's own messages go out first, an alert to a stranger included.
   const Io flushed = flush();
   if (io.outcome != Io::Outcome::kMoved) return io;
   // A handshake without the pre-shared key cannot succeed here; this check is for the day when
@@ -234,6 +246,9 @@ uint32_t TlsStream::handshakeEvents() const {
 }
 
 secret::SessionKeys TlsStream::sessionKeys() const {
+  // Headers are sealed with keys of their own, taken from this TLS session by the standard's
+  // exporter. They differ by direction, so a header cannot be sent back to the rank that made
+  // it.
   std::array<secret::Key, 2> keys;  // of the client's direction, of the server's
   std::array<unsigned char, 2 * secret::kKeyBytes> exported{};
   SLUICE_CHECK(SSL_export_keying_material(ssl_, exported.data(), exported.size(),
@@ -248,6 +263,8 @@ secret::SessionKeys TlsStream::sessionKeys() const {
   return {.send = keys[1], .receive = keys[0]};
 }
 
+// One record of TLS holds 16 KiB, so one call of SSL_read_ex() fills at most that much. Going
+// on until TLS has nothing more is what makes a large read one event of the loop.
 Io TlsStream::read(std::span<const iovec> into) {
   size_t total = 0;
   for (const iovec& piece : into) {
@@ -274,7 +291,7 @@ Io TlsStream::read(std::span<const iovec> into) {
 }
 
 // Reading may make TLS write: it answers the other end's request for new keys. An end that keeps
-// asking and reads none of the answers must not make us keep them all.
+// asking without reading the answers must not make us keep them all.
 void TlsStream::flushAnswers(Io& io) {
   if (!hasUnflushed()) return;
   // A failure is found again by the next write, and must not hide what was read.
@@ -292,13 +309,18 @@ Io TlsStream::write(std::span<const iovec> from) {
   if (hasUnflushed()) {
     if (const Io io = flush(); io.outcome != Io::Outcome::kMoved) return io;
   }
+  // Only this direction gets a new key: each sender counts its own bytes.
   if (underThisKey_ >= context_->keyUpdateBytes()) {
-    // TLS tells the other end before the next record.
+    // Nothing more is to be done: TLS itself sends the message that names the new key, ahead of the
+    // next record.
     if (SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
       return Io::failed(
           Status(Code::kInternal, fmt::format("sending: TLS key update: {}", tlsError())));
     underThisKey_ = 0;
   }
+  // A batch bounds what is sealed but not sent. Sealed bytes are beyond recall, like those in
+  // the kernel: more of them would only let a more urgent message wait longer. They count as
+  // taken from the caller, and flush() brings the rest out later.
   size_t total = 0;
   for (const iovec& piece : from) {
     size_t taken = 0;

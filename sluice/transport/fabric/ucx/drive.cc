@@ -33,6 +33,9 @@ void Node::drive() {
     const bool moved = progress();
     runNews();
     if (moved || state_ == State::kEnded) continue;
+    // Acknowledgements are sent when nothing else moves, so one of them covers all that a burst
+    // has brought. Arming comes last: an event after it would not be told, and UCX refuses it
+    // if there is one already.
     tellAllTaken();
     const ucs_status_t status = library().ucp_worker_arm(worker_->get());
     if (status == UCS_OK) return;
@@ -47,6 +50,8 @@ void Node::drive() {
 
 // Drives UCX for one round; true iff something moved.
 bool Node::progress() {
+  // Callbacks of UCX only note what they have learnt. It is acted upon here, after UCX has
+  // returned: no endpoint may be closed inside UCX's own call.
   SLUICE_CHECK(!isInsideUcx_);
   isInsideUcx_ = true;
   const bool moved = library().ucp_worker_progress(worker_->get()) != 0;

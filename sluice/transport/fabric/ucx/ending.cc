@@ -29,6 +29,8 @@ void Node::peerLost(Peer& peer, const Status& why) {
 
 void Node::peerLeft(Peer& peer) {
   if (state_ == State::kEnded || !peer.gone.isOk()) return;
+  // The last acknowledgements go out before the endpoints do: the rank that leaves waits for
+  // them to know that all has been taken.
   for (const Lane lane : {Lane::kControl, Lane::kUrgent, Lane::kBulk}) tellTaken(peer, lane);
   if (!peer.gone.isOk()) return;
   peer.gone = leftStatus(peer.rank);
@@ -137,6 +139,8 @@ void Node::end(const Status& result) {
     }
     cutOff(*each);
   }
+  // The worker goes before any completion is told, since until then UCX may still read or write
+  // the buffers that a completion gives back.
   letGoOfUcx();
   for (auto& done : std::exchange(closers_, {})) {
     news_.emplace_back([done = std::move(done), result] { done(result); });

@@ -60,7 +60,7 @@ inline uint32_t checksumOf(std::span<const std::byte> bytes) {
 constexpr unsigned dataId(wire::Lane lane) {
   return static_cast<unsigned>(lane);
 }
-// "All messages of this lane before that number are taken."
+// With this id a receiver says: "All messages of this lane before that number are taken."
 constexpr unsigned takenId(wire::Lane lane) {
   return wire::kLanes + static_cast<unsigned>(lane);
 }

@@ -59,6 +59,8 @@ void onEndpointError(void* callback, ucp_ep_h, ucs_status_t status) {
 Result<std::shared_ptr<Worker>> Worker::open(const UcxOptions& options) {
   SLUICE_RETURN_IF_ERROR(loadLibrary());
   takeOverLog();
+  // UCX starts threads of its own. With all signals blocked while they start, a signal to the
+  // process never runs in one of them.
   const base::SignalsBlocked inItsThreads;
   SLUICE_ASSIGN_OR_RETURN(const UcpConfig config, readConfig(options));
   ucp_params_t contextParams{};
@@ -117,6 +119,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::connect(std::shared_ptr<Worker> work
 
 Endpoint::~Endpoint() {
   ucp_request_param_t params{};
+  // A forced close asks the other side nothing, so it ends at once, also when that side is dead.
+  // Operations that are pending end with an error, in a later call of progress.
   params.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   params.flags = UCP_EP_CLOSE_FLAG_FORCE;
   ucs_status_ptr_t request = library().ucp_ep_close_nbx(endpoint_, &params);

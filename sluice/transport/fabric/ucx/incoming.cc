@@ -117,6 +117,9 @@ std::optional<wire::Header> Node::open(Lane lane, std::span<const std::byte> env
 // Returns what UCX's callback has to: UCS_INPROGRESS iff the descriptor is kept.
 ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* data, size_t bytes,
                            uint64_t attributes) {
+  // The callback must tell UCX at once whether the descriptor is kept. A message whose turn it
+  // is goes to the receiver now, from UCX's own buffer; one that is early, or that the receiver
+  // puts off, keeps its descriptor if it has one and is copied otherwise.
   const bool isRendezvous = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   Peer& from = peer(header.source);
   Stream& stream = from.stream(header.lane);
@@ -130,7 +133,7 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
     drop(wire::Drop::kOutOfSequence);
     return UCS_OK;
   }
-  // With an endpoint of our own to the sender we hear of its death.
+  // This rank hears of the sender's death only with an endpoint of its own to it.
   if (!stream.endpoint) contacts_.emplace_back(from.rank, header.lane);
   Arrived message{.header = header};
   if (options_.checksPayloads && header.length > 0) message.checksum = checksum;
@@ -159,6 +162,8 @@ void Node::offerWaiting(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
   while (!stream.waiting.empty() && !stream.isStopped && state_ != State::kEnded) {
     const auto first = stream.waiting.begin();
+    // Messages of one lane are offered in the order of their numbers, however they arrived: UCX
+    // may hand over a short one before a long one that was sent first.
     if (first->first != stream.nextToOffer) return;
     if (!offer(peer, first->second)) return;
     Arrived& message = first->second;
@@ -219,6 +224,8 @@ void Node::land(Peer& peer, Arrived& message, Landing landing) {
 }
 
 void Node::fetch(Peer& peer, const Arrived& message, Landing landing) {
+  // The list owns the record until UCX's callback has come, and its address is what UCX hands
+  // back. A list keeps addresses when others come and go.
   peer.fetching.push_back({.node = this,
                            .header = message.header,
                            .checksum = message.checksum,

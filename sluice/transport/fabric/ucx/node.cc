@@ -45,8 +45,9 @@ Peer& Node::peer(Rank rank) {
 Endpoint* Node::endpoint(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
   if (stream.endpoint || !peer.gone.isOk()) return stream.endpoint.get();
-  // Control first, on both sides: UCX pairs the n-th endpoint of one with the n-th of the other on
-  // one connection, and the answer to a first message then finds its connection made.
+  // The control lane connects first, on both sides: UCX pairs the n-th endpoint of one with the
+  // n-th of the other on one connection, and the answer to a first message then finds its
+  // connection made.
   if (lane != Lane::kControl && endpoint(peer, Lane::kControl) == nullptr) return nullptr;
   auto address = findAddress_(peer.rank);
   auto made = address.isOk() ? Endpoint::connect(worker_, *address,
@@ -74,6 +75,8 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
   Stream& stream = target.stream(lane);
   const wire::Header header = makeHeader(message, options_.epoch, options_.rank, to, lane,
                                          stream.nextToSend++, payload.bytes);
+  // A message to oneself goes through the same queue as one from the network, so that order and
+  // "later" work alike; UCX never sees it.
   if (isSelf(target)) {
     stream.waiting.emplace(
         header.sequence,

@@ -13,6 +13,8 @@ namespace sluice::fabric::ucx {
 
 void Node::startSends(Peer& peer, Lane lane) {
   Stream& stream = peer.stream(lane);
+  // The window counts what the receiver has taken, not what UCX has swallowed. A message that does
+  // not fit stays here, where a more urgent one of another lane can still pass it.
   while (!stream.queue.empty() && stream.window.admits(stream.queue.front().payload.bytes)) {
     if (endpoint(peer, lane) == nullptr) return;
     Queued next = std::move(stream.queue.front());
@@ -28,6 +30,8 @@ void Node::startSend(Peer& peer, Lane lane, unsigned id, Queued message) {
                                 ? wire::payloadCrc32c(message.header.sequence,
                                                       {message.payload.data, message.payload.bytes})
                                 : 0;
+  // UCX reads envelope and payload until its callback has come. The record lives in a list, so
+  // that its address stays good whatever else is sent meanwhile.
   peer.flying.push_back({.node = this,
                          .to = peer.rank,
                          .bytes = message.payload.bytes,
@@ -67,7 +71,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
         counters.bytesSent += flying.bytes;
       });
     }
-    // The peer's end may not be known yet; it is when the news is told.
+    // The reason is read when the news is told, as the peer's end may not be known yet.
     news_.emplace_back([done = std::move(flying.done), &to, isSent = status == UCS_OK] {
       if (isSent) return done(Status());
       done(to.gone.isOk() ? closedStatus() : to.gone);
@@ -101,7 +105,8 @@ void Node::tellAllTaken() {
   }
 }
 
-// Tells the peer if that is still possible: nothing waits for it.
+// Tells the peer that this rank has given it up. Without a way to it nothing is lost: the peer then
+// finds out by itself, and nobody here waits for an answer.
 void Node::tellGivenUp(Peer& peer) {
   if (!peer.gone.isOk() || !peer.stream(Lane::kControl).endpoint) return;
   Message message;

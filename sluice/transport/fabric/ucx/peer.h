@@ -47,7 +47,7 @@ struct Queued {
   Done done;  // null for the fabric's own
 };
 
-// A message that UCX has. The message lives until UCX's callback has come; UCX always calls it.
+// A message in UCX's hands. It lives until UCX's callback has come; UCX always calls it.
 struct Flying {
   Node* node;
   Rank to;

@@ -11,6 +11,8 @@ void SendWindow::sent(size_t payloadBytes) {
 }
 
 bool SendWindow::taken(uint64_t upTo) {
+  // A number beyond what was sent, or one that goes back, is old or wrong. The window changes
+  // with neither: it must never be opened by a message that cannot be true.
   if (upTo < firstUnderWay_ || upTo - firstUnderWay_ > underWay_.size()) return false;
   for (; firstUnderWay_ < upTo; ++firstUnderWay_) {
     bytes_ -= underWay_.front();

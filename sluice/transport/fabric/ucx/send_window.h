@@ -19,11 +19,11 @@ class SendWindow final {
   bool admits(size_t payloadBytes) const {
     return underWay_.empty() || bytes_ + costOf(payloadBytes) <= limitBytes_;
   }
-  // The next message of the lane is sent. REQUIRES: admits(payloadBytes)
+  // Notes that the next message of the lane is sent. REQUIRES: admits(payloadBytes)
   void sent(size_t payloadBytes);
 
-  // The receiver has taken all messages of the lane before number `upTo`. False if that cannot be:
-  // then nothing changes.
+  // Notes that the receiver has taken all messages of the lane before number `upTo`. Returns false
+  // if that cannot be: then nothing changes.
   bool taken(uint64_t upTo);
 
   bool isEmpty() const { return underWay_.empty(); }

@@ -37,7 +37,7 @@ std::vector<Setting> settingsFor(const UcxOptions& options) {
   // An eager message and its headers fit one segment: no pieces have to be put together.
   settings.push_back({"TX_SEG_SIZE", segment});
   settings.push_back({"RX_SEG_SIZE", segment});
-  // This leaves a stranger at the port one request less to crash the process with.
+  // Without puts a stranger at the port has one request less to crash the process with.
   settings.push_back({"PUT_ENABLE", "n"});
   // A rank that cannot be reached must not hold up the loop while the kernel tries.
   settings.push_back({"CONN_NB", "y"});

@@ -9,7 +9,8 @@
 namespace sluice::fabric::ucx {
 
 struct Setting {
-  // As ucp_config_modify() takes it: UCX_TLS is "TLS", and UCX_TCP_PUT_ENABLE "PUT_ENABLE".
+  // The name as ucp_config_modify() takes it: UCX_TLS is "TLS", and UCX_TCP_PUT_ENABLE
+  // "PUT_ENABLE".
   std::string name;
   std::string value;
 };

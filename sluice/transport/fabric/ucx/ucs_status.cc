@@ -10,7 +10,7 @@ namespace {
 Code codeOf(ucs_status_t status) {
   switch (status) {
     case UCS_OK: return Code::kOk;
-    // UCX says any of these when the other end of a connection is gone; a killed process mostly
+    // UCX reports any of these when the other end of a connection is gone; a killed process mostly
     // shows as the last one.
     case UCS_ERR_CONNECTION_RESET:
     case UCS_ERR_NOT_CONNECTED:

@@ -31,7 +31,7 @@ Result<Opened> openFromLoop(const UcxOptions& options, net::EpollLoop& loop) {
 Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions& options, net::EpollLoop& loop) {
   SLUICE_CHECK(index(options.rank) < options.worldSize, index(options.rank), options.worldSize);
   SLUICE_RETURN_IF_ERROR(ucx::checkTrusted(options));
-  // On the loop's thread: UCX wants one thread for all that it does.
+  // The worker is opened on the loop's thread: UCX wants one thread for all that it does.
   std::optional<Result<Opened>> opened;
   SLUICE_RETURN_IF_ERROR(runAndWait(loop, [&] { opened = openFromLoop(options, loop); }));
   if (!opened->isOk()) return opened->status();

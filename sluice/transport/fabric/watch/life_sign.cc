@@ -72,6 +72,9 @@ std::vector<std::byte> toBytes(const LifeSign& sign) {
   return std::move(writer).take();
 }
 
+// The bytes come from a holder of the key but may be of another version, so nothing is believed
+// before all has been read: a sign that is too short or too long is not one of ours. Times are
+// clamped as they are read (kFarthest), and text loses what a terminal would obey.
 std::optional<LifeSign> parseLifeSign(std::span<const std::byte> bytes) {
   base::ByteReader reader(bytes);
   std::optional<LifeSign> sign;

@@ -22,11 +22,11 @@ class Pulse {
 
   virtual ~Pulse() = default;
 
-  // From now on this rank and `peer` tell each other how busy they are.
+  // Makes this rank and `peer` tell each other from now on how busy they are.
   virtual void exchangeWith(Rank peer) = 0;
 
-  // The last word of the peer. Empty if it has said nothing, and once it has left or its pulse is
-  // lost.
+  // Returns the last word of the peer; empty if it has said nothing, and once it has left or its
+  // pulse is lost.
   virtual std::optional<Word> lastWord(Rank peer) const = 0;
 };
 

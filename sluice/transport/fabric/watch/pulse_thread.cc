@@ -31,6 +31,9 @@ PulseThread::PulseThread(const LivenessOptions& options, const net::EpollLoop& w
 PulseThread::~PulseThread() {
   if (fabric_ == nullptr || thread_.loop().isInherited())
     return;  // a forked child has no such thread
+  // The engine pointer is cleared on the thread, so a tick that is already queued finds nothing
+  // to send with. Only then is the fabric closed: a goodbye tells the others that this pulse
+  // has left, and they do not miss it.
   thread_.loop().post([this] { engine_ = nullptr; });
   if (const Status closed = closeAndWait(*fabric_); !closed.isOk())
     log("fabric").debug("closing the pulse: {}", closed.toString());
@@ -65,6 +68,9 @@ void PulseThread::tick() {
 }
 
 void PulseThread::beat(Rank rank) {
+  // Beats do not queue up for a peer that reads nothing: a stale beat is worthless, and the
+  // next tick sends a fresh one. The bytes live in the completion, because the fabric reads
+  // them until then.
   if (engine_ == nullptr || std::exchange(peers_[index(rank)].isBeatUnderWay, true)) return;
   Message message;
   message.flags = wire::Flags::kHeartbeat;
@@ -97,6 +103,8 @@ void PulseThread::take(Rank from, Duration busy) {
 void PulseThread::report(Rank from, Duration busy) {
   Duration& reported = peers_[index(from)].reported;
   if (busy >= options_.silenceLimit) {
+    // Said once when the loop becomes busy and once when it is free again, with the longest
+    // time that was seen, so that a long task makes two lines of log and not one per beat.
     if (reported == Duration::zero()) {
       log("fabric").warn(
           "rank {} is busy: its loop has not turned for {:.1f} s; waiting for it for up to {} "
@@ -119,7 +127,8 @@ void PulseThread::forget(Rank rank) {
 
 void PulseThread::onPeerLost(Rank from, const Status& why) {
   forget(from);
-  // A rank that is lost altogether is reported by the watchmen; this is for one that lives on.
+  // The watchmen report a rank that is lost altogether; this warning is for a rank that lives on
+  // without its pulse.
   thread_.loop().after(2 * options_.silenceLimit, [this, from, why] {
     log("fabric").warn(
         "the pulse of rank {} is lost ({}): if its loop stays busy for longer than {} "

@@ -16,8 +16,8 @@ class Silence final {
   // Waiting begins now, whether or not anything has been heard yet.
   explicit Silence(TimePoint now) : heard_(now) {}
 
-  // Looks at the clock again. `heard` is when the last byte came, if any; we wanted to look at
-  // `due`.
+  // Updates the silence. `heard` is when the last byte came, if any; `due` is when we wanted to
+  // look.
   void look(TimePoint now, std::optional<TimePoint> heard, TimePoint due) {
     if (heard && *heard > heard_) {
       heard_ = *heard;

@@ -26,6 +26,8 @@ Result<LivenessOptions> readLivenessOptions(const base::Config& config) {
   LivenessOptions options{.interval = config.duration(option::kHeartbeatInterval),
                           .silenceLimit = config.duration(option::kSilenceLimit),
                           .busyLimit = config.duration(option::kBusyLimit)};
+  // A busy rank is silent by definition, so a busy limit below the silence limit would make a
+  // busy rank look worse than a dead one.
   options.busyLimit = std::max(options.busyLimit, options.silenceLimit);
   SLUICE_RETURN_IF_ERROR(options.check());
   return options;
@@ -37,6 +39,9 @@ Result<std::unique_ptr<WatchedFabric>> WatchedFabric::make(Loop& loop,
                                                            const MakeEngine& makeEngine,
                                                            Pulse* pulse) {
   SLUICE_RETURN_IF_ERROR(options.check());
+  // The engine needs a receiver when it is made, and the watchman needs the engine to send
+  // with. So the watchman comes first and is told of the engine by a task on the loop, before
+  // which no message can reach it.
   auto watchman = std::make_shared<Watchman>(loop, options, receiver, pulse);
   SLUICE_ASSIGN_OR_RETURN(auto engine, makeEngine(*watchman));
   SLUICE_CHECK(&engine->loop() == &loop);
@@ -64,7 +69,7 @@ std::optional<Duration> WatchedFabric::busyFor(Rank peer) const {
 void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
                          Done done) {
   const bool isOther = index(to) < hasSentTo_.size() && to != rank();
-  // Most often it is set: look before writing to what all senders share.
+  // The flag is set most of the time, so it is read before it is written: all senders share it.
   if (isOther && !hasSentTo_[index(to)].load() && !hasSentTo_[index(to)].exchange(true)) {
     loop().post([watchman = watchman_, to] { watchman->watch(to); });
   }
@@ -75,6 +80,8 @@ void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer
 }
 
 void WatchedFabric::close(Done done) {
+  // The watchman stops before the engine closes: a peer that takes long over our last messages
+  // is then judged by the close's own deadline and not given up as silent in the middle of it.
   loop().post([watchman = watchman_] { watchman->stop(); });
   engine_->close(std::move(done));
 }

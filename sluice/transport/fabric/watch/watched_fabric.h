@@ -24,9 +24,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/fabric/node_fabric.h>
-#include <sluice/transport/fabric/watch/clock_offset.h>
+#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::fabric {
@@ -42,7 +41,7 @@ Result<LivenessOptions> readLivenessOptions(const base::Config& config);
 
 class Watchman;
 
-class WatchedFabric final : public Fabric {
+class WatchedFabric final : public PeerAwareFabric {
  public:
   // Makes the engine, given its receiver.
   using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(Receiver&)>;
@@ -57,12 +56,8 @@ class WatchedFabric final : public Fabric {
   WatchedFabric(const WatchedFabric&) = delete;
   WatchedFabric& operator=(const WatchedFabric&) = delete;
 
-  // Empty until heartbeats have gone back and forth. Loop thread only.
-  std::optional<ClockOffset> clockOffset(Rank peer) const;
-
-  // For how long the peer's loop has not turned, if it says that it is busy. Loop thread only.
-  std::optional<Duration> busyFor(Rank peer) const;
-
+  std::optional<ClockOffset> clockOffset(Rank peer) const override;
+  std::optional<Duration> busyFor(Rank peer) const override;
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
   void close(Done done) override;
   void resume(Rank from, Lane lane) override { engine_->resume(from, lane); }

@@ -14,9 +14,8 @@ namespace {
 
 constexpr int kHeardLately = 2;  // intervals
 
-// The time that a rank whose loss another rank reports has to show that it lives, in intervals.
-// That is a second: a rank may pause that long without being lost, also if reports of others are
-// wrong.
+// When another rank reports a rank's loss, it has this many intervals to show that it lives. That
+// is a second: a rank may pause that long without being lost, also if reports of others are wrong.
 constexpr int kTimeToAnswer = 4;
 
 // Returns the reason inside the text of lostStatus().
@@ -80,6 +79,10 @@ void Watchman::watch(Rank rank) {
 }
 
 void Watchman::scheduleTick(TimePoint now) {
+  // A tick is due for the next heartbeat, but also at the very moment when a peer would have
+  // been silent for too long or has failed to answer. So a loss is found on time, and the time
+  // by which a tick comes late is known: Silence excuses it, because this rank itself was
+  // asleep.
   due_ = nextBeat_;
   for (const Place& place : places_) {
     if (!place.peer) continue;
@@ -96,6 +99,8 @@ void Watchman::scheduleTick(TimePoint now) {
 void Watchman::tick() {
   timer_.reset();
   const TimePoint now = loop_.now();
+  // The peer is forgotten first: its loss comes back as onPeerLost() later, and until then
+  // neither a heartbeat nor a second verdict may concern it.
   for (uint32_t i = 0; i < places_.size() && fabric_ != nullptr; ++i) {
     Peer* peer = places_[i].peer.get();
     if (peer == nullptr) continue;
@@ -114,6 +119,9 @@ void Watchman::tick() {
 
 // Returns the reason why the peer is lost; empty if it is not.
 std::optional<Status> Watchman::judge(Rank rank, Peer& peer, TimePoint now) {
+  // Excuses are taken note of before the clock is looked at, so that time for which the pulse
+  // vouches is never counted as silence. A rank whose loop is busy is lost by busyLimit alone;
+  // for one without a pulse only silence speaks.
   const auto heard = fabric_->lastHeard(rank);
   excuse(rank, peer, now);
   peer.silence.look(now, heard, due_);
@@ -161,6 +169,8 @@ void Watchman::excuse(Rank rank, Peer& peer, TimePoint now) {
 
 std::optional<Duration> Watchman::busyFor(Rank rank) const {
   SLUICE_DCHECK(loop_.inLoop());
+  // An old word says nothing about now: a process that died while busy would otherwise stay
+  // "busy" for ever.
   const auto word = pulse_ == nullptr ? std::nullopt : pulse_->lastWord(rank);
   const bool isBusy =
       word && word->busy >= options_.interval && loop_.now() - word->heard < options_.silenceLimit;
@@ -202,10 +212,14 @@ void Watchman::tell(Rank rank, const LifeSign& sign, Done done) {
 }
 
 Result<Landing> Watchman::onMessage(Rank from, Lane lane, const wire::Header& header) {
+  // A rank that speaks to this one is watched from then on, even if nothing is ever sent to it: its
+  // loss must be noticed here too. Heartbeats end here and never reach the receiver.
   if (from != header.destination) watch(from);
   if (wire::has(header.flags, wire::Flags::kHeartbeat)) return land(from, header);
   if (Peer* peer = find(from)) peer->lastMessage = {header.stage, header.slice, header.step};
   auto answer = receiver_.onMessage(from, lane, header);
+  // A receiver that puts off a message of the control lane also stops the heartbeats queued
+  // behind it. That silence is of our own making, so its beginning is kept for excuse().
   if (lane == Lane::kControl) {
     const bool isPutOff = answer.isOk() && answer->isLater;
     if (Peer* peer = find(from)) {
@@ -261,8 +275,9 @@ void Watchman::take(Rank from, const LossNotice& notice) {
   log("fabric").debug("rank {} says that rank {} is lost", from, lost);
   spread(notice, from);
   if (!wasWatched) {
-    // This rank has no evidence of its own and no use for the lost one. Those who told it may end
-    // because of the loss before an answer would come, and would then be named in its place.
+    // This rank has no evidence of its own and does not need the lost rank. It believes at once,
+    // because the ranks that reported the loss may end because of it, and would then be named in
+    // its place.
     const Status why = believe(lost, notice);
     forget(lost);
     return fabric_->giveUp(lost, why);
@@ -275,6 +290,9 @@ void Watchman::take(Rank from, const LossNotice& notice) {
 }
 
 void Watchman::onPeerLost(Rank from, const Status& why) {
+  // The loss of a rank is told to others by those who noticed it themselves. A loss that was
+  // learnt from a notice has been passed on with that notice already; telling it again would
+  // send notices in circles.
   const std::unique_ptr<Peer> peer = forget(from);
   const bool isKnown = passedOn_.contains(from) || (peer && peer->doubt);
   if (fabric_ != nullptr && !isKnown) spread({from, fabric_->rank(), reasonOf(from, why)}, from);
@@ -282,6 +300,8 @@ void Watchman::onPeerLost(Rank from, const Status& why) {
 }
 
 void Watchman::spread(const LossNotice& notice, Rank heardFrom) {
+  // The notice goes neither back to where it came from, nor to the witness who wrote it, nor to
+  // the lost rank: a rank that reads of its own loss could do nothing with it.
   for (uint32_t i = 0; i < places_.size(); ++i) {
     const Rank rank{i};
     if (places_[i].peer && rank != notice.witness && rank != notice.lost && rank != heardFrom)

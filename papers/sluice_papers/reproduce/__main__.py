@@ -1,0 +1,5 @@
+"""python -m sluice_papers.reproduce"""
+
+from sluice_papers.reproduce.command import main
+
+main()

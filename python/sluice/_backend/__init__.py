@@ -1,0 +1,1 @@
+"""The backend "sluice" of torch.distributed: its process groups."""

@@ -1,5 +1,0 @@
-"""python -m sluice.reproduce"""
-
-from sluice.reproduce.command import main
-
-main()

@@ -1,5 +1,0 @@
-"""python -m sluice.study"""
-
-from sluice.study.command import main
-
-main()

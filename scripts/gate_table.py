@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Shows where the time of the gate goes: wall time, CPU time and the time that a core was idle.
+
+  scripts/gate_table.py watch PID   looks at the processes below PID until it ends
+  scripts/gate_table.py             the steps, and the 20 longest targets and tests, of the last run
+  scripts/gate_table.py steps       the steps only
+
+A step is a process `.ci/run --inner STEP`; a target or a test is a process that ninja or ctest has
+started. A look every half second misses at most that much of each. CPU counts the processes below
+and those that they have waited for. Idle sums the cores, and counts what runs beside a test too.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+KEPT = Path("build/ci/times.json")
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def read(path):
+    """Returns the text of a file in /proc; nothing if its process has ended."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def processes():
+    """Returns {pid: (parent, program, CPU seconds with waited-for children)} of all processes."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if match := re.match(r"\d+ \((.*)\) (.*)", read(f"/proc/{pid}/stat"), re.DOTALL):
+            words = match[2].split()
+            found[int(pid)] = int(words[1]), match[1], sum(map(int, words[11:15])) / TICK
+    return found
+
+
+def idle_seconds():
+    words = read("/proc/stat").split()
+    return (int(words[4]) + int(words[5])) / TICK
+
+
+def name_of(pid, program):
+    """Returns (kind, name) of a process below one of ninja, ctest or the gate; None if neither."""
+    words = read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+    if program == "ninja":
+        target = re.search(r" -o (\S+)", words)
+        return ("target", target[1] if target else words[-80:])
+    if program == "ctest":
+        return ("test", " ".join(os.path.basename(word) for word in words.split())[-80:])
+    step = re.search(r"\.ci/run --inner (.+)", words)
+    return ("step", step[1]) if step else None
+
+
+def watch(top):
+    """Records the processes below `top` until it ends."""
+    started, begun, known = time.time(), idle_seconds(), {}
+    while top in (seen := processes()):
+        now, idle = time.time(), idle_seconds()
+        below, order = {top}, sorted(seen)
+        while more := {pid for pid in order if seen[pid][0] in below} - below:
+            below |= more
+        children = {}
+        for pid in below:
+            children.setdefault(seen[pid][0], []).append(pid)
+
+        def cpu(pid):
+            return seen[pid][2] + sum(map(cpu, children.get(pid, [])))
+
+        for pid in below - {top, os.getpid()}:
+            if pid not in known:
+                parent = seen.get(seen[pid][0], (0, "", 0))[1]
+                named = name_of(pid, parent)
+                known[pid] = named and [*named, now, now, 0.0, idle, idle]
+            if known[pid]:
+                known[pid][3:5] = now, max(known[pid][4], cpu(pid))
+                known[pid][6] = idle
+        took = now - started
+        rows = [
+            {"kind": kind, "name": name, "wall": last - first, "cpu": used, "idle": end - start}
+            for kind, name, first, last, used, start, end in filter(None, known.values())
+        ]
+        rows.append(
+            {"kind": "step", "name": "all", "wall": took, "cpu": cpu(top), "idle": idle - begun}
+        )
+        KEPT.with_suffix(".new").write_text(json.dumps(rows))
+        KEPT.with_suffix(".new").replace(KEPT)
+        time.sleep(0.5)
+
+
+def show(title, rows):
+    print(f"{title:64} wall s  CPU s  idle s")
+    for row in rows:
+        print(f"{row['name'][-63:]:63} {row['wall']:7.0f} {row['cpu']:6.0f} {row['idle']:7.0f}")
+
+
+def main():
+    if sys.argv[1:2] == ["watch"]:
+        watch(int(sys.argv[2]))
+        return
+    rows = json.loads(KEPT.read_text())
+    # Processes of a step that have its words come after the first, which is there longest.
+    steps = {row["name"]: row for row in reversed(rows) if row["kind"] == "step"}
+    show("step", reversed(steps.values()))
+    if sys.argv[1:] != ["steps"]:
+        for kind in ("target", "test"):
+            found = [row for row in rows if row["kind"] == kind]
+            print()
+            show(kind, sorted(found, key=lambda row: -row["wall"])[:20])
+
+
+if __name__ == "__main__":
+    main()
