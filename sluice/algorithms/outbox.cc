@@ -14,7 +14,7 @@ uint64_t creditOf(const base::Config& config) {
 }
 
 queue::EgressOptions byUrgency(const base::Config& config) {
-  return {.order = queue::Order::kPriority, .window = creditOf(config)};
+  return {.order = queue::SendOrder::kPriority, .window = creditOf(config)};
 }
 
 queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destinations) {
@@ -26,7 +26,7 @@ queue::EgressOptions byUrgencyOverAll(const base::Config& config, size_t destina
   const uint64_t credit = creditOf(config);
   const uint64_t ofOne =
       destinations <= kFew ? credit : std::max(credit / destinations * kFew, credit / 4);
-  return {.order = queue::Order::kPriority, .window = ofOne, .totalWindow = credit};
+  return {.order = queue::SendOrder::kPriority, .window = ofOne, .totalWindow = credit};
 }
 
 Outbox::Outbox(const Context& context, const queue::EgressOptions& options)

@@ -55,12 +55,12 @@ Status DevicePath::begin(Trainer& trainer) {
   SLUICE_ASSIGN_OR_RETURN(const algorithms::Algorithm* algorithm,
                           algorithms::findAlgorithm(plan.spec().strategy));
   stager_ = std::make_unique<staging::Stager>(
-      staging::Terms{.device = device_,
-                     .plan = plan,
-                     .mirrors = std::move(mirrors),
-                     .pinnedBytes = config_.bytes(option::kStagingBytes),
-                     .order = algorithm->sendsOldestFirst ? staging::Order::kOldestFirst
-                                                          : staging::Order::kUrgentFirst},
+      staging::StagerTerms{.device = device_,
+                           .plan = plan,
+                           .mirrors = std::move(mirrors),
+                           .pinnedBytes = config_.bytes(option::kStagingBytes),
+                           .order = algorithm->sendsOldestFirst ? staging::CopyOrder::kOldestFirst
+                                                                : staging::CopyOrder::kUrgentFirst},
       *this);
   return base::ok();
 }

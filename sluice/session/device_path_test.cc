@@ -137,10 +137,10 @@ class DeviceWorld final {
     spec.strategy = algorithm_;
     ASSERT_TRUE(algorithms::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
     rank.path = DevicePath::make(rank.device, config_, &rank.stages).value();
-    Training training{.plan = plan::Plan::make(spec).value(),
-                      .update = optimizer::parseOptimizerSpec("mean-gradient").value(),
-                      .memory = {},
-                      .results = rank.path.get()};
+    TrainingSpec training{.plan = plan::Plan::make(spec).value(),
+                          .update = optimizer::parseOptimizerSpec("mean-gradient").value(),
+                          .memory = {},
+                          .results = rank.path.get()};
     auto trainer =
         Trainer::start(std::move(training), config_, &rank.stages, [&](fabric::Receiver& receiver) {
           auto fabric = hub_.join(Rank{r}, rank.thread.loop(), receiver);

@@ -32,11 +32,11 @@ bool wasLaunched(const base::Config::Values& environment) {
 
 // Opens the metrics endpoint; null if metrics are off. Ranks of one host listen on consecutive
 // ports.
-Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& config,
-                                                       uint32_t localRank) {
+Result<std::unique_ptr<metrics::MetricsServer>> openMetrics(const base::Config& config,
+                                                            uint32_t localRank) {
   constexpr int64_t kLastPort = 65535;
   const std::string& text = config.text(option::kMetricsPort);
-  if (text == "off") return std::unique_ptr<metrics::Endpoint>();
+  if (text == "off") return std::unique_ptr<metrics::MetricsServer>();
   const auto first = base::parseInteger(text);
   const int64_t port = !first.isOk() || *first == 0 ? 0 : *first + localRank;
   if (!first.isOk() || *first < 0 || port > kLastPort) {
@@ -45,9 +45,9 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
         fmt::format("metrics-port '{}' is not a port for local rank {}; give a number or off", text,
                     localRank));
   }
-  SLUICE_ASSIGN_OR_RETURN(
-      auto endpoint,
-      metrics::Endpoint::open(config.text(option::kMetricsAddress), static_cast<uint16_t>(port)));
+  SLUICE_ASSIGN_OR_RETURN(auto endpoint,
+                          metrics::MetricsServer::open(config.text(option::kMetricsAddress),
+                                                       static_cast<uint16_t>(port)));
   log("session").info("metrics: {}", endpoint->url());
   return endpoint;
 }

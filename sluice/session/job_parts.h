@@ -76,7 +76,7 @@ class JobParts final {
   const door::DoorThread& door() const { return rendezvous_->door(); }
 
   // Returns the endpoint at which this process serves metrics; null if it serves none.
-  metrics::Endpoint* metrics() { return metrics_.get(); }
+  metrics::MetricsServer* metrics() { return metrics_.get(); }
 
   // Returns the address, without a port, at which the others reach this rank; loopback in a job of
   // one.
@@ -121,7 +121,7 @@ class JobParts final {
   bool hasMet_ = false;  // true iff everybody was here once
   const base::ProcessMark process_;
   std::optional<TermRequest> term_;  // with leave-on-term only
-  base::HomePtr<metrics::Endpoint> metrics_;
+  base::HomePtr<metrics::MetricsServer> metrics_;
   net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one

@@ -10,9 +10,9 @@
 
 namespace sluice::session {
 
-class Metering final : public metrics::Source {
+class Metering final : public metrics::MetricsSource {
  public:
-  Metering(metrics::Endpoint& endpoint, std::string session, size_t tensors)
+  Metering(metrics::MetricsServer& endpoint, std::string session, size_t tensors)
       : endpoint_(endpoint), session_(std::move(session)), counts_(tensors) {}
 
   StageObserver& observer() { return counts_; }
@@ -25,7 +25,7 @@ class Metering final : public metrics::Source {
   Result<metrics::Reading> read() override;
 
  private:
-  metrics::Endpoint& endpoint_;
+  metrics::MetricsServer& endpoint_;
   const std::string session_;
   metrics::Counts counts_;
   Trainer* trainer_ = nullptr;                       // between begin() and end()

@@ -155,15 +155,15 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   }
   if (job.members() != nullptr)
     session->epochs_ = std::make_unique<Epochs>(epochsJob(job), options.name, plan);
-  Training training{std::move(plan),
-                    std::move(update),
-                    isWorker ? std::move(options.memory) : std::vector<TensorMemory>{},
-                    std::move(options.interruption),
-                    options.updatesWaitForWord,
-                    collective,
-                    session->epochs_ ? session->epochs_->pulse() : job.pulse(),
-                    session->devicePath_.get(),
-                    session->epochs_.get()};
+  TrainingSpec training{std::move(plan),
+                        std::move(update),
+                        isWorker ? std::move(options.memory) : std::vector<TensorMemory>{},
+                        std::move(options.interruption),
+                        options.updatesWaitForWord,
+                        collective,
+                        session->epochs_ ? session->epochs_->pulse() : job.pulse(),
+                        session->devicePath_.get(),
+                        session->epochs_.get()};
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), session->config_, session->observers_.orNull(),

@@ -168,11 +168,11 @@ class StagedWorld final {
     spec.roles = plan::parseRoles("all", options_.world).value();
     spec.strategy = options_.algorithm;
     ASSERT_TRUE(algorithms::findAlgorithm(spec.strategy).value()->choose(config_, spec).isOk());
-    Training training{.plan = plan::Plan::make(spec).value(),
-                      .update = update_,
-                      .memory = {},
-                      .updatesWaitForWord = options_.waitsForWord,
-                      .results = options_.listens ? &rank.accounts : nullptr};
+    TrainingSpec training{.plan = plan::Plan::make(spec).value(),
+                          .update = update_,
+                          .memory = {},
+                          .updatesWaitForWord = options_.waitsForWord,
+                          .results = options_.listens ? &rank.accounts : nullptr};
     for (uint32_t t = 0; t < kStagedElements.size(); ++t) training.memory.push_back(memoryOf(r, t));
     auto trainer = Trainer::start(
         std::move(training), config_, &rank.accounts, [&](fabric::Receiver& receiver) {

@@ -25,7 +25,7 @@ constexpr Duration kWorthSaying = std::chrono::seconds(1);
 
 }  // namespace
 
-Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const base::Config& config,
+Result<std::unique_ptr<Trainer>> Trainer::start(TrainingSpec training, const base::Config& config,
                                                 StageObserver* observer,
                                                 const MakeFabric& makeFabric) {
   std::unique_ptr<Trainer> trainer(new Trainer(std::move(training), config, observer));
@@ -34,7 +34,7 @@ Result<std::unique_ptr<Trainer>> Trainer::start(Training training, const base::C
   return trainer;
 }
 
-Trainer::Trainer(Training training, const base::Config& config, StageObserver* observer)
+Trainer::Trainer(TrainingSpec training, const base::Config& config, StageObserver* observer)
     : training_(std::move(training)),
       memory_(training_.memory),
       config_(config),

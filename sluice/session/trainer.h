@@ -31,7 +31,7 @@ namespace sluice::session {
 class Epochs;
 
 // The model that is trained, and the update that its gradients become.
-struct Training {
+struct TrainingSpec {
   plan::Plan plan;
   optimizer::OptimizerSpec update;
   // The memory of tensors, by TensorId. Empty at a rank that only serves, and where every gradient
@@ -54,7 +54,7 @@ class Trainer final : public fabric::Receiver {
   // All ranks begin with the parameters of the lowest worker, if the update publishes parameters.
   // REQUIRES: config and observer (may be null) outlive the trainer; the tensors' memory, where it
   // is given here, stays where it is, and is not touched while this runs.
-  static Result<std::unique_ptr<Trainer>> start(Training training, const base::Config& config,
+  static Result<std::unique_ptr<Trainer>> start(TrainingSpec training, const base::Config& config,
                                                 StageObserver* observer,
                                                 const MakeFabric& makeFabric);
 
@@ -189,7 +189,7 @@ class Trainer final : public fabric::Receiver {
   void onPeerLeft(Rank from) override;
 
  private:
-  Trainer(Training training, const base::Config& config, StageObserver* observer);
+  Trainer(TrainingSpec training, const base::Config& config, StageObserver* observer);
 
   Status begin();
   Result<std::unique_ptr<algorithms::Strategy>> makeStrategy(
@@ -209,7 +209,7 @@ class Trainer final : public fabric::Receiver {
   void leaveIfNotNeeded();
   void stayNoLonger();
 
-  const Training training_;
+  const TrainingSpec training_;
   std::vector<TensorMemory> memory_;  // by TensorId; changed on the loop only
   const base::Config& config_;
   StageObserver* const observer_;

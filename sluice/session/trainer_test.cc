@@ -49,7 +49,7 @@ class TrainerTest : public testing::Test {
       spec.roles = plan::parseRoles(servers, world).value();
       spec.strategy = algorithmName;
       ASSERT_TRUE(algorithms::findAlgorithm(algorithmName).value()->choose(config_, spec).isOk());
-      Training training{
+      TrainingSpec training{
           plan::Plan::make(spec).value(), optimizer::parseOptimizerSpec(update).value(), {}};
       if (spec.roles.isWorker(Rank{r})) {
         for (size_t t = 0; t < 2; ++t) {

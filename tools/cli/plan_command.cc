@@ -58,7 +58,7 @@ void addRow(Table& table, const planner::Prediction& one) {
        fmt::format("{:.0f}", one.memoryBytes / 1e6), std::string(name(one.means))});
 }
 
-Table tableOf(const planner::Decision& decision, bool showsAll) {
+Table tableOf(const planner::PlanChoice& decision, bool showsAll) {
   Table table({"class", "plan", "iteration s", "over bound", "wire MB", "memory MB", "by"});
   if (showsAll) {
     for (const auto& one : decision.predictions) addRow(table, one);
@@ -134,7 +134,7 @@ Result<planner::Question> questionFor(const PlanFlags& flags, const base::Config
 
 Result<int> answerAndPrint(const PlanFlags& flags, const planner::Question& question) {
   Progress progress;
-  planner::Answer answer;
+  planner::PlanReport answer;
   SLUICE_ASSIGN_OR_RETURN(answer.decision,
                           planner::answer(question, [&](std::string_view what, size_t count) {
                             progress.next(what, count);

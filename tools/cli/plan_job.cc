@@ -39,7 +39,7 @@ Result<Profile> profileAside(const PlanFlags& flags) {
 }
 
 // Runs the script on every rank, each on its own. Returns the seconds that each of them computes.
-Result<std::vector<double>> profileTogether(probe::Meeting& meeting, PlanFlags& flags) {
+Result<std::vector<double>> profileTogether(probe::ProbeMeeting& meeting, PlanFlags& flags) {
   const bool isFirst = index(meeting.rank()) == 0;
   auto profile = isFirst ? profileInto(flags, flags.profileOut) : profileAside(flags);
   const Status& status = profile.status();
@@ -78,7 +78,7 @@ void markSlowerHosts(const std::vector<double>& computeSeconds, planner::Cluster
 Result<int> planAsJob(PlanFlags flags, const base::Config& config) {
   SLUICE_ASSIGN_OR_RETURN(
       const auto meeting,
-      probe::Meeting::prepare(config, base::processEnvironment(), {.command = "plan"}));
+      probe::ProbeMeeting::prepare(config, base::processEnvironment(), {.command = "plan"}));
   if (meeting->worldSize() < 2) {
     return Status(
         Code::kInvalidArgument,

@@ -95,7 +95,7 @@ Result<sim::Scenario> scenarioOf(const SimulateFlags& flags, const base::Config&
   return scenario;
 }
 
-std::string rangeOf(const sim::Range& range, int digits) {
+std::string rangeOf(const sim::FigureRange& range, int digits) {
   return fmt::format("{:.{}f}-{:.{}f}", range.least, digits, range.greatest, digits);
 }
 

@@ -23,7 +23,7 @@ namespace sluice::doctor {
 namespace {
 
 using namespace std::chrono_literals;
-using probe::Meeting;
+using probe::ProbeMeeting;
 
 constexpr auto kReachWithin = 3500ms;  // three tries of the kernel
 constexpr auto kLinger = 6s;

@@ -61,7 +61,7 @@ std::string reasonFor(const Prediction& other, const Prediction& chosen) {
 
 }  // namespace
 
-Result<Decision> decide(std::vector<Prediction> predictions, std::vector<std::string> unknown) {
+Result<PlanChoice> decide(std::vector<Prediction> predictions, std::vector<std::string> unknown) {
   std::ranges::sort(predictions, {}, &Prediction::iterationSeconds);
   const auto best = fastest(predictions, [](const Candidate& c) { return isExact(c.exactness); });
   if (!best) {
@@ -69,7 +69,7 @@ Result<Decision> decide(std::vector<Prediction> predictions, std::vector<std::st
                   "no exact plan can be predicted for this cluster: simulate one algorithm with "
                   "'sluice simulate'");
   }
-  Decision decision{std::move(predictions), std::move(unknown), *best};
+  PlanChoice decision{std::move(predictions), std::move(unknown), *best};
   const double limit = kError * decision.predictions[*best].iterationSeconds;
   for (const auto& preferred : {&isDefault, &hasSameBits}) {
     const auto found = fastest(decision.predictions, preferred);
@@ -80,7 +80,7 @@ Result<Decision> decide(std::vector<Prediction> predictions, std::vector<std::st
   return decision;
 }
 
-Result<Decision> answer(
+Result<PlanChoice> answer(
     const Question& question,
     const std::function<void(std::string_view name, size_t count)>& onCandidate) {
   SLUICE_ASSIGN_OR_RETURN(const base::Config config, configFor(question));
@@ -103,13 +103,13 @@ Result<Decision> answer(
   return decide(std::move(predictions), std::move(unknown));
 }
 
-const Prediction* bestOf(const Decision& decision, Exactness exactness) {
+const Prediction* bestOf(const PlanChoice& decision, Exactness exactness) {
   const auto found = std::ranges::find(decision.predictions, exactness,
                                        [](const Prediction& p) { return p.candidate.exactness; });
   return found == decision.predictions.end() ? nullptr : &*found;
 }
 
-Result<std::string> whyNot(const Decision& decision, std::string_view name) {
+Result<std::string> whyNot(const PlanChoice& decision, std::string_view name) {
   const auto found = std::ranges::find(decision.predictions, name,
                                        [](const Prediction& p) { return p.candidate.name(); });
   const Prediction& chosen = decision.chosen();

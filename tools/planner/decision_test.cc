@@ -23,7 +23,7 @@ Prediction ring(double seconds) {
   return predicted("wfbp", seconds, {{&option::kCollective, "ring"}}, Exactness::kOtherOrder);
 }
 
-TEST(Decision, TakesTheFastestExactPlan) {
+TEST(PlanChoice, TakesTheFastestExactPlan) {
   const auto decision = decide(
       {predicted("sluice", 2), predicted("p3", 1.5), predicted("asp", 1, {}, Exactness::kLossy)},
       {});
@@ -32,7 +32,7 @@ TEST(Decision, TakesTheFastestExactPlan) {
   EXPECT_EQ(decision->predictions.front().candidate.name(), "asp");
 }
 
-TEST(Decision, StaysWithTheDefaultWithinTheErrorOfAPrediction) {
+TEST(PlanChoice, StaysWithTheDefaultWithinTheErrorOfAPrediction) {
   EXPECT_EQ(decide({predicted("sluice", 1.015), predicted("p3", 1)}, {})->chosen().candidate.name(),
             "sluice");
   EXPECT_EQ(decide({predicted("sluice", 1.5), predicted("p3", 1.01), ring(1)}, {})
@@ -45,19 +45,19 @@ TEST(Decision, StaysWithTheDefaultWithinTheErrorOfAPrediction) {
             "wfbp --collective ring");
 }
 
-TEST(Decision, FailsWithoutAnExactPlan) {
+TEST(PlanChoice, FailsWithoutAnExactPlan) {
   EXPECT_FALSE(decide({predicted("asp", 1, {}, Exactness::kLossy)}, {}).isOk());
   EXPECT_FALSE(decide({}, {"sluice"}).isOk());
 }
 
-TEST(Decision, SaysWhyNot) {
+TEST(PlanChoice, SaysWhyNot) {
   Prediction busy = predicted("slicing", 1.3);
   busy.busiestLoop = 0.95;
   Prediction heavy = predicted("kvstore", 1.4);
   heavy.bytes *= 2;
   Prediction large = predicted("p3", 1.2);
   large.messages = 1000;
-  const Decision decision =
+  const PlanChoice decision =
       decide({predicted("sluice", 1), large, busy, heavy, ring(1.01), predicted("wfbp", 1.5),
               predicted("asp", 0.5, {}, Exactness::kLossy)},
              {"easgd"})

@@ -72,7 +72,7 @@ TEST(Prediction, UsesRacksAndFormulasWhereHostsAreMany) {
 TEST(Prediction, AllCandidatesOfASmallClusterMakeAReport) {
   Question question = small(2);
   size_t count = 0;
-  Answer given;
+  PlanReport given;
   given.decision = answer(question, [&](std::string_view, size_t all) { count = all; }).value();
   EXPECT_EQ(given.decision.predictions.size(), count);
   EXPECT_TRUE(given.decision.unknown.empty());

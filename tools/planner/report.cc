@@ -47,8 +47,8 @@ ordered_json jsonOf(const Prediction& prediction) {
 
 }  // namespace
 
-ordered_json toJson(const Question& question, const Answer& answer) {
-  const Decision& decision = answer.decision;
+ordered_json toJson(const Question& question, const PlanReport& answer) {
+  const PlanChoice& decision = answer.decision;
   auto best = ordered_json::array();
   for (int i = 0; i < kExactnesses; ++i) {
     const Prediction* found = bestOf(decision, static_cast<Exactness>(i));
@@ -92,7 +92,7 @@ ordered_json configurationOf(const Question& question, const Prediction& chosen)
   return config;
 }
 
-std::string summaryOf(const Question& question, const Answer& answer) {
+std::string summaryOf(const Question& question, const PlanReport& answer) {
   const Prediction& chosen = answer.decision.chosen();
   const auto gain = [&](double seconds) {
     return fmt::format("{:.4g} s ({:.2f} times as fast)", seconds,

@@ -10,18 +10,18 @@
 namespace sluice::planner {
 
 // Everything that `sluice plan` prints.
-struct Answer {
-  Decision decision{};
+struct PlanReport {
+  PlanChoice decision{};
   std::string cause{};
   Gains gains{};
 };
 
-nlohmann::ordered_json toJson(const Question& question, const Answer& answer);
+nlohmann::ordered_json toJson(const Question& question, const PlanReport& answer);
 
 // Returns the settings of the chosen plan, as --config reads them.
 nlohmann::ordered_json configurationOf(const Question& question, const Prediction& chosen);
 
 // Returns the sentence of cause, and the gains in words. The table is the caller's.
-std::string summaryOf(const Question& question, const Answer& answer);
+std::string summaryOf(const Question& question, const PlanReport& answer);
 
 }  // namespace sluice::planner

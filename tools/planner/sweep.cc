@@ -12,7 +12,7 @@ namespace {
 constexpr std::array kTimes{0.25, 0.5, 1.0, 2.0, 4.0, 10.0};
 constexpr std::array kHosts{2U, 4U, 8U, 16U};
 
-Status addPoints(const Question& question, const Decision& decision,
+Status addPoints(const Question& question, const PlanChoice& decision,
                  const std::function<void(std::string_view)>& onPoint,
                  std::vector<SweepPoint>& points) {
   const sim::NetworkOptions& network = question.cluster.network;
@@ -46,7 +46,7 @@ Question withRatesTimes(Question question, double times) {
   return question;
 }
 
-Result<std::vector<SweepPoint>> sweepRates(const Question& question, const Decision& decision,
+Result<std::vector<SweepPoint>> sweepRates(const Question& question, const PlanChoice& decision,
                                            const std::function<void(std::string_view)>& onPoint) {
   std::vector<SweepPoint> points;
   for (const double times : kTimes) {
@@ -55,7 +55,7 @@ Result<std::vector<SweepPoint>> sweepRates(const Question& question, const Decis
   return points;
 }
 
-Result<std::vector<SweepPoint>> sweepHosts(const Question& question, const Decision& decision,
+Result<std::vector<SweepPoint>> sweepHosts(const Question& question, const PlanChoice& decision,
                                            const std::function<void(std::string_view)>& onPoint) {
   std::vector<SweepPoint> points;
   for (const uint32_t hosts : kHosts) {

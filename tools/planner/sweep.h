@@ -18,10 +18,10 @@ struct SweepPoint {
 };
 
 // The best plan of each class at a quarter to ten times the rates.
-Result<std::vector<SweepPoint>> sweepRates(const Question& question, const Decision& decision,
+Result<std::vector<SweepPoint>> sweepRates(const Question& question, const PlanChoice& decision,
                                            const std::function<void(std::string_view)>& onPoint);
 // The sweep over 2 to 16 hosts, all alike.
-Result<std::vector<SweepPoint>> sweepHosts(const Question& question, const Decision& decision,
+Result<std::vector<SweepPoint>> sweepHosts(const Question& question, const PlanChoice& decision,
                                            const std::function<void(std::string_view)>& onPoint);
 
 // Returns the question with every link so many times as fast.

@@ -51,9 +51,9 @@ class StuckWay final {
 
 }  // namespace
 
-Result<std::unique_ptr<Meeting>> Meeting::prepare(base::Config config,
-                                                  const base::Config::Values& environment,
-                                                  const MeetingOptions& options) {
+Result<std::unique_ptr<ProbeMeeting>> ProbeMeeting::prepare(base::Config config,
+                                                            const base::Config::Values& environment,
+                                                            const MeetingOptions& options) {
   rendezvous::Launch launch;
   if (hasLauncher(environment)) {
     SLUICE_ASSIGN_OR_RETURN(launch, rendezvous::readLaunch(environment));
@@ -64,20 +64,20 @@ Result<std::unique_ptr<Meeting>> Meeting::prepare(base::Config config,
     SLUICE_RETURN_IF_ERROR(config.set(option::kRendezvousTimeout, base::formatDuration(patience),
                                       base::Source::kDefault));
   }
-  std::unique_ptr<Meeting> meeting(
-      new Meeting(std::move(config), std::move(launch), options.command));
+  std::unique_ptr<ProbeMeeting> meeting(
+      new ProbeMeeting(std::move(config), std::move(launch), options.command));
   SLUICE_RETURN_IF_ERROR(meeting->thread_.status());
   return meeting;
 }
 
-Meeting::Meeting(base::Config config, rendezvous::Launch launch, std::string command)
+ProbeMeeting::ProbeMeeting(base::Config config, rendezvous::Launch launch, std::string command)
     : config_(std::move(config)),
       launch_(std::move(launch)),
       command_(std::move(command)),
       interface_{"lo", Address::loopback(0)},
       thread_("sluice") {}
 
-Meeting::~Meeting() {
+ProbeMeeting::~ProbeMeeting() {
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
     (void)base::await<bool>(loop(), [this](auto got) {
@@ -87,7 +87,7 @@ Meeting::~Meeting() {
   fabric::runBeforeFreeing(loop(), [this] { rendezvous_.reset(); });
 }
 
-Status Meeting::open() {
+Status ProbeMeeting::open() {
   if (worldSize() == 1) return base::ok();
   SLUICE_ASSIGN_OR_RETURN(const auto found,
                           rendezvous::findMaster(launch_, loop().clock(),
@@ -114,7 +114,7 @@ Status Meeting::open() {
   return base::ok();
 }
 
-Result<std::vector<std::string>> Meeting::join(const std::string& note) {
+Result<std::vector<std::string>> ProbeMeeting::join(const std::string& note) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{note};
   const std::string own = listener_->address().toString() + "\n" + note;
   const auto joined = base::await<std::vector<std::string>>(
@@ -131,7 +131,7 @@ Result<std::vector<std::string>> Meeting::join(const std::string& note) {
   return notes;
 }
 
-bool Meeting::hasReachedRank0() {
+bool ProbeMeeting::hasReachedRank0() {
   if (rank() == Rank{0}) return true;
   if (rendezvous_ == nullptr) return false;
   const auto asked = base::await<std::string>(
@@ -139,22 +139,22 @@ bool Meeting::hasReachedRank0() {
   return asked.status().code() == Code::kNotFound;
 }
 
-void Meeting::lingerUntilRank0Leaves(Duration atMost) {
+void ProbeMeeting::lingerUntilRank0Leaves(Duration atMost) {
   if (rendezvous_ == nullptr || rank() == Rank{0}) return;
   (void)base::await<std::string>(loop(), [&](auto got) {
     rendezvous_->store().wait("nobody sets this", atMost, std::move(got));
   });
 }
 
-Result<std::vector<std::string>> Meeting::gather(const std::string& key, const std::string& value,
-                                                 Duration atMost) {
+Result<std::vector<std::string>> ProbeMeeting::gather(const std::string& key,
+                                                      const std::string& value, Duration atMost) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
       [this, ways = StuckWay()]() mutable { return ways.check(master_); });
 }
 
-Result<std::unique_ptr<fabric::Fabric>> Meeting::makeFabric(fabric::Receiver& receiver) {
+Result<std::unique_ptr<fabric::Fabric>> ProbeMeeting::makeFabric(fabric::Receiver& receiver) {
   fabric::TcpMembership membership{.rank = rank(),
                                    .epoch = Epoch{0},
                                    .addresses = addresses_,
@@ -168,7 +168,7 @@ Result<std::unique_ptr<fabric::Fabric>> Meeting::makeFabric(fabric::Receiver& re
   return std::unique_ptr<fabric::Fabric>(std::move(fabric));
 }
 
-bool Meeting::encryptsTo(Rank peer) const {
+bool ProbeMeeting::encryptsTo(Rank peer) const {
   const std::string& encrypt = config_.text(option::kEncrypt);
   return encrypt == "on" || (encrypt == "auto" && !addresses_.at(index(peer)).isLoopback());
 }

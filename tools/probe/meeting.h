@@ -24,15 +24,15 @@ struct MeetingOptions {
   Duration patience = std::chrono::seconds(13);
 };
 
-class Meeting final {
+class ProbeMeeting final {
  public:
   // Reads who this rank is; without a launcher, it is the only one. Opens nothing.
-  static Result<std::unique_ptr<Meeting>> prepare(base::Config config,
-                                                  const base::Config::Values& environment,
-                                                  const MeetingOptions& options);
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  static Result<std::unique_ptr<ProbeMeeting>> prepare(base::Config config,
+                                                       const base::Config::Values& environment,
+                                                       const MeetingOptions& options);
+  ~ProbeMeeting();
+  ProbeMeeting(const ProbeMeeting&) = delete;
+  ProbeMeeting& operator=(const ProbeMeeting&) = delete;
 
   // Looks for rank 0, chooses the interface and opens this rank's port.
   Status open();
@@ -70,7 +70,7 @@ class Meeting final {
   bool encryptsTo(Rank peer) const;
 
  private:
-  Meeting(base::Config config, rendezvous::Launch launch, std::string command);
+  ProbeMeeting(base::Config config, rendezvous::Launch launch, std::string command);
 
   const base::Config config_;
   const rendezvous::Launch launch_;

@@ -34,7 +34,7 @@ constexpr size_t kMostSingles = 1000;
 // The probe of one rank: each part is a method, and all ranks walk through them together.
 class Probe final {
  public:
-  Probe(Meeting& meeting, const ProbeOptions& options)
+  Probe(ProbeMeeting& meeting, const ProbeOptions& options)
       : meeting_(meeting),
         options_(options),
         rounds_(chooseRounds(meeting.worldSize(), options.mostRounds)),
@@ -221,7 +221,7 @@ class Probe final {
     return facts;
   }
 
-  Meeting& meeting_;
+  ProbeMeeting& meeting_;
   const ProbeOptions options_;
   const std::vector<uint32_t> rounds_;
   RankFacts own_;
@@ -231,7 +231,7 @@ class Probe final {
 
 }  // namespace
 
-Result<NetworkFacts> probeNetwork(Meeting& meeting, const ProbeOptions& options) {
+Result<NetworkFacts> probeNetwork(ProbeMeeting& meeting, const ProbeOptions& options) {
   Probe probe(meeting, options);
   return probe.run();
 }

@@ -20,6 +20,6 @@ struct ProbeOptions {
 };
 
 // REQUIRES: meeting.join() has succeeded, and no fabric was made of it.
-Result<NetworkFacts> probeNetwork(Meeting& meeting, const ProbeOptions& options = {});
+Result<NetworkFacts> probeNetwork(ProbeMeeting& meeting, const ProbeOptions& options = {});
 
 }  // namespace sluice::probe

@@ -39,7 +39,8 @@ void asRanks(const std::string& encrypt, const Body& body) {
                                              {"LOCAL_RANK", std::to_string(rank)},
                                              {"MASTER_ADDR", "127.0.0.1"},
                                              {"MASTER_PORT", std::to_string(port)}};
-      auto meeting = Meeting::prepare(config, environment, {.command = "test", .patience = 20s});
+      auto meeting =
+          ProbeMeeting::prepare(config, environment, {.command = "test", .patience = 20s});
       ASSERT_TRUE(meeting.isOk()) << meeting.status().toString();
       const Status opened = (*meeting)->open();
       ASSERT_TRUE(opened.isOk()) << opened.toString();
@@ -50,7 +51,7 @@ void asRanks(const std::string& encrypt, const Body& body) {
 }
 
 TEST(Probe, MeasuresEveryPairAndEveryRankKnowsAll) {
-  asRanks("on", [](Meeting& meeting) {
+  asRanks("on", [](ProbeMeeting& meeting) {
     const auto notes = meeting.join("hello from " + std::to_string(index(meeting.rank())));
     ASSERT_TRUE(notes.isOk()) << notes.status().toString();
     EXPECT_EQ(notes->at(2), "hello from 2");
@@ -81,7 +82,7 @@ TEST(Probe, MeasuresEveryPairAndEveryRankKnowsAll) {
 }
 
 TEST(Probe, ARankThatLeavesIsAnErrorAndNoHang) {
-  asRanks("off", [](Meeting& meeting) {
+  asRanks("off", [](ProbeMeeting& meeting) {
     ASSERT_TRUE(meeting.join("").isOk());
     if (meeting.rank() == Rank{2}) return;
     const auto facts = probeNetwork(
@@ -90,8 +91,8 @@ TEST(Probe, ARankThatLeavesIsAnErrorAndNoHang) {
   });
 }
 
-TEST(Meeting, OneProcessWithoutALauncherIsAWorldOfOne) {
-  auto meeting = Meeting::prepare(base::Config(), {}, {.command = "test"});
+TEST(ProbeMeeting, OneProcessWithoutALauncherIsAWorldOfOne) {
+  auto meeting = ProbeMeeting::prepare(base::Config(), {}, {.command = "test"});
   ASSERT_TRUE(meeting.isOk());
   ASSERT_TRUE((*meeting)->open().isOk());
   EXPECT_EQ((*meeting)->join("alone")->at(0), "alone");

@@ -21,7 +21,7 @@ std::string_view takeUntil(char mark, std::string_view& text) {
 }
 
 // Reads KIND:HOST[=RATE]@TIME[+LENGTH]. The kind decides which parts are there.
-Result<Fault> parseFault(std::string_view text) {
+Result<PlannedFault> parseFault(std::string_view text) {
   const Status bad(Code::kInvalidArgument,
                    fmt::format("invalid fault '{}'; use cut:HOST@TIME+LENGTH, as cut:3@200ms+50ms, "
                                "rate:HOST=RATE@TIME+LENGTH, as rate:3=100mbit@200ms+5s, or "
@@ -36,18 +36,18 @@ Result<Fault> parseFault(std::string_view text) {
   const auto at = base::parseDuration(takeUntil('+', lengthText));
   if (!host.isOk() || *host < 0 || *host > UINT32_MAX || !at.isOk()) return bad;
 
-  Fault fault{.host = static_cast<uint32_t>(*host), .at = *at};
+  PlannedFault fault{.host = static_cast<uint32_t>(*host), .at = *at};
   if (kind == "cut") {
-    fault.kind = Fault::Kind::kLinkCut;
+    fault.kind = PlannedFault::Kind::kLinkCut;
   } else if (kind == "rate") {
-    fault.kind = Fault::Kind::kLinkRate;
+    fault.kind = PlannedFault::Kind::kLinkRate;
   } else if (kind == "lose") {
-    fault.kind = Fault::Kind::kHostLost;
+    fault.kind = PlannedFault::Kind::kHostLost;
   } else {
     return bad;
   }
-  if ((fault.kind == Fault::Kind::kLinkRate) == rateText.empty()) return bad;
-  if ((fault.kind == Fault::Kind::kHostLost) != lengthText.empty()) return bad;
+  if ((fault.kind == PlannedFault::Kind::kLinkRate) == rateText.empty()) return bad;
+  if ((fault.kind == PlannedFault::Kind::kHostLost) != lengthText.empty()) return bad;
   if (!rateText.empty()) {
     const auto rate = base::parseRate(rateText);
     if (!rate.isOk() || rate->bitsPerSecond == 0) return bad;
@@ -63,8 +63,8 @@ Result<Fault> parseFault(std::string_view text) {
 
 }  // namespace
 
-Result<std::vector<Fault>> parseFaults(std::string_view text) {
-  std::vector<Fault> faults;
+Result<std::vector<PlannedFault>> parseFaults(std::string_view text) {
+  std::vector<PlannedFault> faults;
   if (text.empty()) return faults;
   for (const auto piece : base::split(text, ',')) {
     SLUICE_ASSIGN_OR_RETURN(faults.emplace_back(), parseFault(base::trim(piece)));
@@ -72,13 +72,13 @@ Result<std::vector<Fault>> parseFaults(std::string_view text) {
   return faults;
 }
 
-std::vector<Fault> drawCuts(uint64_t seed, uint32_t count, uint32_t hosts, Duration within) {
+std::vector<PlannedFault> drawCuts(uint64_t seed, uint32_t count, uint32_t hosts, Duration within) {
   Random chance(seed ^ 0xfa017U);  // other numbers than the network draws
   const auto part = [&](Duration all) {
     return Duration(
         static_cast<Duration::rep>(static_cast<double>(all.count()) * chance.uniform()));
   };
-  std::vector<Fault> cuts;
+  std::vector<PlannedFault> cuts;
   for (uint32_t i = 0; i < count; ++i) {
     const auto host = static_cast<uint32_t>(chance.uniform() * hosts);
     const Duration at = part(within);

@@ -13,7 +13,7 @@ namespace sluice::sim {
 namespace {
 
 template <typename Figure>
-Range rangeOver(const std::vector<SimulationResult>& results, Figure figure) {
+FigureRange rangeOver(const std::vector<SimulationResult>& results, Figure figure) {
   std::vector<double> values;
   for (const SimulationResult& result : results) values.push_back(figure(result));
   const auto [least, greatest] = std::ranges::minmax(values);

@@ -25,7 +25,7 @@ struct Scenario {
 };
 
 // The values of one figure over the seeds.
-struct Range {
+struct FigureRange {
   double median = 0;
   double least = 0;
   double greatest = 0;
@@ -45,14 +45,14 @@ struct ScenarioRow {
   double computeSeconds = 0;
   double boundSeconds = 0;
   std::optional<double> speedupOverKvstore{};  // if that was simulated too
-  Range iteration{};                           // seconds
-  std::optional<Range> overBound{};            // if the bound holds for the algorithm
-  Range messages{};
-  Range bytes{};
-  Range droppedShare{};
-  Range busiestLoop{};
-  Range inversionMs{};
-  Range cpuSeconds{};
+  FigureRange iteration{};                     // seconds
+  std::optional<FigureRange> overBound{};      // if the bound holds for the algorithm
+  FigureRange messages{};
+  FigureRange bytes{};
+  FigureRange droppedShare{};
+  FigureRange busiestLoop{};
+  FigureRange inversionMs{};
+  FigureRange cpuSeconds{};
   std::vector<double> runs{};           // seconds of an iteration, by seed
   std::vector<uint64_t> traceHashes{};  // by seed
 };

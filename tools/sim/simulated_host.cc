@@ -19,14 +19,15 @@ void SimulatedHost::Observer::onWait(const WaitEvent& event) {
   if (recorder_ != nullptr) recorder_->onWait(event);
 }
 
-SimulatedHost::SimulatedHost(const JobParts& parts, Rank rank, trace::Recorder* recorder)
+SimulatedHost::SimulatedHost(const SimulatedJobParts& parts, Rank rank, trace::Recorder* recorder)
     : parts_(parts),
       rank_(rank),
       loop_(parts.events),
       observer_(parts, loop_, recorder),
       gates_(gate::tensorNames(parts.plan.model()), {}, [](auto...) {}) {}
 
-Result<std::unique_ptr<SimulatedHost>> SimulatedHost::make(const JobParts& parts, Rank rank,
+Result<std::unique_ptr<SimulatedHost>> SimulatedHost::make(const SimulatedJobParts& parts,
+                                                           Rank rank,
                                                            std::span<const TensorMemory> memory,
                                                            trace::Recorder* recorder) {
   std::unique_ptr<SimulatedHost> host(new SimulatedHost(parts, rank, recorder));

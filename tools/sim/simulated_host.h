@@ -23,7 +23,7 @@
 namespace sluice::sim {
 
 // The parts of a job that all of its hosts share.
-struct JobParts {
+struct SimulatedJobParts {
   EventQueue& events;
   SimHub& hub;
   const plan::Plan& plan;
@@ -38,7 +38,7 @@ class SimulatedHost final : private fabric::Receiver {
  public:
   // `memory` has the tensors by TensorId. `recorder` sees the path of slices; null: nobody does.
   // REQUIRES: the parts, the memory and the recorder outlive this.
-  static Result<std::unique_ptr<SimulatedHost>> make(const JobParts& parts, Rank rank,
+  static Result<std::unique_ptr<SimulatedHost>> make(const SimulatedJobParts& parts, Rank rank,
                                                      std::span<const TensorMemory> memory,
                                                      trace::Recorder* recorder = nullptr);
   ~SimulatedHost() override;
@@ -65,25 +65,25 @@ class SimulatedHost final : private fabric::Receiver {
   // one.
   class Observer final : public StageObserver {
    public:
-    Observer(const JobParts& parts, HostLoop& loop, trace::Recorder* recorder)
+    Observer(const SimulatedJobParts& parts, HostLoop& loop, trace::Recorder* recorder)
         : parts_(parts), loop_(loop), recorder_(recorder) {}
     void onStage(const StageEvent& event) override;
     void onWait(const WaitEvent& event) override;
     bool isNeeded() const { return recorder_ != nullptr || !parts_.costs.isFree(); }
 
    private:
-    const JobParts parts_;
+    const SimulatedJobParts parts_;
     HostLoop& loop_;
     trace::Recorder* const recorder_;
   };
 
-  SimulatedHost(const JobParts& parts, Rank rank, trace::Recorder* recorder);
+  SimulatedHost(const SimulatedJobParts& parts, Rank rank, trace::Recorder* recorder);
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override;
   void onPeerLost(Rank from, const Status& why) override;
   void onPeerLeft(Rank /*from*/) override {}
 
-  const JobParts parts_;
+  const SimulatedJobParts parts_;
   const Rank rank_;
   HostLoop loop_;
   Observer observer_;

@@ -142,19 +142,20 @@ class Job final : private EventTarget {
         drawCuts(options_.network.seed, options_.randomCuts, options_.network.hosts, within),
         std::back_inserter(faults_));
     for (size_t i = 0; i < faults_.size(); ++i) {
-      const Fault& fault = faults_[i];
+      const PlannedFault& fault = faults_[i];
       events_.at(TimePoint(fault.at), *this, 2 * i);
-      if (fault.kind == Fault::Kind::kLinkRate)
+      if (fault.kind == PlannedFault::Kind::kLinkRate)
         events_.at(TimePoint(fault.at + fault.length), *this, 2 * i + 1);
     }
   }
   void onEvent(uint64_t what) override {
-    const Fault& now = faults_[what / 2];
+    const PlannedFault& now = faults_[what / 2];
     const bool isEnd = what % 2 == 1;
     switch (now.kind) {
-      case Fault::Kind::kHostLost: return lose(*hosts_[now.host]);
-      case Fault::Kind::kLinkCut: return network_.cut(HostId{now.host}, events_.now() + now.length);
-      case Fault::Kind::kLinkRate:
+      case PlannedFault::Kind::kHostLost: return lose(*hosts_[now.host]);
+      case PlannedFault::Kind::kLinkCut:
+        return network_.cut(HostId{now.host}, events_.now() + now.length);
+      case PlannedFault::Kind::kLinkRate:
         return network_.setRate(HostId{now.host},
                                 isEnd ? std::nullopt : std::optional<Rate>(now.rate));
     }
@@ -226,12 +227,12 @@ class Job final : private EventTarget {
   EventQueue& events_;
   Network& network_;
   SimHub hub_;
-  const JobParts parts_;
+  const SimulatedJobParts parts_;
   std::vector<std::unique_ptr<bench::ReplayMemory>> memories_;  // of each host, or one for all
   std::vector<std::vector<TensorMemory>> tensors_;
   std::map<Rank, trace::Recorder> recorders_;  // of the hosts that are traced
   std::vector<std::unique_ptr<SimulatedHost>> hosts_;
-  std::vector<Fault> faults_;
+  std::vector<PlannedFault> faults_;
   size_t working_ = 0;
 };
 
@@ -259,7 +260,7 @@ double slowestFactor(const SimulationOptions& options) {
 
 Status checkHosts(const SimulationOptions& options) {
   const uint32_t hosts = options.network.hosts;
-  for (const Fault& fault : options.faults) {
+  for (const PlannedFault& fault : options.faults) {
     if (fault.host >= hosts)
       return {Code::kInvalidArgument, fmt::format("there is no host {} to fail", fault.host)};
   }

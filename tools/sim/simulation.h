@@ -39,7 +39,7 @@ struct SimulationOptions {
   bench::Unevenness unevenness{};
   std::map<uint32_t, double> slowerHosts{};  // these compute so many times longer
   double computeJitter = 0.01;               // a step takes up to this share longer, by chance
-  std::vector<Fault> faults{};
+  std::vector<PlannedFault> faults{};
   uint32_t randomCuts = 0;   // of links, drawn from the seed
   NetworkOptions network{};  // the number of hosts and the seed, too
   HostCosts costs{};

@@ -30,7 +30,7 @@ constexpr const char* kTopologySetting = "topology";
 
 class AdPsgd final : public Talk {
  public:
-  AdPsgd(const Context& context, Outbox& outbox, gossip::Topology topology)
+  AdPsgd(const Context& context, Outbox& outbox, gossip::GossipGraph topology)
       : context_(context),
         outbox_(outbox),
         self_(context.plan.roles().workerPosition(context.fabric.rank())),
@@ -47,7 +47,7 @@ class AdPsgd final : public Talk {
 
   void finish(const WorkerSlice& worker) override {
     const Own& here = own_[index(worker.slice.id)];
-    gossip::Meeting& meeting = own_[index(worker.slice.id)].meeting;
+    gossip::PairMeeting& meeting = own_[index(worker.slice.id)].meeting;
     if (!worker.gradient.empty())
       optimizer_.step(worker.slice, meeting.live(), worker.gradient, worker.values);
     // A meeting is begun only if the last one of this slice has ended: nobody waits for it, so
@@ -89,7 +89,7 @@ class AdPsgd final : public Talk {
 
  private:
   struct Own {
-    gossip::Meeting meeting;
+    gossip::PairMeeting meeting;
     std::vector<std::byte> theirs;
     bool isBusy = false;  // `theirs` is coming in, or, on the passive side, going back
     Rank partner{};       // the active side, while a meeting is under way

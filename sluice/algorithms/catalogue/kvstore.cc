@@ -17,7 +17,7 @@ Status chooseKvstore(const base::Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeNotifying(const Context& context, Answer answer) {
-  return makeCollecting(context, {.answer = answer, .egress = {.order = queue::Order::kFifo}});
+  return makeCollecting(context, {.answer = answer, .egress = {.order = queue::SendOrder::kFifo}});
 }
 Result<std::unique_ptr<Strategy>> makeKvstore(const Context& context) {
   return makeNotifying(context, Answer::kNotifyAndPull);

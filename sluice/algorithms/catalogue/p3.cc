@@ -21,7 +21,7 @@ Status chooseP3(const base::Config& config, plan::PlanSpec& spec) {
 
 Result<std::unique_ptr<Strategy>> makeP3(const Context& context) {
   const uint64_t sliceBytes = context.plan.spec().slicing.sliceElements * sizeof(float);
-  return makeCollecting(context, {.egress = {.order = queue::Order::kPriority,
+  return makeCollecting(context, {.egress = {.order = queue::SendOrder::kPriority,
                                              .totalWindow = kWindowSlices * sliceBytes}});
 }
 

@@ -14,7 +14,7 @@ Status chooseSlicing(const base::Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeSlicing(const Context& context) {
-  return makeCollecting(context, {.egress = {.order = queue::Order::kFifo}});
+  return makeCollecting(context, {.egress = {.order = queue::SendOrder::kFifo}});
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace sluice::algorithms {
 
 UrgentFabric::UrgentFabric(fabric::Fabric& under, uint64_t window)
     : under_(under),
-      egress_(under.loop().clock(), {.order = queue::Order::kPriority, .window = window}) {}
+      egress_(under.loop().clock(), {.order = queue::SendOrder::kPriority, .window = window}) {}
 
 void UrgentFabric::send(Rank to, fabric::Lane lane, const fabric::Message& message,
                         fabric::ConstBuffer payload, fabric::Done done) {

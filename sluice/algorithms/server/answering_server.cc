@@ -22,7 +22,7 @@ AnsweringServer::AnsweringServer(AnsweringParts& parts, OnOwnAnswer onOwnAnswer)
     : parts_(parts),
       onOwnAnswer_(std::move(onOwnAnswer)),
       updates_(parts.context.fabric.loop(), updateRate(parts.context.config),
-               queue::Order::kPriority),
+               queue::SendOrder::kPriority),
       desks_(parts.plan().slices().size()),
       workers_(parts.roles().workers.size(),
                WorkerNews{ValuesByStep(parts.context.update.values)}) {

@@ -7,7 +7,7 @@
 
 namespace sluice::algorithms {
 
-UpdateLine::UpdateLine(base::Loop& loop, base::Rate rate, queue::Order order)
+UpdateLine::UpdateLine(base::Loop& loop, base::Rate rate, queue::SendOrder order)
     : loop_(loop), rate_(rate), order_(order) {}
 
 void UpdateLine::add(const plan::Slice& slice, Step step, uint64_t bytes,

@@ -25,7 +25,7 @@ namespace sluice::algorithms {
 class UpdateLine final {
  public:
   // REQUIRES: the loop outlives this.
-  UpdateLine(base::Loop& loop, base::Rate rate, queue::Order order);
+  UpdateLine(base::Loop& loop, base::Rate rate, queue::SendOrder order);
 
   // Runs `done` when the update of so many bytes ends: at once, if updates take no time.
   void add(const plan::Slice& slice, Step step, uint64_t bytes, std::function<void()> done);
@@ -41,8 +41,8 @@ class UpdateLine final {
 
   base::Loop& loop_;
   const base::Rate rate_;
-  const queue::Order order_;
-  std::map<queue::Key, Update> waiting_;
+  const queue::SendOrder order_;
+  std::map<queue::SendKey, Update> waiting_;
   uint64_t arrivals_ = 0;
   bool isBusy_ = false;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>();  // for timers

@@ -16,7 +16,7 @@ constexpr base::Rate kThousandBytes{.bitsPerSecond = 8000};  // a second
 // Writes down when each update ends, by the slice's priority.
 class LineJob final {
  public:
-  explicit LineJob(queue::Order order, base::Rate rate = kThousandBytes)
+  explicit LineJob(queue::SendOrder order, base::Rate rate = kThousandBytes)
       : line_(loop_, rate, order) {}
 
   void add(uint32_t priority, uint64_t bytes, Step step = Step{0}) {
@@ -42,7 +42,7 @@ class LineJob final {
 using Ends = std::map<uint32_t, milliseconds>;
 
 TEST(UpdateLine, UpdatesTakeTheirTimeOneAfterTheOther) {
-  LineJob job(queue::Order::kFifo);
+  LineJob job(queue::SendOrder::kFifo);
   job.add(3, 100);
   job.add(2, 200);
   job.add(1, 300);
@@ -56,7 +56,7 @@ TEST(UpdateLine, UpdatesTakeTheirTimeOneAfterTheOther) {
 }
 
 TEST(UpdateLine, TheMostUrgentGoesFirstOfAnEarlierStepBeforeALaterOne) {
-  LineJob job(queue::Order::kPriority);
+  LineJob job(queue::SendOrder::kPriority);
   job.add(3, 100);  // is under way before the others come
   job.add(2, 100);
   job.add(0, 100, Step{1});
@@ -69,7 +69,7 @@ TEST(UpdateLine, TheMostUrgentGoesFirstOfAnEarlierStepBeforeALaterOne) {
 }
 
 TEST(UpdateLine, LateTimersDoNotAddUp) {
-  LineJob job(queue::Order::kFifo);
+  LineJob job(queue::SendOrder::kFifo);
   for (uint32_t i = 0; i < 4; ++i) job.add(i, 100);
   job.loop().stall(milliseconds(250));  // two updates should have ended
   job.loop().runReady();
@@ -80,7 +80,7 @@ TEST(UpdateLine, LateTimersDoNotAddUp) {
 }
 
 TEST(UpdateLine, WithoutARateNothingWaits) {
-  LineJob job(queue::Order::kFifo, base::Rate{});
+  LineJob job(queue::SendOrder::kFifo, base::Rate{});
   job.add(1, 1'000'000'000);
   EXPECT_EQ(job.ended(), (Ends{{1, milliseconds(0)}}));
 }

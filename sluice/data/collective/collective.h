@@ -36,7 +36,7 @@ struct Call {
   uint32_t strips = 0;          // pieces that follow each other, alike on all ranks; 0: by size
 };
 
-struct Reduction {
+struct ReductionOptions {
   double scale = 1;  // each rank's part is multiplied by it before it is added: 1/N makes a mean
   // Compresses the data at each hop; only f32. Null: the data travels as it is.
   const codec::Codec* codec = nullptr;
@@ -50,10 +50,10 @@ class Collective {
   virtual ~Collective() = default;
 
   // Gives every rank the sum of all ranks' data. All ranks get the same bits, also with a codec.
-  virtual void allReduce(const Call& call, const Reduction& reduction, Done done) = 0;
+  virtual void allReduce(const Call& call, const ReductionOptions& reduction, Done done) = 0;
 
   // Gives each rank the sum in its own part (partOf(), below); the other parts must not be used.
-  virtual void reduceScatter(const Call& call, const Reduction& reduction, Done done) = 0;
+  virtual void reduceScatter(const Call& call, const ReductionOptions& reduction, Done done) = 0;
 
   // Gives every rank each rank's own part.
   virtual void allGather(const Call& call, Done done) = 0;
@@ -70,14 +70,14 @@ class Collective {
 };
 
 // Neighbouring elements of a call's data, counted from its beginning.
-struct Range {
+struct ElementRange {
   uint64_t first = 0;
   uint64_t count = 0;
-  friend bool operator==(const Range&, const Range&) = default;
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
 // Returns the part of `elements` elements that belongs to a rank in reduceScatter() and
 // allGather(). Parts are equal and begin at multiples of a codec's block.
-Range partOf(Rank rank, uint32_t world, uint64_t elements);
+ElementRange partOf(Rank rank, uint32_t world, uint64_t elements);
 
 }  // namespace sluice::collective

@@ -19,16 +19,16 @@ namespace {
 // why it left, is known by then too.
 constexpr auto kAfterGoodbye = std::chrono::seconds(1);
 
-Ticket ticketOf(uint64_t number, Kind kind, size_t leg) {
+Ticket ticketOf(uint64_t number, CallKind kind, size_t leg) {
   return {Step{number},
           TensorId{static_cast<uint32_t>(static_cast<size_t>(kind) * kMostLegs + leg)}};
 }
 
-Kind kindOf(const Ticket& ticket) {
-  return static_cast<Kind>(index(ticket.number) / kMostLegs);
+CallKind kindOf(const Ticket& ticket) {
+  return static_cast<CallKind>(index(ticket.number) / kMostLegs);
 }
 
-Status otherCall(const Ticket& theirs, Rank from, Kind ours) {
+Status otherCall(const Ticket& theirs, Rank from, CallKind ours) {
   return {
       Code::kInvalidArgument,
       fmt::format(
@@ -38,19 +38,19 @@ Status otherCall(const Ticket& theirs, Rank from, Kind ours) {
 
 }  // namespace
 
-std::string_view name(Kind kind) {
+std::string_view name(CallKind kind) {
   switch (kind) {
-    case Kind::kAllReduce: return "all-reduce";
-    case Kind::kBroadcast: return "broadcast";
-    case Kind::kReduce: return "reduce";
-    case Kind::kGather: return "gather";
-    case Kind::kScatter: return "scatter";
-    case Kind::kAllGather: return "all-gather";
-    case Kind::kReduceScatter: return "reduce-scatter";
-    case Kind::kAllToAll: return "all-to-all";
-    case Kind::kBarrier: return "barrier";
-    case Kind::kSend: return "send";
-    case Kind::kReceive: return "receive";
+    case CallKind::kAllReduce: return "all-reduce";
+    case CallKind::kBroadcast: return "broadcast";
+    case CallKind::kReduce: return "reduce";
+    case CallKind::kGather: return "gather";
+    case CallKind::kScatter: return "scatter";
+    case CallKind::kAllGather: return "all-gather";
+    case CallKind::kReduceScatter: return "reduce-scatter";
+    case CallKind::kAllToAll: return "all-to-all";
+    case CallKind::kBarrier: return "barrier";
+    case CallKind::kSend: return "send";
+    case CallKind::kReceive: return "receive";
   }
   return "?";
 }
@@ -91,12 +91,13 @@ Communicator::~Communicator() {
   fabric_.reset();
 }
 
-void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms) {
+void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method method,
+                             CallTerms terms) {
   // Numbers are given in the order of calls, and that order is the agreement between ranks:
   // nothing else says that two calls belong together. So a call takes its number even if it
   // fails at once.
   const CallId id{true, nextCollective_++};
-  Underway* call = begin(id, Kind::kAllReduce, std::move(terms));
+  Underway* call = begin(id, CallKind::kAllReduce, std::move(terms));
   if (call == nullptr) return;
   const Ticket ticket = ticketOf(id.number, call->kind, 0);
   call->missing = [this, ticket] { return collective_->missing(ticket); };
@@ -105,9 +106,9 @@ void Communicator::allReduce(std::span<std::byte> data, DType dtype, Method meth
   openFor(ticket);
 }
 
-void Communicator::broadcast(std::span<std::byte> data, Rank root, Terms terms) {
+void Communicator::broadcast(std::span<std::byte> data, Rank root, CallTerms terms) {
   const CallId id{true, nextCollective_++};
-  Underway* call = begin(id, Kind::kBroadcast, std::move(terms));
+  Underway* call = begin(id, CallKind::kBroadcast, std::move(terms));
   if (call == nullptr) return;
   const Ticket ticket = ticketOf(id.number, call->kind, 0);
   call->missing = [this, ticket] { return collective_->missing(ticket); };
@@ -116,7 +117,7 @@ void Communicator::broadcast(std::span<std::byte> data, Rank root, Terms terms) 
   openFor(ticket);
 }
 
-void Communicator::barrier(Terms terms) {
+void Communicator::barrier(CallTerms terms) {
   // A byte from every rank to every other one: nobody has all before everybody has come. The
   // slowest rank is then known to each of the others, and named if time runs out.
   const auto bytes = std::make_shared<std::vector<std::byte>>(worldSize());
@@ -127,10 +128,10 @@ void Communicator::barrier(Terms terms) {
     leg.sends.push_back({Rank{r}, std::span(*bytes).subspan(index(rank()), 1)});
     leg.receives.push_back({Rank{r}, std::span(*bytes).subspan(r, 1)});
   }
-  exchange(Kind::kBarrier, {std::move(leg)}, std::move(terms));
+  exchange(CallKind::kBarrier, {std::move(leg)}, std::move(terms));
 }
 
-void Communicator::exchange(Kind kind, std::vector<Leg> legs, Terms terms) {
+void Communicator::exchange(CallKind kind, std::vector<Leg> legs, CallTerms terms) {
   SLUICE_CHECK(!legs.empty() && legs.size() <= kMostLegs, legs.size());
   const CallId id{true, nextCollective_++};
   Underway* call = begin(id, kind, std::move(terms));
@@ -162,16 +163,16 @@ void Communicator::runLeg(const CallId& id, size_t leg) {
   if (exchanges_.contains(ticket)) openFor(ticket);  // else the leg has ended at once
 }
 
-void Communicator::send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms) {
+void Communicator::send(Rank to, uint32_t tag, std::span<std::byte> bytes, CallTerms terms) {
   const CallId id{false, nextMessage_++};
-  if (begin(id, Kind::kSend, std::move(terms)) == nullptr) return;
+  if (begin(id, CallKind::kSend, std::move(terms)) == nullptr) return;
   mailbox_->send(to, tag, bytes, [this, id](const Status& status) { finish(id, status); });
 }
 
 void Communicator::receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
-                           std::function<void(Rank)> onSource, Terms terms) {
+                           std::function<void(Rank)> onSource, CallTerms terms) {
   const CallId id{false, nextMessage_++};
-  Underway* call = begin(id, Kind::kReceive, std::move(terms));
+  Underway* call = begin(id, CallKind::kReceive, std::move(terms));
   if (call == nullptr) return;
   if (from) call->missing = [from] { return std::set{*from}; };
   mailbox_->receive(from, tag, bytes,
@@ -181,7 +182,7 @@ void Communicator::receive(std::optional<Rank> from, uint32_t tag, std::span<std
                     });
 }
 
-Communicator::Underway* Communicator::begin(const CallId& id, Kind kind, Terms terms) {
+Communicator::Underway* Communicator::begin(const CallId& id, CallKind kind, CallTerms terms) {
   SLUICE_DCHECK(loop().inLoop());
   if (!error_.isOk()) {
     terms.done(error_);
@@ -252,8 +253,8 @@ void Communicator::timeIsUp(const CallId& id) {
   const std::string cause =
       !missing.empty() ? fmt::format("nothing from rank {}", fmt::join(missing, ", "))
       : !slow.empty()  ? fmt::format("rank {} has not made the call", fmt::join(slow, ", "))
-      : call.kind == Kind::kReceive ? "nobody has sent anything"
-                                    : "the others do not take what is sent";
+      : call.kind == CallKind::kReceive ? "nobody has sent anything"
+                                        : "the others do not take what is sent";
   const Status why(Code::kTimeout, fmt::format("not done after {}: {}",
                                                base::formatDuration(call.terms.atMost), cause));
   finish(id, why);
@@ -336,7 +337,7 @@ Result<fabric::Landing> Communicator::onMessage(Rank from, fabric::Lane lane,
   if (lane == kMailLane) return mailbox_->onMessage(from, header);
   if (lane == fabric::Lane::kControl) return landOnControl(from, header);
   const Ticket ticket{header.step, header.tensor};
-  if (kindOf(ticket) > Kind::kBarrier)
+  if (kindOf(ticket) > CallKind::kBarrier)
     return refuse(
         {Code::kInvalidArgument,
          fmt::format("rank {} sends for an unknown kind of call; run the same sluice on all ranks",

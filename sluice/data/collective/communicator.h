@@ -31,7 +31,7 @@ namespace sluice::collective {
 
 // Every message carries the number of its kind, so that a rank that makes another call than the
 // others is told.
-enum class Kind : uint8_t {
+enum class CallKind : uint8_t {
   kAllReduce,
   kBroadcast,
   kReduce,
@@ -44,10 +44,10 @@ enum class Kind : uint8_t {
   kSend,
   kReceive,
 };
-std::string_view name(Kind kind);
+std::string_view name(CallKind kind);
 
 // The arguments of every call.
-struct Terms {
+struct CallTerms {
   Duration atMost{};
   std::shared_ptr<const void> memory{};  // keeps alive what the call's spans point at
   Done done{};                           // on the loop, exactly once
@@ -74,17 +74,17 @@ class Communicator final : public fabric::Receiver {
   // called, and everything that was sent before has reached the fabric.
   ~Communicator() override;
 
-  void allReduce(std::span<std::byte> data, DType dtype, Method method, Terms terms);
-  void broadcast(std::span<std::byte> data, Rank root, Terms terms);
-  void barrier(Terms terms);
+  void allReduce(std::span<std::byte> data, DType dtype, Method method, CallTerms terms);
+  void broadcast(std::span<std::byte> data, Rank root, CallTerms terms);
+  void barrier(CallTerms terms);
 
   // Runs any other collective. REQUIRES: at most kMostLegs; no parcel to or from oneself
-  void exchange(Kind kind, std::vector<Leg> legs, Terms terms);
+  void exchange(CallKind kind, std::vector<Leg> legs, CallTerms terms);
 
-  void send(Rank to, uint32_t tag, std::span<std::byte> bytes, Terms terms);
+  void send(Rank to, uint32_t tag, std::span<std::byte> bytes, CallTerms terms);
   // `onSource` gets the rank of the sender, before `done` runs.
   void receive(std::optional<Rank> from, uint32_t tag, std::span<std::byte> bytes,
-               std::function<void(Rank)> onSource, Terms terms);
+               std::function<void(Rank)> onSource, CallTerms terms);
 
   // Ends everything under way with `why`, and every later call too.
   void fail(const Status& why);
@@ -110,8 +110,8 @@ class Communicator final : public fabric::Receiver {
     friend auto operator<=>(const CallId&, const CallId&) = default;
   };
   struct Underway {
-    Kind kind;
-    Terms terms;
+    CallKind kind;
+    CallTerms terms;
     TimerId timer;
     std::vector<Leg> legs{};                    // of an exchange
     std::function<std::set<Rank>()> missing{};  // the ranks that the call waits for
@@ -126,7 +126,7 @@ class Communicator final : public fabric::Receiver {
   };
 
   explicit Communicator(uint64_t earlyBudget) : earlyBudget_(earlyBudget) {}
-  Underway* begin(const CallId& id, Kind kind, Terms terms);
+  Underway* begin(const CallId& id, CallKind kind, CallTerms terms);
   void finish(const CallId& id, const Status& status);
   void runLeg(const CallId& id, size_t leg);
   void openFor(const Ticket& ticket);

@@ -21,12 +21,12 @@ class Peer final {
  public:
   Peer(fabric::LoopbackHub& hub, Rank rank)
       : communicator_(Communicator::start([&](fabric::Receiver& receiver) {
-                        return Result(
+                        return Result<std::unique_ptr<fabric::Fabric>>(
                             hub.join(rank, thread_.loop(), receiver, {.closeDeadline = 1s}));
                       }).value()) {}
 
   // Makes a call on the loop; its completion is counted, after `then`.
-  void call(std::function<void(Communicator&, Terms)> what, Duration atMost = 30s,
+  void call(std::function<void(Communicator&, CallTerms)> what, Duration atMost = 30s,
             Done then = nullptr) {
     thread_.loop().post(
         [this, what = std::move(what), atMost, done = ends_.expect(std::move(then))] {
@@ -84,8 +84,8 @@ TEST_F(CommunicatorTest, AnExchangeBringsEachPieceToItsPlace) {
       out[r].push_back(pattern(1000 * to + 10 * r, r * 3 + to));  // some are empty
       in[r].emplace_back(1000 * r + 10 * to);
     }
-    at(r).call([&, r](Communicator& c, Terms terms) {
-      c.exchange(Kind::kAllToAll, {toEverybody(r, out[r], in[r])}, std::move(terms));
+    at(r).call([&, r](Communicator& c, CallTerms terms) {
+      c.exchange(CallKind::kAllToAll, {toEverybody(r, out[r], in[r])}, std::move(terms));
     });
   }
   ASSERT_NO_FATAL_FAILURE(expectAllWell());
@@ -99,11 +99,11 @@ TEST_F(CommunicatorTest, PiecesLongerThanAMessageArriveWhole) {
   make(2);
   Bytes data = pattern((size_t{40} << 20) + 3);
   Bytes landed(data.size());
-  at(0).call([&](Communicator& c, Terms terms) {
-    c.exchange(Kind::kGather, {{.sends = {{Rank{1}, data}}}}, std::move(terms));
+  at(0).call([&](Communicator& c, CallTerms terms) {
+    c.exchange(CallKind::kGather, {{.sends = {{Rank{1}, data}}}}, std::move(terms));
   });
-  at(1).call([&](Communicator& c, Terms terms) {
-    c.exchange(Kind::kGather, {{.receives = {{Rank{0}, landed}}}}, std::move(terms));
+  at(1).call([&](Communicator& c, CallTerms terms) {
+    c.exchange(CallKind::kGather, {{.receives = {{Rank{0}, landed}}}}, std::move(terms));
   });
   ASSERT_NO_FATAL_FAILURE(expectAllWell());
   EXPECT_TRUE(data == landed);
@@ -128,8 +128,8 @@ TEST_F(CommunicatorTest, LegsFollowEachOther) {
       legs[0].sends.push_back({Rank{0}, own[r]});
       legs[1].receives.push_back({Rank{0}, result[r]});
     }
-    at(r).call([legs](Communicator& c, Terms terms) {
-      c.exchange(Kind::kAllReduce, legs, std::move(terms));
+    at(r).call([legs](Communicator& c, CallTerms terms) {
+      c.exchange(CallKind::kAllReduce, legs, std::move(terms));
     });
   }
   ASSERT_NO_FATAL_FAILURE(expectAllWell());
@@ -145,7 +145,7 @@ TEST_F(CommunicatorTest, ARankMayBeAheadOfTheOthers) {
     for (auto& bytes : calls) kernel::storeAt(bytes.data(), 7, 1.5F);
   }
   const auto reduce = [&](uint32_t rank, size_t n) {
-    return [&data, rank, n](Communicator& c, Terms terms) {
+    return [&data, rank, n](Communicator& c, CallTerms terms) {
       c.allReduce(data[rank][n], DType::kF32, Method::kDirect, std::move(terms));
     };
   };
@@ -162,7 +162,7 @@ TEST_F(CommunicatorTest, ABroadcastMayComeBeforeAnybodyAskedAndItsRootMayLeave) 
   make(3);
   std::vector<Bytes> data{pattern(100'000), Bytes(100'000), Bytes(100'000)};
   const auto broadcast = [&](uint32_t rank) {
-    return [&data, rank](Communicator& c, Terms terms) {
+    return [&data, rank](Communicator& c, CallTerms terms) {
       c.broadcast(data[rank], Rank{0}, std::move(terms));
     };
   };
@@ -178,7 +178,7 @@ TEST_F(CommunicatorTest, ABroadcastMayComeBeforeAnybodyAskedAndItsRootMayLeave) 
 
 TEST_F(CommunicatorTest, ABarrierWaitsForTheLast) {
   make(3);
-  const auto barrier = [](Communicator& c, Terms terms) { c.barrier(std::move(terms)); };
+  const auto barrier = [](Communicator& c, CallTerms terms) { c.barrier(std::move(terms)); };
   at(0).call(barrier);
   at(1).call(barrier);
   EXPECT_FALSE(at(0).ends().waitForAll(fabric::contract::kMoment));
@@ -191,7 +191,7 @@ TEST_F(CommunicatorTest, MessagesAreFoundByTagAndSender) {
   std::vector<Bytes> out{pattern(10, 1), pattern(20, 2), pattern(30, 3), Bytes()};
   std::vector<Bytes> in{Bytes(10), Bytes(20), Bytes(30), Bytes()};
   const auto send = [&](uint32_t from, uint32_t tag, size_t n) {
-    at(from).call([&out, tag, n](Communicator& c, Terms terms) {
+    at(from).call([&out, tag, n](Communicator& c, CallTerms terms) {
       c.send(Rank{1}, tag, out[n], std::move(terms));
     });
   };
@@ -202,7 +202,7 @@ TEST_F(CommunicatorTest, MessagesAreFoundByTagAndSender) {
   ASSERT_NO_FATAL_FAILURE(expectAllWell());
   std::vector<Watched<int>> sources(4);
   const auto receive = [&](std::optional<Rank> from, uint32_t tag, size_t n) {
-    at(1).call([&, from, tag, n](Communicator& c, Terms terms) {
+    at(1).call([&, from, tag, n](Communicator& c, CallTerms terms) {
       c.receive(
           from, tag, in[n],
           [&, n](Rank rank) {
@@ -226,10 +226,11 @@ TEST_F(CommunicatorTest, AMessageOfAnotherSizeIsRefusedAndTheNextOneComes) {
   Bytes three(3);
   Bytes four(4);
   for (Bytes* bytes : {&three, &four}) {
-    at(0).call([=](Communicator& c, Terms terms) { c.send(Rank{1}, 0, *bytes, std::move(terms)); });
+    at(0).call(
+        [=](Communicator& c, CallTerms terms) { c.send(Rank{1}, 0, *bytes, std::move(terms)); });
   }
   for (int n = 0; n < 2; ++n) {
-    at(1).call([&](Communicator& c, Terms terms) {
+    at(1).call([&](Communicator& c, CallTerms terms) {
       c.receive(Rank{0}, 0, four, nullptr, std::move(terms));
     });
   }
@@ -245,10 +246,11 @@ TEST_F(CommunicatorTest, AMessageOfAnotherSizeIsRefusedAndTheNextOneComes) {
 TEST_F(CommunicatorTest, OtherCallsThanTheOthersMakeEndWithBothNames) {
   make(2);
   Bytes data(1000);
-  at(0).call([&](Communicator& c, Terms terms) { c.broadcast(data, Rank{0}, std::move(terms)); });
+  at(0).call(
+      [&](Communicator& c, CallTerms terms) { c.broadcast(data, Rank{0}, std::move(terms)); });
   ASSERT_TRUE(at(0).waitForAll());
-  at(1).call([&](Communicator& c, Terms terms) { c.barrier(std::move(terms)); });
-  at(0).call([&](Communicator& c, Terms terms) { c.barrier(std::move(terms)); });
+  at(1).call([&](Communicator& c, CallTerms terms) { c.barrier(std::move(terms)); });
+  at(0).call([&](Communicator& c, CallTerms terms) { c.barrier(std::move(terms)); });
   ASSERT_TRUE(at(1).waitForAll());
   EXPECT_EQ(at(1).ends().status().code(), Code::kInvalidArgument);
   EXPECT_NE(at(1).ends().status().message().find("call 0 is broadcast on rank 0 and barrier here"),
@@ -262,7 +264,7 @@ TEST_F(CommunicatorTest, OtherSizesThanTheOthersGiveEndWithAName) {
   make(2);
   std::vector<Bytes> data{Bytes(4000), Bytes(8000)};
   for (uint32_t r = 0; r < 2; ++r) {
-    at(r).call([&, r](Communicator& c, Terms terms) {
+    at(r).call([&, r](Communicator& c, CallTerms terms) {
       c.allReduce(data[r], DType::kF32, Method::kDirect, std::move(terms));
     });
   }
@@ -278,11 +280,11 @@ TEST_F(CommunicatorTest, OtherSizesThanTheOthersGiveEndWithAName) {
 TEST_F(CommunicatorTest, TimeIsUpNamesWhoIsMissingAndEndsAllElse) {
   make(3);
   Bytes data(4000);
-  at(0).call([](Communicator& c, Terms terms) { c.barrier(std::move(terms)); }, 50ms);
-  at(0).call([&](Communicator& c, Terms terms) {
+  at(0).call([](Communicator& c, CallTerms terms) { c.barrier(std::move(terms)); }, 50ms);
+  at(0).call([&](Communicator& c, CallTerms terms) {
     c.receive(Rank{1}, 0, data, nullptr, std::move(terms));
   });
-  at(1).call([](Communicator& c, Terms terms) { c.barrier(std::move(terms)); }, 20s);
+  at(1).call([](Communicator& c, CallTerms terms) { c.barrier(std::move(terms)); }, 20s);
   ASSERT_TRUE(at(0).waitForAll());
   EXPECT_EQ(at(0).ends().status(0).toString(),
             "timeout: barrier 0: not done after 50ms: nothing from rank 2");

@@ -24,23 +24,24 @@ uint32_t stripsFor(size_t bytes, uint32_t world) {
 
 }  // namespace
 
-Range partOf(Rank rank, uint32_t world, uint64_t elements) {
+ElementRange partOf(Rank rank, uint32_t world, uint64_t elements) {
   return pieceOf(elements, world, index(rank));
 }
 
-void FabricCollective::allReduce(const Call& call, const Reduction& reduction, Done done) {
+void FabricCollective::allReduce(const Call& call, const ReductionOptions& reduction, Done done) {
   begin(call, reduction, allReduceSchedule(call.method, fabric_.rank(), world()),
-        Layout::Order::kStripsOfParts, std::move(done));
+        PieceLayout::Order::kStripsOfParts, std::move(done));
 }
 
-void FabricCollective::reduceScatter(const Call& call, const Reduction& reduction, Done done) {
+void FabricCollective::reduceScatter(const Call& call, const ReductionOptions& reduction,
+                                     Done done) {
   begin(call, reduction, reduceScatterSchedule(call.method, fabric_.rank(), world()),
-        Layout::Order::kPartsOfStrips, std::move(done));
+        PieceLayout::Order::kPartsOfStrips, std::move(done));
 }
 
 void FabricCollective::allGather(const Call& call, Done done) {
   begin(call, {}, allGatherSchedule(call.method, fabric_.rank(), world()),
-        Layout::Order::kPartsOfStrips, std::move(done));
+        PieceLayout::Order::kPartsOfStrips, std::move(done));
 }
 
 void FabricCollective::broadcast(const Call& call, Rank root, Done done) {
@@ -48,12 +49,12 @@ void FabricCollective::broadcast(const Call& call, Rank root, Done done) {
     return done(
         {Code::kInvalidArgument, fmt::format("there is no rank {} among {} ranks", root, world())});
   }
-  begin(call, {}, broadcastSchedule(root, fabric_.rank(), world()), Layout::Order::kStripsOfParts,
-        std::move(done));
+  begin(call, {}, broadcastSchedule(root, fabric_.rank(), world()),
+        PieceLayout::Order::kStripsOfParts, std::move(done));
 }
 
-void FabricCollective::begin(const Call& call, const Reduction& reduction, Schedule schedule,
-                             Layout::Order order, Done done) {
+void FabricCollective::begin(const Call& call, const ReductionOptions& reduction, Schedule schedule,
+                             PieceLayout::Order order, Done done) {
   SLUICE_DCHECK(fabric_.loop().inLoop());
   if (!error_.isOk()) return done(error_);
   if (reduction.codec != nullptr && call.dtype != DType::kF32) {
@@ -63,7 +64,7 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   }
   // Sums need a type that can be added up, but moving data does not: a broadcast of integers is
   // fine. A scale alone is arithmetic too.
-  const auto sums = [](const Round& round) {
+  const auto sums = [](const ScheduleRound& round) {
     return round.arriving == Arriving::kContributions && !round.receives.empty();
   };
   const bool isReduction = reduction.scale != 1 || std::ranges::any_of(schedule, sums);
@@ -72,10 +73,10 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
   }
   // A schedule that sums all ranks' parts at once scales them in the sum, as servers do. If sums
   // are passed on, each rank scales its own part before.
-  Reduction inside = reduction;
+  ReductionOptions inside = reduction;
   const bool sumsAtOnce =
       call.method == Method::kDirect ||
-      (call.method == Method::kHalvingDoubling && order == Layout::Order::kPartsOfStrips);
+      (call.method == Method::kHalvingDoubling && order == PieceLayout::Order::kPartsOfStrips);
   if (isReduction && reduction.scale != 1 && (!sumsAtOnce || world() == 1)) {
     std::vector<std::byte> scaled(call.data.size() / sizeOf(call.dtype) *
                                   sizeOf(kernel::accumulatorOf(call.dtype)));
@@ -83,8 +84,8 @@ void FabricCollective::begin(const Call& call, const Reduction& reduction, Sched
     kernel::narrow(call.dtype, call.data, scaled);
     inside.scale = 1;
   }
-  const Layout layout(order, world(), call.data.size() / sizeOf(call.dtype),
-                      call.strips > 0 ? call.strips : stripsFor(call.data.size(), world()));
+  const PieceLayout layout(order, world(), call.data.size() / sizeOf(call.dtype),
+                           call.strips > 0 ? call.strips : stripsFor(call.data.size(), world()));
   const auto operation =
       std::make_shared<Operation>(fabric_, call, inside, std::move(schedule), layout,
                                   [this, ticket = call.ticket, done = std::move(done)](

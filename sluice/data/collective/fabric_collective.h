@@ -25,8 +25,8 @@ class FabricCollective final : public Collective {
   explicit FabricCollective(fabric::Fabric& fabric, WillCall willCall = nullptr)
       : fabric_(fabric), willCall_(std::move(willCall)) {}
 
-  void allReduce(const Call& call, const Reduction& reduction, Done done) override;
-  void reduceScatter(const Call& call, const Reduction& reduction, Done done) override;
+  void allReduce(const Call& call, const ReductionOptions& reduction, Done done) override;
+  void reduceScatter(const Call& call, const ReductionOptions& reduction, Done done) override;
   void allGather(const Call& call, Done done) override;
   void broadcast(const Call& call, Rank root, Done done) override;
   std::string describeWait(const Ticket& ticket) const override;
@@ -40,8 +40,8 @@ class FabricCollective final : public Collective {
   void fail(const Status& why) override;  // also when a rank is lost
 
  private:
-  void begin(const Call& call, const Reduction& reduction, Schedule schedule, Layout::Order order,
-             Done done);
+  void begin(const Call& call, const ReductionOptions& reduction, Schedule schedule,
+             PieceLayout::Order order, Done done);
   void ended(const Ticket& ticket, const Status& status, const Done& done);
   uint32_t world() const { return static_cast<uint32_t>(fabric_.worldSize()); }
 

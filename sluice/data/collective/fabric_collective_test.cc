@@ -58,7 +58,7 @@ class TcpEngine final : public Engine {
   std::vector<fabric::TcpListener> listeners_;
 };
 
-class FabricSeat final : public Seat, public fabric::Receiver {
+class FabricSeat final : public CollectiveSeat, public fabric::Receiver {
  public:
   FabricSeat(std::shared_ptr<Engine> engine, Rank rank)
       : engine_(std::move(engine)),
@@ -89,10 +89,10 @@ class FabricSeat final : public Seat, public fabric::Receiver {
 };
 
 template <typename E>
-EngineCase engineCase(std::string name) {
+CollectiveCase engineCase(std::string name) {
   return {std::move(name), [](uint32_t world) {
             const auto engine = std::make_shared<E>(world);
-            std::vector<std::unique_ptr<Seat>> seats;
+            std::vector<std::unique_ptr<CollectiveSeat>> seats;
             for (uint32_t r = 0; r < world; ++r)
               seats.push_back(std::make_unique<FabricSeat>(engine, Rank{r}));
             return seats;
@@ -114,7 +114,7 @@ TEST_P(FabricCollectiveTest, DirectHasTheBitsOfServers) {
   for (const uint32_t size : {1U, 2U, 3U, 4U, 5U, 7U, 8U}) {
     for (const size_t elements : {0U, 1U, 255U, 1000U, 5000U, 300'000U}) {
       if (elements > 5000 && size != 3 && base::testsAreShort()) continue;
-      World world(GetParam(), size);
+      CollectiveWorld world(GetParam(), size);
       const auto input = someData(size, elements, DType::kF32);
       for (const auto& each : allReduce(world, input, Method::kDirect))
         ASSERT_EQ(each, meanInRankOrder(input, DType::kF32)) << size << " ranks, " << elements;
@@ -126,7 +126,7 @@ TEST_P(FabricCollectiveTest, DirectHasTheBitsOfServers) {
 TEST_P(FabricCollectiveTest, ManyMoreStripsThanAreUnderWayAtOnce) {
   const auto input = someData(4, base::testsAreShort() ? 2'000'000 : 3'000'000, DType::kF32);
   for (const Method method : kMethods) {
-    World world(GetParam(), 4);
+    CollectiveWorld world(GetParam(), 4);
     const auto data = allReduce(world, input, method);
     for (uint32_t r = 1; r < 4; ++r)
       ASSERT_TRUE(data[r] == data[0]) << name(method) << ", rank " << r;
@@ -139,7 +139,7 @@ TEST_P(FabricCollectiveTest, ManyMoreStripsThanAreUnderWayAtOnce) {
 TEST_P(FabricCollectiveTest, AnyNumberOfStripsHasTheSameBits) {
   const auto input = someData(3, 5000, DType::kF32);
   for (const uint32_t strips : {1U, 2U, 7U, 100U}) {
-    World world(GetParam(), 3);
+    CollectiveWorld world(GetParam(), 3);
     auto data = input;
     for (uint32_t r = 0; r < 3; ++r) {
       const Call call{.method = Method::kDirect, .data = data[r], .strips = strips};
@@ -155,7 +155,7 @@ TEST_P(FabricCollectiveTest, AnyNumberOfStripsHasTheSameBits) {
 
 TEST_P(FabricCollectiveTest, OtherTypesAreSummedToo) {
   for (const DType dtype : {DType::kF64, DType::kBF16, DType::kF16}) {
-    World world(GetParam(), 3);
+    CollectiveWorld world(GetParam(), 3);
     const auto input = someData(3, 2000, dtype);
     const auto data = allReduce(world, input, Method::kDirect, dtype);
     for (const auto& each : data)
@@ -172,7 +172,7 @@ TEST_P(FabricCollectiveTest, CodecsKeepRanksBitIdenticalAndWithinTheirLimit) {
                                    size, elements));
           if (elements > 40'000 && (size != 3 || (base::testsAreShort() && codec != &codec::kInt8)))
             continue;
-          World world(GetParam(), size);
+          CollectiveWorld world(GetParam(), size);
           const auto input = someData(size, elements, DType::kF32);
           const Bytes expected = meanInRankOrder(input, DType::kF32);
           const auto data = allReduce(world, input, method, DType::kF32, codec);
@@ -190,7 +190,7 @@ TEST_P(FabricCollectiveTest, CodecsKeepRanksBitIdenticalAndWithinTheirLimit) {
 
 TEST_P(FabricCollectiveTest, ManyRunAtOnceInAnyOrder) {
   constexpr uint32_t kCalls = 20;
-  World world(GetParam(), 4);
+  CollectiveWorld world(GetParam(), 4);
   std::vector<std::vector<Bytes>> data;
   std::vector<Bytes> expected;
   for (uint32_t n = 0; n < kCalls; ++n) {
@@ -217,7 +217,7 @@ TEST_P(FabricCollectiveTest, ManyRunAtOnceInAnyOrder) {
 TEST_P(FabricCollectiveTest, ALostRankIsNamed) {
   for (const Method method : kMethods) {
     auto data = someData(4, 100'000, DType::kF32);
-    World world(GetParam(), 4);
+    CollectiveWorld world(GetParam(), 4);
     ASSERT_NO_FATAL_FAILURE(loseRank(world, data, method));
     for (uint32_t r = 0; r < 3; ++r) {
       for (const size_t call : {1U, 2U}) {
@@ -230,7 +230,7 @@ TEST_P(FabricCollectiveTest, ALostRankIsNamed) {
 }
 
 TEST_P(FabricCollectiveTest, AWaitNamesTheStraggler) {
-  World world(GetParam(), 3);
+  CollectiveWorld world(GetParam(), 3);
   auto data = someData(3, 3000, DType::kF32);
   for (uint32_t r = 0; r < 2; ++r) {
     const Call call{.ticket = {Step{0}, TensorId{0}}, .data = data[r]};
@@ -249,9 +249,10 @@ TEST_P(FabricCollectiveTest, AWaitNamesTheStraggler) {
 }
 
 TEST_P(FabricCollectiveTest, WhatCannotBeIsRefused) {
-  World world(GetParam(), 1);
+  CollectiveWorld world(GetParam(), 1);
   Bytes data(64);
-  const auto expect = [&](const Call& call, const Reduction& reduction, const std::string& why) {
+  const auto expect = [&](const Call& call, const ReductionOptions& reduction,
+                          const std::string& why) {
     world[0].call([&](Collective& c, Done done) {
       c.allReduce(call, reduction, [&, done](const Status& status) {
         EXPECT_EQ(status.message(), why);

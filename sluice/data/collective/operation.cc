@@ -22,8 +22,8 @@ constexpr size_t kFewRounds = 2;
 
 }  // namespace
 
-Operation::Operation(fabric::Fabric& fabric, const Call& call, const Reduction& reduction,
-                     Schedule schedule, Layout layout, Done onEnd)
+Operation::Operation(fabric::Fabric& fabric, const Call& call, const ReductionOptions& reduction,
+                     Schedule schedule, PieceLayout layout, Done onEnd)
     : fabric_(fabric),
       call_(call),
       reduction_(reduction),
@@ -40,7 +40,8 @@ Operation::Operation(fabric::Fabric& fabric, const Call& call, const Reduction& 
   std::map<Rank, uint32_t> received;
   for (size_t round = 0; round < schedule_.size(); ++round) {
     auto& ordinals = sendOrdinals_.emplace_back();
-    for (const Outgoing& outgoing : schedule_[round].sends) ordinals.push_back(sent[outgoing.to]++);
+    for (const OutgoingParts& outgoing : schedule_[round].sends)
+      ordinals.push_back(sent[outgoing.to]++);
     for (size_t i = 0; i < schedule_[round].receives.size(); ++i) {
       const Rank from = schedule_[round].receives[i].from;
       placeOf_[{from, received[from]++}] = {round, i};
@@ -66,7 +67,7 @@ void Operation::enter(uint32_t number) {
     if (stripsBegun_ < strips_.size()) enter(stripsBegun_++);
     return;
   }
-  const Round& round = schedule_[strip.round];
+  const ScheduleRound& round = schedule_[strip.round];
   std::shared_ptr<Bytes>
       encoded;  // of the parts last sent: a round may send the same parts to many ranks
   for (size_t i = 0; i < round.sends.size(); ++i) {
@@ -76,9 +77,9 @@ void Operation::enter(uint32_t number) {
   advance(number);
 }
 
-void Operation::send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal, bool isResult,
+void Operation::send(uint32_t strip, const OutgoingParts& outgoing, uint32_t ordinal, bool isResult,
                      std::shared_ptr<Bytes>& encoded) {
-  const Range range = layout_.of(strip, outgoing.parts);
+  const ElementRange range = layout_.of(strip, outgoing.parts);
   if (range.count == 0) return;
   std::span<std::byte> payload = dataOf(range);
   fabric::Message message{.step = call_.ticket.step,
@@ -112,7 +113,7 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
   if (number >= strips_.size() || found == placeOf_.end())
     return fabric::refusedStatus(header, "no such message in this collective");
   const auto [round, i] = found->second;
-  const Range range = layout_.of(number, schedule_[round].receives[i].parts);
+  const ElementRange range = layout_.of(number, schedule_[round].receives[i].parts);
   const bool isEncoded = reduction_.codec != nullptr;
   if (header.dtype != call_.dtype || wire::has(header.flags, wire::Flags::kEncoded) != isEncoded)
     return fabric::refusedStatus(header, "of another type or codec than here");
@@ -147,7 +148,7 @@ Result<fabric::Landing> Operation::land(Rank from, const wire::Header& header) {
 void Operation::advance(uint32_t number) {
   Strip& strip = strips_[number];
   if (strip.round == schedule_.size()) return;
-  const Round& round = schedule_[strip.round];
+  const ScheduleRound& round = schedule_[strip.round];
   auto& receipts = strip.receipts[strip.round];
   for (size_t i = 0; i < receipts.size(); ++i) {
     const bool isEmpty = layout_.of(number, round.receives[i].parts).count == 0;
@@ -161,21 +162,23 @@ void Operation::advance(uint32_t number) {
   enter(number);
 }
 
-void Operation::use(uint32_t strip, const Round& round, const std::vector<Receipt>& receipts) {
+void Operation::use(uint32_t strip, const ScheduleRound& round,
+                    const std::vector<Receipt>& receipts) {
   if (round.receives.empty()) return;
   if (round.arriving == Arriving::kContributions) {
-    const Range range = layout_.of(strip, round.receives.front().parts);
+    const ElementRange range = layout_.of(strip, round.receives.front().parts);
     if (range.count > 0) sum(range, round, receipts);
     return;
   }
   if (reduction_.codec == nullptr) return;  // they have landed in their places
   for (size_t i = 0; i < receipts.size(); ++i) {
-    const Range range = layout_.of(strip, round.receives[i].parts);
+    const ElementRange range = layout_.of(strip, round.receives[i].parts);
     if (range.count > 0) reduction_.codec->decode(*receipts[i].bytes, dataOf(range));
   }
 }
 
-void Operation::sum(const Range& range, const Round& round, const std::vector<Receipt>& receipts) {
+void Operation::sum(const ElementRange& range, const ScheduleRound& round,
+                    const std::vector<Receipt>& receipts) {
   const auto own = dataOf(range);
   std::vector<Bytes> decoded;
   // Sums are made in the order of ranks, whatever the order of arrival: floating-point addition
@@ -213,12 +216,12 @@ void Operation::end(const Status& status) {
   if (const Done done = std::exchange(onEnd_, nullptr)) done(status);
 }
 
-std::span<std::byte> Operation::dataOf(const Range& range) const {
+std::span<std::byte> Operation::dataOf(const ElementRange& range) const {
   const size_t size = sizeOf(call_.dtype);
   return call_.data.subspan(range.first * size, range.count * size);
 }
 
-size_t Operation::wireBytes(const Range& range) const {
+size_t Operation::wireBytes(const ElementRange& range) const {
   return reduction_.codec != nullptr ? reduction_.codec->encodedBytes(range.count)
                                      : range.count * sizeOf(call_.dtype);
 }
@@ -230,7 +233,7 @@ std::set<Rank> Operation::missing() const {
   for (uint32_t number = 0; number < stripsBegun_; ++number) {
     const Strip& strip = strips_[number];
     if (strip.round == schedule_.size()) continue;
-    const Round& round = schedule_[strip.round];
+    const ScheduleRound& round = schedule_[strip.round];
     for (size_t i = 0; i < round.receives.size(); ++i) {
       const bool isEmpty = layout_.of(number, round.receives[i].parts).count == 0;
       if (!isEmpty && strip.receipts[strip.round][i].state != Receipt::State::kHere)

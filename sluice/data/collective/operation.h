@@ -19,8 +19,8 @@ namespace sluice::collective {
 class Operation final : public std::enable_shared_from_this<Operation> {
  public:
   // `onEnd` runs once, with an error if a send or a landing failed.
-  Operation(fabric::Fabric& fabric, const Call& call, const Reduction& reduction, Schedule schedule,
-            Layout layout, Done onEnd);
+  Operation(fabric::Fabric& fabric, const Call& call, const ReductionOptions& reduction,
+            Schedule schedule, PieceLayout layout, Done onEnd);
 
   void start();
 
@@ -51,23 +51,24 @@ class Operation final : public std::enable_shared_from_this<Operation> {
 
   void enter(uint32_t strip);
   void advance(uint32_t strip);
-  void send(uint32_t strip, const Outgoing& outgoing, uint32_t ordinal, bool isResult,
+  void send(uint32_t strip, const OutgoingParts& outgoing, uint32_t ordinal, bool isResult,
             std::shared_ptr<Bytes>& encoded);
-  void use(uint32_t strip, const Round& round, const std::vector<Receipt>& receipts);
-  void sum(const Range& range, const Round& round, const std::vector<Receipt>& receipts);
+  void use(uint32_t strip, const ScheduleRound& round, const std::vector<Receipt>& receipts);
+  void sum(const ElementRange& range, const ScheduleRound& round,
+           const std::vector<Receipt>& receipts);
   void endIfDone();
 
-  std::span<std::byte> dataOf(const Range& range) const;
-  size_t wireBytes(const Range& range) const;
+  std::span<std::byte> dataOf(const ElementRange& range) const;
+  size_t wireBytes(const ElementRange& range) const;
   SliceId idOf(uint32_t strip, uint32_t ordinal) const {
     return SliceId{strip * ordinals_ + ordinal};
   }
 
   fabric::Fabric& fabric_;
   const Call call_;
-  const Reduction reduction_;
+  const ReductionOptions reduction_;
   const Schedule schedule_;
-  const Layout layout_;
+  const PieceLayout layout_;
   const uint32_t
       ordinals_;  // at least the messages between any two ranks in one strip; the same on all
   Done onEnd_;    // null: the operation has ended

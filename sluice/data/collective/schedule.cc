@@ -20,7 +20,7 @@ void forEachOther(uint32_t self, uint32_t world, F&& f) {
 }
 
 Schedule directScatter(uint32_t self, uint32_t world) {
-  Round round{.arriving = Arriving::kContributions};
+  ScheduleRound round{.arriving = Arriving::kContributions};
   forEachOther(self, world, [&](uint32_t other) {
     round.sends.push_back({Rank{other}, {other, 1}});
     round.receives.push_back({Rank{other}, {self, 1}});
@@ -29,7 +29,7 @@ Schedule directScatter(uint32_t self, uint32_t world) {
 }
 
 Schedule directGather(uint32_t self, uint32_t world) {
-  Round round{.arriving = Arriving::kResults, .sendsResults = true};
+  ScheduleRound round{.arriving = Arriving::kResults, .sendsResults = true};
   forEachOther(self, world, [&](uint32_t other) {
     round.sends.push_back({Rank{other}, {self, 1}});
     round.receives.push_back({Rank{other}, {other, 1}});
@@ -156,8 +156,8 @@ Schedule broadcastSchedule(Rank root, Rank rank, uint32_t world) {
   const uint32_t place = (index(rank) + world - index(root)) % world;
   const auto rankAt = [&](uint32_t p) { return Rank{(p + index(root)) % world}; };
   const Parts everything{0, world};
-  Round receive;
-  Round send{.sendsResults = true};
+  ScheduleRound receive;
+  ScheduleRound send{.sendsResults = true};
   if (place > 0) receive.receives.push_back({rankAt((place - 1) / 2), everything});
   for (const uint32_t child : {2 * place + 1, 2 * place + 2}) {
     if (child < world) send.sends.push_back({rankAt(child), everything});

@@ -22,12 +22,12 @@ struct Parts {
   friend bool operator==(const Parts&, const Parts&) = default;
 };
 
-struct Outgoing {
+struct OutgoingParts {
   Rank to{};
   Parts parts{};
 };
 
-struct Incoming {
+struct IncomingParts {
   Rank from{};
   Parts parts{};
 };
@@ -37,16 +37,16 @@ enum class Arriving : uint8_t {
   kResults,        // take the place of our own
 };
 
-struct Round {
-  std::vector<Outgoing> sends{};
-  std::vector<Incoming> receives{};  // contributions of one round are all of the same parts
+struct ScheduleRound {
+  std::vector<OutgoingParts> sends{};
+  std::vector<IncomingParts> receives{};  // contributions of one round are all of the same parts
   Arriving arriving = Arriving::kResults;
   // The parts that are sent are final: with a codec the sender keeps the values that the others
   // will decode.
   bool sendsResults = false;
 };
 
-using Schedule = std::vector<Round>;
+using Schedule = std::vector<ScheduleRound>;
 
 // REQUIRES: rank < world
 Schedule allReduceSchedule(Method method, Rank rank, uint32_t world);

@@ -27,19 +27,19 @@ using Inbox = std::map<std::pair<uint32_t, uint32_t>,
 bool step(std::vector<Player>& players, uint32_t self, Inbox& inbox) {
   Player& player = players[self];
   if (player.round == player.schedule.size()) return false;
-  const Round& round = player.schedule[player.round];
+  const ScheduleRound& round = player.schedule[player.round];
   if (!player.hasSent) {
-    for (const Outgoing& send : round.sends) {
+    for (const OutgoingParts& send : round.sends) {
       const auto begin = player.sums.begin() + send.parts.first;
       inbox[{self, index(send.to)}].push_back({send.parts, Sums(begin, begin + send.parts.count)});
     }
     player.hasSent = true;
     return true;
   }
-  for (const Incoming& receive : round.receives) {
+  for (const IncomingParts& receive : round.receives) {
     if (inbox[{index(receive.from), self}].empty()) return false;
   }
-  for (const Incoming& receive : round.receives) {
+  for (const IncomingParts& receive : round.receives) {
     auto& queue = inbox[{index(receive.from), self}];
     EXPECT_EQ(queue.front().first, receive.parts)
         << "rank " << self << " from " << index(receive.from);
@@ -130,8 +130,8 @@ TEST(Schedules, BroadcastReachesEverybodyFromAnyRoot) {
 TEST(Schedules, RingAndHalvingDoublingSendAsMuchAsTheyMust) {
   const auto partsSent = [](const Schedule& schedule) {
     uint32_t parts = 0;
-    for (const Round& round : schedule) {
-      for (const Outgoing& send : round.sends) parts += send.parts.count;
+    for (const ScheduleRound& round : schedule) {
+      for (const OutgoingParts& send : round.sends) parts += send.parts.count;
     }
     return parts;
   };

@@ -8,17 +8,17 @@
 
 namespace sluice::gossip {
 
-Meeting::Meeting(DType dtype, std::span<const std::byte> parameters)
+PairMeeting::PairMeeting(DType dtype, std::span<const std::byte> parameters)
     : dtype_(dtype), live_(parameters.begin(), parameters.end()), sent_(parameters.size()) {}
 
-std::span<const std::byte> Meeting::begin() {
+std::span<const std::byte> PairMeeting::begin() {
   SLUICE_CHECK(!isUnderWay_);
   isUnderWay_ = true;
   std::memcpy(sent_.data(), live_.data(), live_.size());
   return sent_;
 }
 
-void Meeting::end(std::span<const std::byte> theirs) {
+void PairMeeting::end(std::span<const std::byte> theirs) {
   SLUICE_CHECK(isUnderWay_);
   isUnderWay_ = false;
   // The move is made from what was sent and not from what is live now: steps that this worker
@@ -26,7 +26,7 @@ void Meeting::end(std::span<const std::byte> theirs) {
   kernel::moveHalfway(dtype_, live_, /*from=*/sent_, /*to=*/theirs);
 }
 
-void Meeting::meet(std::span<std::byte> theirs) {
+void PairMeeting::meet(std::span<std::byte> theirs) {
   SLUICE_CHECK(theirs.size() == live_.size(), theirs.size(), live_.size());
   std::memcpy(sent_.data(), live_.data(), live_.size());
   kernel::moveHalfway(dtype_, live_, /*from=*/sent_, /*to=*/theirs);

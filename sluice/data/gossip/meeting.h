@@ -16,10 +16,10 @@
 
 namespace sluice::gossip {
 
-class Meeting final {
+class PairMeeting final {
  public:
   // REQUIRES: kernel::checkArithmetic(dtype)
-  Meeting(DType dtype, std::span<const std::byte> parameters);
+  PairMeeting(DType dtype, std::span<const std::byte> parameters);
 
   std::span<std::byte> live() { return live_; }
   bool isUnderWay() const { return isUnderWay_; }

@@ -15,16 +15,16 @@
 namespace sluice::gossip {
 namespace {
 
-double valueOf(Meeting& meeting) {
+double valueOf(PairMeeting& meeting) {
   return kernel::loadAt<double>(meeting.live().data(), 0);
 }
-Meeting meetingAt(double x) {
+PairMeeting meetingAt(double x) {
   return {DType::kF64, std::as_bytes(std::span(&x, 1))};
 }
 
-TEST(Meeting, BothEndInTheMiddle) {
-  Meeting active = meetingAt(10);
-  Meeting passive = meetingAt(2);
+TEST(PairMeeting, BothEndInTheMiddle) {
+  PairMeeting active = meetingAt(10);
+  PairMeeting passive = meetingAt(2);
   const auto sent = active.begin();
   std::vector<std::byte> message(sent.begin(), sent.end());
   passive.meet(message);
@@ -39,7 +39,7 @@ TEST(Meeting, BothEndInTheMiddle) {
 // begun a meeting ends it, and the sum changes by the gradients only.
 class Schedule final {
  public:
-  Schedule(uint32_t seed, const Topology& topology) : random_(seed), topology_(topology) {
+  Schedule(uint32_t seed, const GossipGraph& topology) : random_(seed), topology_(topology) {
     const auto workers = static_cast<uint32_t>(topology.neighbours.size());
     for (uint32_t w = 0; w < workers; ++w) {
       const auto x = static_cast<double>(random_() % 1000);
@@ -64,11 +64,11 @@ class Schedule final {
   size_t begun() const { return begun_; }
   size_t underWay() const {
     return static_cast<size_t>(
-        std::ranges::count_if(workers_, [](const Meeting& each) { return each.isUnderWay(); }));
+        std::ranges::count_if(workers_, [](const PairMeeting& each) { return each.isUnderWay(); }));
   }
   double sum() {
     double sum = 0;
-    for (Meeting& worker : workers_) sum += valueOf(worker);
+    for (PairMeeting& worker : workers_) sum += valueOf(worker);
     return sum;
   }
   double expected() const { return expected_; }
@@ -112,24 +112,24 @@ class Schedule final {
   }
 
   std::mt19937 random_;
-  const Topology& topology_;
-  std::vector<Meeting> workers_;
+  const GossipGraph& topology_;
+  std::vector<PairMeeting> workers_;
   std::vector<std::deque<Message>> lanes_;  // by sender, then receiver
   double expected_ = 0;
   size_t begun_ = 0;
 };
 
-TEST(Meeting, NobodyIsLeftWaitingAndTheMeanIsKeptInEverySchedule) {
+TEST(PairMeeting, NobodyIsLeftWaitingAndTheMeanIsKeptInEverySchedule) {
   const uint32_t schedules = base::testsAreShort() ? 5'000 : 100'000;
-  std::map<std::pair<Shape, uint32_t>, Topology> topologies;
-  for (const Shape shape :
-       {Shape::kRing, Shape::kTorus, Shape::kExponential, Shape::kRandomRegular}) {
+  std::map<std::pair<GraphShape, uint32_t>, GossipGraph> topologies;
+  for (const GraphShape shape : {GraphShape::kRing, GraphShape::kTorus, GraphShape::kExponential,
+                                 GraphShape::kRandomRegular}) {
     for (uint32_t workers = 2; workers <= 9; ++workers)
       topologies[{shape, workers}] = makeTopology(shape, workers, 1);
   }
   size_t begun = 0;
   for (uint32_t seed = 0; seed < schedules; ++seed) {
-    const auto shape = static_cast<Shape>(seed % 4);
+    const auto shape = static_cast<GraphShape>(seed % 4);
     const uint32_t workers = 2 + seed / 4 % 8;
     Schedule schedule(seed, topologies[{shape, workers}]);
     schedule.run(40);

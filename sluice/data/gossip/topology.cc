@@ -15,8 +15,8 @@
 namespace sluice::gossip {
 namespace {
 
-constexpr std::array kShapes{Shape::kRing, Shape::kTorus, Shape::kExponential,
-                             Shape::kRandomRegular, Shape::kComplete};
+constexpr std::array kShapes{GraphShape::kRing, GraphShape::kTorus, GraphShape::kExponential,
+                             GraphShape::kRandomRegular, GraphShape::kComplete};
 
 // Knows which workers can reach each other.
 class Pieces final {
@@ -57,14 +57,14 @@ uint32_t rowsOfTorus(uint32_t workers) {
 }
 
 // Returns all edges of the shape, both sides alike, loops and repetitions included.
-std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
+std::vector<Edge> edgesOf(GraphShape shape, uint32_t workers, uint64_t seed) {
   std::vector<Edge> edges;
   const auto add = [&](uint32_t a, uint32_t b) { edges.emplace_back(a, b % workers); };
   switch (shape) {
-    case Shape::kRing:
+    case GraphShape::kRing:
       for (uint32_t w = 0; w < workers; ++w) add(w, w + 1);
       break;
-    case Shape::kTorus: {
+    case GraphShape::kTorus: {
       const uint32_t rows = rowsOfTorus(workers);
       const uint32_t columns = workers / rows;
       // A worker's side is the parity of its number. Where rows have an even length, each row is
@@ -81,18 +81,18 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
       }
       break;
     }
-    case Shape::kExponential:
+    case GraphShape::kExponential:
       for (uint32_t w = 0; w < workers; ++w) {
         add(w, w + 1);
         for (uint32_t power = 2; power + 1 < workers; power *= 2) add(w, w + power + 1);
       }
       break;
-    case Shape::kComplete:
+    case GraphShape::kComplete:
       for (uint32_t w = 0; w < workers; ++w) {
         for (uint32_t other = w + 1; other < workers; ++other) add(w, other);
       }
       break;
-    case Shape::kRandomRegular: {
+    case GraphShape::kRandomRegular: {
       // Put three random orders of the passive side beside the active side: each worker has three
       // partners, but for draws that repeat.
       constexpr int kDegree = 3;
@@ -114,20 +114,20 @@ std::vector<Edge> edgesOf(Shape shape, uint32_t workers, uint64_t seed) {
 
 }  // namespace
 
-std::string_view name(Shape shape) {
+std::string_view name(GraphShape shape) {
   switch (shape) {
-    case Shape::kRing: return "ring";
-    case Shape::kTorus: return "torus";
-    case Shape::kExponential: return "exponential";
-    case Shape::kRandomRegular: return "random-regular";
-    case Shape::kComplete: return "complete";
+    case GraphShape::kRing: return "ring";
+    case GraphShape::kTorus: return "torus";
+    case GraphShape::kExponential: return "exponential";
+    case GraphShape::kRandomRegular: return "random-regular";
+    case GraphShape::kComplete: return "complete";
   }
   return "?";
 }
 
-Result<Shape> parseShape(std::string_view text) {
+Result<GraphShape> parseShape(std::string_view text) {
   std::vector<std::string_view> names;
-  for (const Shape shape : kShapes) {
+  for (const GraphShape shape : kShapes) {
     if (name(shape) == text) return shape;
     names.push_back(name(shape));
   }
@@ -135,14 +135,14 @@ Result<Shape> parseShape(std::string_view text) {
                                                     text, fmt::join(names, ", ")));
 }
 
-std::string Topology::describeAdded() const {
+std::string GossipGraph::describeAdded() const {
   std::string text;
   for (const auto& [active, passive] : added)
     text += fmt::format("{}{}-{}", text.empty() ? "" : ", ", active, passive);
   return text;
 }
 
-Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed) {
+GossipGraph makeTopology(GraphShape shape, uint32_t workers, uint64_t seed) {
   SLUICE_CHECK(workers > 0);
   std::set<Edge> edges;
   Pieces pieces(workers);
@@ -155,7 +155,7 @@ Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed) {
   for (const auto& [a, b] : edgesOf(shape, workers, seed)) {
     if (isActive(a) != isActive(b)) take(a, b);
   }
-  Topology topology{.neighbours = std::vector<std::vector<uint32_t>>(workers), .added = {}};
+  GossipGraph topology{.neighbours = std::vector<std::vector<uint32_t>>(workers), .added = {}};
   std::vector<std::tuple<uint32_t, uint32_t, uint32_t>> candidates;  // distance, active, passive
   for (uint32_t active = 0; active < workers; active += 2) {
     for (uint32_t passive = 1; passive < workers; passive += 2)

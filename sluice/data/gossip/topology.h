@@ -14,7 +14,7 @@
 
 namespace sluice::gossip {
 
-enum class Shape : uint8_t {
+enum class GraphShape : uint8_t {
   kRing,  // the next and the one before
   // A grid as square as the number of workers allows, coloured like a checkerboard. A side of even
   // length closes on itself. With an odd length the two ends would be of one colour, so that side
@@ -24,13 +24,13 @@ enum class Shape : uint8_t {
   kRandomRegular,  // three neighbours each, drawn at random
   kComplete,       // every worker of the other side
 };
-std::string_view name(Shape shape);
-Result<Shape> parseShape(std::string_view text);
+std::string_view name(GraphShape shape);
+Result<GraphShape> parseShape(std::string_view text);
 
 // An edge: the active worker, then the passive one, by position.
 using Edge = std::pair<uint32_t, uint32_t>;
 
-struct Topology {
+struct GossipGraph {
   std::vector<std::vector<uint32_t>> neighbours;  // by worker: ascending, all of the other side
   std::vector<Edge> added;                        // edges without which the graph would fall apart
 
@@ -45,6 +45,6 @@ constexpr bool isActive(uint32_t worker) {
 // Keeps the edges of the shape that join the two sides. If that leaves the graph in pieces, adds
 // the missing edges between the nearest workers. A single worker has no neighbours. REQUIRES: at
 // least one worker
-Topology makeTopology(Shape shape, uint32_t workers, uint64_t seed);
+GossipGraph makeTopology(GraphShape shape, uint32_t workers, uint64_t seed);
 
 }  // namespace sluice::gossip

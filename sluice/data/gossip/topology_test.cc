@@ -12,10 +12,10 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Shape kShapes[] = {Shape::kRing, Shape::kTorus, Shape::kExponential,
-                             Shape::kRandomRegular, Shape::kComplete};
+constexpr GraphShape kShapes[] = {GraphShape::kRing, GraphShape::kTorus, GraphShape::kExponential,
+                                  GraphShape::kRandomRegular, GraphShape::kComplete};
 
-size_t reachable(const Topology& topology) {
+size_t reachable(const GossipGraph& topology) {
   std::set<uint32_t> seen{0};
   std::vector<uint32_t> next{0};
   while (!next.empty()) {
@@ -28,11 +28,11 @@ size_t reachable(const Topology& topology) {
   return seen.size();
 }
 
-TEST(Topology, JoinsTheTwoSidesAndEverybody) {
-  for (const Shape shape : kShapes) {
+TEST(GossipGraph, JoinsTheTwoSidesAndEverybody) {
+  for (const GraphShape shape : kShapes) {
     for (uint32_t workers = 1; workers <= 40; ++workers) {
       SCOPED_TRACE(std::string(name(shape)) + " of " + std::to_string(workers));
-      const Topology topology = makeTopology(shape, workers, 7);
+      const GossipGraph topology = makeTopology(shape, workers, 7);
       ASSERT_EQ(topology.neighbours.size(), workers);
       EXPECT_EQ(reachable(topology), workers);
       for (uint32_t worker = 0; worker < workers; ++worker) {
@@ -49,43 +49,43 @@ TEST(Topology, JoinsTheTwoSidesAndEverybody) {
   }
 }
 
-TEST(Topology, AreWhatTheirNamesSay) {
-  const Topology ring = makeTopology(Shape::kRing, 6, 0);
+TEST(GossipGraph, AreWhatTheirNamesSay) {
+  const GossipGraph ring = makeTopology(GraphShape::kRing, 6, 0);
   EXPECT_THAT(ring.neighbours[0], ElementsAre(1U, 5U));
   EXPECT_THAT(ring.neighbours[3], ElementsAre(2U, 4U));
   EXPECT_EQ(ring.describeAdded(), "");
   // Seven in a ring: 6 and 0 are both active, so that edge is not there, and no edge is missing.
-  EXPECT_THAT(makeTopology(Shape::kRing, 7, 0).neighbours[0], ElementsAre(1U));
+  EXPECT_THAT(makeTopology(GraphShape::kRing, 7, 0).neighbours[0], ElementsAre(1U));
   // Three by three: one way round or the other, neighbours of the same side fall away.
-  EXPECT_THAT(makeTopology(Shape::kTorus, 9, 0).neighbours[4], ElementsAre(1U, 3U, 5U, 7U));
+  EXPECT_THAT(makeTopology(GraphShape::kTorus, 9, 0).neighbours[4], ElementsAre(1U, 3U, 5U, 7U));
   // Two by three: the rows of three stay open.
-  EXPECT_THAT(makeTopology(Shape::kTorus, 6, 0).neighbours[0], ElementsAre(1U, 3U));
-  EXPECT_THAT(makeTopology(Shape::kTorus, 6, 0).neighbours[1], ElementsAre(0U, 2U, 4U));
+  EXPECT_THAT(makeTopology(GraphShape::kTorus, 6, 0).neighbours[0], ElementsAre(1U, 3U));
+  EXPECT_THAT(makeTopology(GraphShape::kTorus, 6, 0).neighbours[1], ElementsAre(0U, 2U, 4U));
   // A prime number of workers has one row.
-  EXPECT_EQ(makeTopology(Shape::kTorus, 7, 0).neighbours,
-            makeTopology(Shape::kRing, 7, 0).neighbours);
-  EXPECT_THAT(makeTopology(Shape::kExponential, 16, 0).neighbours[0],
+  EXPECT_EQ(makeTopology(GraphShape::kTorus, 7, 0).neighbours,
+            makeTopology(GraphShape::kRing, 7, 0).neighbours);
+  EXPECT_THAT(makeTopology(GraphShape::kExponential, 16, 0).neighbours[0],
               ElementsAre(1U, 3U, 5U, 7U, 9U, 11U, 13U, 15U));
-  EXPECT_THAT(makeTopology(Shape::kExponential, 24, 0).neighbours[0],
+  EXPECT_THAT(makeTopology(GraphShape::kExponential, 24, 0).neighbours[0],
               ElementsAre(1U, 3U, 5U, 7U, 9U, 15U, 17U, 19U, 21U, 23U));
-  EXPECT_THAT(makeTopology(Shape::kComplete, 7, 0).neighbours[2], ElementsAre(1U, 3U, 5U));
+  EXPECT_THAT(makeTopology(GraphShape::kComplete, 7, 0).neighbours[2], ElementsAre(1U, 3U, 5U));
 }
 
-TEST(Topology, ATorusOfTwoEvenSidesIsARealOne) {
+TEST(GossipGraph, ATorusOfTwoEvenSidesIsARealOne) {
   for (const uint32_t workers : {16U, 24U, 32U, 36U}) {
-    const Topology torus = makeTopology(Shape::kTorus, workers, 0);
+    const GossipGraph torus = makeTopology(GraphShape::kTorus, workers, 0);
     EXPECT_EQ(torus.describeAdded(), "") << workers;
     for (const auto& neighbours : torus.neighbours) EXPECT_EQ(neighbours.size(), 4U) << workers;
   }
   // Two rows: the one above is the one below.
-  for (const auto& neighbours : makeTopology(Shape::kTorus, 8, 0).neighbours)
+  for (const auto& neighbours : makeTopology(GraphShape::kTorus, 8, 0).neighbours)
     EXPECT_EQ(neighbours.size(), 3U);
 }
 
 // Returns 1 - lambda2 of the expected averaging matrix of one meeting: an active worker, drawn at
 // random, and one of its neighbours, drawn at random, go to their mean. The larger it is, the fewer
 // meetings draw all models together.
-double mixingOf(const Topology& topology) {
+double mixingOf(const GossipGraph& topology) {
   const size_t workers = topology.neighbours.size();
   // The matrix is I - D: D draws the two workers of an edge together.
   std::vector<std::vector<double>> draw(workers, std::vector<double>(workers));
@@ -125,16 +125,17 @@ double mixingOf(const Topology& topology) {
   return 1 - lambda;
 }
 
-TEST(Topology, ExponentialAndTorusMixFasterThanTheRing) {
+TEST(GossipGraph, ExponentialAndTorusMixFasterThanTheRing) {
   struct Case {
     uint32_t workers;
     double ring;
     double least;  // times the ring's
   };
   for (const Case& c : {Case{8, 0.0366, 2}, Case{16, 0.0048, 5}, Case{24, 0.0014, 5}}) {
-    const double ring = mixingOf(makeTopology(Shape::kRing, c.workers, 0));
+    const double ring = mixingOf(makeTopology(GraphShape::kRing, c.workers, 0));
     EXPECT_NEAR(ring, c.ring, 0.00005) << c.workers;
-    for (const Shape shape : {Shape::kExponential, Shape::kTorus, Shape::kComplete}) {
+    for (const GraphShape shape :
+         {GraphShape::kExponential, GraphShape::kTorus, GraphShape::kComplete}) {
       const double mixing = mixingOf(makeTopology(shape, c.workers, 0));
       EXPECT_GE(mixing, c.least * ring) << name(shape) << " of " << c.workers;
       RecordProperty(std::string(name(shape)) + std::to_string(c.workers),
@@ -143,15 +144,15 @@ TEST(Topology, ExponentialAndTorusMixFasterThanTheRing) {
   }
 }
 
-TEST(Topology, RandomOnesDependOnTheSeedOnly) {
-  const auto first = makeTopology(Shape::kRandomRegular, 16, 3);
-  EXPECT_EQ(first.neighbours, makeTopology(Shape::kRandomRegular, 16, 3).neighbours);
-  EXPECT_NE(first.neighbours, makeTopology(Shape::kRandomRegular, 16, 4).neighbours);
+TEST(GossipGraph, RandomOnesDependOnTheSeedOnly) {
+  const auto first = makeTopology(GraphShape::kRandomRegular, 16, 3);
+  EXPECT_EQ(first.neighbours, makeTopology(GraphShape::kRandomRegular, 16, 3).neighbours);
+  EXPECT_NE(first.neighbours, makeTopology(GraphShape::kRandomRegular, 16, 4).neighbours);
   for (const auto& neighbours : first.neighbours) EXPECT_LE(neighbours.size(), 3U);
 }
 
-TEST(Topology, NamesAreRead) {
-  for (const Shape shape : kShapes) EXPECT_EQ(parseShape(name(shape)).value(), shape);
+TEST(GossipGraph, NamesAreRead) {
+  for (const GraphShape shape : kShapes) EXPECT_EQ(parseShape(name(shape)).value(), shape);
   EXPECT_EQ(
       parseShape("star").status().message(),
       "there is no topology 'star'; use one of ring, torus, exponential, random-regular, complete");

@@ -76,8 +76,8 @@ class Copier final {
   const size_t stripBytes_;
 
   // The thread's only.
-  Lane out_;
-  Lane in_;
+  CopyLane out_;
+  CopyLane in_;
   std::deque<Outward> outward_;  // oldest first; copies of one end before those of the next
   std::deque<Inward> inward_;
   size_t issuing_ = 0;  // of `outward_`: the first with bytes to issue

@@ -32,7 +32,7 @@ size_t pieceBytesOf(size_t pinnedBytes) {
   return std::min(kLargestPiece, std::bit_floor(pinnedBytes / (2 * kCopiesUnderWay)));
 }
 
-Result<Buffer> Lane::takeBuffer() {
+Result<Buffer> CopyLane::takeBuffer() {
   // Pinned memory takes long to allocate. Buffers are made when they are first needed, and
   // kept.
   if (free_.empty()) {
@@ -44,7 +44,7 @@ Result<Buffer> Lane::takeBuffer() {
   return buffer;
 }
 
-Result<std::optional<Copy>> Lane::popEnded() {
+Result<std::optional<Copy>> CopyLane::popEnded() {
   if (copies_.empty()) return std::optional<Copy>();
   // Copies of one direction end in the order in which they were queued, so only the oldest is
   // asked.
@@ -55,7 +55,7 @@ Result<std::optional<Copy>> Lane::popEnded() {
   return ended;
 }
 
-void Lane::drain(Duration atMost, const std::function<void(const Copy&)>& ended) {
+void CopyLane::drain(Duration atMost, const std::function<void(const Copy&)>& ended) {
   constexpr auto kPause = std::chrono::milliseconds(1);
   const base::RealClock clock;
   const TimePoint until = clock.now() + atMost;

@@ -47,9 +47,9 @@ struct Copy {
   bool isLast = false;                  // true iff the tensor's other copies began before it
 };
 
-class Lane final {
+class CopyLane final {
  public:
-  Lane(Device& device, size_t bufferBytes) : device_(device), bufferBytes_(bufferBytes) {}
+  CopyLane(Device& device, size_t bufferBytes) : device_(device), bufferBytes_(bufferBytes) {}
 
   bool hasRoom() const { return copies_.size() < kCopiesUnderWay; }
   bool isEmpty() const { return copies_.empty(); }

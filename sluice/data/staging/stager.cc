@@ -27,7 +27,7 @@ std::vector<size_t> sizesOf(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Stager::Stager(Terms terms, Listener& listener)
+Stager::Stager(StagerTerms terms, Listener& listener)
     : terms_(std::move(terms)),
       listener_(listener),
       pieceBytes_(pieceBytesOf(terms_.pinnedBytes)),

@@ -42,16 +42,16 @@ struct HostResult {
 };
 
 // The order in which gradients are copied.
-enum class Order : uint8_t { kUrgentFirst, kOldestFirst };
+enum class CopyOrder : uint8_t { kUrgentFirst, kOldestFirst };
 
-struct Terms {
+struct StagerTerms {
   Device& device;          // outlives the stager
   const plan::Plan& plan;  // outlives the stager
   // The targets of gradients, by TensorId, which outlive the stager. An empty one is given in each
   // step by targetIs().
   std::vector<std::span<std::byte>> mirrors;
   size_t pinnedBytes = 0;  // for both directions together
-  Order order = Order::kUrgentFirst;
+  CopyOrder order = CopyOrder::kUrgentFirst;
 };
 
 // Called on the stager's thread, or by stop() for what lands meanwhile.
@@ -70,7 +70,7 @@ class Listener {
 class Stager final {
  public:
   // REQUIRES: `listener` lives until stop() has returned.
-  Stager(Terms terms, Listener& listener);
+  Stager(StagerTerms terms, Listener& listener);
   // Does what stop() does.
   ~Stager();
   Stager(const Stager&) = delete;
@@ -166,7 +166,7 @@ class Stager final {
   void hasNoResult(TensorId tensor);
   const std::vector<Piece>& piecesOf(TensorId tensor) const { return pieces_[index(tensor)]; }
 
-  const Terms terms_;
+  const StagerTerms terms_;
   Listener& listener_;
   const size_t pieceBytes_;
   const std::vector<std::vector<Piece>> pieces_;  // by TensorId
@@ -175,8 +175,8 @@ class Stager final {
   std::vector<std::vector<size_t>> missing_;
 
   // The stager's thread only.
-  Lane out_;
-  Lane in_;
+  CopyLane out_;
+  CopyLane in_;
   std::map<TensorId, Outward> outward_;  // with pieces to issue
   std::deque<TensorId> unproduced_;      // of them, oldest first: the device is at work on them
   std::set<std::pair<uint64_t, TensorId>> produced_;  // of them, the most urgent first

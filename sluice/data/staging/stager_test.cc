@@ -60,7 +60,8 @@ TEST(Stager, CopiesToTargetsThatAreToldInEachStep) {
     for (const auto mode : {pretend::Mode::kEager, pretend::Mode::kAdversary}) {
       PretendDevice device;
       device.machine().set({.mode = mode});
-      StagedSteps steps(device, planOf(someTensors(), 1000), kSmall, Order::kOldestFirst, targets);
+      StagedSteps steps(device, planOf(someTensors(), 1000), kSmall, CopyOrder::kOldestFirst,
+                        targets);
       for (int step = 0; step < 3; ++step)
         ASSERT_TRUE(steps.step(static_cast<float>(step)).isOk()) << step;
       EXPECT_EQ(steps.wrong(), 0U);
@@ -70,7 +71,7 @@ TEST(Stager, CopiesToTargetsThatAreToldInEachStep) {
 
 TEST(Stager, KeepsCopiesUntilTheirTargetIsTold) {
   PretendDevice device;
-  StagedSteps steps(device, planOf({3000, 30'000}, 1000), kSmall, Order::kUrgentFirst,
+  StagedSteps steps(device, planOf({3000, 30'000}, 1000), kSmall, CopyOrder::kUrgentFirst,
                     StagedSteps::Targets::kByTest);
   steps.backward(TensorId{1}, 1);
   steps.backward(TensorId{0}, 5);
@@ -198,7 +199,7 @@ TEST(Stager, TakesUrgentTensorsFirst) {
 TEST(Stager, TakesTheOldestFirstIfToldSo) {
   PretendDevice device;
   device.machine().set({.copyLatency = std::chrono::milliseconds(1)});
-  StagedSteps steps(device, planOf({100, 20'000, 20'000}, 1000), kSmall, Order::kOldestFirst);
+  StagedSteps steps(device, planOf({100, 20'000, 20'000}, 1000), kSmall, CopyOrder::kOldestFirst);
   for (uint32_t t = 3; t-- > 0;) steps.backward(TensorId{t}, 1);
   for (uint32_t t = 0; t < 3; ++t) ASSERT_TRUE(steps.forward(TensorId{t}, 2).isOk());
   EXPECT_EQ(steps.wrong(), 0U);

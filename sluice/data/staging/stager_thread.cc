@@ -73,7 +73,7 @@ Status Stager::noteProduced() {
 }
 
 uint64_t Stager::urgencyOf(TensorId tensor, const Outward& outward) const {
-  return terms_.order == Order::kUrgentFirst ? index(tensor) : outward.age;
+  return terms_.order == CopyOrder::kUrgentFirst ? index(tensor) : outward.age;
 }
 
 // If no gradient is there yet, the oldest one's first copy is queued ahead: it begins at the moment

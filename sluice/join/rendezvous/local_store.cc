@@ -5,7 +5,7 @@
 namespace sluice::rendezvous {
 namespace {
 
-Table::Got copyTo(Store::Got got) {
+ValueTable::Got copyTo(Store::Got got) {
   return [got = std::move(got)](const Result<std::shared_ptr<const std::string>>& value) {
     if (!value.isOk()) return got(value.status());
     got(**value);

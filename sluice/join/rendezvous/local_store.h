@@ -14,7 +14,7 @@ namespace sluice::rendezvous {
 class LocalStore final : public Store {
  public:
   // REQUIRES: `table` outlives the store.
-  LocalStore(Loop& loop, Table& table, Rank rank) : loop_(loop), table_(table), rank_(rank) {}
+  LocalStore(Loop& loop, ValueTable& table, Rank rank) : loop_(loop), table_(table), rank_(rank) {}
 
   void set(std::string key, std::string value, Done done) override;
   void get(std::string key, Got got) override;
@@ -23,7 +23,7 @@ class LocalStore final : public Store {
 
  private:
   Loop& loop_;
-  Table& table_;
+  ValueTable& table_;
   const Rank rank_;
 };
 

@@ -93,7 +93,7 @@ door::Doorman::Handlers Server::doorHandlers() {
         std::move(socket), secret::Handshake::server(options_.key, secret::Purpose::kRendezvous));
   };
   handlers.proved = [this,
-                     weak = std::weak_ptr(self_)](std::unique_ptr<door::Candidate> candidate) {
+                     weak = std::weak_ptr(self_)](std::unique_ptr<door::Applicant> candidate) {
     // The greeting is shared, since a task must be copyable.
     auto greeting =
         std::make_shared<door::Greeting>(std::move(static_cast<door::Greeting&>(*candidate)));

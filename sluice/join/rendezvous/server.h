@@ -74,7 +74,7 @@ class Server final {
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const { return port_; }
-  Table& table() { return table_; }
+  ValueTable& table() { return table_; }
   const secret::JobNonce& jobNonce() const { return nonce_; }
   Strangers strangers() const {
     return strangers_.with([](const Strangers& strangers) { return strangers; });
@@ -129,7 +129,7 @@ class Server final {
   const secret::JobNonce nonce_ = secret::randomNonce();
   const TimePoint created_;
   const TimePoint begun_;
-  Table table_;
+  ValueTable table_;
   std::list<PeerPtr> newcomers_;  // hold the job key, but have not joined; oldest first
   std::map<Rank, PeerPtr> members_;
   std::map<Rank, PeerPtr> away_;  // ranks whose connection broke, for returnGrace

@@ -26,7 +26,7 @@ class World {
 
 class LocalWorld final : public World {
  public:
-  LocalWorld() : table_(std::make_unique<Table>(thread_.loop(), kWorld)) {
+  LocalWorld() : table_(std::make_unique<ValueTable>(thread_.loop(), kWorld)) {
     for (uint32_t r = 0; r < kWorld; ++r)
       stores_.push_back(std::make_unique<LocalStore>(thread_.loop(), *table_, Rank{r}));
   }
@@ -38,7 +38,7 @@ class LocalWorld final : public World {
 
  private:
   net::LoopThread thread_{"ranks"};
-  std::unique_ptr<Table> table_;
+  std::unique_ptr<ValueTable> table_;
   std::vector<std::unique_ptr<LocalStore>> stores_;
 };
 

@@ -20,7 +20,7 @@ constexpr size_t kLargestEndedBytes = size_t{64} << 20;
 
 }  // namespace
 
-Table::~Table() {
+ValueTable::~ValueTable() {
   const Status ended(Code::kCancelled, "the rendezvous has ended");
   for (auto& [key, waiters] : std::exchange(waits_, {})) {
     for (const auto& waiter : waiters) answer(waiter, ended);
@@ -30,7 +30,7 @@ Table::~Table() {
   }
 }
 
-Status Table::set(const std::string& key, std::string value) {
+Status ValueTable::set(const std::string& key, std::string value) {
   SLUICE_RETURN_IF_ERROR(checkSizes(key, value));
   const auto found = values_.find(key);
   const bool isNew = found == values_.end();
@@ -48,14 +48,14 @@ Status Table::set(const std::string& key, std::string value) {
   return base::ok();
 }
 
-Status Table::checkRoomFor(size_t bytes) const {
+Status ValueTable::checkRoomFor(size_t bytes) const {
   if (bytes_ + bytes <= largestBytes_) return base::ok();
   return {Code::kUnavailable,
           fmt::format("the store of the rendezvous is full: all of its {} are used",
                       base::formatBytes(largestBytes_))};
 }
 
-Result<std::shared_ptr<const std::string>> Table::get(const std::string& key) const {
+Result<std::shared_ptr<const std::string>> ValueTable::get(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) {
     return Status(Code::kNotFound, fmt::format("no rank has set '{}'", key));
@@ -63,8 +63,9 @@ Result<std::shared_ptr<const std::string>> Table::get(const std::string& key) co
   return found->second;
 }
 
-std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key, Duration timeout,
-                                                Got got, OnTimeout onTimeout) {
+std::shared_ptr<ValueTable::Waiter> ValueTable::addWaiter(Rank who, const std::string& key,
+                                                          Duration timeout, Got got,
+                                                          OnTimeout onTimeout) {
   auto waiter =
       std::make_shared<Waiter>(Waiter{who, std::move(got), timeout, {}, key.size() + kEntryBytes});
   bytes_ += waiter->bytes;
@@ -74,8 +75,8 @@ std::shared_ptr<Table::Waiter> Table::addWaiter(Rank who, const std::string& key
   return waiter;
 }
 
-void Table::answer(const std::shared_ptr<Waiter>& waiter,
-                   Result<std::shared_ptr<const std::string>> result) {
+void ValueTable::answer(const std::shared_ptr<Waiter>& waiter,
+                        Result<std::shared_ptr<const std::string>> result) {
   // Answers are posted: a Got may call the table again, which may be in the middle of a loop
   // over its waiters.
   loop_.cancel(waiter->timer);
@@ -83,14 +84,14 @@ void Table::answer(const std::shared_ptr<Waiter>& waiter,
   loop_.post([waiter, result = std::move(result)] { waiter->got(result); });
 }
 
-void Table::wait(Rank who, const std::string& key, Duration timeout, Got got) {
+void ValueTable::wait(Rank who, const std::string& key, Duration timeout, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
   Result<std::shared_ptr<const std::string>> now = get(key);
   if (!now.isOk()) {
     Status taken = checkSizes(key, "");
     if (taken.isOk()) taken = checkRoomFor(key.size() + kEntryBytes);
     if (taken.isOk()) {
-      waits_[key].push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutWait));
+      waits_[key].push_back(addWaiter(who, key, timeout, std::move(got), &ValueTable::timeOutWait));
       return;
     }
     now = taken;
@@ -98,7 +99,7 @@ void Table::wait(Rank who, const std::string& key, Duration timeout, Got got) {
   loop_.post([got = std::move(got), now] { got(now); });
 }
 
-void Table::forget(Rank who, Waiters& waiters) {
+void ValueTable::forget(Rank who, Waiters& waiters) {
   std::erase_if(waiters, [&](const std::shared_ptr<Waiter>& waiter) {
     const bool isOfThatRank = waiter->who == who;
     if (isOfThatRank) answer(waiter, Status(Code::kCancelled, "its connection is gone"));
@@ -106,13 +107,13 @@ void Table::forget(Rank who, Waiters& waiters) {
   });
 }
 
-void Table::disconnected(Rank who) {
+void ValueTable::disconnected(Rank who) {
   for (auto& [key, waiters] : waits_) forget(who, waiters);
   std::erase_if(waits_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [key, gather] : gathers_) forget(who, gather.waiters);
 }
 
-void Table::timeOutWait(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
+void ValueTable::timeOutWait(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
   auto& waiters = waits_.at(key);
   std::erase(waiters, waiter);
   if (waiters.empty()) waits_.erase(key);
@@ -120,7 +121,7 @@ void Table::timeOutWait(const std::string& key, const std::shared_ptr<Waiter>& w
                                                     base::formatDuration(waiter->timeout))));
 }
 
-std::vector<Rank> Table::missingFrom(const Gather& gather) const {
+std::vector<Rank> ValueTable::missingFrom(const Gather& gather) const {
   std::vector<Rank> missing;
   for (uint32_t r = 0; r < worldSize_; ++r) {
     if (!gather.brought.contains(Rank{r})) missing.push_back(Rank{r});
@@ -128,8 +129,8 @@ std::vector<Rank> Table::missingFrom(const Gather& gather) const {
   return missing;
 }
 
-void Table::gather(Rank who, uint32_t id, const std::string& key, std::string value,
-                   Duration timeout, Got got) {
+void ValueTable::gather(Rank who, uint32_t id, const std::string& key, std::string value,
+                        Duration timeout, Got got) {
   SLUICE_DCHECK(loop_.inLoop());
   const auto respond = [&](Result<std::shared_ptr<const std::string>> now) {
     loop_.post([got = std::move(got), now = std::move(now)] { got(now); });
@@ -161,7 +162,8 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
     return respond(Status(Code::kAlreadyExists,
                           fmt::format("rank {} has given its '{}' already", index(who), key)));
   }
-  gather.waiters.push_back(addWaiter(who, key, timeout, std::move(got), &Table::timeOutGather));
+  gather.waiters.push_back(
+      addWaiter(who, key, timeout, std::move(got), &ValueTable::timeOutGather));
   // A rank that is known to be gone is not waited for: the gathering fails now, for all who are
   // in it, with the reason.
   for (const auto& [rank, absence] : absent_) {
@@ -170,7 +172,7 @@ void Table::gather(Rank who, uint32_t id, const std::string& key, std::string va
   if (gather.brought.size() == worldSize_) finish(key);
 }
 
-void Table::finish(const std::string& key) {
+void ValueTable::finish(const std::string& key) {
   auto node = gathers_.extract(key);
   Gather& gather = node.mapped();
   bytes_ -= gather.bytes;
@@ -191,7 +193,7 @@ void Table::finish(const std::string& key) {
   }
 }
 
-void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
+void ValueTable::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>& waiter) {
   auto& gather = gathers_.at(key);
   std::erase(gather.waiters,
              waiter);  // its value stays: others may still wait, with more patience
@@ -207,7 +209,7 @@ void Table::timeOutGather(const std::string& key, const std::shared_ptr<Waiter>&
   gathers_.erase(key);
 }
 
-void Table::miss(Rank who, const Absence& absence) {
+void ValueTable::miss(Rank who, const Absence& absence) {
   absent_.insert_or_assign(who, absence);
   for (auto each = gathers_.begin(); each != gathers_.end();) {
     if (each->second.brought.contains(who)) {
@@ -223,7 +225,7 @@ void Table::miss(Rank who, const Absence& absence) {
   }
 }
 
-std::optional<Table::Waiting> Table::longestGather() const {
+std::optional<ValueTable::Waiting> ValueTable::longestGather() const {
   const auto oldest =
       std::ranges::min_element(gathers_, {}, [](const auto& entry) { return entry.second.begun; });
   if (oldest == gathers_.end()) return std::nullopt;

@@ -20,17 +20,17 @@
 
 namespace sluice::rendezvous {
 
-class Table final {
+class ValueTable final {
  public:
   // The value is shared, since it may go to thousands of ranks.
   using Got = std::function<void(Result<std::shared_ptr<const std::string>>)>;
 
   // `largestBytes` bounds what the ranks can make the table hold.
-  Table(Loop& loop, uint32_t worldSize, size_t largestBytes = size_t{256} << 20)
+  ValueTable(Loop& loop, uint32_t worldSize, size_t largestBytes = size_t{256} << 20)
       : loop_(loop), worldSize_(worldSize), largestBytes_(largestBytes) {}
-  ~Table();
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  ~ValueTable();
+  ValueTable(const ValueTable&) = delete;
+  ValueTable& operator=(const ValueTable&) = delete;
 
   Status set(const std::string& key, std::string value);
   Result<std::shared_ptr<const std::string>> get(const std::string& key) const;
@@ -99,7 +99,8 @@ class Table final {
   };
   void miss(Rank who, const Absence& absence);
 
-  using OnTimeout = void (Table::*)(const std::string& key, const std::shared_ptr<Waiter>& waiter);
+  using OnTimeout = void (ValueTable::*)(const std::string& key,
+                                         const std::shared_ptr<Waiter>& waiter);
   std::shared_ptr<Waiter> addWaiter(Rank who, const std::string& key, Duration timeout, Got got,
                                     OnTimeout onTimeout);
   void answer(const std::shared_ptr<Waiter>& waiter,

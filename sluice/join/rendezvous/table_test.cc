@@ -18,7 +18,7 @@ using Answer = std::optional<Result<std::shared_ptr<const std::string>>>;
 
 class TableTest : public testing::Test {
  protected:
-  Table::Got into(Answer& answer) {
+  ValueTable::Got into(Answer& answer) {
     return [&answer](const Result<std::shared_ptr<const std::string>>& got) { answer = got; };
   }
   // Returns the answer of a gather, in rank order; empty if it has not ended, or has failed.
@@ -36,7 +36,7 @@ class TableTest : public testing::Test {
   }
 
   // Adds small entries until the table is full; false if it never is.
-  bool fills(const std::function<void(const std::string& key, Table::Got got)>& add) {
+  bool fills(const std::function<void(const std::string& key, ValueTable::Got got)>& add) {
     const auto isFull = std::make_shared<bool>(false);  // answers may come later
     for (size_t i = 0; !*isFull && i < 20'000; ++i) {
       onLoop([&] {
@@ -49,7 +49,7 @@ class TableTest : public testing::Test {
   }
 
   base::ManualLoop loop_;
-  Table table_{loop_, 2, size_t{2} << 20};
+  ValueTable table_{loop_, 2, size_t{2} << 20};
 };
 
 TEST_F(TableTest, IsFullAtSomePointAndAnOversizedSetLeavesNothingBehind) {
@@ -70,7 +70,7 @@ TEST_F(TableTest, IsFullAtSomePointAndAnOversizedSetLeavesNothingBehind) {
 }
 
 TEST_F(TableTest, WaitsAreBounded) {
-  EXPECT_TRUE(fills([&](const std::string& key, Table::Got got) {
+  EXPECT_TRUE(fills([&](const std::string& key, ValueTable::Got got) {
     table_.wait(Rank{1}, key, kNoEnd, std::move(got));
   }));
   onLoop([&] { table_.disconnected(Rank{1}); });  // and are forgotten with the rank that asked
@@ -79,7 +79,7 @@ TEST_F(TableTest, WaitsAreBounded) {
 
 TEST_F(TableTest, GathersAreBounded) {
   uint32_t id = 0;
-  EXPECT_TRUE(fills([&](const std::string& key, Table::Got got) {
+  EXPECT_TRUE(fills([&](const std::string& key, ValueTable::Got got) {
     table_.gather(Rank{1}, ++id, key, "", kNoEnd, std::move(got));
   }));
   onLoop([&] { table_.went(Rank{0}, "test"); });  // ends them all

@@ -23,10 +23,10 @@ namespace {
 
 class Sources final : public prometheus::Collectable {
  public:
-  void add(Source& source) {
+  void add(MetricsSource& source) {
     all_.with([&](auto& all) { all.push_back(&source); });
   }
-  void remove(Source& source) {
+  void remove(MetricsSource& source) {
     all_.with([&](auto& all) { std::erase(all, &source); });
   }
 
@@ -35,7 +35,7 @@ class Sources final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override {
     return all_.with([](const auto& all) {
       std::vector<Reading> readings;
-      for (Source* source : all) {
+      for (MetricsSource* source : all) {
         auto reading = source->read();
         if (reading.isOk()) {
           readings.push_back(*std::move(reading));
@@ -49,7 +49,7 @@ class Sources final : public prometheus::Collectable {
   }
 
  private:
-  base::Guarded<std::vector<Source*>> all_;
+  base::Guarded<std::vector<MetricsSource*>> all_;
 };
 
 // Finds the sockets of this process that listen on the port. The web server's library does not tell
@@ -84,7 +84,7 @@ base::Mutex& libraryMutex() {
 
 }  // namespace
 
-class Endpoint::Server final {
+class MetricsServer::Server final {
  public:
   Server(const std::string& address, uint16_t port) : address_(address) {
     const base::Lock lock(libraryMutex());
@@ -120,9 +120,11 @@ class Endpoint::Server final {
   std::optional<prometheus::Exposer> exposer_;  // goes first: it asks the sources
 };
 
-Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uint16_t port) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& address,
+                                                           uint16_t port) {
   try {
-    return std::unique_ptr<Endpoint>(new Endpoint(std::make_unique<Server>(address, port)));
+    return std::unique_ptr<MetricsServer>(
+        new MetricsServer(std::make_unique<Server>(address, port)));
   } catch (const std::exception&) {  // the exception does not say why
     return Status(Code::kUnavailable, fmt::format("metrics: cannot listen on {}:{}; the port may "
                                                   "be taken, choose another with metrics-port",
@@ -130,16 +132,16 @@ Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& address, uin
   }
 }
 
-Endpoint::Endpoint(std::unique_ptr<Server> server) : server_(std::move(server)) {}
-Endpoint::~Endpoint() = default;
+MetricsServer::MetricsServer(std::unique_ptr<Server> server) : server_(std::move(server)) {}
+MetricsServer::~MetricsServer() = default;
 
-std::string Endpoint::url() const {
+std::string MetricsServer::url() const {
   return server_->url();
 }
-void Endpoint::add(Source& source) {
+void MetricsServer::add(MetricsSource& source) {
   server_->sources().add(source);
 }
-void Endpoint::remove(Source& source) {
+void MetricsServer::remove(MetricsSource& source) {
   server_->sources().remove(source);
 }
 

@@ -42,28 +42,28 @@ struct Reading {
 
 // A part of the process that has meters. read() runs on the endpoint's thread for every scrape; a
 // source that returns an error is left out of that scrape.
-class Source {
+class MetricsSource {
  public:
-  virtual ~Source() = default;
+  virtual ~MetricsSource() = default;
   virtual Result<Reading> read() = 0;
 };
 
-class Endpoint final {
+class MetricsServer final {
  public:
   // Port 0 stands for any free port. The endpoint costs five threads, which sleep until somebody
   // asks.
-  static Result<std::unique_ptr<Endpoint>> open(const std::string& address, uint16_t port);
-  ~Endpoint();
+  static Result<std::unique_ptr<MetricsServer>> open(const std::string& address, uint16_t port);
+  ~MetricsServer();
 
   std::string url() const;  // "http://127.0.0.1:9400/metrics"
 
   // REQUIRES: the source is removed before it is destroyed.
-  void add(Source& source);
-  void remove(Source& source);  // it is not being read any more when this returns
+  void add(MetricsSource& source);
+  void remove(MetricsSource& source);  // it is not being read any more when this returns
 
  private:
   class Server;
-  explicit Endpoint(std::unique_ptr<Server> server);
+  explicit MetricsServer(std::unique_ptr<Server> server);
 
   const std::unique_ptr<Server> server_;
 };

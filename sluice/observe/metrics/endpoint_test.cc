@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-class Meters final : public Source {
+class Meters final : public MetricsSource {
  public:
   explicit Meters(Reading reading) : reading_(std::move(reading)) {}
   Result<Reading> read() override { return reading_; }
@@ -30,8 +30,8 @@ size_t countOf(const std::string& text, const std::string& what) {
   return count;
 }
 
-TEST(Endpoint, TellsWhatEverySourceShows) {
-  const auto endpoint = Endpoint::open("127.0.0.1", 0).value();
+TEST(MetricsServer, TellsWhatEverySourceShows) {
+  const auto endpoint = MetricsServer::open("127.0.0.1", 0).value();
   EXPECT_THAT(endpoint->url(), testing::MatchesRegex("http://127.0.0.1:[1-9][0-9]*/metrics"));
   EXPECT_THAT(scrape(endpoint->url()), Not(HasSubstr("sluice_steps_total{")));
 
@@ -73,11 +73,11 @@ TEST(Endpoint, TellsWhatEverySourceShows) {
   EXPECT_THAT(text, HasSubstr("session=\"b\""));
 }
 
-TEST(Endpoint, APortThatIsTakenIsNamed) {
-  const auto first = Endpoint::open("127.0.0.1", 0).value();
+TEST(MetricsServer, APortThatIsTakenIsNamed) {
+  const auto first = MetricsServer::open("127.0.0.1", 0).value();
   const std::string url = first->url();
   const auto port = static_cast<uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
-  const Status status = Endpoint::open("127.0.0.1", port).status();
+  const Status status = MetricsServer::open("127.0.0.1", port).status();
   EXPECT_THAT(status.message(), HasSubstr(fmt::format("cannot listen on 127.0.0.1:{}", port)));
 }
 
@@ -92,8 +92,8 @@ TEST(Counts, AddUp) {
   EXPECT_EQ(counts.waitedByTensor(), (std::vector<Duration>{Duration(0), Duration(10)}));
 }
 
-TEST(Endpoint, AClientThatStaysSilentDoesNotStopAScrape) {
-  const auto endpoint = Endpoint::open("127.0.0.1", 0).value();
+TEST(MetricsServer, AClientThatStaysSilentDoesNotStopAScrape) {
+  const auto endpoint = MetricsServer::open("127.0.0.1", 0).value();
   Meters meters({.session = "a", .steps = 7});
   endpoint->add(meters);
   const int silent = connectTo(endpoint->url());
@@ -105,11 +105,11 @@ TEST(Endpoint, AClientThatStaysSilentDoesNotStopAScrape) {
   ::close(silent);
 }
 
-TEST(Endpoint, ASourceThatCannotBeReadIsLeftOut) {
-  class Broken final : public Source {
+TEST(MetricsServer, ASourceThatCannotBeReadIsLeftOut) {
+  class Broken final : public MetricsSource {
     Result<Reading> read() override { return Status(Code::kTimeout, "the loop is busy"); }
   };
-  const auto endpoint = Endpoint::open("127.0.0.1", 0).value();
+  const auto endpoint = MetricsServer::open("127.0.0.1", 0).value();
   Broken broken;
   Meters meters({.session = "a", .steps = 7});
   endpoint->add(broken);

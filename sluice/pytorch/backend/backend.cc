@@ -6,10 +6,10 @@ namespace sluice::pytorch {
 namespace {
 
 using c10d::OpType;
+using collective::CallKind;
+using collective::CallTerms;
 using collective::Communicator;
-using collective::Kind;
 using collective::Leg;
-using collective::Terms;
 
 const at::Tensor& one(const std::vector<at::Tensor>& tensors) {
   TORCH_CHECK_VALUE(tensors.size() == 1, "sluice: give one tensor per rank, not ", tensors.size());
@@ -96,7 +96,7 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 
 }  // namespace
 
-std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
+std::shared_ptr<DeviceCopies> BackendLink::copiesOf(const c10::Device& device) {
   return copies_.with([&](auto& copies) {
     if (!copies) {
       const Status enough = staging::checkPinnedBytes(device.str(), group_->stagingBytes());
@@ -112,9 +112,9 @@ std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
   });
 }
 
-SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection,
+SluiceBackend::SluiceBackend(std::shared_ptr<BackendLink> connection,
                              std::chrono::milliseconds timeout,
-                             std::function<void(Connection&)> close,
+                             std::function<void(BackendLink&)> close,
                              std::function<void()> interrupt)
     : Backend(static_cast<int>(index(connection->group().rank())),
               static_cast<int>(connection->group().worldSize())),
@@ -131,7 +131,7 @@ SluiceBackend::PendingPtr SluiceBackend::makeWork(const Call& call, std::vector<
 
 void SluiceBackend::submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands,
                            Submit what) {
-  Terms terms;
+  CallTerms terms;
   terms.atMost = call.timeout == c10d::kUnsetTimeout ? options_->timeout : call.timeout;
   terms.memory = operands;
   // A call ends in up to three places: its results are copied to their tensors, for a device
@@ -175,13 +175,13 @@ SluiceBackend::OperandsPtr SluiceBackend::newOperands() {
   });
 }
 
-SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, Kind kind, std::vector<Leg> legs,
-                                               const OperandsPtr& operands,
+SluiceBackend::WorkPtr SluiceBackend::exchange(const Call& call, CallKind kind,
+                                               std::vector<Leg> legs, const OperandsPtr& operands,
                                                std::vector<at::Tensor> inputs,
                                                std::vector<at::Tensor> outputs) {
   const auto work = makeWork(call, std::move(inputs), std::move(outputs));
   submit(call, work, operands,
-         [kind, legs = std::move(legs)](Communicator& communicator, Terms terms) {
+         [kind, legs = std::move(legs)](Communicator& communicator, CallTerms terms) {
            communicator.exchange(kind, legs, std::move(terms));
          });
   return work;
@@ -200,7 +200,7 @@ SluiceBackend::WorkPtr SluiceBackend::broadcast(std::vector<at::Tensor>& tensors
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](Communicator& communicator, Terms terms) {
+  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
     communicator.broadcast(bytes, root, std::move(terms));
   });
   return work;
@@ -240,7 +240,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
     const bool isMean = reduction == c10d::ReduceOp::AVG;
     submit(call, work, operands,
            [=, method = connection_->group().methodFor(flat.nbytes()), n = world()](
-               Communicator& communicator, Terms terms) {
+               Communicator& communicator, CallTerms terms) {
              if (isMean) {
                terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {
                  if (status.isOk()) divide(flat, n);
@@ -262,7 +262,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
   std::vector<Leg> legs;
   legs.push_back(reduceLeg(self(), parts, parts[self()], reduction, *operands));
   legs.push_back(moveLeg(self(), Lists(world(), parts[self()]), parts));
-  return exchange(call, Kind::kAllReduce, std::move(legs), operands, tensors, tensors);
+  return exchange(call, CallKind::kAllReduce, std::move(legs), operands, tensors, tensors);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
@@ -276,7 +276,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce(std::vector<at::Tensor>& tensors,
   std::vector<at::Tensor> out;
   if (index(root) == self()) out = {flat};
   auto leg = reduceLeg(self(), send, out, options.reduceOp, *operands);
-  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, Kind::kReduce,
+  return exchange({OpType::REDUCE, "sluice:reduce", options.timeout}, CallKind::kReduce,
                   {std::move(leg)}, operands, tensors, tensors);
 }
 
@@ -287,7 +287,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather(Lists& outputs, std::vector<at::
   Lists receive;
   for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
   checkAlike(input, receive[self()][0]);
-  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, Kind::kAllGather,
+  return exchange({OpType::ALLGATHER, "sluice:all_gather", options.timeout}, CallKind::kAllGather,
                   {moveLeg(self(), Lists(world(), {input}), receive)}, operands, inputs,
                   outputs[0]);
 }
@@ -315,7 +315,7 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_coalesced(Lists& outputs,
   }
   for (size_t i = 0; i < send.size(); ++i) checkAlike(send[i], receive[self()][i]);
   return exchange({OpType::ALLGATHER_COALESCED, "sluice:all_gather", options.timeout},
-                  Kind::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
+                  CallKind::kAllGather, {moveLeg(self(), Lists(world(), send), receive)}, operands,
                   inputs, flattened(outputs));
 }
 
@@ -331,7 +331,8 @@ SluiceBackend::WorkPtr SluiceBackend::allgather_into_tensor_coalesced(
     send.push_back(operands->reads(inputs[i]));
     receive.push_back(inParts(operands->writes(outputs[i]), send[i], world()));
   }
-  return exchange({OpType::_ALLGATHER_BASE, "sluice:all_gather", options.timeout}, Kind::kAllGather,
+  return exchange({OpType::_ALLGATHER_BASE, "sluice:all_gather", options.timeout},
+                  CallKind::kAllGather,
                   {moveLeg(self(), Lists(world(), send), transposed(receive, world()))}, operands,
                   inputs, outputs);
 }
@@ -348,7 +349,7 @@ SluiceBackend::WorkPtr SluiceBackend::gather(Lists& outputs, std::vector<at::Ten
     for (const auto& output : one(outputs, world())) receive.push_back({operands->writes(output)});
     checkAlike(input, receive[self()][0]);
   }
-  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, Kind::kGather,
+  return exchange({OpType::GATHER, "sluice:gather", options.timeout}, CallKind::kGather,
                   {moveLeg(self(), send, receive)}, operands, inputs, flattened(outputs));
 }
 
@@ -363,7 +364,7 @@ SluiceBackend::WorkPtr SluiceBackend::scatter(std::vector<at::Tensor>& outputs, 
     for (const auto& input : one(inputs, world())) send.push_back({operands->reads(input)});
     checkAlike(send[self()][0], receive[self()][0]);
   }
-  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, Kind::kScatter,
+  return exchange({OpType::SCATTER, "sluice:scatter", options.timeout}, CallKind::kScatter,
                   {moveLeg(self(), send, receive)}, operands, flattened(inputs), outputs);
 }
 
@@ -378,7 +379,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter(std::vector<at::Tensor>& ou
   checkAlike(send[self()][0], output);
   auto leg = reduceLeg(self(), send, {output}, options.reduceOp, *operands);
   return exchange({OpType::REDUCE_SCATTER, "sluice:reduce_scatter", options.timeout},
-                  Kind::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
+                  CallKind::kReduceScatter, {std::move(leg)}, operands, inputs[0], outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::_reduce_scatter_base(
@@ -403,7 +404,7 @@ SluiceBackend::WorkPtr SluiceBackend::reduce_scatter_tensor_coalesced(
   }
   auto leg = reduceLeg(self(), transposed(send, world()), out, options.reduceOp, *operands);
   return exchange({OpType::_REDUCE_SCATTER_BASE, "sluice:reduce_scatter", options.timeout},
-                  Kind::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
+                  CallKind::kReduceScatter, {std::move(leg)}, operands, inputs, outputs);
 }
 
 SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
@@ -419,7 +420,7 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall(std::vector<at::Tensor>& outputs,
     receive.push_back({operands->writes(outputs[r])});
   }
   checkAlike(send[self()][0], receive[self()][0]);
-  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, Kind::kAllToAll,
+  return exchange({OpType::ALLTOALL, "sluice:all_to_all", options.timeout}, CallKind::kAllToAll,
                   {moveLeg(self(), send, receive)}, operands, inputs, outputs);
 }
 
@@ -435,15 +436,17 @@ SluiceBackend::WorkPtr SluiceBackend::alltoall_base(at::Tensor& output, at::Tens
   for (const auto& part : inRows(output, operands->writes(output), outputSizes, world()))
     receive.push_back({part});
   checkAlike(send[self()][0], receive[self()][0]);
-  return exchange({OpType::ALLTOALL_BASE, "sluice:all_to_all", options.timeout}, Kind::kAllToAll,
-                  {moveLeg(self(), send, receive)}, operands, {input}, {output});
+  return exchange({OpType::ALLTOALL_BASE, "sluice:all_to_all", options.timeout},
+                  CallKind::kAllToAll, {moveLeg(self(), send, receive)}, operands, {input},
+                  {output});
 }
 
 SluiceBackend::WorkPtr SluiceBackend::barrier(const c10d::BarrierOptions& options) {
   const Call call{OpType::BARRIER, "sluice:barrier", options.timeout};
   const auto work = makeWork(call, {}, {});
-  submit(call, work, nullptr,
-         [](Communicator& communicator, Terms terms) { communicator.barrier(std::move(terms)); });
+  submit(call, work, nullptr, [](Communicator& communicator, CallTerms terms) {
+    communicator.barrier(std::move(terms));
+  });
   return work;
 }
 
@@ -454,7 +457,7 @@ SluiceBackend::WorkPtr SluiceBackend::send(std::vector<at::Tensor>& tensors, int
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->reads(one(tensors)));
   const auto work = makeWork(call, tensors, {});
-  submit(call, work, operands, [=](Communicator& communicator, Terms terms) {
+  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
     communicator.send(receiver, static_cast<uint32_t>(tag), bytes, std::move(terms));
   });
   return work;
@@ -474,7 +477,7 @@ SluiceBackend::WorkPtr SluiceBackend::receive(const Call& call, std::vector<at::
   const auto operands = newOperands();
   const auto bytes = bytesOf(operands->writes(one(tensors)));
   const auto work = makeWork(call, tensors, tensors);
-  submit(call, work, operands, [=](Communicator& communicator, Terms terms) {
+  submit(call, work, operands, [=](Communicator& communicator, CallTerms terms) {
     communicator.receive(
         from, static_cast<uint32_t>(tag), bytes, [work](Rank source) { work->setSource(source); },
         std::move(terms));

@@ -23,11 +23,11 @@ namespace sluice::pytorch {
 
 // The link of a backend to the other ranks and to its callbacks. Python keeps it too, to end it
 // before the interpreter ends.
-class Connection final {
+class BackendLink final {
  public:
-  explicit Connection(std::shared_ptr<GroupCommunicator> group)
+  explicit BackendLink(std::shared_ptr<GroupCommunicator> group)
       : messenger_(std::make_unique<Messenger>()), group_(std::move(group)) {}
-  ~Connection() { close(); }
+  ~BackendLink() { close(); }
 
   GroupCommunicator& group() { return *group_; }
   Messenger& messenger() { return *messenger_; }
@@ -67,8 +67,8 @@ class SluiceBackend final : public c10d::Backend {
 
   // `close` closes the connection in the way that its thread must; `interrupt` is as in
   // PendingWork.
-  SluiceBackend(std::shared_ptr<Connection> connection, std::chrono::milliseconds timeout,
-                std::function<void(Connection&)> close, std::function<void()> interrupt = {});
+  SluiceBackend(std::shared_ptr<BackendLink> connection, std::chrono::milliseconds timeout,
+                std::function<void(BackendLink&)> close, std::function<void()> interrupt = {});
   ~SluiceBackend() override { close_(*connection_); }
 
   const std::string getBackendName() const override {
@@ -128,13 +128,13 @@ class SluiceBackend final : public c10d::Backend {
     std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   };
   using OperandsPtr = std::shared_ptr<Operands>;
-  using Submit = std::function<void(collective::Communicator&, collective::Terms)>;
+  using Submit = std::function<void(collective::Communicator&, collective::CallTerms)>;
   using PendingPtr = c10::intrusive_ptr<PendingWork>;
 
   PendingPtr makeWork(const Call& call, std::vector<at::Tensor> inputs,
                       std::vector<at::Tensor> outputs);
   void submit(const Call& call, const PendingPtr& work, const OperandsPtr& operands, Submit what);
-  WorkPtr exchange(const Call& call, collective::Kind kind, std::vector<collective::Leg> legs,
+  WorkPtr exchange(const Call& call, collective::CallKind kind, std::vector<collective::Leg> legs,
                    const OperandsPtr& operands, std::vector<at::Tensor> inputs,
                    std::vector<at::Tensor> outputs);
   WorkPtr allReduce(const Call& call, const at::Tensor& flat, Reduction reduction,
@@ -146,8 +146,8 @@ class SluiceBackend final : public c10d::Backend {
   uint32_t self() const { return static_cast<uint32_t>(rank_); }
   size_t world() const { return static_cast<size_t>(size_); }
 
-  const std::shared_ptr<Connection> connection_;
-  const std::function<void(Connection&)> close_;
+  const std::shared_ptr<BackendLink> connection_;
+  const std::function<void(BackendLink&)> close_;
   const std::function<void()> interrupt_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<uint64_t> sequence_ = 0;

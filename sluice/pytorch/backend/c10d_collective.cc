@@ -16,7 +16,7 @@ namespace {
 
 using collective::Call;
 using collective::Done;
-using collective::Range;
+using collective::ElementRange;
 using collective::Ticket;
 
 at::ScalarType scalarType(DType dtype) {
@@ -68,7 +68,7 @@ Status C10dCollective::launch(
   }
 }
 
-void C10dCollective::allReduce(const Call& call, const collective::Reduction& reduction,
+void C10dCollective::allReduce(const Call& call, const collective::ReductionOptions& reduction,
                                Done done) {
   SLUICE_DCHECK(loop_.inLoop());
   if (!error_.isOk()) return done(error_);

@@ -32,10 +32,10 @@ class C10dCollective final : public collective::Collective {
   // does nothing.
   void detach();
 
-  void allReduce(const collective::Call& call, const collective::Reduction& reduction,
+  void allReduce(const collective::Call& call, const collective::ReductionOptions& reduction,
                  collective::Done done) override;
   // Gives more than is asked for, the whole sum: c10d scatters equal parts only.
-  void reduceScatter(const collective::Call& call, const collective::Reduction& reduction,
+  void reduceScatter(const collective::Call& call, const collective::ReductionOptions& reduction,
                      collective::Done done) override {
     allReduce(call, reduction, std::move(done));
   }

@@ -19,15 +19,15 @@ namespace sluice::collective::contract {
 namespace {
 
 using namespace std::chrono_literals;
+using pytorch::BackendLink;
 using pytorch::C10dCollective;
-using pytorch::Connection;
 
-class C10dSeat final : public Seat {
+class C10dSeat final : public CollectiveSeat {
  public:
-  explicit C10dSeat(std::shared_ptr<pytorch::GroupCommunicator> group)
-      : connection_(std::make_shared<Connection>(std::move(group))) {
+  explicit C10dSeat(std::shared_ptr<pytorch::GroupCommunicator> communicator)
+      : connection_(std::make_shared<BackendLink>(std::move(communicator))) {
     const auto backend = c10::make_intrusive<pytorch::SluiceBackend>(
-        connection_, 30s, [](Connection& connection) { connection.close(); });
+        connection_, 30s, [](BackendLink& connection) { connection.close(); });
     const auto type = c10d::ProcessGroup::BackendType::CUSTOM;
     const auto group =
         c10::make_intrusive<c10d::ProcessGroup>(backend->getRank(), backend->getSize());
@@ -42,7 +42,7 @@ class C10dSeat final : public Seat {
 
  private:
   net::LoopThread thread_{"rank"};
-  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<BackendLink> connection_;
   std::unique_ptr<C10dCollective> engine_;
 };
 
@@ -59,9 +59,9 @@ std::string freePort() {
 }
 
 // Makes all ranks at once, since they wait for each other.
-std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
+std::vector<std::unique_ptr<CollectiveSeat>> makeSeats(uint32_t world) {
   const std::string port = freePort();
-  std::vector<std::unique_ptr<Seat>> seats(world);
+  std::vector<std::unique_ptr<CollectiveSeat>> seats(world);
   std::vector<std::thread> threads;
   for (uint32_t r = 0; r < world; ++r) {
     threads.emplace_back([&, r] {
@@ -78,8 +78,8 @@ std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
   return seats;
 }
 
-INSTANTIATE_TEST_SUITE_P(C10d, CollectiveContract, testing::Values(EngineCase{"c10d", makeSeats}),
-                         caseName);
+INSTANTIATE_TEST_SUITE_P(C10d, CollectiveContract,
+                         testing::Values(CollectiveCase{"c10d", makeSeats}), caseName);
 
 }  // namespace
 }  // namespace sluice::collective::contract

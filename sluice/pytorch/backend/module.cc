@@ -33,8 +33,8 @@ void throwIfError(const Status& status) {
 }
 
 // `published` is as in session::JobParts::join(). An exception in it stays set, for throwIfError().
-std::shared_ptr<Connection> connect(const Values& options, const Values& environment,
-                                    double seconds, const py::object& published) {
+std::shared_ptr<BackendLink> connect(const Values& options, const Values& environment,
+                                     double seconds, const py::object& published) {
   const auto publish = [&](uint16_t port) -> Status {
     const py::gil_scoped_acquire gil;
     try {
@@ -52,7 +52,7 @@ std::shared_ptr<Connection> connect(const Values& options, const Values& environ
                                     publish);
   }
   throwIfError(group->status());
-  return std::make_shared<Connection>(**std::move(group));
+  return std::make_shared<BackendLink>(**std::move(group));
 }
 
 std::string ownAddress(const Values& options, const Values& environment) {
@@ -66,13 +66,13 @@ std::string ownAddress(const Values& options, const Values& environment) {
 }
 
 // Closes without the GIL, since callbacks on a future may be waiting for Python.
-void closeWithoutGil(Connection& connection) {
+void closeWithoutGil(BackendLink& connection) {
   if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return connection.close();
   const py::gil_scoped_release release;
   connection.close();
 }
 
-c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<Connection>& connection,
+c10::intrusive_ptr<c10d::Backend> makeBackend(const std::shared_ptr<BackendLink>& connection,
                                               double seconds) {
   const auto timeout =
       std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
@@ -97,7 +97,7 @@ struct DeleteWithoutGil {
 // NOLINTNEXTLINE: the macro is pybind11's
 PYBIND11_MODULE(SLUICE_MODULE, module) {
   module.doc() = "sluice's backend of torch.distributed; import sluice instead";
-  py::class_<Connection, std::shared_ptr<Connection>>(module, "Connection")
+  py::class_<BackendLink, std::shared_ptr<BackendLink>>(module, "Connection")
       .def("close", &closeWithoutGil);
   // The loop is that of a sluice._core.Job, whose session is given the collective's address.
   py::class_<C10dCollective, std::unique_ptr<C10dCollective, DeleteWithoutGil>>(module,
@@ -111,7 +111,7 @@ PYBIND11_MODULE(SLUICE_MODULE, module) {
       .def_property_readonly("address", [](C10dCollective& engine) {
         return reinterpret_cast<uintptr_t>(static_cast<collective::Collective*>(&engine));
       });
-  py::class_<Update>(module, "Update");
+  py::class_<StreamPoint>(module, "Update");
   // The session is one of sluice._core, which is given the device's address.
   py::class_<PythonDevice>(module, "Device")
       .def(py::init<const c10::Device&>(), py::arg("device"))
@@ -134,8 +134,9 @@ PYBIND11_MODULE(SLUICE_MODULE, module) {
              throwIfError(device.waitBeforeResults(entrance));
            })
       .def("updated", &PythonDevice::updated)
-      .def("follow",
-           [](PythonDevice& device, const Update& update) { throwIfError(device.follow(update)); });
+      .def("follow", [](PythonDevice& device, const StreamPoint& update) {
+        throwIfError(device.follow(update));
+      });
   module.def("connect", &connect, py::arg("options"), py::arg("environment"), py::arg("timeout"),
              py::arg("published") = py::none());
   module.def("own_address", &ownAddress, py::arg("options"), py::arg("environment"));

@@ -14,7 +14,7 @@
 namespace sluice::pytorch {
 
 // A place in the work of a stream, which a later reader on another stream has to wait for.
-struct Update {
+struct StreamPoint {
   c10::Stream stream;
   std::shared_ptr<DeviceMark> mark;
 };
@@ -50,9 +50,9 @@ class PythonDevice final {
   }
 
   // Returns a mark of an update that has been queued.
-  Update updated() { return {device_.currentStream(), device_.mark()}; }
+  StreamPoint updated() { return {device_.currentStream(), device_.mark()}; }
   // Makes the calling thread's stream wait for the update, unless it made the update itself.
-  Status follow(const Update& update) {
+  Status follow(const StreamPoint& update) {
     if (update.stream == device_.currentStream()) return {};
     return device_.makeStreamWait(*update.mark);
   }

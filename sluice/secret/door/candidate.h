@@ -7,7 +7,7 @@
 
 namespace sluice::door {
 
-class Candidate {
+class Applicant {
  public:
   enum class Step { kWait, kProved, kFailed };
   struct Progress {
@@ -15,7 +15,7 @@ class Candidate {
     Status why{};  // set for kFailed
   };
 
-  virtual ~Candidate() = default;
+  virtual ~Applicant() = default;
 
   // Continues the handshake, without blocking. After kWait, call it again when fd() is ready for
   // events().

@@ -66,7 +66,7 @@ class Doorman::Door final {
 
  private:
   struct Visitor {
-    std::unique_ptr<Candidate> candidate;
+    std::unique_ptr<Applicant> candidate;
     Address peer;
     TimerId deadline{};
     bool isGuest = false;
@@ -135,11 +135,11 @@ class Doorman::Door final {
   }
 
   void advance(Visitors::iterator visitor) {
-    Candidate::Progress progress = visitor->candidate->advance();
+    Applicant::Progress progress = visitor->candidate->advance();
     switch (progress.step) {
-      case Candidate::Step::kProved: return handlers_.proved(release(visitor));
-      case Candidate::Step::kFailed: return turnAway(visitor, progress.why);
-      case Candidate::Step::kWait: break;
+      case Applicant::Step::kProved: return handlers_.proved(release(visitor));
+      case Applicant::Step::kFailed: return turnAway(visitor, progress.why);
+      case Applicant::Step::kWait: break;
     }
     if (!visitor->isGuest && visitor->candidate->saidHello()) {
       if (guests_.size() >= options_.maxGuests) {
@@ -160,7 +160,7 @@ class Doorman::Door final {
     release(visitor);
   }
 
-  std::unique_ptr<Candidate> release(Visitors::iterator visitor) {
+  std::unique_ptr<Applicant> release(Visitors::iterator visitor) {
     loop_.cancel(visitor->deadline);
     loop_.unwatch(visitor->candidate->fd());
     auto candidate = std::move(visitor->candidate);

@@ -35,8 +35,8 @@ class Doorman final {
   // The handlers run on the doorman's thread, one at a time, and never after the destructor has
   // returned.
   struct Handlers {
-    std::function<std::unique_ptr<Candidate>(net::Fd socket, const Address& peer)> greet;
-    std::function<void(std::unique_ptr<Candidate>)> proved;
+    std::function<std::unique_ptr<Applicant>(net::Fd socket, const Address& peer)> greet;
+    std::function<void(std::unique_ptr<Applicant>)> proved;
     // The status is kTimeout (too slow), kUnavailable (crowded out), kPeerLost (it hung up), or the
     // error of the handshake.
     std::function<void(const Address& peer, const Status& why)> turnedAway;

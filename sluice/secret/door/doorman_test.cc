@@ -40,7 +40,7 @@ class AtTheDoor : public testing::Test {
                                     std::move(socket), Handshake::server(key_, Purpose::kFabric));
                               },
                           .proved =
-                              [this](std::unique_ptr<Candidate>) {
+                              [this](std::unique_ptr<Applicant>) {
                                 seen_.with([](Seen& seen) { ++seen.proved; });
                               },
                           .turnedAway =

@@ -14,7 +14,7 @@ bool isTooEarly(int error) {
 
 }  // namespace
 
-Candidate::Progress Greeting::advance() {
+Applicant::Progress Greeting::advance() {
   while (true) {
     if (toSend_.empty()) toSend_ = handshake_.takeToSend();
     if (!toSend_.empty()) {

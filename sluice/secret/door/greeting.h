@@ -10,7 +10,7 @@
 
 namespace sluice::door {
 
-class Greeting final : public Candidate {
+class Greeting final : public Applicant {
  public:
   Greeting(net::Fd socket, secret::Handshake handshake)
       : socket_(std::move(socket)), handshake_(std::move(handshake)) {}

@@ -54,7 +54,7 @@ Egress::Peer& Egress::at(Rank to) {
 
 void Egress::relist(Rank to) {
   Peer& peer = peers_[index(to)];
-  std::optional<Key> key;
+  std::optional<SendKey> key;
   // A destination is listed iff it could send now, under the key of its most urgent message.
   // With the list kept at each change, next() looks only at its front, however many
   // destinations there are.

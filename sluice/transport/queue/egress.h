@@ -21,7 +21,7 @@
 namespace sluice::queue {
 
 struct EgressOptions {
-  Order order = Order::kPriority;
+  SendOrder order = SendOrder::kPriority;
   uint64_t window = kUnlimited;       // bytes in flight per destination
   uint64_t totalWindow = kUnlimited;  // and over all destinations
 };
@@ -62,17 +62,18 @@ class Egress final {
   struct Peer {
     SendQueue queue;
     Inversion inversion{};
-    std::optional<Key> listed{};  // its key in eligible_, if it is there
+    std::optional<SendKey> listed{};  // its key in eligible_, if it is there
   };
   Peer& at(Rank to);
   // Brings eligible_ up to date after anything about `to` has changed.
   void relist(Rank to);
 
   const Clock& clock_;
-  const Order order_;
+  const SendOrder order_;
   Credit credit_;
-  std::vector<Peer> peers_;                  // by rank; grows with the highest seen
-  std::set<std::pair<Key, Rank>> eligible_;  // destinations whose most urgent message has credit
+  std::vector<Peer> peers_;  // by rank; grows with the highest seen
+  std::set<std::pair<SendKey, Rank>>
+      eligible_;  // destinations whose most urgent message has credit
   Histogram inversion_;
   size_t waiting_ = 0;
   uint64_t arrivals_ = 0;

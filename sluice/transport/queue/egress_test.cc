@@ -67,7 +67,7 @@ TEST(Egress, TheTotalWindowHoldsAllBack) {
 
 TEST(Egress, FifoIsFifoOverAllDestinations) {
   base::ManualClock clock;
-  Egress egress(clock, {.order = Order::kFifo});
+  Egress egress(clock, {.order = SendOrder::kFifo});
   for (const uint32_t rank : {3, 0, 2, 0, 1}) egress.push(to(rank, 1, 10 - rank, egress.waiting()));
   EXPECT_EQ(tagsNow(egress), (std::vector<uint64_t>{0, 1, 2, 3, 4}));
 }
@@ -125,12 +125,12 @@ TEST(Egress, InversionTimeIsWhatTheBytesBeyondRecallCost) {
   EXPECT_EQ(inversionsOf({.window = 30}), (Times{milliseconds(25), milliseconds(25)}));
   // No limit, or no priority: the urgent one waits for the whole backlog.
   EXPECT_EQ(inversionsOf({}), (Times{milliseconds(95), milliseconds(95)}));
-  EXPECT_EQ(inversionsOf({.order = Order::kFifo, .window = 10}),
+  EXPECT_EQ(inversionsOf({.order = SendOrder::kFifo, .window = 10}),
             (Times{milliseconds(95), milliseconds(95)}));
 }
 
 RC_GTEST_PROP(Egress, DoesWhatAScanOfAllWaitingMessagesWouldDo, ()) {
-  const EgressOptions options{.order = *rc::gen::element(Order::kFifo, Order::kPriority),
+  const EgressOptions options{.order = *rc::gen::element(SendOrder::kFifo, SendOrder::kPriority),
                               .window = *rc::gen::inRange<uint64_t>(1, 3'000),
                               .totalWindow = *rc::gen::element<uint64_t>(2'500, kUnlimited)};
   base::ManualClock clock;

@@ -31,10 +31,10 @@ struct Send {
   friend bool operator==(const Send&, const Send&) = default;
 };
 
-enum class Order : uint8_t { kFifo, kPriority };
+enum class SendOrder : uint8_t { kFifo, kPriority };
 
-constexpr std::string_view name(Order order) {
-  return order == Order::kFifo ? "fifo" : "priority";
+constexpr std::string_view name(SendOrder order) {
+  return order == SendOrder::kFifo ? "fifo" : "priority";
 }
 
 // A send in a queue.
@@ -46,17 +46,17 @@ struct Waiting {
 
 // The smaller key goes first. The order is strict: arrivals are unique, so no two keys are equal
 // and every run gives the same result.
-struct Key {
+struct SendKey {
   Step step;
   uint32_t priority;
   Stage stage;
   uint64_t turn;
   uint64_t arrival;
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const SendKey&) const = default;
 };
 
-constexpr Key keyOf(Order order, const Waiting& w) {
-  if (order == Order::kFifo) return {Step{}, 0, Stage::kReady, 0, w.arrival};
+constexpr SendKey keyOf(SendOrder order, const Waiting& w) {
+  if (order == SendOrder::kFifo) return {Step{}, 0, Stage::kReady, 0, w.arrival};
   return {w.send.step, w.send.priority, w.send.stage, w.send.turn, w.arrival};
 }
 

@@ -11,7 +11,7 @@ namespace sluice::queue {
 
 class SendQueue final {
  public:
-  explicit SendQueue(Order order) : order_(order) {}
+  explicit SendQueue(SendOrder order) : order_(order) {}
 
   void push(const Waiting& waiting) {
     heap_.push_back(waiting);
@@ -26,20 +26,20 @@ class SendQueue final {
     heap_.pop_back();
     return next;
   }
-  Key topKey() const { return keyOf(order_, top()); }  // REQUIRES: !empty()
+  SendKey topKey() const { return keyOf(order_, top()); }  // REQUIRES: !empty()
 
   bool empty() const { return heap_.empty(); }
   size_t size() const { return heap_.size(); }
 
  private:
   struct LessUrgent {
-    Order order;
+    SendOrder order;
     bool operator()(const Waiting& a, const Waiting& b) const {
       return keyOf(order, a) > keyOf(order, b);
     }
   };
 
-  Order order_;
+  SendOrder order_;
   std::vector<Waiting> heap_;
 };
 

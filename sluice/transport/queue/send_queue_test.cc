@@ -30,7 +30,7 @@ TEST(SendQueue, StepFirstThenLayerThenPushBeforePublishThenTurnThenArrival) {
       // This worker is a step ahead: others still wait for the messages above.
       {.step = Step{1}, .priority = 0, .stage = Stage::kPush, .turn = 0}};
   std::vector<uint64_t> expected;
-  SendQueue queue(Order::kPriority);
+  SendQueue queue(SendOrder::kPriority);
   for (uint64_t i = 0; i < inOrder.size(); ++i) expected.push_back(i);
   for (const uint64_t i : {6, 5, 3, 0, 4, 2, 1}) {  // the equal ones, 0 and 1, in their order
     Send send = inOrder[i];
@@ -42,14 +42,14 @@ TEST(SendQueue, StepFirstThenLayerThenPushBeforePublishThenTurnThenArrival) {
 
 RC_GTEST_PROP(SendQueue, PopsAsAStableSortWouldOrder, ()) {
   auto sends = *rc::gen::container<std::vector<Send>>(testing::anySend());
-  for (const auto order : {Order::kFifo, Order::kPriority}) {
+  for (const auto order : {SendOrder::kFifo, SendOrder::kPriority}) {
     SendQueue queue(order);
     for (uint64_t i = 0; i < sends.size(); ++i) {
       sends[i].tag = i;
       queue.push({sends[i], i, {}});
     }
     auto sorted = sends;
-    if (order == Order::kPriority) {
+    if (order == SendOrder::kPriority) {
       std::ranges::stable_sort(sorted, {}, [](const Send& s) {
         return std::tuple(s.step, s.priority, s.stage, s.turn);
       });
@@ -61,17 +61,17 @@ RC_GTEST_PROP(SendQueue, PopsAsAStableSortWouldOrder, ()) {
 }
 
 RC_GTEST_PROP(SendQueue, NeverPopsWhileSomethingMoreUrgentWaits, ()) {
-  SendQueue queue(Order::kPriority);
-  std::vector<Key> waiting;
+  SendQueue queue(SendOrder::kPriority);
+  std::vector<SendKey> waiting;
   uint64_t arrivals = 0;
   const auto steps = *rc::gen::arbitrary<std::vector<bool>>();
   for (const bool push : steps) {
     if (push) {
       const Waiting next{*testing::anySend(), arrivals++, {}};
       queue.push(next);
-      waiting.push_back(keyOf(Order::kPriority, next));
+      waiting.push_back(keyOf(SendOrder::kPriority, next));
     } else if (!queue.empty()) {
-      const Key popped = keyOf(Order::kPriority, queue.pop());
+      const SendKey popped = keyOf(SendOrder::kPriority, queue.pop());
       RC_ASSERT(popped == std::ranges::min(waiting));
       std::erase(waiting, popped);
     }
@@ -80,10 +80,10 @@ RC_GTEST_PROP(SendQueue, NeverPopsWhileSomethingMoreUrgentWaits, ()) {
 }
 
 RC_GTEST_PROP(SendQueue, TheOrderIsStrictAndTotal, ()) {
-  const auto order = *rc::gen::element(Order::kFifo, Order::kPriority);
-  const Key a = keyOf(order, {*testing::anySend(), 0, {}});
-  const Key b = keyOf(order, {*testing::anySend(), 1, {}});
-  const Key c = keyOf(order, {*testing::anySend(), 2, {}});
+  const auto order = *rc::gen::element(SendOrder::kFifo, SendOrder::kPriority);
+  const SendKey a = keyOf(order, {*testing::anySend(), 0, {}});
+  const SendKey b = keyOf(order, {*testing::anySend(), 1, {}});
+  const SendKey c = keyOf(order, {*testing::anySend(), 2, {}});
   RC_ASSERT((a < b) != (b < a));
   RC_ASSERT(!(a < a));
   if (a < b && b < c) RC_ASSERT(a < c);

@@ -103,8 +103,8 @@ class TrafficRank final : public fabric::Receiver {
   }
 
   void overtake() {
-    const queue::EgressOptions fifo{.order = queue::Order::kFifo};
-    const queue::EgressOptions priority{.order = queue::Order::kPriority, .window = window_};
+    const queue::EgressOptions fifo{.order = queue::SendOrder::kFifo};
+    const queue::EgressOptions priority{.order = queue::SendOrder::kPriority, .window = window_};
     overtaking_.emplace(*fabric_, kTarget, task_.isFifo ? fifo : priority);
     overtaking_->startRound();
   }

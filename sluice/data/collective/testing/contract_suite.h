@@ -25,26 +25,26 @@ namespace sluice::collective::contract {
 using Bytes = std::vector<std::byte>;
 
 // One rank's engine, and the loop it belongs to.
-class Seat {
+class CollectiveSeat {
  public:
-  virtual ~Seat() = default;
+  virtual ~CollectiveSeat() = default;
   virtual Loop& loop() = 0;
   virtual Collective& collective() = 0;
   virtual void die() = 0;  // without a word
 };
 
-struct EngineCase {
+struct CollectiveCase {
   std::string name;
-  std::function<std::vector<std::unique_ptr<Seat>>(uint32_t world)> makeSeats;
+  std::function<std::vector<std::unique_ptr<CollectiveSeat>>(uint32_t world)> makeSeats;
 };
-inline std::string caseName(const testing::TestParamInfo<EngineCase>& info) {
+inline std::string caseName(const testing::TestParamInfo<CollectiveCase>& info) {
   return info.param.name;
 }
 
 // A rank, whose completions are counted.
 class SeatedRank final {
  public:
-  explicit SeatedRank(std::unique_ptr<Seat> seat) : seat_(std::move(seat)) {}
+  explicit SeatedRank(std::unique_ptr<CollectiveSeat> seat) : seat_(std::move(seat)) {}
 
   // Calls a method of the collective on the loop.
   void call(std::function<void(Collective&, Done)> what) {
@@ -60,20 +60,20 @@ class SeatedRank final {
 
  private:
   fabric::contract::Completions ends_;
-  std::unique_ptr<Seat> seat_;
+  std::unique_ptr<CollectiveSeat> seat_;
 };
 
-class World final {
+class CollectiveWorld final {
  public:
-  World(const EngineCase& engine, uint32_t size) {
+  CollectiveWorld(const CollectiveCase& engine, uint32_t size) {
     for (auto& seat : engine.makeSeats(size))
       members_.push_back(std::make_unique<SeatedRank>(std::move(seat)));
   }
-  ~World() {
+  ~CollectiveWorld() {
     while (!members_.empty()) members_.pop_back();  // rank 0 last: others may stand on it
   }
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
+  CollectiveWorld(const CollectiveWorld&) = delete;
+  CollectiveWorld& operator=(const CollectiveWorld&) = delete;
   SeatedRank& operator[](size_t rank) { return *members_[rank]; }
   uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
   void expectAllWell() {
@@ -109,10 +109,10 @@ inline float at(const Bytes& bytes, size_t i) {
   return kernel::loadAt<float>(bytes.data(), i);
 }
 
-class CollectiveContract : public testing::TestWithParam<EngineCase> {
+class CollectiveContract : public testing::TestWithParam<CollectiveCase> {
  protected:
   // Returns the mean of all ranks' data, as every rank has it.
-  std::vector<Bytes> allReduce(World& world, std::vector<Bytes> data, Method method,
+  std::vector<Bytes> allReduce(CollectiveWorld& world, std::vector<Bytes> data, Method method,
                                DType dtype = DType::kF32, const codec::Codec* codec = nullptr) {
     for (uint32_t r = 0; r < world.size(); ++r) {
       const Call call{.method = method, .dtype = dtype, .data = data[r]};
@@ -127,7 +127,7 @@ class CollectiveContract : public testing::TestWithParam<EngineCase> {
 
   // Lets rank 3 of 4 die in a call. That is the second call of each other rank; the third comes
   // later. REQUIRES: the data outlives the world, whose ranks may still be sending.
-  static void loseRank(World& world, std::vector<Bytes>& data, Method method) {
+  static void loseRank(CollectiveWorld& world, std::vector<Bytes>& data, Method method) {
     const auto reduce = [&](uint32_t r, uint64_t step, Method how) {
       const Call call{.ticket = {Step{step}, TensorId{0}}, .method = how, .data = data[r]};
       world[r].call([=](Collective& c, Done done) { c.allReduce(call, {}, std::move(done)); });
@@ -150,7 +150,7 @@ inline constexpr std::array kMethods{Method::kDirect, Method::kRing, Method::kHa
 TEST_P(CollectiveContract, AllReduceGivesEverybodyTheSameMean) {
   const size_t most = base::testsAreShort() ? 30'000 : 300'000;
   for (const uint32_t size : {1U, 2U, 3U, 4U, 5U, 7U, 8U}) {
-    World world(GetParam(), size);
+    CollectiveWorld world(GetParam(), size);
     uint64_t step = 0;
     for (const Method method : kMethods) {
       for (const size_t elements : std::array<size_t, 6>{0, 1, 255, 1000, 5000, most}) {
@@ -178,7 +178,7 @@ TEST_P(CollectiveContract, BitsAreTheSameInEveryRun) {
   for (const Method method : kMethods) {
     std::vector<Bytes> results;
     for (int run = 0; run < 3; ++run) {
-      World world(GetParam(), 5);
+      CollectiveWorld world(GetParam(), 5);
       results.push_back(allReduce(world, input, method)[0]);
     }
     EXPECT_EQ(results[0], results[1]) << name(method);
@@ -189,7 +189,7 @@ TEST_P(CollectiveContract, BitsAreTheSameInEveryRun) {
 TEST_P(CollectiveContract, ReduceScatterThenAllGatherIsAllReduce) {
   for (const Method method : kMethods) {
     for (const size_t elements : {1000U, 300'000U}) {
-      World world(GetParam(), 4);
+      CollectiveWorld world(GetParam(), 4);
       const auto input = someData(4, elements, DType::kF32);
       auto data = input;
       for (uint32_t r = 0; r < 4; ++r) {
@@ -200,7 +200,7 @@ TEST_P(CollectiveContract, ReduceScatterThenAllGatherIsAllReduce) {
       }
       ASSERT_NO_FATAL_FAILURE(world.expectAllWell());
       for (uint32_t r = 0; r < 4; ++r) {  // only the own part may be used
-        const Range own = partOf(Rank{r}, 4, elements);
+        const ElementRange own = partOf(Rank{r}, 4, elements);
         for (size_t i = 0; i < elements; ++i) {
           if (i < own.first || i >= own.first + own.count)
             kernel::storeAt(data[r].data(), i, -99.0F);
@@ -220,7 +220,7 @@ TEST_P(CollectiveContract, ReduceScatterThenAllGatherIsAllReduce) {
 
 TEST_P(CollectiveContract, BroadcastGivesEverybodyTheRootsBytes) {
   for (const uint32_t root : {0U, 2U}) {
-    World world(GetParam(), 5);
+    CollectiveWorld world(GetParam(), 5);
     auto data = someData(5, 1'000'000, DType::kF32);
     const Bytes expected = data[root];
     for (uint32_t r = 0; r < 5; ++r) {
@@ -235,7 +235,7 @@ TEST_P(CollectiveContract, BroadcastGivesEverybodyTheRootsBytes) {
 
 TEST_P(CollectiveContract, ManyRunAtOnce) {
   constexpr uint32_t kCalls = 20;
-  World world(GetParam(), 3);
+  CollectiveWorld world(GetParam(), 3);
   std::vector<std::vector<Bytes>> data;
   for (uint32_t n = 0; n < kCalls; ++n) {
     data.push_back(someData(3, 100 + 3000 * n, DType::kF32));
@@ -255,7 +255,7 @@ TEST_P(CollectiveContract, ManyRunAtOnce) {
 
 TEST_P(CollectiveContract, FailureEndsWhatIsUnderWayAndAllThatComesLater) {
   auto data = someData(2, 1000, DType::kF32);  // stays until the fabric is gone, as after any error
-  World world(GetParam(), 2);
+  CollectiveWorld world(GetParam(), 2);
   const Call call{.data = data[0]};
   world[0].call([=](Collective& c, Done done) { c.allReduce(call, {}, std::move(done)); });
   world[0].post([](Collective& c) { c.fail({Code::kCancelled, "enough"}); });
@@ -268,7 +268,7 @@ TEST_P(CollectiveContract, FailureEndsWhatIsUnderWayAndAllThatComesLater) {
 TEST_P(CollectiveContract, ALostRankEndsItAndAllThatComesLater) {
   for (const Method method : kMethods) {
     auto data = someData(4, 100'000, DType::kF32);
-    World world(GetParam(), 4);
+    CollectiveWorld world(GetParam(), 4);
     ASSERT_NO_FATAL_FAILURE(loseRank(world, data, method));
     for (uint32_t r = 0; r < 3; ++r) {
       EXPECT_FALSE(world[r].ends().status(1).isOk());

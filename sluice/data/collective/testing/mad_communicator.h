@@ -142,13 +142,13 @@ class MadGroup final {
     } else {
       expected = static_cast<float>(r + number);
     }
-    Terms terms{.atMost = std::chrono::hours(1),
-                .memory = data,
-                .done = [this, r, data, expected](const Status& status) {
-                  ++members_[r]->ended;
-                  if (!status.isOk()) ++failed_;
-                  if (status.isOk() && data->front().front() != expected) ++wrong_;
-                }};
+    CallTerms terms{.atMost = std::chrono::hours(1),
+                    .memory = data,
+                    .done = [this, r, data, expected](const Status& status) {
+                      ++members_[r]->ended;
+                      if (!status.isOk()) ++failed_;
+                      if (status.isOk() && data->front().front() != expected) ++wrong_;
+                    }};
     if (kind == 0)
       return communicator.allReduce(bytesOf(0), DType::kF32, Method::kRing, std::move(terms));
     if (kind == 1) return communicator.broadcast(bytesOf(0), root, std::move(terms));
@@ -161,7 +161,7 @@ class MadGroup final {
         leg.receives.push_back({Rank{other}, bytesOf(1 + other)});
       }
     }
-    communicator.exchange(kind == 3 ? Kind::kAllGather : Kind::kAllToAll, std::move(legs),
+    communicator.exchange(kind == 3 ? CallKind::kAllGather : CallKind::kAllToAll, std::move(legs),
                           std::move(terms));
   }
 

@@ -39,7 +39,7 @@ class StagedSteps final : public Listener {
   // or by the test itself.
   enum class Targets : uint8_t { kMirrors, kToldEarly, kToldLate, kByTest };
   StagedSteps(PretendDevice& device, plan::Plan plan, size_t pinnedBytes,
-              Order order = Order::kUrgentFirst, Targets targets = Targets::kMirrors)
+              CopyOrder order = CopyOrder::kUrgentFirst, Targets targets = Targets::kMirrors)
       : device_(device), plan_(std::move(plan)), targets_(targets), come_(tensors()) {
     std::vector<std::span<std::byte>> mirrors;
     for (const Tensor& tensor : plan_.model().tensors) {
@@ -50,8 +50,8 @@ class StagedSteps final : public Listener {
         mirrors.emplace_back();
       }
     }
-    stager_ = std::make_unique<Stager>(Terms{device, plan_, std::move(mirrors), pinnedBytes, order},
-                                       *this);
+    stager_ = std::make_unique<Stager>(
+        StagerTerms{device, plan_, std::move(mirrors), pinnedBytes, order}, *this);
     network_ = std::thread([this] { serve(); });
   }
   ~StagedSteps() {

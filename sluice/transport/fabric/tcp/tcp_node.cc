@@ -20,7 +20,7 @@ static_assert(kLanesByUrgency.size() == wire::kLanes);
 constexpr auto kLookAgainAfter = std::chrono::milliseconds(20);
 
 // A connection to this rank's port, as the doorman sees it.
-class Knock final : public door::Candidate {
+class Knock final : public door::Applicant {
  public:
   explicit Knock(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
 
@@ -69,7 +69,7 @@ void TcpNode::start(net::Fd listener) {
     return std::make_unique<Knock>(maker_.server(std::move(socket), peer));
   };
   handlers.proved = [weak = weak_from_this(),
-                     &loop = loop_](std::unique_ptr<door::Candidate> candidate) {
+                     &loop = loop_](std::unique_ptr<door::Applicant> candidate) {
     // The stream is shared, since a task must be copyable.
     auto stream =
         std::make_shared<std::unique_ptr<Stream>>(static_cast<Knock&>(*candidate).takeStream());

@@ -132,9 +132,9 @@ struct Seen {
 };
 
 // Lands every message in memory of its own and remembers it, unless `answer` says otherwise.
-class Recorder final : public Receiver {
+class ReceiptRecorder final : public Receiver {
  public:
-  explicit Recorder(const Pace& pace = kThreads) : seen(pace) {}
+  explicit ReceiptRecorder(const Pace& pace = kThreads) : seen(pace) {}
 
   using Answer = std::function<Result<Landing>(Rank, Lane, const wire::Header&)>;
 
@@ -192,7 +192,7 @@ class Recorder final : public Receiver {
     return seen.waitUntil([&](const Seen& all) { return all.left.size() >= count; });
   }
 
-  ~Recorder() override {
+  ~ReceiptRecorder() override {
     for (const Arrival& arrival : seen.get().arrivals) {
       EXPECT_EQ(arrival.endings, 1) << "the landing of " << arrival.header.toString();
     }
@@ -223,7 +223,7 @@ class RankUnderTest final {
     EXPECT_TRUE(ran.waitUntil([](bool yes) { return yes; }));
   }
 
-  Recorder receiver;
+  ReceiptRecorder receiver;
   Loop& loop;
   std::unique_ptr<Fabric> fabric;
 
@@ -234,7 +234,7 @@ class RankUnderTest final {
 
 // A rank with a thread of its own, for tests of one engine; torn down from the end.
 struct ThreadRank {
-  Recorder receiver;
+  ReceiptRecorder receiver;
   net::LoopThread thread{"rank"};
   std::unique_ptr<Fabric> fabric;
 };

@@ -516,7 +516,8 @@ TEST_P(FabricContract, AReceiverMayRefuseEverything) {
 TEST_P(FabricContract, ALandingThatIsTooSmallIsRefusedAndCounted) {
   Completions tooSmall(pace_);
   std::vector<std::byte> little(99, std::byte{7});
-  const Recorder::Answer answer = [&](Rank, Lane, const wire::Header& header) -> Result<Landing> {
+  const ReceiptRecorder::Answer answer = [&](Rank, Lane,
+                                             const wire::Header& header) -> Result<Landing> {
     switch (index(header.step) % 3) {
       case 0: return Landing{.buffer = {little.data(), little.size()}, .done = tooSmall.expect()};
       case 1: return Landing{.buffer = {nullptr, header.length}, .done = tooSmall.expect()};

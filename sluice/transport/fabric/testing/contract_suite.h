@@ -35,7 +35,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
     }
   }
   // Returns the receiver of a rank before anything can come. REQUIRES: the same count in start().
-  Recorder& prepare(uint32_t i, size_t count) {
+  ReceiptRecorder& prepare(uint32_t i, size_t count) {
     if (ranks_.empty()) makeRanks(count);
     return ranks_[i]->receiver;
   }
@@ -43,7 +43,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
   World& world() { return engine_->world(); }
   RankUnderTest& rank(uint32_t i) { return *ranks_[i]; }
   Fabric& fabric(uint32_t i) { return *ranks_[i]->fabric; }
-  Recorder& receiver(uint32_t i) { return ranks_[i]->receiver; }
+  ReceiptRecorder& receiver(uint32_t i) { return ranks_[i]->receiver; }
   Seen seen(uint32_t i) { return ranks_[i]->receiver.seen.get(); }
 
   void send(uint32_t from, uint32_t to, const std::vector<std::byte>& payload,
@@ -79,7 +79,7 @@ class FabricContract : public testing::TestWithParam<EngineCase> {
     std::atomic<bool> closed{true};
     std::atomic<int> asked{0};
   };
-  static Recorder::Answer through(Valve& valve) {
+  static ReceiptRecorder::Answer through(Valve& valve) {
     return [&valve](Rank, Lane, const wire::Header&) -> Result<Landing> {
       ++valve.asked;
       return valve.closed ? Landing::later() : Landing{};

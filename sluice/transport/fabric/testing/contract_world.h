@@ -66,9 +66,9 @@ class ThreadWorld final : public World {
   std::deque<net::LoopThread> threads_;
 };
 
-class SteppedWorld final : public World {
+class SteppedFabrics final : public World {
  public:
-  explicit SteppedWorld(size_t ranks) : loops_(ranks) {}
+  explicit SteppedFabrics(size_t ranks) : loops_(ranks) {}
 
   bool hasThreads() const override { return false; }
   base::ManualLoop& loop(size_t rank) override { return loops_[rank]; }

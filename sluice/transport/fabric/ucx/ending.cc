@@ -43,8 +43,8 @@ void Node::peerLeft(Peer& peer) {
 void Node::cutOff(Peer& peer) {
   // End the endpoints before the descriptors are given back: with a way to the sender left, UCX
   // would tell it that all went well.
-  for (Stream& stream : peer.streams) stream.endpoint.reset();
-  for (Stream& stream : peer.streams) {
+  for (PeerLane& stream : peer.streams) stream.endpoint.reset();
+  for (PeerLane& stream : peer.streams) {
     for (Queued& queued : std::exchange(stream.queue, {})) {
       if (queued.done)
         news_.emplace_back([done = std::move(queued.done), why = peer.gone] { done(why); });
@@ -88,13 +88,13 @@ void Node::sayGoodbyes() {
     if (!each || isSelf(*each) || !each->gone.isOk() || each->saidGoodbye) continue;
     bool hasTalked = each->lastHeard.has_value();
     bool isFlushed = true;
-    for (const Stream& stream : each->streams) {
+    for (const PeerLane& stream : each->streams) {
       hasTalked = hasTalked || stream.nextToSend > 0;
       isFlushed = isFlushed && stream.isFlushed();
     }
     if (!hasTalked || !isFlushed) continue;
     each->saidGoodbye = true;
-    Stream& stream = each->stream(Lane::kControl);
+    PeerLane& stream = each->stream(Lane::kControl);
     stream.queue.push_back({makeGoodbye(options_.epoch, options_.rank, each->rank, Lane::kControl,
                                         stream.nextToSend++),
                             {},
@@ -108,7 +108,7 @@ void Node::endIfFlushed() {
   for (const auto& each : peers_) {
     if (!each) continue;
     if (!each->isIdle()) return;
-    for (const Stream& stream : each->streams) {
+    for (const PeerLane& stream : each->streams) {
       if (!stream.isFlushed() || (isSelf(*each) && !stream.waiting.empty())) return;
     }
   }
@@ -130,7 +130,7 @@ void Node::end(const Status& result) {
     if (!each) continue;
     each->isNewsDue = false;
     if (each->gone.isOk()) each->gone = closedStatus();
-    for (Stream& stream : each->streams) {
+    for (PeerLane& stream : each->streams) {
       for (auto& [sequence, message] : stream.waiting) {
         if (message.senderDone) {
           news_.emplace_back([done = std::move(message.senderDone)] { done(closedStatus()); });

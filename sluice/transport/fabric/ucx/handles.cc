@@ -25,7 +25,7 @@ Result<UcpConfig> readConfig(const UcxOptions& options) {
   SLUICE_RETURN_IF_ERROR(
       fromUcs(library().ucp_config_read(nullptr, nullptr, &raw), "cannot read UCX's settings"));
   UcpConfig config(raw);
-  for (const Setting& setting : settingsFor(options)) {
+  for (const UcxSetting& setting : settingsFor(options)) {
     SLUICE_RETURN_IF_ERROR(
         fromUcs(library().ucp_config_modify(raw, setting.name.c_str(), setting.value.c_str()),
                 fmt::format("cannot set {}={} in UCX", setting.name, setting.value)));

@@ -122,7 +122,7 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
   // puts off, keeps its descriptor if it has one and is copied otherwise.
   const bool isRendezvous = (attributes & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
   Peer& from = peer(header.source);
-  Stream& stream = from.stream(header.lane);
+  PeerLane& stream = from.stream(header.lane);
   if (wire::has(header.flags, wire::Flags::kTaken) || bytes != header.length) {
     drop(wire::Drop::kUnknownFlags);
     return UCS_OK;
@@ -159,7 +159,7 @@ ucs_status_t Node::arrived(const wire::Header& header, uint32_t checksum, void* 
 }
 
 void Node::offerWaiting(Peer& peer, Lane lane) {
-  Stream& stream = peer.stream(lane);
+  PeerLane& stream = peer.stream(lane);
   while (!stream.waiting.empty() && !stream.isStopped && state_ != State::kEnded) {
     const auto first = stream.waiting.begin();
     // Messages of one lane are offered in the order of their numbers, however they arrived: UCX
@@ -175,7 +175,7 @@ void Node::offerWaiting(Peer& peer, Lane lane) {
 // Asks the receiver where the next message of its lane goes, and sees to it that it gets there.
 bool Node::offer(Peer& peer, Arrived& message) {
   const wire::Header& header = message.header;
-  Stream& stream = peer.stream(header.lane);
+  PeerLane& stream = peer.stream(header.lane);
   if (wire::has(header.flags, wire::Flags::kGoodbye)) {
     ++stream.nextToOffer;
     taken(peer, header);
@@ -297,7 +297,7 @@ void Node::release(Arrived& message) {
 // Notes that the message needs no room any more. Its sender will hear of it, at once if much has
 // been taken since the last news.
 void Node::taken(Peer& peer, const wire::Header& header) {
-  Stream& stream = peer.stream(header.lane);
+  PeerLane& stream = peer.stream(header.lane);
   stream.taken.mark(header.sequence);
   stream.untoldBytes += header.length;
   if (!std::exchange(stream.isTellDue, true)) tellDue_.emplace_back(peer.rank, header.lane);

@@ -43,7 +43,7 @@ Peer& Node::peer(Rank rank) {
 }
 
 Endpoint* Node::endpoint(Peer& peer, Lane lane) {
-  Stream& stream = peer.stream(lane);
+  PeerLane& stream = peer.stream(lane);
   if (stream.endpoint || !peer.gone.isOk()) return stream.endpoint.get();
   // The control lane connects first, on both sides: UCX pairs the n-th endpoint of one with the
   // n-th of the other on one connection, and the answer to a first message then finds its
@@ -72,7 +72,7 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
     return done(status);
   Peer& target = peer(to);
   if (!target.gone.isOk()) return done(target.gone);
-  Stream& stream = target.stream(lane);
+  PeerLane& stream = target.stream(lane);
   const wire::Header header = makeHeader(message, options_.epoch, options_.rank, to, lane,
                                          stream.nextToSend++, payload.bytes);
   // A message to oneself goes through the same queue as one from the network, so that order and

@@ -12,7 +12,7 @@
 namespace sluice::fabric::ucx {
 
 void Node::startSends(Peer& peer, Lane lane) {
-  Stream& stream = peer.stream(lane);
+  PeerLane& stream = peer.stream(lane);
   // The window counts what the receiver has taken, not what UCX has swallowed. A message that does
   // not fit stays here, where a more urgent one of another lane can still pass it.
   while (!stream.queue.empty() && stream.window.admits(stream.queue.front().payload.bytes)) {
@@ -83,7 +83,7 @@ void Node::sendEnded(Flying& flying, ucs_status_t status) {
 
 // Uses the control lane's endpoint, where no bulk is in the way.
 void Node::tellTaken(Peer& peer, Lane lane) {
-  Stream& stream = peer.stream(lane);
+  PeerLane& stream = peer.stream(lane);
   if (stream.toldTaken == stream.taken.upTo() || !peer.gone.isOk() || isSelf(peer)) return;
   if (endpoint(peer, Lane::kControl) == nullptr) return;
   stream.toldTaken = stream.taken.upTo();

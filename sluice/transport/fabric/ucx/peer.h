@@ -78,8 +78,8 @@ struct Arrived {
 };
 
 // One lane, both ways.
-struct Stream {
-  explicit Stream(size_t windowBytes) : window(windowBytes) {}
+struct PeerLane {
+  explicit PeerLane(size_t windowBytes) : window(windowBytes) {}
 
   std::unique_ptr<Endpoint> endpoint;  // made on first use, in either direction
 
@@ -100,13 +100,13 @@ struct Stream {
 
 struct Peer {
   explicit Peer(Rank who, size_t windowBytes)
-      : rank(who), streams{Stream(windowBytes), Stream(windowBytes), Stream(windowBytes)} {}
+      : rank(who), streams{PeerLane(windowBytes), PeerLane(windowBytes), PeerLane(windowBytes)} {}
 
-  Stream& stream(Lane lane) { return streams[static_cast<size_t>(lane)]; }
+  PeerLane& stream(Lane lane) { return streams[static_cast<size_t>(lane)]; }
   bool isIdle() const { return flying.empty() && fetching.empty(); }  // UCX holds nothing of ours
 
   const Rank rank;
-  std::array<Stream, wire::kLanes> streams;
+  std::array<PeerLane, wire::kLanes> streams;
   std::list<Flying> flying;
   std::list<Fetching> fetching;
   std::optional<TimePoint> lastHeard;

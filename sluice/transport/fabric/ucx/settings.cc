@@ -25,10 +25,10 @@ constexpr size_t kSmallestSegment = size_t{64}
 
 }  // namespace
 
-std::vector<Setting> settingsFor(const UcxOptions& options) {
+std::vector<UcxSetting> settingsFor(const UcxOptions& options) {
   // Left to itself UCX takes shared memory between network namespaces, whose wake-ups do not cross
   // them.
-  std::vector<Setting> settings{{"TLS", options.transports}};
+  std::vector<UcxSetting> settings{{"TLS", options.transports}};
   if (!options.device.empty()) settings.push_back({"NET_DEVICES", options.device});
   const auto transports = base::split(options.transports, ',');
   if (std::ranges::find(transports, "tcp") == transports.end()) return settings;

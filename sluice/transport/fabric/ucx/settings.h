@@ -8,13 +8,13 @@
 
 namespace sluice::fabric::ucx {
 
-struct Setting {
+struct UcxSetting {
   // The name as ucp_config_modify() takes it: UCX_TLS is "TLS", and UCX_TCP_PUT_ENABLE
   // "PUT_ENABLE".
   std::string name;
   std::string value;
 };
-std::vector<Setting> settingsFor(const UcxOptions& options);
+std::vector<UcxSetting> settingsFor(const UcxOptions& options);
 
 // Returns an error if the engine must not start; it says why and what to type.
 Status checkTrusted(const UcxOptions& options);

@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string valueOf(const UcxOptions& options, std::string_view name) {
-  for (const Setting& setting : settingsFor(options)) {
+  for (const UcxSetting& setting : settingsFor(options)) {
     if (setting.name == name) return setting.value;
   }
   return "(unset)";

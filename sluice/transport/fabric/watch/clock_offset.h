@@ -20,7 +20,7 @@ struct ClockOffset {
 // One exchange: we send at t1, it receives at t2 and answers at t3, we receive at t4; t2 and t3 are
 // the peer's clock. REQUIRES: no time is farther from zero than kFarthest of life_sign.h, or twice
 // that for t2.
-struct Exchange {
+struct ClockExchange {
   TimePoint t1, t2, t3, t4;
   ClockOffset measure() const {
     return {.offset = ((t2 - t1) + (t3 - t4)) / 2, .roundTrip = (t4 - t1) - (t3 - t2)};
@@ -31,7 +31,9 @@ struct Exchange {
 // least error.
 class OffsetEstimate final {
  public:
-  void add(const Exchange& exchange) { latest_[next_++ % latest_.size()] = exchange.measure(); }
+  void add(const ClockExchange& exchange) {
+    latest_[next_++ % latest_.size()] = exchange.measure();
+  }
 
   std::optional<ClockOffset> best() const {
     std::optional<ClockOffset> best;

@@ -8,7 +8,8 @@ namespace {
 using namespace std::chrono_literals;
 
 // An exchange with a peer whose clock is `offset` ahead, begun at `start`.
-Exchange exchange(Duration start, Duration offset, Duration there, Duration held, Duration back) {
+ClockExchange exchange(Duration start, Duration offset, Duration there, Duration held,
+                       Duration back) {
   const TimePoint t1(start);
   const TimePoint t2 = t1 + there + offset;
   const TimePoint t3 = t2 + held;

@@ -57,7 +57,8 @@ TEST(LifeSign, NoTimeIsTooFarAwayToCalculateWith) {
         const auto& beat = std::get<Heartbeat>(*sign);
         EXPECT_LE(beat.sent, TimePoint(kFarthest));
         EXPECT_GE(beat.sent, TimePoint(-kFarthest));
-        const auto measured = Exchange{*beat.echo, beat.sent - beat.held, beat.sent, now}.measure();
+        const auto measured =
+            ClockExchange{*beat.echo, beat.sent - beat.held, beat.sent, now}.measure();
         EXPECT_LE(std::chrono::abs(measured.offset), 4 * kFarthest);
       }
     }
