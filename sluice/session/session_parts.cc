@@ -221,6 +221,24 @@ void SessionParts::listenForTheEnd() {
   });
 }
 
+Status SessionParts::wait(TensorId tensor) {
+  return devicePath_ ? devicePath_->wait(tensor) : trainer_->wait(tensor);
+}
+
+Status SessionParts::waitAll() {
+  return devicePath_ ? devicePath_->waitAll() : trainer_->waitAll();
+}
+
+bool SessionParts::isReady(TensorId tensor) const {
+  return devicePath_ ? devicePath_->isReady(tensor) : trainer_->isReady(tensor);
+}
+
+Status SessionParts::restore(std::span<const std::byte> state) {
+  // A result that is not copied to a device yet may lie in memory that the state comes to.
+  SLUICE_RETURN_IF_ERROR(waitAll());
+  return trainer_->restore(state);
+}
+
 bool SessionParts::isWorker() const {
   return plan().roles().isWorker(job_.rank());
 }

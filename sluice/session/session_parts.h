@@ -6,20 +6,42 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <sluice/observer.h>
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
 #include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
-#include <sluice/session/observers.h>
 #include <sluice/session/tracing.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {
+
+// Several observers of the path of slices as one. Filled before training, then only read.
+class Observers final : public StageObserver {
+ public:
+  // REQUIRES: the observer outlives this.
+  void add(StageObserver& observer) { all_.push_back(&observer); }
+
+  // Returns the observer to hand out: null if the list is empty, so that nothing needs to be
+  // reported.
+  StageObserver* orNull() { return all_.empty() ? nullptr : this; }
+
+  void onStage(const StageEvent& event) override {
+    for (auto* each : all_) each->onStage(event);
+  }
+  void onWait(const WaitEvent& event) override {
+    for (auto* each : all_) each->onWait(event);
+  }
+
+ private:
+  std::vector<StageObserver*> all_;
+};
 
 class SessionParts final {
  public:
@@ -48,6 +70,12 @@ class SessionParts final {
 
   // Ends the session in bad order: the other ranks' waits end with `why`, and this rank's name.
   void abandon(const std::string& why);
+
+  // As Session's, on this rank's own process only.
+  Status wait(TensorId tensor);
+  Status waitAll();
+  bool isReady(TensorId tensor) const;
+  Status restore(std::span<const std::byte> state);
 
   bool isWorker() const;
   Rank rank() const { return job_.rank(); }

@@ -10,7 +10,6 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/data/gate/tensor_names.h>
 #include <sluice/session/elastic/epochs.h>
 #include <sluice/transport/fabric/common.h>
 

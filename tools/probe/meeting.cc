@@ -162,8 +162,10 @@ Result<std::unique_ptr<fabric::Fabric>> Meeting::makeFabric(fabric::Receiver& re
                                    .door = rendezvous_->door()};
   fabric::TcpOptions options = fabric::readTcpOptions(config_);
   options.connectDeadline = kConnectWithin;
-  return fabric::makeTcpFabric(loop(), *std::move(listener_), std::move(membership), options,
-                               receiver);
+  SLUICE_ASSIGN_OR_RETURN(
+      auto fabric, fabric::makeTcpFabric(loop(), *std::move(listener_), std::move(membership),
+                                         options, receiver));
+  return std::unique_ptr<fabric::Fabric>(std::move(fabric));
 }
 
 bool Meeting::encryptsTo(Rank peer) const {

@@ -9,8 +9,6 @@
 #include <sluice/algorithms/dgc/compressor.h>
 #include <sluice/algorithms/outbox.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/algorithms/together.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/base/check.h>
 #include <sluice/data/codec/sparse.h>
 #include <sluice/data/kernel/reduce.h>

@@ -9,7 +9,7 @@
 #include <sluice/algorithms/elastic/words.h>
 #include <sluice/algorithms/slices.h>
 #include <sluice/base/check.h>
-#include <sluice/data/gate/tensor_names.h>
+#include <sluice/data/gate/gates.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::algorithms {

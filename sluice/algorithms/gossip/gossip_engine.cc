@@ -6,7 +6,6 @@
 
 #include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/base/check.h>
 
 namespace sluice::algorithms {

@@ -10,9 +10,9 @@
 #include <memory>
 
 #include <sluice/algorithms/context.h>
+#include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/outbox.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/worker_slice.h>
 #include <sluice/base/option.h>
 
 namespace sluice::base::option {

@@ -8,7 +8,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
-#include <sluice/data/gate/tensor_names.h>
+#include <sluice/data/gate/gates.h>
 #include <sluice/data/kernel/reduce.h>
 #include <sluice/data/optimizer/optimizer_spec.h>
 #include <sluice/data/plan/roles.h>

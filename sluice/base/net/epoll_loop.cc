@@ -73,6 +73,9 @@ EpollLoop::~EpollLoop() {
 
 void EpollLoop::post(Task task) {
   if (isInherited()) return;  // nobody would run it, and a thread that is gone may hold the lock
+#ifndef NDEBUG
+  if (const auto hook = taskHook.load()) task = hook(std::move(task));
+#endif
   const bool wasEmpty = inbox_.with([&](Inbox& inbox) {
     if (inbox.closed)
       return false;  // `task` is destroyed unrun, outside the lock, when post returns

@@ -25,7 +25,6 @@
 #include <sluice/pytorch/module/training.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>
-#include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 
 namespace sluice::pytorch {

@@ -6,7 +6,6 @@
 #include <sluice/base/check.h>
 #include <sluice/base/mutex.h>
 #include <sluice/transport/fabric/loopback/node.h>
-#include <sluice/transport/fabric/node_fabric.h>
 
 namespace sluice::fabric {
 
@@ -41,14 +40,14 @@ LoopbackHub::LoopbackHub(size_t worldSize, Epoch epoch)
     : shared_(std::make_shared<Shared>(worldSize, epoch)) {}
 LoopbackHub::~LoopbackHub() = default;
 
-std::unique_ptr<Fabric> LoopbackHub::join(Rank rank, Loop& loop, Receiver& receiver,
-                                          Options options) {
+std::unique_ptr<NodeFabric> LoopbackHub::join(Rank rank, Loop& loop, Receiver& receiver,
+                                              Options options) {
   SLUICE_CHECK(index(rank) < shared_->worldSize, index(rank), shared_->worldSize);
   const auto node = std::make_shared<Node>(
       rank, shared_->worldSize, shared_->epoch, loop, receiver, options.closeDeadline,
       [shared = shared_](Rank other) { return shared->find(other); });
   shared_->put(node);
-  return std::make_unique<NodeFabric<Node>>(node);
+  return std::make_unique<NodeFabric>(node);
 }
 
 }  // namespace sluice::fabric

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <sluice/base/config.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/watch/peer_aware_fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 
@@ -43,7 +44,7 @@ class Watchman;
 class WatchedFabric final : public PeerAwareFabric {
  public:
   // Makes the engine, given its receiver.
-  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
+  using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(Receiver&)>;
 
   // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.
   // REQUIRES: `loop` is the engine's; it, `receiver` and `pulse` outlive this.
@@ -68,10 +69,10 @@ class WatchedFabric final : public PeerAwareFabric {
   Loop& loop() const override { return engine_->loop(); }
 
  private:
-  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<Fabric> engine);
+  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<NodeFabric> engine);
 
   const std::shared_ptr<Watchman> watchman_;  // outlives the engine, whose receiver it is
-  std::unique_ptr<Fabric> engine_;
+  std::unique_ptr<NodeFabric> engine_;
   std::vector<std::atomic<bool>> hasSentTo_;  // by rank
 };
 
