@@ -465,9 +465,9 @@ class Documents(unittest.TestCase):
 
     def testTheOptionsInPythonAreUpToDate(self):
         self.assertEqual(
-            (SOURCE / "python/sluice/_options.py").read_text(),
+            (SOURCE / "python/sluice/_front/options.py").read_text(),
             sluice("config", "python").stdout,
-            "run: build/dev/bin/sluice config python > python/sluice/_options.py",
+            "run: build/dev/bin/sluice config python > python/sluice/_front/options.py",
         )
 
     def testTheGlossaryHasEveryStage(self):

@@ -77,7 +77,7 @@ Result<int> docs(const base::Config& /*config*/) {
 constexpr std::string_view kPythonHead =
     R"("""The options of sluice.distribute() as keywords, for editors and type checkers.
 
-Written by `sluice config python > python/sluice/_options.py` from the options' declarations.
+Written by `sluice config python > python/sluice/_front/options.py` from the options' declarations.
 """
 
 from typing import Literal, TypedDict
@@ -151,7 +151,7 @@ void addConfigCommand(Program& program, CLI::App& root) {
   program.onRun(docs, cli::docs);
   CLI::App* python =
       program.addCommand(*group, "python", "Print the list of options as keywords in Python",
-                         {"sluice config python > python/sluice/_options.py"});
+                         {"sluice config python > python/sluice/_front/options.py"});
   program.onRun(python, cli::python);
 }
 

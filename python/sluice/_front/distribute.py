@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch.distributed import ProcessGroup
 
-    from sluice._options import Options
+    from sluice._front.options import Options
 
 Model = TypeVar("Model", bound=nn.Module)
 Factory = Callable[[Iterable[nn.Parameter]], Optimizer]

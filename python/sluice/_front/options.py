@@ -1,6 +1,6 @@
 """The options of sluice.distribute() as keywords, for editors and type checkers.
 
-Written by `sluice config python > python/sluice/_options.py` from the options' declarations.
+Written by `sluice config python > python/sluice/_front/options.py` from the options' declarations.
 """
 
 from typing import Literal, TypedDict
