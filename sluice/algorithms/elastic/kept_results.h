@@ -45,7 +45,7 @@ class KeptResults final {
   // No member has a gradient in the slice's next step.
   void storeEmpty(SliceId slice, Epoch made);
 
-  // Results that are landing will not come.
+  // Forgets the landings of an epoch that has ended: their fabric is gone.
   void abandonLandings();
 
  private:

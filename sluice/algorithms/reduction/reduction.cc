@@ -213,8 +213,8 @@ void Reduction::meanIsHere(size_t number, Step step) {
 // step or of the next is under way on this rank, neither while they agree nor when the groups
 // change.
 void Reduction::agreeOnGroups() {
-  // Counted as under way, so that nobody takes this rank for idle, and saves or leaves, while
-  // the ranks compare their times.
+  // The agreement counts as under way, so that nobody takes this rank for idle, and saves or
+  // leaves, while the ranks compare their times.
   ++underWay_;
   replanner_->agree([this](const Status& status) {
     if (!status.isOk()) {

@@ -76,7 +76,8 @@ class AnswerPolicy {
   // Rejects hyperparameters that the optimizer accepts but this policy cannot use.
   virtual Status checkValues(std::span<const double> /*values*/) const { return base::ok(); }
 
-  // At a server: true iff a worker may send such a part.
+  // True iff this policy has a use for a part that carries elements, or asks for an answer, or
+  // both. A server refuses the others.
   virtual bool mayCome(bool hasPart, bool asks) const { return hasPart && asks; }
 
   // At a server: makes format().answer() the answer to this worker, as late as possible, since
@@ -93,7 +94,8 @@ class AnswerPolicy {
     return stepsOfOther;
   }
 
-  // At a server: says for whom `slice` keeps its workers waiting; empty if it does not.
+  // Says, at a server, on which workers the answers for `slice` wait; empty if they wait for
+  // nobody.
   virtual std::string describeWait(SliceId /*slice*/) const { return {}; }
 
   // Returns the centre, for checkpoints; null if servers hold no parameters.

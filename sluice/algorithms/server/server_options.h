@@ -51,7 +51,8 @@ void chooseOverlap(const base::Config& config, plan::PlanSpec& spec);
 // Returns false if nothing is pushed before backward has ended, and no gate opens before all may.
 bool overlaps(const plan::PlanSpec& spec);
 
-// Takes --overlap.
+// Writes --overlap into the plan: whether parts leave before the training thread says that their
+// step counts.
 Status chooseEarlyParts(const base::Config& config, plan::PlanSpec& spec);
 // True iff workers send their parts before the training thread's word on them.
 bool sendsBeforeWord(const plan::PlanSpec& spec);

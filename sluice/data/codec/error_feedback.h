@@ -27,7 +27,7 @@ class ErrorFeedback final {
   Status restore(std::span<const float> owed);
 
  private:
-  // Does the same for a part that begins at a block.
+  // Applies to a part of the elements. REQUIRES: it begins at a block of the codec.
   void applyTo(std::span<float> owed, std::span<std::byte> gradients);
 
   const Codec& codec_;

@@ -47,8 +47,8 @@ class Stream {
   // REQUIRES, for all that follows: the handshake is done.
   virtual secret::Claim claim() const = 0;
   virtual secret::SessionKeys sessionKeys() const = 0;
-  // Returns the check behind every payload, for a stream that lets changed bytes through. Both ends
-  // give one value.
+  // Returns the kind of check that follows every payload. A stream that notices changed bytes
+  // itself needs no check. Both ends give the same kind.
   virtual wire::PayloadCheckKind payloadCheck() const = 0;
 
   // Fills `into` from its beginning, as far as bytes are here: kMoved means at least one. REQUIRES:
