@@ -35,7 +35,7 @@ badFormat() { echo 'int   planted( ) ;' >>sluice/base/text.cc; }
 fault misspelling spelling 'README.md.*==>'
 misspelling() { echo "Wri""tting is easy." >>README.md; }
 
-fault includeThatGoesUp graph 'base -> cli goes up'
+fault includeThatGoesUp graph 'base -> tools/cli goes up'
 includeThatGoesUp() { sed -i '1i #include <tools/cli/table.h>' sluice/base/text.cc; }
 
 fault foreignHeaderOutsideItsRoom graph 'belongs in sluice/transport/fabric/ucx only'
