@@ -57,11 +57,11 @@ export SITE_PYTHON SITE_OUTPUT SITE_DOXYGEN SITE_VERSION
 packages
 python=$venv/bin/python
 
-python3 scripts/page_style.py
+python3 docs/site/page_style.py
 rm -rf "$SITE_DOXYGEN"
 doxygen docs/site/Doxyfile
-PYTHONPATH=$SITE_PYTHON "$python" scripts/command_page.py "$program" >"$site/commands.md"
-"$python" scripts/stage_site.py "$site/source"
+PYTHONPATH=$SITE_PYTHON "$python" docs/site/commands.py "$program" >"$site/commands.md"
+"$python" docs/site/stage.py "$site/source"
 if [[ $what == outside ]]; then
   exec "$python" -m sphinx --builder linkcheck --doctree-dir "$site/doctrees" --quiet "$site/source" "$site/linkcheck"
 fi

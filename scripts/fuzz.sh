@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 targets=("${@:2}")
-((${#targets[@]})) || targets=(header_raw header_sealed rendezvous_message sparse saved_state mad_member stream_plain stream_tls epoch_record member_words)
+((${#targets[@]})) || targets=(header_raw header_sealed rendezvous_message sparse saved_state mad_member stream_plain stream_tls epoch_record member_message)
 
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}"

@@ -6,7 +6,7 @@
   scripts/gate_table.py steps       the steps only
 
 A step is a process `.ci/run --inner STEP`; a target or a test is a process that ninja or ctest has
-started. A look every half second misses at most that much of each. CPU counts the processes below
+started. A look every second misses at most that much of each. CPU counts the processes below
 and those that they have waited for. Idle sums the cores, and counts what runs beside a test too.
 """
 
@@ -89,7 +89,7 @@ def watch(top):
         )
         KEPT.with_suffix(".new").write_text(json.dumps(rows))
         KEPT.with_suffix(".new").replace(KEPT)
-        time.sleep(0.5)
+        time.sleep(1)
 
 
 def show(title, rows):

@@ -56,9 +56,9 @@ int tell(const char* address, const char* job) {
     Membership& membership = **made;
     membership.announce(members[0], kPatience, [&](const Status& announced) {
       if (!announced.isOk()) return end(announced);
-      membership.begin(recordOf(0, members), kPatience, [&](const Result<Standing>& first) {
+      membership.begin(recordOf(0, members), kPatience, [&](const Result<StoredEpoch>& first) {
         if (!first.isOk()) return end(first.status());
-        membership.replace(*first, next, kPatience, [&](const Result<Standing>& second) {
+        membership.replace(*first, next, kPatience, [&](const Result<StoredEpoch>& second) {
           if (!second.isOk()) return end(second.status());
           std::puts("told");
           std::fflush(stdout);

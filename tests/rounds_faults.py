@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests whether schedules of rounds find faults: plants one fault after another in the calls that
-are not steps, builds, and checks that a test in sluice/join/members/rounds_test.cc fails within a minute
+are not steps, builds, and checks that a test in sluice/join/membership/talk/gather_rounds_test.cc fails within a minute
 of CPU. Prints the number of faults found.
 
     tests/rounds_faults.py [NAME...]      # takes some minutes; only these faults
@@ -12,32 +12,32 @@ import sys
 
 from planted_faults import Fault, findFaults
 
-TARGET = "sluice_members_test"
-TESTS = "Rounds*"
+TARGET = "sluice_membership_talk_test"
+TESTS = "GatherRounds*"
 
 FAULTS = {
     "a-mean-with-the-lost-part-on-some-members": Fault(
-        "sluice/join/members/rounds.cc",
+        "sluice/join/membership/talk/gather_rounds.cc",
         "    if (round.complete) {\n      tellResult(id, round);\n",
         "    if (round.complete) {\n      round.complete.reset();\n      bringValue(id, round);\n",
     ),
     "values-of-an-epoch-that-is-over-count": Fault(
-        "sluice/join/members/rounds.cc",
+        "sluice/join/membership/talk/gather_rounds.cc",
         "    round.values.clear();\n    round.results.clear();\n    round.have.clear();\n",
         "    round.results.clear();\n    round.have.clear();\n",
     ),
     "a-round-is-forgotten-before-everybody-has-it": Fault(
-        "sluice/join/members/rounds.cc",
+        "sluice/join/membership/talk/gather_rounds.cc",
         "have.size() + 1 >= view_.size()",
         "have.size() + 2 >= view_.size()",
     ),
     "a-member-that-has-forgotten-does-not-say-so": Fault(
-        "sluice/join/members/rounds.cc",
-        "    if (word.kind == WordKind::kResult && word.offset",
-        "    if (word.kind == WordKind::kMeet && word.offset",
+        "sluice/join/membership/talk/gather_rounds.cc",
+        "    if (message.kind == MemberMessageKind::kResult &&\n",
+        "    if (message.kind == MemberMessageKind::kMeet &&\n",
     ),
     "a-word-of-an-older-round-counts": Fault(
-        "sluice/join/members/rounds.cc",
+        "sluice/join/membership/talk/gather_rounds.cc",
         "  const Id id{key, begun_[key]++};\n",
         "  const Id id{key, begun_[key]++ / 2};\n",
     ),

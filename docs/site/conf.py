@@ -1,4 +1,4 @@
-"""Settings of the site. scripts/build_site.sh stages the pages (scripts/stage_site.py), and passes
+"""Settings of the site. scripts/build_site.sh stages the pages (docs/site/stage.py), and passes
 the folders of the Python package and of Doxygen's output in variables."""
 
 import os

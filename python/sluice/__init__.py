@@ -13,8 +13,7 @@ from typing import Any
 from sluice._backend import groups
 from sluice._core import PeerLostError, __version__
 from sluice._front.distribute import distribute
-from sluice._job.company import MembersChange
-from sluice._job.job import Averaged, current
+from sluice._job.job import Averaged, MembersChange, current
 from sluice._measure.profile import Profile
 
 groups.register()
@@ -59,17 +58,17 @@ def mean(value: Averaged) -> Averaged:
 def on_members_changed(callback: Callable[[MembersChange], None]) -> None:
     """Calls `callback` at the end of the step() after members were lost. Needs the option members:
     without it a lost rank ends the job."""
-    current().company.on_change(callback)
+    current().on_members_changed(callback)
 
 
 def epochs() -> dict[str, Any]:
     """Returns which members each sum has counted, so that one process can repeat the run: how the
     first model is cut into slices, and the first step of every slice in each epoch."""
-    members = current().members
-    return members[0].epochs() if members else {"slices": [], "epochs": []}
+    models = current().models
+    return models[0].epochs() if models else {"slices": [], "epochs": []}
 
 
 def report() -> str:
     """Returns as text how this rank has spent its time since training began: every model's waits by
     layer, bytes and steps."""
-    return "\n".join(member.report() for member in current().members)
+    return "\n".join(model.report() for model in current().models)

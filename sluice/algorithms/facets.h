@@ -34,7 +34,7 @@ class Checkpoint {
   //
   // Training thread. The loop goes on meanwhile: other ranks may be in the next step already. State
   // that only steps of this rank change is read and written here, since there is no such step now;
-  // state that others' messages change as well is touched on the loop, in pieces (pieces.h).
+  // state that others' messages change as well is touched on the loop, in pieces (slices.h).
   virtual Result<std::vector<std::byte>> take() { return std::vector<std::byte>(); }
 
   // Puts a state back; empty: as at the beginning. Training thread, and REQUIRES the same as

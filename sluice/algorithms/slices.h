@@ -1,5 +1,5 @@
-// Shared by strategies that move slices: how large they are, a slice's part of its tensor, and the
-// checks of a message about one.
+// Shared by strategies that move slices: how large they are, a slice's part of its tensor, the
+// checks of a message about one, and work on all of them in pieces.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sluice/algorithms/context.h>
+#include <sluice/base/loop.h>
 #include <sluice/base/status.h>
 #include <sluice/data/plan/plan.h>
 #include <sluice/transport/wire/header.h>
@@ -59,5 +60,14 @@ Status checkSliceAndType(const plan::Plan& plan, const wire::Header& header);
 // "2 of 3 slices missing, 1 from server rank 0, 1 from server rank 2"
 std::string describeMissing(const plan::Plan& plan, TensorId tensor, size_t left,
                             const std::function<bool(SliceId)>& isMissing);
+
+// Work of a model's size on the loop is cut into pieces: between two of them messages, timers and
+// heartbeats get their turn. A piece is about a millisecond of copying.
+inline constexpr size_t kPieceBytes = size_t{4} << 20;
+
+// Runs work(0) to work(count - 1) on the loop, in this order, and returns when all have run, or why
+// the loop runs no more. Each returns how many bytes it has moved. Any thread; on the loop itself
+// it is one piece. REQUIRES: what the loop does in between does not change what `work` reads.
+Status inPieces(Loop& loop, size_t count, const std::function<size_t(size_t)>& work);
 
 }  // namespace sluice::algorithms

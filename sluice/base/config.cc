@@ -154,6 +154,8 @@ Status Config::readFile(const std::string& path) {
             fmt::format("{} is not a JSON object of options, like {{\"log\": \"debug\"}}", path)};
   }
   Values values;
+  // JSON may hold numbers and switches as such. They become text again, and each option reads
+  // its own text as it does from a variable.
   for (const auto& [key, entry] : json.items())
     values[key] = entry.is_string() ? entry.get<std::string>() : entry.dump();
   values = withoutAuto(renamed(std::move(values), asWritten), asWritten);
@@ -161,6 +163,7 @@ Status Config::readFile(const std::string& path) {
     const auto found = knownOption(key);
     if (!found.isOk()) return found.status().withContext(path);
     const Option* option = *found;
+    // Only a file with a secret in it must be private; most files are shared by a team.
     if (option->secret) SLUICE_RETURN_IF_ERROR(checkPrivate(path, *option));
     SLUICE_RETURN_IF_ERROR(set(*option, text, Source::kFile, path));
   }

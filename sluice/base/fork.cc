@@ -44,10 +44,14 @@ uint64_t bitOf(int fd) {
 }  // namespace
 
 void closeInForkedChildren(int fd) {
+  // One word has the bits of many descriptors, which threads open and close at the same time,
+  // hence an atomic operation and not a plain store.
   if (isTracked(fd)) owned[static_cast<size_t>(fd) / kBitsPerWord].fetch_or(bitOf(fd));
 }
 
 void keepInForkedChildren(int fd) {
+  // This must come before the descriptor is closed. Afterwards its number may be another
+  // file's, and a child would lose that file.
   if (isTracked(fd)) owned[static_cast<size_t>(fd) / kBitsPerWord].fetch_and(~bitOf(fd));
 }
 

@@ -52,6 +52,7 @@ Duration Histogram::quantile(double q) const {
   uint64_t seen = 0;
   for (size_t bucket = 0; bucket < kBuckets; ++bucket) {
     seen += counts_[bucket];
+    // A bucket's upper end may lie above all values in it, but max_ is exact.
     if (seen >= wanted) return std::min(max_, Duration(upperEnd(bucket)));
   }
   return max_;

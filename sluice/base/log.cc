@@ -112,6 +112,8 @@ spdlog::logger& log(std::string_view layer) {
 }
 
 Status setLogLevels(std::string_view spec) {
+  // The text is read as a whole before anything changes, so that a mistake in it leaves the
+  // levels as they were.
   Level level = Level::info;
   std::map<std::string, Level, std::less<>> levelOf;
   for (const auto part : split(spec, ',')) {

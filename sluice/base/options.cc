@@ -57,6 +57,8 @@ static_assert(std::ranges::is_sorted(kAll, {}, &Option::name),
               "keep the list sorted: it is what people read");
 
 std::vector<const Option*>& known() {
+  // Parts of the program add options of their own while it starts (addOptions). A static of a
+  // function is there for whoever comes first, in whatever order files are initialised.
   static std::vector<const Option*> options(kAll.begin(), kAll.end());
   return options;
 }

@@ -12,6 +12,7 @@ namespace {
 // Levenshtein's distance, with swaps: the fewest edits that turn `a` into `b`. An edit inserts,
 // deletes or replaces one character, or swaps two neighbours.
 size_t editDistance(std::string_view a, std::string_view b) {
+  // Three rows of the table are enough, since a swap looks back by two.
   std::vector<size_t> beforeLast(b.size() + 1);
   std::vector<size_t> last(b.size() + 1);
   std::vector<size_t> row(b.size() + 1);
@@ -33,6 +34,7 @@ size_t editDistance(std::string_view a, std::string_view b) {
 template <int (*Convert)(int)>
 std::string convert(std::string_view text) {
   std::string result(text);
+  // The functions of <cctype> are undefined for negative values, which char may have.
   std::ranges::transform(result, result.begin(),
                          [](unsigned char c) { return static_cast<char>(Convert(c)); });
   return result;

@@ -44,11 +44,14 @@ Result<double> parseQuantity(std::string_view text, std::span<const Unit> units,
   double number = 0;
   const auto [end, error] =
       std::from_chars(trimmed.data(), trimmed.data() + trimmed.size(), number);
+  // from_chars also takes "inf" and "nan", which are no quantities.
   if (error != std::errc{} || !std::isfinite(number) || number < 0) return refuse();
   const std::string unit = lower(trim(trimmed.substr(end - trimmed.data())));
   for (const auto& candidate : units) {
     if (candidate.name != unit) continue;
     const double value = number * candidate.scale;
+    // Half of the range is the limit, so that a duration can be added to a time without an
+    // overflow.
     if (value > static_cast<double>(std::numeric_limits<int64_t>::max()) / 2) return refuse();
     return value;
   }
@@ -104,6 +107,8 @@ Result<bool> parseSwitch(std::string_view text) {
 }
 
 std::string formatDuration(Duration d) {
+  // The largest unit that loses nothing is chosen, so that parseDuration() reads every result
+  // back.
   const auto ns = d.count();
   if (ns % 1'000'000'000 == 0) return fmt::format("{}s", ns / 1'000'000'000);
   if (ns % 1'000'000 == 0) return fmt::format("{}ms", ns / 1'000'000);

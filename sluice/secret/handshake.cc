@@ -85,6 +85,8 @@ Status Handshake::received(std::span<const std::byte> message) {
   }
   if (!status.isOk()) {
     state_ = State::kFailed;
+    // A server's answer is sent even after a failure: by it a client with another key learns
+    // that the keys differ. A client has nothing more to say.
     if (role_ == Role::kClient) outgoingBytes_ = 0;
   }
   return status;
@@ -160,6 +162,8 @@ Claim Handshake::claim() const {
 
 SessionKeys Handshake::sessionKeys() const {
   SLUICE_CHECK(done());
+  // Each direction has its own key. Both ends count their messages from zero, and under one key
+  // two messages would have the same nonce.
   Key toServer = hashAs("to server");
   Key toClient = hashAs("to client");
   if (role_ == Role::kClient) return {.send = toServer, .receive = toClient};

@@ -65,12 +65,15 @@ std::string JobKey::toHex() const {
 
 JobKey JobKey::forJob(const JobNonce& nonce) const {
   startSodium();
+  // With the nonce every job has keys of its own, even if all jobs of a user share a key file.
+  // What was recorded in one job is of no use in another.
   crypto_generichash_state hash;
   crypto_generichash_init(&hash, raw(key_.bytes()), kKeyBytes, kKeyBytes);
   crypto_generichash_update(&hash, raw(std::as_bytes(std::span(kJobLabel))), kJobLabel.size());
   crypto_generichash_update(&hash, raw(std::span(nonce)), nonce.size());
   JobKey key;
   crypto_generichash_final(&hash, raw(key.key_.mutableBytes()), kKeyBytes);
+  // The state of the hash still contains the key.
   sodium_memzero(&hash, sizeof hash);
   key.isSecret_ = isSecret_;
   return key;

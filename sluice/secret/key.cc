@@ -21,6 +21,8 @@ Key Key::random() {
 }
 
 bool operator==(const Key& a, const Key& b) {
+  // The comparison takes the same time wherever keys differ, so that nobody learns by the clock
+  // how much of a guess was right.
   return sodium_memcmp(a.bytes_.data(), b.bytes_.data(), kKeyBytes) == 0;
 }
 

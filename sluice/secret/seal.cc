@@ -23,6 +23,8 @@ Nonce nonceOf(uint64_t count) {
 void Sealer::seal(std::span<const std::byte> plain, std::span<const std::byte> label,
                   std::string& out) {
   startSodium();
+  // The nonce is a count, which never repeats under one key. As both ends count for themselves,
+  // a message that was lost, repeated or swapped on its way does not open.
   const Nonce nonce = nonceOf(count_++);
   const size_t at = out.size();
   out.resize(at + plain.size() + kSealBytes);

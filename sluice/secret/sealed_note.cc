@@ -23,6 +23,8 @@ unsigned char* rawText(std::string& text) {
 std::string sealNote(const Key& key, std::string_view note, std::string_view label) {
   startSodium();
   std::string sealed(note.size() + kSealedNoteOverheadBytes, '\0');
+  // Writer and reader of a note share no count, so the nonce is random and travels in front. It
+  // is so long that it does not repeat by chance.
   randombytes_buf(sealed.data(), kNoteNonceBytes);
   crypto_aead_xchacha20poly1305_ietf_encrypt(
       rawText(sealed) + kNoteNonceBytes, nullptr, rawText(note), note.size(), rawText(label),

@@ -30,6 +30,7 @@ void Broadcast::start(Rank root, SharedBytes data, fabric::Done done) {
   if (end_.has_value() && sequence >= end_->count) return done(end_->why);
   const uint32_t pieces = piecesOf(data->size());
   const bool isRoot = root == fabric_.rank();
+  // Each piece has to leave to every child and, except at the root, to come here first.
   const size_t left = pieces * (childrenOf(root).size() + (isRoot ? 0 : 1));
   underway_.emplace(sequence, Underway{root, std::move(data), std::move(done), left,
                                        std::vector<bool>(isRoot ? 0 : pieces)});
@@ -131,6 +132,8 @@ Rank Broadcast::rankAt(uint32_t position, Rank root) const {
 std::vector<Rank> Broadcast::childrenOf(Rank root) const {
   std::vector<Rank> children;
   const uint32_t position = positionOf(fabric_.rank(), root);
+  // Ranks form a binary tree, laid out like a heap with the root first. So each rank knows its
+  // neighbours without a message, and no rank sends a piece more than twice.
   for (const uint32_t child : {2 * position + 1, 2 * position + 2}) {
     if (child < fabric_.worldSize()) children.push_back(rankAt(child, root));
   }

@@ -13,11 +13,11 @@
 namespace sluice::session {
 namespace {
 
-class Member final : public fabric::Receiver {
+class BroadcastRank final : public fabric::Receiver {
  public:
-  Member(fabric::LoopbackHub& hub, Rank rank, base::ManualLoop& loop)
+  BroadcastRank(fabric::LoopbackHub& hub, Rank rank, base::ManualLoop& loop)
       : loop_(loop), fabric_(hub.join(rank, loop, *this)), broadcast_(*fabric_) {}
-  ~Member() override {
+  ~BroadcastRank() override {
     loop_.post([this] { fabric_.reset(); });
     loop_.runReady();
   }
@@ -62,11 +62,11 @@ TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
   base::ManualLoop loop;
   fabric::LoopbackHub hub(2);
   auto root = hub.join(Rank{0}, loop, nobody);
-  Member member(hub, Rank{1}, loop);
+  BroadcastRank rank(hub, Rank{1}, loop);
   const size_t first = size_t{1} << 20;
   const SharedBytes sent = fill(first + 17, 3);
   const SharedBytes landed = fill(sent->size(), 0);
-  member.start(Rank{0}, landed);
+  rank.start(Rank{0}, landed);
   const auto send = [&](uint32_t number) {
     const auto piece =
         number == 0 ? std::span(*sent).first(first) : std::span(*sent).subspan(first);
@@ -76,10 +76,10 @@ TEST(Broadcast, APieceThatComesTwiceIsRefusedAndNotCounted) {
   };
   send(0);
   send(0);
-  EXPECT_TRUE(member.endings.empty());
+  EXPECT_TRUE(rank.endings.empty());
   send(1);
-  ASSERT_EQ(member.endings.size(), 1U);
-  EXPECT_TRUE(member.endings[0].isOk());
+  ASSERT_EQ(rank.endings.size(), 1U);
+  EXPECT_TRUE(rank.endings[0].isOk());
   EXPECT_EQ(*landed, *sent);
   loop.post([&] { root.reset(); });
   loop.runReady();
@@ -90,9 +90,9 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
     if (world == 7 && base::testsAreShort()) continue;
     base::ManualLoop loop;
     fabric::LoopbackHub hub(world);
-    std::vector<std::unique_ptr<Member>> members;
+    std::vector<std::unique_ptr<BroadcastRank>> ranks;
     for (uint32_t r = 0; r < world; ++r)
-      members.push_back(std::make_unique<Member>(hub, Rank{r}, loop));
+      ranks.push_back(std::make_unique<BroadcastRank>(hub, Rank{r}, loop));
     // Three broadcasts at once: a short one, one of more than one piece, and an empty one.
     const std::vector<size_t> sizes{10, (size_t{1} << 20) + 17, 0};
     for (uint32_t root = 0; root < world; ++root) {
@@ -101,14 +101,14 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
         const uint32_t late = (r + root + 1) % world;  // others call before the root does
         for (size_t b = 0; b < sizes.size(); ++b)
           data[late].push_back(fill(sizes[b], late * 10 + b));
-        for (const auto& bytes : data[late]) members[late]->start(Rank{root}, bytes);
+        for (const auto& bytes : data[late]) ranks[late]->start(Rank{root}, bytes);
         loop.runReady();
       }
       for (uint32_t r = 0; r < world; ++r) {
         for (size_t b = 0; b < sizes.size(); ++b)
           EXPECT_EQ(*data[r][b], *fill(sizes[b], root * 10 + b));
-        EXPECT_EQ(members[r]->endings.size(), (root + 1) * sizes.size());
-        EXPECT_TRUE(std::ranges::all_of(members[r]->endings, &Status::isOk));
+        EXPECT_EQ(ranks[r]->endings.size(), (root + 1) * sizes.size());
+        EXPECT_TRUE(std::ranges::all_of(ranks[r]->endings, &Status::isOk));
       }
     }
   }
@@ -117,8 +117,8 @@ TEST(Broadcast, ReachesEveryRankFromAnyRootWhoeverCallsFirst) {
 TEST(Broadcast, ALossEndsItOnce) {
   base::ManualLoop loop;
   fabric::LoopbackHub hub(2);
-  auto lost = std::make_unique<Member>(hub, Rank{0}, loop);
-  Member waiting(hub, Rank{1}, loop);
+  auto lost = std::make_unique<BroadcastRank>(hub, Rank{0}, loop);
+  BroadcastRank waiting(hub, Rank{1}, loop);
   waiting.start(Rank{0}, fill(10, 0));
   loop.runReady();
   EXPECT_TRUE(waiting.endings.empty());
@@ -136,8 +136,8 @@ TEST(Broadcast, ALossEndsItOnce) {
 TEST(Broadcast, AnEndInGoodOrderLeavesEarlierOnesAlone) {
   base::ManualLoop loop;
   fabric::LoopbackHub hub(2);
-  Member leaving(hub, Rank{0}, loop);
-  Member waiting(hub, Rank{1}, loop);
+  BroadcastRank leaving(hub, Rank{0}, loop);
+  BroadcastRank waiting(hub, Rank{1}, loop);
   const auto first = fill(10, 0);
   waiting.start(Rank{0}, first);
   waiting.start(Rank{0}, fill(10, 0));

@@ -9,6 +9,7 @@
 namespace sluice::session {
 
 void ComingGradients::announce(TensorId tensor, Step step, TimePoint at) {
+  // Most sessions have no device, so nothing is kept until the first announcement.
   if (tensors_.empty()) tensors_.resize(plan_.model().tensors.size());
   OneTensor& here = tensors_[index(tensor)];
   SLUICE_CHECK(here.missing == 0, tensor, step);

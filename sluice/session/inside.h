@@ -1,4 +1,5 @@
-// The way from a public Config, Job or Session to its parts, for sluice's own programs and Python.
+// The way from a public Config, Job or Session to its parts, for these classes themselves, tools and
+// tests.
 #pragma once
 
 #include <memory>

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/secret/key_file.h>
-#include <sluice/session/await.h>
-#include <sluice/session/join_members.h>
+#include <sluice/session/elastic/join_members.h>
 #include <sluice/session/protection.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>
@@ -56,7 +56,7 @@ Result<std::unique_ptr<metrics::Endpoint>> openMetrics(const base::Config& confi
 
 Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
                                                  const base::Config::Values& environment,
-                                                 Interruption interruption,
+                                                 base::Interruption interruption,
                                                  const Publish& published) {
   rendezvous::Launch launch;
   // Without a launcher's variables this process is a job of one, so a script runs unchanged on
@@ -98,7 +98,7 @@ Result<std::unique_ptr<JobParts>> JobParts::join(base::Config config,
     SLUICE_RETURN_IF_ERROR(published(job->rendezvous_->port()));
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job->address()));
   const std::string note = listener.address().toString();
-  const auto everybody = await<std::vector<std::string>>(
+  const auto everybody = base::await<std::vector<std::string>>(
       job->loop(), [&](auto got) { job->rendezvous_->join(note, std::move(got)); },
       job->interruption_);
   SLUICE_RETURN_IF_ERROR(everybody.status());
@@ -152,7 +152,7 @@ Status JobParts::startPulse(fabric::TcpListener listener,
 }
 
 JobParts::JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
-                   Interruption interruption)
+                   base::Interruption interruption)
     : config_(std::move(config)),
       launch_(std::move(launch)),
       key_(std::move(key)),
@@ -166,7 +166,7 @@ JobParts::~JobParts() {
   // A job that never met has nobody to take leave of.
   if (members_ != nullptr) {
     if (!isAbandoned_) {
-      (void)await<bool>(loop(), [this](auto got) {
+      (void)base::await<bool>(loop(), [this](auto got) {
         members_->leave(kLastWords, [got = std::move(got)] { got(true); });
       });
     }
@@ -175,7 +175,7 @@ JobParts::~JobParts() {
   pulse_.reset();
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
-    (void)await<bool>(loop(), [this](auto got) {
+    (void)base::await<bool>(loop(), [this](auto got) {
       rendezvous_->leave(kLastWords, [got = std::move(got)] { got(true); });
     });
   }
@@ -201,16 +201,17 @@ Result<std::vector<std::string>> JobParts::gather(const std::string& key,
 }
 
 Result<std::vector<std::string>> JobParts::gather(const std::string& key, const std::string& value,
-                                                  Duration atMost, const Interruption& refusal) {
+                                                  Duration atMost,
+                                                  const base::Interruption& refusal) {
   SLUICE_RETURN_IF_ERROR(checkProcess());
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
   const auto ask = [&]() -> Status {
     if (interruption_) SLUICE_RETURN_IF_ERROR(interruption_());
     return refusal ? refusal() : base::ok();
   };
-  return await<std::vector<std::string>>(
+  return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { gatherOnLoop(key, value, atMost, std::move(got)); },
-      refusal ? Interruption(ask) : interruption_);
+      refusal ? base::Interruption(ask) : interruption_);
 }
 
 void JobParts::gatherLater(const std::string& key, const std::string& value, Duration atMost,
@@ -223,7 +224,8 @@ void JobParts::gatherOnLoop(const std::string& key, const std::string& value, Du
                             std::function<void(Result<std::vector<std::string>>)> got) {
   if (members_ == nullptr) return rendezvous_->store().gather(key, value, atMost, std::move(got));
   members_->gather(
-      key, value.size(), [value](const members::View&) { return value; }, atMost, std::move(got));
+      key, value.size(), [value](const membership::EpochView&) { return value; }, atMost,
+      std::move(got));
 }
 
 Status JobParts::set(const std::string& key, const std::string& value) {
@@ -231,7 +233,7 @@ Status JobParts::set(const std::string& key, const std::string& value) {
   if (rendezvous_ == nullptr) return base::ok();
   if (members_ != nullptr)
     return fabric::runAndWait(loop(), [&] { members_->leaveNote(key, value); });
-  return awaitStatus(
+  return base::awaitStatus(
       loop(), [&](auto done) { rendezvous_->store().set(key, value, std::move(done)); },
       interruption_);
 }
@@ -240,7 +242,7 @@ void JobParts::whenSet(const std::string& key, std::function<void(const std::str
   if (rendezvous_ == nullptr) return;
   loop().post([this, key, then = std::move(then)] {
     if (members_ != nullptr) return members_->whenNoted(key, then);
-    rendezvous_->store().wait(key, kAsLongAsItTakes, [then](const Result<std::string>& note) {
+    rendezvous_->store().wait(key, base::kAsLongAsItTakes, [then](const Result<std::string>& note) {
       if (note.isOk()) then(*note);
     });
   });
@@ -256,7 +258,7 @@ Result<std::string> JobParts::get(const std::string& key) {
       return {Code::kTimeout, fmt::format("no member has left the note '{}'", key)};
     return interruption_ ? interruption_() : base::ok();
   };
-  return await<std::string>(
+  return base::await<std::string>(
       loop(),
       [&](auto got) {
         if (members_ != nullptr)
@@ -264,7 +266,7 @@ Result<std::string> JobParts::get(const std::string& key) {
         rendezvous_->store().wait(key, config_.duration(option::kRendezvousTimeout),
                                   std::move(got));
       },
-      members_ != nullptr ? Interruption(ask) : interruption_);
+      members_ != nullptr ? base::Interruption(ask) : interruption_);
 }
 
 }  // namespace sluice::session

@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/await.h>
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/base/types/ids.h>
-#include <sluice/join/members/members.h>
+#include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/join/rendezvous/rendezvous.h>
 #include <sluice/observe/metrics/endpoint.h>
 #include <sluice/secret/job_key.h>
-#include <sluice/session/await.h>
 #include <sluice/session/term_request.h>
 #include <sluice/transport/fabric/tcp/listener.h>
 #include <sluice/transport/fabric/watch/pulse_thread.h>
@@ -38,7 +38,7 @@ class JobParts final {
   // waits for other ranks.
   static Result<std::unique_ptr<JobParts>> join(base::Config config,
                                                 const base::Config::Values& environment,
-                                                Interruption interruption = {},
+                                                base::Interruption interruption = {},
                                                 const Publish& published = {});
   ~JobParts();
 
@@ -59,9 +59,9 @@ class JobParts final {
   uint32_t firstWorldSize() const { return launch_.worldSize; }
   // Makes this process's end a loss to the other members, not a goodbye: they need not wait for it.
   void abandonMembers() { isAbandoned_ = true; }
-  // Returns the members of the job; null if the loss of a rank ends what it takes part in. Used on
-  // the loop, but for its view().
-  members::Members* members() const { return members_.get(); }
+  // Returns this rank's way to the other members; null if the loss of a rank ends what it takes part
+  // in. Used on the loop, but for its view().
+  membership::MemberChannel* members() const { return members_.get(); }
   const base::Config& config() const { return config_; }
   net::EpollLoop& loop() { return thread_.loop(); }
   // Returns a key derived from the job key and from data that tells this job from all others; see
@@ -86,7 +86,7 @@ class JobParts final {
   // Contributes `value`, and returns every rank's value for this key, in rank order. Every rank
   // calls it. `refusal` is called meanwhile; its error ends the wait.
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value,
-                                          Duration atMost, const Interruption& refusal = {});
+                                          Duration atMost, const base::Interruption& refusal = {});
   Result<std::vector<std::string>> gather(const std::string& key, const std::string& value);
 
   // Does the same without waiting: `got` runs on the loop. REQUIRES: not in a job of one.
@@ -101,7 +101,7 @@ class JobParts final {
   void whenSet(const std::string& key, std::function<void(const std::string&)> then);
 
   // Returns the interruption given to join(), for sessions that wait in the same thread.
-  const Interruption& interruption() const { return interruption_; }
+  const base::Interruption& interruption() const { return interruption_; }
 
  private:
   Status startMembers(const secret::JobKey& usersKey);
@@ -111,12 +111,12 @@ class JobParts final {
   Status startPulse(fabric::TcpListener listener, const std::vector<std::string>& addresses);
 
   JobParts(base::Config config, rendezvous::Launch launch, secret::JobKey key,
-           Interruption interruption);
+           base::Interruption interruption);
 
   const base::Config config_;
   const rendezvous::Launch launch_;
   secret::JobKey key_;  // constant after join()
-  const Interruption interruption_;
+  const base::Interruption interruption_;
   std::atomic<bool> isAbandoned_{false};
   bool hasMet_ = false;  // true iff everybody was here once
   const base::ProcessMark process_;
@@ -125,7 +125,7 @@ class JobParts final {
   net::LoopThread thread_;
   base::HomePtr<rendezvous::Rendezvous> rendezvous_;  // on the loop; null in a job of one
   base::HomePtr<fabric::PulseThread> pulse_;          // null in a job of one
-  base::HomePtr<members::Members> members_;           // on the loop; null if no member may be lost
+  base::HomePtr<membership::MemberChannel> members_;  // on the loop; null if no member may be lost
 };
 
 }  // namespace sluice::session

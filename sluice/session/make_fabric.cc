@@ -12,9 +12,9 @@
 namespace sluice::session {
 namespace {
 
-Result<std::unique_ptr<fabric::Fabric>> connectTcp(JobParts& job, const EpochPlace& place,
-                                                   fabric::TcpListener listener,
-                                                   fabric::Receiver& receiver) {
+Result<std::unique_ptr<fabric::NodeFabric>> connectTcp(JobParts& job, const EpochPlace& place,
+                                                       fabric::TcpListener listener,
+                                                       fabric::Receiver& receiver) {
   fabric::TcpMembership membership{.rank = place.rank,
                                    .epoch = place.epoch,
                                    .addresses = {},
@@ -30,8 +30,8 @@ Result<std::unique_ptr<fabric::Fabric>> connectTcp(JobParts& job, const EpochPla
                                receiver);
 }
 
-Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string& name,
-                                                fabric::Receiver& receiver) {
+Result<std::unique_ptr<fabric::NodeFabric>> makeTcp(JobParts& job, const std::string& name,
+                                                    fabric::Receiver& receiver) {
   SLUICE_ASSIGN_OR_RETURN(auto listener, fabric::TcpListener::open(job.address()));
   SLUICE_ASSIGN_OR_RETURN(const auto notes,
                           job.gather("fabric/" + name, listener.address().toString()));
@@ -39,8 +39,8 @@ Result<std::unique_ptr<fabric::Fabric>> makeTcp(JobParts& job, const std::string
                     std::move(listener), receiver);
 }
 
-Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string& name,
-                                                fabric::Receiver& receiver) {
+Result<std::unique_ptr<fabric::NodeFabric>> makeUcx(JobParts& job, const std::string& name,
+                                                    fabric::Receiver& receiver) {
   SLUICE_RETURN_IF_ERROR(checkProtectionOfUcx(job.config()));
   fabric::UcxOptions options = fabric::ucxOptions(job.config());
   options.rank = job.rank();
@@ -57,8 +57,8 @@ Result<std::unique_ptr<fabric::Fabric>> makeUcx(JobParts& job, const std::string
 }
 
 // Makes the fabric of a job of one.
-Result<std::unique_ptr<fabric::Fabric>> makeLoopback(JobParts& job, const std::string&,
-                                                     fabric::Receiver& receiver) {
+Result<std::unique_ptr<fabric::NodeFabric>> makeLoopback(JobParts& job, const std::string&,
+                                                         fabric::Receiver& receiver) {
   return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), receiver);
 }
 
@@ -83,7 +83,8 @@ Result<std::unique_ptr<fabric::WatchedFabric>> makeEpochFabric(JobParts& job,
   SLUICE_ASSIGN_OR_RETURN(const auto liveness, fabric::readLivenessOptions(job.config()));
   return fabric::WatchedFabric::make(
       job.loop(), liveness, receiver,
-      [&](fabric::Receiver& watchman) -> Result<std::unique_ptr<fabric::Fabric>> {
+      [&](fabric::Receiver& watchman) -> Result<std::unique_ptr<fabric::NodeFabric>> {
+        // An epoch may have shrunk to one member, who has nobody to connect to.
         if (place.addresses.size() == 1)
           return fabric::LoopbackHub(1).join(Rank{0}, job.loop(), watchman);
         return connectTcp(job, place, std::move(listener), watchman);

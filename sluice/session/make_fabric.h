@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/transport/fabric/watch/watched_fabric.h>
 
@@ -13,13 +14,6 @@ namespace sluice::session {
 // Makes the fabric. Every rank calls it with the same `name`.
 Result<std::unique_ptr<fabric::WatchedFabric>> makeFabric(JobParts& job, const std::string& name,
                                                           fabric::Receiver& receiver);
-
-// One member's place in an epoch.
-struct EpochPlace {
-  Rank rank{};
-  Epoch epoch{};
-  std::vector<std::string> addresses;  // of every member's listener, by rank
-};
 
 // Makes the TCP fabric of an epoch, whose members have told each other their addresses. A job of one
 // needs no addresses. Any thread.

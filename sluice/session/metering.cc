@@ -11,7 +11,7 @@ constexpr auto kScrapeLimit = std::chrono::seconds(5);
 
 }  // namespace
 
-void Metering::begin(Trainer& trainer, const EpochFabric& fabric) {
+void Metering::begin(Trainer& trainer, const fabric::PeerAwareFabric& fabric) {
   trainer_ = &trainer;
   fabric_ = &fabric;
   endpoint_.add(*this);

@@ -5,8 +5,8 @@
 
 #include <sluice/observe/metrics/counts.h>
 #include <sluice/observe/metrics/endpoint.h>
-#include <sluice/session/epoch_fabric.h>
 #include <sluice/session/trainer.h>
+#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
 
 namespace sluice::session {
 
@@ -19,7 +19,7 @@ class Metering final : public metrics::Source {
 
   // Lets the endpoint read from now on. REQUIRES: end() comes before the trainer and the fabric are
   // destroyed.
-  void begin(Trainer& trainer, const EpochFabric& fabric);
+  void begin(Trainer& trainer, const fabric::PeerAwareFabric& fabric);
   void end();
 
   Result<metrics::Reading> read() override;
@@ -28,8 +28,8 @@ class Metering final : public metrics::Source {
   metrics::Endpoint& endpoint_;
   const std::string session_;
   metrics::Counts counts_;
-  Trainer* trainer_ = nullptr;           // between begin() and end()
-  const EpochFabric* fabric_ = nullptr;  // between begin() and end()
+  Trainer* trainer_ = nullptr;                       // between begin() and end()
+  const fabric::PeerAwareFabric* fabric_ = nullptr;  // between begin() and end()
 };
 
 }  // namespace sluice::session

@@ -1,4 +1,4 @@
-#include <sluice/algorithms/pieces.h>
+#include <sluice/algorithms/slices.h>
 
 #include <vector>
 

@@ -25,6 +25,8 @@ Protection describeProtection(const base::Config& config, bool isOneHost, bool h
   }
   if (!isOneHost && !hasKey)
     protection.words += "; without a job key, ranks are not proved to be of this job";
+  // A key shows that strangers are a concern here, so payloads that strangers can change are
+  // probably an oversight.
   if (hasKey && !isOneHost && !isEncrypted && !isAuthenticated) {
     protection.warning = fmt::format(
         "there is a job key, but payloads to other hosts are neither encrypted nor authenticated: "

@@ -8,6 +8,7 @@ namespace {
 // Calls the trainer, unless this is a forked child of the rank's process.
 template <typename Call>
 auto onTrainer(session::SessionParts& parts, Call&& call) -> decltype(call(parts.trainer())) {
+  // A forked child has a copy of all objects but no loop thread: a call would wait for ever.
   if (!parts.isHere()) return parts.checkProcess();
   return call(parts.trainer());
 }
@@ -62,23 +63,17 @@ Status Session::handOutDelayed(TensorId tensor, DeviceMemory memory) {
 }
 
 Status Session::wait(TensorId tensor) {
-  return onTrainer(*inside_, [&](auto& trainer) {
-    auto* const path = inside_->devicePath();
-    return path == nullptr ? trainer.wait(tensor) : path->wait(tensor);
-  });
+  SLUICE_RETURN_IF_ERROR(inside_->checkProcess());
+  return inside_->wait(tensor);
 }
 
 Status Session::waitAll() {
-  return onTrainer(*inside_, [&](auto& trainer) {
-    auto* const path = inside_->devicePath();
-    return path == nullptr ? trainer.waitAll() : path->waitAll();
-  });
+  SLUICE_RETURN_IF_ERROR(inside_->checkProcess());
+  return inside_->waitAll();
 }
 
 bool Session::isReady(TensorId tensor) const {
-  if (!inside_->isHere()) return false;
-  const auto* const path = inside_->devicePath();
-  return path == nullptr ? inside_->trainer().isReady(tensor) : path->isReady(tensor);
+  return inside_->isHere() && inside_->isReady(tensor);
 }
 
 bool Session::isEmpty(TensorId tensor) const {
@@ -118,9 +113,8 @@ Result<std::vector<std::byte>> Session::takeState() {
 }
 
 Status Session::restore(std::span<const std::byte> state) {
-  // A result that is not copied to a device yet may lie in memory that the state comes to.
-  SLUICE_RETURN_IF_ERROR(waitAll());
-  return onTrainer(*inside_, [&](auto& trainer) { return trainer.restore(state); });
+  SLUICE_RETURN_IF_ERROR(inside_->checkProcess());
+  return inside_->restore(state);
 }
 
 Status Session::broadcast(Rank root, std::span<std::byte> data) {

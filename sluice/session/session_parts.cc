@@ -4,13 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/text.h>
 #include <sluice/base/units.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/session/agreement.h>
-#include <sluice/session/await.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/session/session_plan.h>
 #include <sluice/transport/fabric/common.h>
@@ -95,6 +95,19 @@ Status checkOutlives(const SessionOptions& options, const plan::Plan& plan,
   return base::ok();
 }
 
+EpochsJob epochsJob(JobParts& job) {
+  return {.loop = job.loop(),
+          .config = job.config(),
+          .members = *job.members(),
+          .address = job.address(),
+          .pulse = job.pulse(),
+          .interruption = job.interruption(),
+          .makeFabric = [&job](const EpochPlace& place, fabric::TcpListener listener,
+                               fabric::Receiver& receiver, fabric::Pulse* pulse) {
+            return makeEpochFabric(job, place, std::move(listener), receiver, pulse);
+          }};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionOptions options,
@@ -141,7 +154,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
                                                                    session->observers_.orNull()));
   }
   if (job.members() != nullptr)
-    session->epochs_ = std::make_unique<Epochs>(job, options.name, plan);
+    session->epochs_ = std::make_unique<Epochs>(epochsJob(job), options.name, plan);
   Training training{std::move(plan),
                     std::move(update),
                     isWorker ? std::move(options.memory) : std::vector<TensorMemory>{},
@@ -154,12 +167,7 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   SLUICE_ASSIGN_OR_RETURN(
       session->trainer_,
       Trainer::start(std::move(training), session->config_, session->observers_.orNull(),
-                     [&](Trainer& trainer) -> Result<std::unique_ptr<fabric::Fabric>> {
-                       SLUICE_ASSIGN_OR_RETURN(auto fabric,
-                                               session->connect(job, options.name, trainer));
-                       session->fabric_ = fabric.get();
-                       return std::unique_ptr<fabric::Fabric>(std::move(fabric));
-                     }));
+                     [&](Trainer& trainer) { return session->connect(trainer); }));
   if (session->devicePath_) SLUICE_RETURN_IF_ERROR(session->devicePath_->begin(*session->trainer_));
   session->listenForTheEnd();
   log("session").debug("rank {}: session '{}' has begun", job.rank(), options.name);
@@ -167,16 +175,21 @@ Result<std::unique_ptr<SessionParts>> SessionParts::open(JobParts& job, SessionO
   return session;
 }
 
-Result<std::unique_ptr<EpochFabric>> SessionParts::connect(JobParts& job, const std::string& name,
-                                                           Trainer& trainer) {
-  if (epochs_ != nullptr) {
-    return epochs_->connect(trainer,
-                            {.onEntered = [&trainer] { trainer.onNewRanks(); },
-                             .onEnd = [&trainer](const Status& why) { trainer.fail(why); },
-                             .nextStep = [&trainer] { return Step{trainer.stepsBegun()}; }});
+Result<std::unique_ptr<fabric::Fabric>> SessionParts::connect(Trainer& trainer) {
+  const auto keep = [this](auto fabric) {
+    fabric_ = fabric.get();
+    return std::unique_ptr<fabric::Fabric>(std::move(fabric));
+  };
+  if (epochs_ == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job_, name_, trainer));
+    return keep(std::move(fabric));
   }
-  SLUICE_ASSIGN_OR_RETURN(auto fabric, makeFabric(job, name, trainer));
-  return std::make_unique<EpochFabric>(std::move(fabric));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto fabric,
+      epochs_->connect(trainer, {.onEntered = [&trainer] { trainer.onNewRanks(); },
+                                 .onEnd = [&trainer](const Status& why) { trainer.fail(why); },
+                                 .nextStep = [&trainer] { return Step{trainer.stepsBegun()}; }}));
+  return keep(std::move(fabric));
 }
 
 SessionParts::~SessionParts() {
@@ -208,6 +221,24 @@ void SessionParts::listenForTheEnd() {
   });
 }
 
+Status SessionParts::wait(TensorId tensor) {
+  return devicePath_ ? devicePath_->wait(tensor) : trainer_->wait(tensor);
+}
+
+Status SessionParts::waitAll() {
+  return devicePath_ ? devicePath_->waitAll() : trainer_->waitAll();
+}
+
+bool SessionParts::isReady(TensorId tensor) const {
+  return devicePath_ ? devicePath_->isReady(tensor) : trainer_->isReady(tensor);
+}
+
+Status SessionParts::restore(std::span<const std::byte> state) {
+  // A result that is not copied to a device yet may lie in memory that the state comes to.
+  SLUICE_RETURN_IF_ERROR(waitAll());
+  return trainer_->restore(state);
+}
+
 bool SessionParts::isWorker() const {
   return plan().roles().isWorker(job_.rank());
 }
@@ -217,7 +248,7 @@ Status SessionParts::leave() {
   // A rank that only serves cannot know how long training takes, so its wait has no real limit. A
   // lost rank ends it with an error that names the rank.
   const Duration atMost =
-      isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(kAsLongAsItTakes);
+      isWorker() ? job_.config().duration(option::kWaitTimeout) : Duration(base::kAsLongAsItTakes);
   if (devicePath_) SLUICE_RETURN_IF_ERROR(devicePath_->waitAll());  // results reach the device
   return trainer_->leave([&]() -> Status {
     if (tracing_) tracing_->noteClocks(*fabric_);  // all ranks are still there

@@ -6,21 +6,42 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <sluice/observer.h>
 #include <sluice/session.h>
 
 #include <sluice/session/device_path.h>
-#include <sluice/session/epoch_fabric.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/metering.h>
-#include <sluice/session/observers.h>
 #include <sluice/session/tracing.h>
 #include <sluice/session/trainer.h>
 
 namespace sluice::session {
+
+// Several observers of the path of slices as one. Filled before training, then only read.
+class Observers final : public StageObserver {
+ public:
+  // REQUIRES: the observer outlives this.
+  void add(StageObserver& observer) { all_.push_back(&observer); }
+
+  // Returns the observer to hand out: null if the list is empty, so that nothing needs to be
+  // reported.
+  StageObserver* orNull() { return all_.empty() ? nullptr : this; }
+
+  void onStage(const StageEvent& event) override {
+    for (auto* each : all_) each->onStage(event);
+  }
+  void onWait(const WaitEvent& event) override {
+    for (auto* each : all_) each->onWait(event);
+  }
+
+ private:
+  std::vector<StageObserver*> all_;
+};
 
 class SessionParts final {
  public:
@@ -50,6 +71,12 @@ class SessionParts final {
   // Ends the session in bad order: the other ranks' waits end with `why`, and this rank's name.
   void abandon(const std::string& why);
 
+  // As Session's, on this rank's own process only.
+  Status wait(TensorId tensor);
+  Status waitAll();
+  bool isReady(TensorId tensor) const;
+  Status restore(std::span<const std::byte> state);
+
   bool isWorker() const;
   Rank rank() const { return job_.rank(); }
   const plan::Plan& plan() const { return trainer_->plan(); }
@@ -67,8 +94,7 @@ class SessionParts final {
  private:
   SessionParts(JobParts& job, std::string name, base::Config config)
       : job_(job), name_(std::move(name)), config_(std::move(config)) {}
-  Result<std::unique_ptr<EpochFabric>> connect(JobParts& job, const std::string& name,
-                                               Trainer& trainer);
+  Result<std::unique_ptr<fabric::Fabric>> connect(Trainer& trainer);
   void listenForTheEnd();
   void exchangeDone();
 
@@ -83,7 +109,7 @@ class SessionParts final {
   base::HomePtr<DevicePath> devicePath_;  // null: no device; receives the trainer's results
   base::HomePtr<Epochs> epochs_;          // null: a lost rank ends the session
   base::HomePtr<Trainer> trainer_;
-  EpochFabric* fabric_ = nullptr;  // the trainer's
+  fabric::PeerAwareFabric* fabric_ = nullptr;  // the trainer's
   // Used on the loop only. The inner pointer is null before this session has begun, and once it is
   // gone.
   const std::shared_ptr<Trainer*> listener_ = std::make_shared<Trainer*>(nullptr);

@@ -29,7 +29,7 @@ Result<std::unique_ptr<Tracing>> Tracing::begin(const base::Config& config, cons
   return tracing;
 }
 
-void Tracing::noteClocks(const EpochFabric& fabric) {
+void Tracing::noteClocks(const fabric::PeerAwareFabric& fabric) {
   const Status noted = fabric::runAndWait(fabric.loop(), [&] {
     for (uint32_t r = 0; r < fabric.worldSize(); ++r) {
       if (const auto clock = fabric.clockOffset(Rank{r})) trace_.clocks[Rank{r}] = *clock;

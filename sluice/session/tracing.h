@@ -7,7 +7,7 @@
 #include <sluice/base/config.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/observe/trace/recorder.h>
-#include <sluice/session/epoch_fabric.h>
+#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
 
 namespace sluice::session {
 
@@ -22,7 +22,7 @@ class Tracing final {
 
   // Remembers the offsets of the other ranks' clocks. Call it while the others are still there;
   // each further call adds what it learns. REQUIRES: not on the loop.
-  void noteClocks(const EpochFabric& fabric);
+  void noteClocks(const fabric::PeerAwareFabric& fabric);
 
   // Writes the trace. Call it once, at the end. A trace that cannot be written is only logged:
   // training is done, and has not failed.

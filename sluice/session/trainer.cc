@@ -6,12 +6,11 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/catalogue/registry.h>
+#include <sluice/base/await.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/data/gate/tensor_names.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/transport/fabric/common.h>
 
 namespace sluice::session {
@@ -150,7 +149,8 @@ Trainer::BroadcastUnderway Trainer::beginBroadcast(Rank root, std::span<const st
 }
 
 Status Trainer::endBroadcast(const BroadcastUnderway& underway, std::span<std::byte> data) {
-  SLUICE_RETURN_IF_ERROR(awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
+  SLUICE_RETURN_IF_ERROR(
+      base::awaitFuture(fabric_->loop(), underway.ended, training_.interruption));
   if (underway.root != fabric_->rank() || training_.epochs != nullptr)
     std::ranges::copy(*underway.bytes, data.begin());
   return base::ok();
@@ -320,7 +320,7 @@ Status Trainer::settle() {
 Status Trainer::awaitStrategy(const std::function<void(const algorithms::Done&)>& begin,
                               std::string_view failure) {
   const Duration atMost = config_.duration(option::kWaitTimeout);
-  return awaitStatus(
+  return base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         const TimerId timer = fabric_->loop().after(atMost, [this, atMost, failure] {

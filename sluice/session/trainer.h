@@ -178,7 +178,8 @@ class Trainer final : public fabric::Receiver {
   Result<algorithms::Statistics> statistics(Duration atMost);
   fabric::Counters counters() const { return fabric_->counters(); }
   const plan::Plan& plan() const { return training_.plan; }
-  // Returns the memory that was given at the start.
+  // Empty if each gradient brings its own memory when it is handed over, and at a rank that only
+  // serves.
   const std::vector<TensorMemory>& givenMemory() const { return training_.memory; }
   const std::function<Status()>& interruption() const { return training_.interruption; }
 

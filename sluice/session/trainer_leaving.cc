@@ -3,10 +3,10 @@
 #include <chrono>
 #include <utility>
 
+#include <sluice/base/await.h>
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
-#include <sluice/session/await.h>
-#include <sluice/session/epochs.h>
+#include <sluice/session/elastic/epochs.h>
 #include <sluice/session/trainer.h>
 #include <sluice/transport/fabric/common.h>
 
@@ -42,7 +42,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
   // If the others cannot go on, a rank that only serves stays until it has missed the lost rank
   // itself and told them. If it left at once, they would take it for the lost one.
   if (theyNeedThisRank)
-    stayWhileNeeded(othersGoOn ? Duration(kAsLongAsItTakes) : Duration(kToNoticeALoss));
+    stayWhileNeeded(othersGoOn ? Duration(base::kAsLongAsItTakes) : Duration(kToNoticeALoss));
   (void)fabric::closeAndWait(*fabric_);
   // By now others may have gone in good order; only the rank that was lost is to be named.
   Status loss;
@@ -55,7 +55,7 @@ Status Trainer::leave(const std::function<Status()>& everybodyIsDone) {
 }
 
 void Trainer::stayWhileNeeded(Duration atMost) {
-  const Status ended = awaitStatus(
+  const Status ended = base::awaitStatus(
       fabric_->loop(),
       [&](auto done) {
         whenNotNeeded_ = std::move(done);

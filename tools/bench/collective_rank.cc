@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/data/collective/fabric_collective.h>
 #include <sluice/data/kernel/reduce.h>
-#include <sluice/session/await.h>
 #include <sluice/session/job_parts.h>
 #include <sluice/session/make_fabric.h>
 #include <sluice/transport/fabric/common.h>
@@ -57,7 +57,7 @@ class Measurement final {
                                   .data = std::as_writable_bytes(std::span(data)),
                                   .strips = task_.strips};
       const TimePoint begin = job_.loop().now();
-      SLUICE_RETURN_IF_ERROR(session::awaitStatus(job_.loop(), [&](auto done) {
+      SLUICE_RETURN_IF_ERROR(base::awaitStatus(job_.loop(), [&](auto done) {
         member_.collective().allReduce(
             call, {.scale = kernel::meanScale(job_.worldSize()), .codec = codec}, std::move(done));
       }));

@@ -35,7 +35,7 @@ struct MembersFlags {
 
 // A job as the store knows it.
 struct JobMembers {
-  EpochRecord standing;
+  EpochRecord epoch;
   std::vector<EpochRecord> history;
   std::vector<Member> announced;
 
@@ -71,9 +71,9 @@ class MembersQuery final {
 
  private:
   void askLatest() {
-    membership_->latest(kPatienceForMembers, [this](const Result<membership::Standing>& standing) {
-      if (!standing.isOk()) return end(standing.status());
-      seen_.standing = standing->record;
+    membership_->latest(kPatienceForMembers, [this](const Result<membership::StoredEpoch>& stored) {
+      if (!stored.isOk()) return end(stored.status());
+      seen_.epoch = stored->record;
       askHistory();
     });
   }
@@ -110,12 +110,12 @@ class MembersQuery final {
 };
 
 void printTables(const std::string& job, const JobMembers& seen) {
-  const EpochRecord& standing = seen.standing;
-  fmt::print("job {}: epoch {} of {} members, from step {} on, since {}\n\n", job, standing.number,
-             standing.members.size(), standing.firstStep, timeText(standing.proposed));
+  const EpochRecord& epoch = seen.epoch;
+  fmt::print("job {}: epoch {} of {} members, from step {} on, since {}\n\n", job, epoch.number,
+             epoch.members.size(), epoch.firstStep, timeText(epoch.proposed));
   Table members({"rank", "host", "address", "since step", "since", "announced", "id"});
-  for (size_t rank = 0; rank < standing.members.size(); ++rank) {
-    const Member& member = standing.members[rank];
+  for (size_t rank = 0; rank < epoch.members.size(); ++rank) {
+    const Member& member = epoch.members[rank];
     members.addRow({std::to_string(rank), base::printable(member.host),
                     base::printable(member.address), fmt::format("{}", member.since),
                     timeText(member.came), seen.isAnnounced(member) ? "yes" : "no",
@@ -157,7 +157,7 @@ ordered_json toJson(const EpochRecord& record) {
 
 ordered_json toJson(const std::string& job, const JobMembers& seen) {
   auto members = ordered_json::array();
-  for (const Member& member : seen.standing.members) {
+  for (const Member& member : seen.epoch.members) {
     ordered_json each{{"rank", members.size()}};
     each.update(toJson(member));
     each["announced"] = seen.isAnnounced(member);
@@ -166,8 +166,8 @@ ordered_json toJson(const std::string& job, const JobMembers& seen) {
   auto history = ordered_json::array();
   for (const EpochRecord& record : seen.history) history.push_back(toJson(record));
   return {{"job", job},
-          {"epoch", index(seen.standing.number)},
-          {"first_step", index(seen.standing.firstStep)},
+          {"epoch", index(seen.epoch.number)},
+          {"first_step", index(seen.epoch.firstStep)},
           {"members", members},
           {"history", history}};
 }

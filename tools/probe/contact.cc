@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include <sluice/base/await.h>
 #include <sluice/base/median.h>
-#include <sluice/session/await.h>
 
 namespace sluice::probe {
 namespace {
@@ -28,33 +28,33 @@ using Each = std::function<void(size_t peer, const Result<Duration>& roundTrip)>
 // time is up.
 Status askAll(Loop& loop, Talker& talker, const std::vector<PairFacts>& pairs, fabric::Lane lane,
               size_t bytes, Duration within, const Each& each) {
-  return session::await<bool>(loop,
-                              [&](const auto& got) {
-                                struct State {
-                                  size_t open = 1;
-                                  std::optional<TimerId> timer;
-                                };
-                                auto state = std::make_shared<State>();
-                                const auto oneLess = [state, got, &loop] {
-                                  if (--state->open > 0) return;
-                                  if (state->timer) loop.cancel(*state->timer);
-                                  got(true);
-                                };
-                                for (size_t i = 0; i < pairs.size(); ++i) {
-                                  if (!pairs[i].problem.empty()) continue;
-                                  ++state->open;
-                                  talker.ask(Rank{pairs[i].to}, lane, bytes,
-                                             [i, &each, oneLess](const Result<Duration>& answer) {
-                                               each(i, answer);
-                                               oneLess();
-                                             });
-                                }
-                                state->timer = loop.after(within, [state, &talker, &pairs] {
-                                  state->timer.reset();
-                                  for (const PairFacts& pair : pairs) talker.forget(Rank{pair.to});
-                                });
-                                oneLess();
-                              })
+  return base::await<bool>(loop,
+                           [&](const auto& got) {
+                             struct State {
+                               size_t open = 1;
+                               std::optional<TimerId> timer;
+                             };
+                             auto state = std::make_shared<State>();
+                             const auto oneLess = [state, got, &loop] {
+                               if (--state->open > 0) return;
+                               if (state->timer) loop.cancel(*state->timer);
+                               got(true);
+                             };
+                             for (size_t i = 0; i < pairs.size(); ++i) {
+                               if (!pairs[i].problem.empty()) continue;
+                               ++state->open;
+                               talker.ask(Rank{pairs[i].to}, lane, bytes,
+                                          [i, &each, oneLess](const Result<Duration>& answer) {
+                                            each(i, answer);
+                                            oneLess();
+                                          });
+                             }
+                             state->timer = loop.after(within, [state, &talker, &pairs] {
+                               state->timer.reset();
+                               for (const PairFacts& pair : pairs) talker.forget(Rank{pair.to});
+                             });
+                             oneLess();
+                           })
       .status();
 }
 
@@ -91,18 +91,18 @@ class Pings final : public std::enable_shared_from_this<Pings> {
 };
 
 Status pingAll(Loop& loop, Talker& talker, std::vector<PairFacts>& pairs) {
-  return session::await<bool>(loop,
-                              [&](const auto& got) {
-                                auto timer = std::make_shared<std::optional<TimerId>>();
-                                std::make_shared<Pings>(talker, pairs, [got, timer, &loop] {
-                                  if (*timer) loop.cancel(**timer);
-                                  got(true);
-                                })->next();
-                                *timer = loop.after(kPingsWithin, [timer, &talker, &pairs] {
-                                  timer->reset();
-                                  for (const PairFacts& pair : pairs) talker.forget(Rank{pair.to});
-                                });
-                              })
+  return base::await<bool>(loop,
+                           [&](const auto& got) {
+                             auto timer = std::make_shared<std::optional<TimerId>>();
+                             std::make_shared<Pings>(talker, pairs, [got, timer, &loop] {
+                               if (*timer) loop.cancel(**timer);
+                               got(true);
+                             })->next();
+                             *timer = loop.after(kPingsWithin, [timer, &talker, &pairs] {
+                               timer->reset();
+                               for (const PairFacts& pair : pairs) talker.forget(Rank{pair.to});
+                             });
+                           })
       .status();
 }
 

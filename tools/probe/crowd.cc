@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include <sluice/session/await.h>
+#include <sluice/base/await.h>
 #include <tools/probe/own_sockets.h>
 
 namespace sluice::probe {
@@ -87,7 +87,7 @@ class Crowd final : public std::enable_shared_from_this<Crowd> {
 Result<RoundTrips> crowdTheNetwork(Loop& loop, Talker& talker, const std::vector<Rank>& peers,
                                    Duration length) {
   const auto roundTrips = std::make_shared<RoundTrips>();
-  const auto ended = session::await<bool>(loop, [&](const auto& got) {
+  const auto ended = base::await<bool>(loop, [&](const auto& got) {
     std::make_shared<Crowd>(loop, talker, peers, length, roundTrips, [got] { got(true); })->start();
   });
   SLUICE_RETURN_IF_ERROR(ended.status());

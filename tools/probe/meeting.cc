@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/options.h>
-#include <sluice/session/await.h>
 #include <sluice/transport/fabric/common.h>
 #include <tools/probe/own_sockets.h>
 
@@ -80,7 +80,7 @@ Meeting::Meeting(base::Config config, rendezvous::Launch launch, std::string com
 Meeting::~Meeting() {
   if (rendezvous_ == nullptr) return;
   if (hasMet_) {
-    (void)session::await<bool>(loop(), [this](auto got) {
+    (void)base::await<bool>(loop(), [this](auto got) {
       rendezvous_->leave(kLastAnswers, [got = std::move(got)] { got(true); });
     });
   }
@@ -117,7 +117,7 @@ Status Meeting::open() {
 Result<std::vector<std::string>> Meeting::join(const std::string& note) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{note};
   const std::string own = listener_->address().toString() + "\n" + note;
-  const auto joined = session::await<std::vector<std::string>>(
+  const auto joined = base::await<std::vector<std::string>>(
       loop(), [&](auto got) { rendezvous_->join(own, std::move(got)); });
   SLUICE_RETURN_IF_ERROR(joined.status());
   std::vector<std::string> notes;
@@ -134,14 +134,14 @@ Result<std::vector<std::string>> Meeting::join(const std::string& note) {
 bool Meeting::hasReachedRank0() {
   if (rank() == Rank{0}) return true;
   if (rendezvous_ == nullptr) return false;
-  const auto asked = session::await<std::string>(
+  const auto asked = base::await<std::string>(
       loop(), [&](auto got) { rendezvous_->store().get("nobody sets this", std::move(got)); });
   return asked.status().code() == Code::kNotFound;
 }
 
 void Meeting::lingerUntilRank0Leaves(Duration atMost) {
   if (rendezvous_ == nullptr || rank() == Rank{0}) return;
-  (void)session::await<std::string>(loop(), [&](auto got) {
+  (void)base::await<std::string>(loop(), [&](auto got) {
     rendezvous_->store().wait("nobody sets this", atMost, std::move(got));
   });
 }
@@ -149,7 +149,7 @@ void Meeting::lingerUntilRank0Leaves(Duration atMost) {
 Result<std::vector<std::string>> Meeting::gather(const std::string& key, const std::string& value,
                                                  Duration atMost) {
   if (rendezvous_ == nullptr) return std::vector<std::string>{value};
-  return session::await<std::vector<std::string>>(
+  return base::await<std::vector<std::string>>(
       loop(), [&](auto got) { rendezvous_->store().gather(key, value, atMost, std::move(got)); },
       [this, ways = StuckWay()]() mutable { return ways.check(master_); });
 }
@@ -162,8 +162,10 @@ Result<std::unique_ptr<fabric::Fabric>> Meeting::makeFabric(fabric::Receiver& re
                                    .door = rendezvous_->door()};
   fabric::TcpOptions options = fabric::readTcpOptions(config_);
   options.connectDeadline = kConnectWithin;
-  return fabric::makeTcpFabric(loop(), *std::move(listener_), std::move(membership), options,
-                               receiver);
+  SLUICE_ASSIGN_OR_RETURN(
+      auto fabric, fabric::makeTcpFabric(loop(), *std::move(listener_), std::move(membership),
+                                         options, receiver));
+  return std::unique_ptr<fabric::Fabric>(std::move(fabric));
 }
 
 bool Meeting::encryptsTo(Rank peer) const {

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <sluice/base/await.h>
 #include <sluice/base/cpu_time.h>
 #include <sluice/base/median.h>
 #include <sluice/base/net/address.h>
-#include <sluice/session/await.h>
 #include <sluice/transport/fabric/common.h>
 #include <tools/probe/contact.h>
 #include <tools/probe/crowd.h>
@@ -128,7 +128,7 @@ class Probe final {
     const std::string address = meeting_.addresses()[pair.to].toString();
     const TcpFigures before = ownConnections()[address];
     SLUICE_ASSIGN_OR_RETURN(
-        const LoadResult result, session::await<LoadResult>(meeting_.loop(), [&](const auto& got) {
+        const LoadResult result, base::await<LoadResult>(meeting_.loop(), [&](const auto& got) {
           Load::start(meeting_.loop(), talker_, loadOf(pair, length), std::move(got));
         }));
     pair.bitsPerSecond = result.bitsPerSecond;
@@ -153,7 +153,7 @@ class Probe final {
     }
     SLUICE_RETURN_IF_ERROR(meet(where));
     auto before = ownConnections();
-    const auto ended = session::await<bool>(meeting_.loop(), [&](const auto& got) {
+    const auto ended = base::await<bool>(meeting_.loop(), [&](const auto& got) {
       auto open = std::make_shared<size_t>(pairs.size() + 1);
       const auto oneLess = [open, got] {
         if (--*open == 0) got(true);

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include <sluice/data/gate/tensor_names.h>
+#include <sluice/data/gate/gates.h>
 #include <sluice/observe/trace/trace_file.h>
 
 namespace sluice::sim {

@@ -27,7 +27,7 @@ std::unique_ptr<fabric::Fabric> SimHub::join(Rank rank, HostLoop& loop,
   auto node = std::make_shared<SimNode>(*this, rank, loop, receiver);
   nodes_[index(rank)] = node.get();
   presences_[index(rank)] = Presence::kHere;
-  return std::make_unique<fabric::NodeFabric<SimNode>>(std::move(node));
+  return std::make_unique<fabric::NodeFabric>(std::move(node));
 }
 
 Flow& SimHub::open(Rank from, Rank to, fabric::Lane lane) {

@@ -10,29 +10,28 @@
 #include <sluice/base/mutex.h>
 #include <sluice/transport/fabric/close_watch.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/self_lanes.h>
 #include <tools/sim/sim_fabric.h>
 
 namespace sluice::sim {
 
-class SimNode final : public std::enable_shared_from_this<SimNode> {
+class SimNode final : public fabric::FabricNode, public std::enable_shared_from_this<SimNode> {
  public:
   SimNode(SimHub& hub, Rank rank, HostLoop& loop, fabric::Receiver& receiver);
 
-  HostLoop& loop() const { return loop_; }
-  Rank rank() const { return rank_; }
-  size_t worldSize() const { return peers_.size(); }
-  fabric::Counters counters() const;
-  bool hasEnded() const { return state_ == State::kEnded; }
-
-  // As in fabric.h.
+  HostLoop& loop() const override { return loop_; }
+  Rank rank() const override { return rank_; }
+  size_t worldSize() const override { return peers_.size(); }
+  fabric::Counters counters() const override;
+  bool hasEnded() const override { return state_ == State::kEnded; }
   void send(Rank to, fabric::Lane lane, const fabric::Message& message, fabric::ConstBuffer payload,
-            fabric::Done done);
-  void close(fabric::Done done);
-  void abort();
-  void resume(Rank from, fabric::Lane lane);
-  void giveUp(Rank peer, const Status& why);
-  std::optional<TimePoint> lastHeard(Rank peer) const;
+            fabric::Done done) override;
+  void close(fabric::Done done) override;
+  void abort() override;
+  void resume(Rank from, fabric::Lane lane) override;
+  void giveUp(Rank peer, const Status& why) override;
+  std::optional<TimePoint> lastHeard(Rank peer) const override;
 
   // For the hub.
   void completeSent(Flow& flow);  // the stream has taken more of the flow's flights

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include <sluice/data/gate/tensor_names.h>
+#include <sluice/data/gate/gates.h>
 
 namespace sluice::sim {
 

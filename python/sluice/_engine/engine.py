@@ -16,8 +16,8 @@ the calls that the user's code makes, which go through several of them.
 
 All of it runs on the training thread; the network has a thread of its own, behind _core.Session.
 
-Any wait may end with an exception that the program catches (_job/health.py). A wait may be repeated,
-so state changes only after it, inside whole().
+Any wait may end with an exception that the program catches (_job/health.py). A wait may be
+repeated, so state changes only after it, inside whole().
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Engine:
         )
         if not job.is_alone:
             self._plan.take_parameters()
-            job.members.append(self)
+            job.models.append(self)
 
     @property
     def round(self) -> int:

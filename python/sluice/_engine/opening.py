@@ -72,7 +72,7 @@ def _say_hello(training: Training, session: _core.Session) -> None:
         f"{elements} parameters, {size / 1e6:.1f} MB in {session.slices} slices; "
         f"about {size / 1e6:.1f} MB more for sums on each rank"
     )
-    if job.company.may_lose_members:
+    if job.may_lose_members:
         text += f", and {size / 1e6:.1f} MB to outlive lost members"
     if training.server is not None:
         text += "; " + training.server.memory(elements, job.world_size)

@@ -109,7 +109,7 @@ def distribute(
     settings.append(f"process_group={None if process_group is None else process_group.name()}")
     with job.health.whole("sluice.distribute()", but=(ValueError,)):  # raised on every rank
         _agree(job, name, [*_describe(model, optimizers), *settings])
-        if job.company.may_lose_members:
+        if job.may_lose_members:
             _refuse_with_members(job, server_optimizer, process_group)
         _start_alike(job, model, optimizers)
         engine = Engine(

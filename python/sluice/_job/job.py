@@ -5,19 +5,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import hashlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from sluice import _core
-from sluice._job.company import Company
 from sluice._job.health import Health
 from sluice._job.launch import forget_key, launch_environment
 
@@ -32,12 +32,26 @@ class Ending(Protocol):
     def abandon(self, why: str) -> None: ...
 
 
-class Member(Ending, Protocol):
+class Model(Ending, Protocol):
     """A model in training."""
 
     def report(self) -> str: ...
 
     def epochs(self) -> dict[str, Any]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class MembersChange:
+    """A change of the members of a job. Members are named by the ranks that they began with."""
+
+    epoch: int
+    """The number of the epoch, counted from 0."""
+    members: tuple[int, ...]
+    """The members that are left, in the order of their ranks now."""
+    lost: tuple[int, ...]
+    """The members that were lost since the change before."""
+    rank: int
+    """The rank of this process now."""
 
 
 class Job:
@@ -50,9 +64,12 @@ class Job:
         self.world_size = self.core.world_size
         # From the start: a job that has lost all others still trains as a job.
         self.is_alone = self.world_size == 1
-        self.company = Company(self.core)
+        self.may_lose_members = self.core.may_lose_members
+        # As this process has last noticed them.
+        self._epoch, self._members = 0, tuple(range(self.world_size))
+        self._on_members_changed: list[Callable[[MembersChange], None]] = []
         self._options = _without_secrets(options)
-        self.members: list[Member] = []
+        self.models: list[Model] = []
         self._names: dict[str, int] = {}
         # Covers the calls that every rank makes in the same order: a rank that was interrupted in
         # one is out of step.
@@ -110,12 +127,21 @@ class Job:
             return self.core.gather(key, value)
 
     def notice_members(self, session: _core.Session | None) -> None:
-        """Call this at the end of a step: ranks change here, and nowhere else."""
-        change = self.company.change(session)
-        if change is None:
+        """Call this at the end of a step: ranks change here, and nowhere else. All members that
+        have made as many steps notice the same."""
+        seen = session.agreed_members if self.may_lose_members and session is not None else None
+        if seen is None or seen[0] == self._epoch:
             return
-        self.rank, self.world_size = change.rank, len(change.members)
-        self.company.tell(change)
+        epoch, members, rank = seen[0], tuple(seen[1]), seen[2]
+        lost = tuple(member for member in self._members if member not in members)
+        self._epoch, self._members = epoch, members
+        self.rank, self.world_size = rank, len(members)
+        change = MembersChange(epoch, members, lost, rank)
+        for callback in list(self._on_members_changed):
+            callback(change)
+
+    def on_members_changed(self, callback: Callable[[MembersChange], None]) -> None:
+        self._on_members_changed.append(callback)
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> None:
         """Copies the root's values into the tensor of every rank."""
@@ -160,7 +186,7 @@ class Job:
 
     def broadcast_bytes(self, value: bytes, root: int = 0) -> bytes:
         """Returns the root's bytes; the value that other ranks pass is ignored."""
-        if self.company.may_lose_members:
+        if self.may_lose_members:
             # In one round: the root may be lost between two.
             return self._gather_bytes("bytes", value)[root]
         with self.health.whole("a broadcast"):
@@ -199,7 +225,7 @@ class Job:
 
     def _parts_of(self, value: Tensor) -> Iterator[Tensor]:
         """Yields the tensor of each rank, in rank order."""
-        if not self.company.may_lose_members:
+        if not self.may_lose_members:
             for root in range(self.world_size):
                 part = value.detach().clone(memory_format=torch.contiguous_format)
                 self.broadcast(part, root)
@@ -216,7 +242,7 @@ class Job:
     def brought(self, text: str) -> list[str]:
         """Returns the texts of all ranks, cut to a line, in rank order. Unlike gather() it ends as
         soon as a missing rank ends its training."""
-        if self.company.may_lose_members:
+        if self.may_lose_members:
             return self._gather("brought", text[:200])
         texts = []
         for root in range(self.world_size):
@@ -226,7 +252,7 @@ class Job:
         return texts
 
     def _endings(self) -> list[Ending]:
-        return [*self.members, self._words]
+        return [*self.models, self._words]
 
     def leave(self) -> None:
         """Leaves the job in good order. Each model's own session tells the ranks that train on;
@@ -234,14 +260,14 @@ class Job:
         with contextlib.suppress(RuntimeError, TimeoutError):
             # Comes first: a rank that waits for a broadcast would never reach the leaving below.
             self._words.announce_end()
-        for member in self._endings():
+        for ending in self._endings():
             with contextlib.suppress(RuntimeError, TimeoutError, KeyboardInterrupt):
-                member.leave()
+                ending.leave()
         self.core.close()
 
     def abandon(self, why: str) -> None:
-        for member in self._endings():
-            member.abandon(why)
+        for ending in self._endings():
+            ending.abandon(why)
         self.core.close()
 
 

@@ -14,7 +14,7 @@ def find_program() -> str | None:
     places = [
         Path(sys.executable).parent,
         Path(sysconfig.get_path("scripts")),
-        Path(__file__).parents[2] / "bin",  # of a build tree
+        Path(__file__).parents[3] / "bin",  # of a build tree
     ]
     for place in places:
         if os.access(place / "sluice", os.X_OK):

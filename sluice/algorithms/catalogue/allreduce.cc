@@ -19,6 +19,8 @@ Status chooseAllreduce(const base::Config& config, plan::PlanSpec& spec) {
 }
 
 Result<std::unique_ptr<Strategy>> makeAllreduce(const Context& context) {
+  // Sparse parts are gathered and not reduced on their way: different ranks send different
+  // elements, so sums would become dense after a few ranks.
   if (!isSparse(context.plan.spec())) return makeReduction(context);
   return makeSparseAllgather(context, Sends::kAfterBackward);
 }

@@ -9,8 +9,6 @@
 #include <sluice/algorithms/dgc/compressor.h>
 #include <sluice/algorithms/outbox.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/algorithms/together.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/base/check.h>
 #include <sluice/data/codec/sparse.h>
 #include <sluice/data/kernel/reduce.h>
@@ -177,6 +175,8 @@ void SparseAllgather::arrived(TensorId id, Step step, Rank from) {
 
 void SparseAllgather::finish(TensorId id, const Collected& collected) {
   OneTensor& tensor = tensors_[index(id)];
+  // arrived() has moved the tensor on to its next step already; these parts are of the one
+  // before.
   const Step step{index(tensor.step) - 1};
   const Rank self = context_.fabric.rank();
   observe(Stage::kReduce, id, step, self);
@@ -212,6 +212,8 @@ Result<std::vector<std::byte>> SparseAllgather::take() {
 Status SparseAllgather::restore(std::span<const std::byte> bytes) {
   SLUICE_ASSIGN_OR_RETURN(const CentreState state,
                           CentreState::readFor(context_.plan, *context_.update.optimizer, bytes));
+  // What was kept back, and momentum, are a rank's own: taken from another rank's file they
+  // would count twice. Only the number of steps is good for all, and warm-up goes on from it.
   const bool isOurs = state.rank == index(context_.fabric.rank());
   if (!isOurs && !bytes.empty()) warnOfOthers(context_.fabric.rank(), Rank{state.rank});
   for (uint32_t t = 0; t < tensors_.size(); ++t) {

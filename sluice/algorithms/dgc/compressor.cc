@@ -34,6 +34,8 @@ Compressor::Compressor(const Context& context, const DgcSettings& settings,
                             .masksMomentum = settings.masksMomentum,
                             .keepsRest = settings.keepsRest};
   for (const Part& part : parts) {
+    // The tensor's size decides and not the slice's, so that cutting finer does not change what
+    // is compressed.
     options.isDense = plan_.model()[part.tensor].elements < settings.denseBelow;
     parts_.push_back({part, codec::Dgc(part.count, options)});
   }
@@ -75,6 +77,8 @@ std::vector<std::byte> Compressor::compress(size_t number, Step step, bool hasGr
   const float factor = clipFactorOf(here.part.tensor, step, hasGradient, decay);
   read(here.part, hasGradient, decay, gradient_);
   stepsHere_ = std::max(stepsHere_, index(step) + 1);
+  // Warm-up counts the steps of the whole training, also those before the checkpoint that this
+  // session began with.
   const auto stepOfAll = static_cast<uint64_t>(static_cast<int64_t>(index(step)) + ahead_);
   const double sparsity =
       codec::warmUpSparsity(stepOfAll, settings_.stepsPerStage, settings_.sparsity);
@@ -111,6 +115,7 @@ void Compressor::restore(TensorId tensor, const SavedTensor* saved) {
     const Status restored = dgc.restore(read(residual, part), read(velocity, part));
     SLUICE_CHECK(restored.isOk(), restored.toString());
   }
+  // The parameters were put back too, and weight decay makes them a part of the norm.
   clips_[index(tensor)].isKnown = false;
 }
 

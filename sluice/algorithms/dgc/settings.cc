@@ -47,6 +47,8 @@ Status chooseDgc(const base::Config& config, plan::PlanSpec& spec) {
           Code::kInvalidArgument,
           fmt::format("tensor {} is not f32, the only type that --dgc takes", tensor.toString())};
   }
+  // Settings travel in the plan as text, and ranks compare the plan's hash. A double is written
+  // with as many digits as its bits need, so that every rank reads the same number.
   spec.settings[kSparsitySetting] = fmt::format("{}", sparsity);
   spec.settings[kWarmUpSetting] = std::to_string(warmUp);
   spec.settings[kClipSetting] = fmt::format("{}", clip);
@@ -87,6 +89,8 @@ Result<DgcSettings> settingsOfDgc(const Context& context, size_t workersPerStep)
   SLUICE_ASSIGN_OR_RETURN(const int64_t warmUp, base::parseInteger(chosen.at(kWarmUpSetting)));
   settings.stepsPerStage = static_cast<uint64_t>(warmUp);
   SLUICE_ASSIGN_OR_RETURN(const double clip, base::parseNumber(chosen.at(kClipSetting)));
+  // Nobody sees the sum of all gradients before they are compressed, so each worker clips its
+  // own. The limit is for the mean of all that one step takes in.
   settings.clip = codec::clipOfEach(clip, workersPerStep);
   settings.masksMomentum = chosen.at(kMaskingSetting) == "on";
   settings.keepsRest = chosen.at(kRestSetting) == "on";

@@ -28,6 +28,8 @@ class SparseStale final : public StaleForm {
                         sgdValue(part.values, "lr"));
   }
   void prepareAnswer(SliceId slice, Rank worker) override {
+    // From here on the worker counts as told, so this is done once and only for an answer that
+    // will be sent.
     format_.desk(slice, worker) = centre_.newsFor(slice, worker);
   }
 
@@ -63,6 +65,7 @@ class SparseStale final : public StaleForm {
 }  // namespace
 
 Result<std::unique_ptr<StaleForm>> makeSparseStale(const Context& context) {
+  // Every part is a step of its own here, so a worker clips as if it were alone.
   SLUICE_ASSIGN_OR_RETURN(const auto settings, settingsOfDgc(context, /*workersPerStep=*/1));
   return std::unique_ptr<StaleForm>(std::make_unique<SparseStale>(context, settings));
 }

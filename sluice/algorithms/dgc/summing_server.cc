@@ -78,6 +78,8 @@ class SparseSum final : public AnswerPolicy {
   Result<std::vector<std::byte>> meanOf(const plan::Slice& slice) {
     sum_.assign(slice.count, 0);
     places_.clear();
+    // Parts are added in the order of workers, whichever came first: the sum has the same bits
+    // in every run.
     for (const Rank worker : plan_.roles().workers)
       SLUICE_RETURN_IF_ERROR(codec::addSparse(format_.desk(slice.id, worker), sum_, places_));
     std::ranges::sort(places_);

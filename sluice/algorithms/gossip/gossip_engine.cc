@@ -6,7 +6,6 @@
 
 #include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/slices.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/base/check.h>
 
 namespace sluice::algorithms {
@@ -42,6 +41,8 @@ class Gossip final : public Strategy, private LossPolicy {
 
   Status decide(Decision decision) override {
     for (const Contribution& contribution : contributions_.take()) {
+      // A dropped step changes no parameters and sends nothing, but its gates open all the
+      // same: training threads wait at them.
       if (decision == Decision::kUpdate) {
         finish(contribution);
       } else {
@@ -60,10 +61,14 @@ class Gossip final : public Strategy, private LossPolicy {
   std::optional<uint64_t> firstStepWithout(uint64_t /*stepsOfOther*/) const override {
     return std::nullopt;
   }
+  // Every worker has a whole model and makes its own steps. The others lose a partner, but no
+  // state.
   bool goesOnWithout(Rank /*lost*/) const override { return true; }
   void forget(Rank lost) override { talk_->forget(lost); }
 
   void finish(const Contribution& contribution) {
+    // A step is local, so its gate opens here and never waits for the network. talk_ decides
+    // what is mixed in from others, and what is sent to them.
     const TensorMemory& memory = context_.memory[index(contribution.tensor)];
     for (const plan::Slice& slice : context_.plan.slicesOf(contribution.tensor)) {
       std::span<const std::byte> gradient;
@@ -92,6 +97,8 @@ Status chooseGossip(const base::Config& config, plan::PlanSpec& spec) {
     return {Code::kInvalidArgument,
             fmt::format("{} has no servers: leave out --servers dedicated", spec.strategy)};
   }
+  // The seed goes into the plan, which ranks compare: with different seeds they would draw
+  // different partners.
   spec.settings[kSeedSetting] = std::to_string(config.integer(option::kGossipSeed));
   return chooseSlices(config, plan::Placement::kRoundRobin, kPublishedSlice, spec);
 }

@@ -10,9 +10,9 @@
 #include <memory>
 
 #include <sluice/algorithms/context.h>
+#include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/outbox.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/worker_slice.h>
 #include <sluice/base/option.h>
 
 namespace sluice::base::option {
@@ -38,7 +38,8 @@ class Talk {
   // Notes that the worker is gone.
   virtual void forget(Rank lost) = 0;
 
-  // Takes a worker's message about a slice that exists.
+  // Does what fabric::Receiver::onMessage does. The engine has checked that the slice exists, but
+  // nothing of what the message says.
   virtual Result<fabric::Landing> onMessage(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                             const wire::Header& header) = 0;
 };

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/outbox.h>
-#include <sluice/algorithms/pieces.h>
 #include <sluice/algorithms/reduction/reduction_engine.h>
+#include <sluice/algorithms/slices.h>
 #include <sluice/base/check.h>
 #include <sluice/data/kernel/reduce.h>
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include <sluice/algorithms/pieces.h>
 #include <sluice/algorithms/reduction/reduction_engine.h>
+#include <sluice/algorithms/slices.h>
 #include <sluice/base/log.h>
 
 namespace sluice::algorithms {

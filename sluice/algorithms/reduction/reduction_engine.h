@@ -12,11 +12,11 @@
 #include <vector>
 
 #include <sluice/algorithms/context.h>
+#include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/reduction/reduction_group.h>
 #include <sluice/algorithms/reduction/replanner.h>
 #include <sluice/algorithms/reduction/urgent_fabric.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/data/collective/fabric_collective.h>
 
 namespace sluice::algorithms {

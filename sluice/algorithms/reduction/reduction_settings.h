@@ -28,7 +28,8 @@ struct ReductionSettings {
 
 Result<ReductionSettings> settingsOf(const plan::PlanSpec& spec);
 
-// Add a setting to the others. REQUIRES: the spec has them (chooseReduction() in reduction.h).
+// Change what chooseReduction() (reduction.h) has written into the spec: for algorithms whose
+// results are late, whose groups change, or whose groups overtake. REQUIRES: it has been called.
 void setDelay(plan::PlanSpec& spec, size_t delay, uint64_t warmUp);
 void setReplanSteps(plan::PlanSpec& spec, uint64_t steps);
 void setByPriority(plan::PlanSpec& spec);  // all groups at once

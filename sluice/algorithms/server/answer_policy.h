@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/server/centre_state.h>
 #include <sluice/algorithms/server/payload_format.h>
-#include <sluice/algorithms/worker_slice.h>
 #include <sluice/base/status.h>
 #include <sluice/data/plan/plan.h>
 

@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <sluice/algorithms/pieces.h>
 #include <sluice/algorithms/server/held_slice.h>
 #include <sluice/algorithms/slices.h>
 #include <sluice/algorithms/words.h>

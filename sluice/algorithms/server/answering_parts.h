@@ -1,5 +1,5 @@
-// Shared by the worker's side, the server's side and the checkpoint of one answering engine
-// (answering.h).
+// What the worker's side, the server's side and the checkpoint of one answering engine
+// (answering.h) have in common: its settings, its policy and its outbox.
 #pragma once
 
 #include <functional>

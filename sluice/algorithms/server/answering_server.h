@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include <sluice/algorithms/contribution.h>
 #include <sluice/algorithms/server/answering_parts.h>
 #include <sluice/algorithms/server/server_options.h>
 #include <sluice/algorithms/server/update_line.h>
-#include <sluice/algorithms/values_by_step.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 
 namespace sluice::algorithms {

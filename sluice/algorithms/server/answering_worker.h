@@ -11,8 +11,6 @@
 #include <sluice/algorithms/server/answering_server.h>
 #include <sluice/algorithms/server/outcomes.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/together.h>
-#include <sluice/algorithms/values_by_step.h>
 
 namespace sluice::algorithms {
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <sluice/algorithms/pieces.h>
 #include <sluice/algorithms/server/collecting_server.h>
 #include <sluice/algorithms/server/collecting_worker.h>
 #include <sluice/algorithms/slices.h>
@@ -12,22 +11,12 @@
 namespace sluice::algorithms {
 namespace {
 
-class Collecting final : public Strategy, private Checkpoint, private Takeover {
+// A worker with the server of its rank: tells the messages of the two apart, and keeps their state.
+class Collecting final : public CollectingWorker, private Checkpoint, private Takeover {
  public:
   Collecting(const Context& context, const ServerStyle& style, std::unique_ptr<shard::Shard> shard)
-      : Strategy({.checkpoint = hasState(context) ? this : nullptr, .takeover = this}),
-        parts_(context, style),
-        server_(
-            parts_, std::move(shard),
-            [this](const plan::Slice& slice, bool isEmpty) { worker_.takeResult(slice, isEmpty); }),
-        worker_(parts_, server_) {}
-
-  void contribute(const Contribution& contribution) override { worker_.contribute(contribution); }
-  void contributeSlice(const SliceContribution& slice) override {
-    // Without overlap nothing is pushed before backward has ended.
-    if (!parts_.isOverlapping) return Strategy::contributeSlice(slice);
-    worker_.contributeSlice(slice);
-  }
+      : CollectingWorker({.checkpoint = hasState(context) ? this : nullptr, .takeover = this},
+                         context, style, std::move(shard)) {}
 
   Result<fabric::Landing> onMessage(Rank from, fabric::Lane lane,
                                     const wire::Header& header) override {
@@ -38,22 +27,17 @@ class Collecting final : public Strategy, private Checkpoint, private Takeover {
     if (header.stage == Stage::kPush) return server_.landPush(slice, from, lane, header);
     if (header.stage != Stage::kPublish)
       return fabric::refusedStatus(header, "no stage that travels");
-    if (has(header.flags, collecting::kNotify)) return worker_.landNotice(slice, from, header);
+    if (has(header.flags, collecting::kNotify)) return landNotice(slice, from, header);
     if (has(header.flags, collecting::kPull)) return server_.landPull(slice, from, header);
-    return worker_.landResult(slice, from, lane, header);
+    return landResult(slice, from, lane, header);
   }
 
   Status setHyperparameters(const std::vector<double>& values, Step from) override {
     SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
     return server_.setHyperparameters(values, from);
   }
-  Status decide(Decision decision) override { return worker_.decide(decision); }
   std::set<Rank> ahead() const override { return server_.shard().contributors(); }
 
-  std::string describeWait(TensorId tensor) const override {
-    const std::string served = server_.describeWait(tensor);
-    return worker_.describeWait(tensor) + (served.empty() ? "" : "; served here: " + served);
-  }
   Statistics statistics() const override { return parts_.outbox.statistics(); }
 
  private:
@@ -81,10 +65,6 @@ class Collecting final : public Strategy, private Checkpoint, private Takeover {
     for (const SliceId id : parts_.plan().slicesOn(parts_.self))
       server_.shard().startAt(id, steps[index(id)]);
   }
-
-  CollectingParts parts_;
-  CollectingServer server_;
-  CollectingWorker worker_;
 };
 
 // A rank that only serves is told nothing of a checkpoint, and does not know between which steps it

@@ -32,6 +32,7 @@ void CollectingWorker::contribute(const Contribution& contribution) {
 // written, and the result may land in the same place.
 void CollectingWorker::contributeSlice(const SliceContribution& contribution) {
   SLUICE_DCHECK(parts_.context.fabric.loop().inLoop());
+  if (!parts_.isOverlapping) return Strategy::contributeSlice(contribution);
   if (contribution.isFirst()) begin(contribution.tensor, contribution.step, contribution.slices);
   const Slice& slice = parts_.plan().slice(contribution.slice);
   expectResult(slice, contribution.step);
@@ -177,8 +178,11 @@ void CollectingWorker::takeResult(const Slice& slice, bool isEmpty) {
 }
 
 std::string CollectingWorker::describeWait(TensorId tensor) const {
-  return describeMissing(parts_.plan(), tensor, outcomes_.slicesLeft(tensor),
-                         [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
+  const std::string missing =
+      describeMissing(parts_.plan(), tensor, outcomes_.slicesLeft(tensor),
+                      [this](SliceId id) { return slices_[index(id)].state != State::kIdle; });
+  const std::string served = server_.describeWait(tensor);
+  return served.empty() ? missing : missing + "; served here: " + served;
 }
 
 }  // namespace sluice::algorithms

@@ -1,5 +1,6 @@
 // The worker's side of a collecting engine (collecting.h): pushes each slice of a gradient to its
-// server, takes the results, and opens the gates. Belongs to the fabric's loop.
+// server, takes the results, and opens the gates. It has the server of its rank, for the slices
+// that this rank serves. Belongs to the fabric's loop.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sluice/algorithms/contribution.h>
@@ -14,37 +16,39 @@
 #include <sluice/algorithms/server/collecting_server.h>
 #include <sluice/algorithms/server/outcomes.h>
 #include <sluice/algorithms/strategy.h>
-#include <sluice/algorithms/together.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 
 namespace sluice::algorithms {
 
-class CollectingWorker final {
+class CollectingWorker : public Strategy {
  public:
-  // `own` is this rank's server, for the slices that it serves itself.
-  CollectingWorker(CollectingParts& parts, CollectingServer& own)
-      : parts_(parts),
-        server_(own),
-        slices_(parts.plan().slices().size()),
-        unnotified_(tensorCount()),
-        outcomes_(parts.context),
-        toPush_(parts.isOverlapping ? 1 : tensorCount()),
-        toOpen_(parts.isOverlapping ? 1 : tensorCount()) {}
+  void contribute(const Contribution& contribution) final;
+  // Pushes the slice at once, unless nothing may be pushed before backward has ended.
+  void contributeSlice(const SliceContribution& contribution) final;
+  Status decide(Decision decision) final;
+  std::string describeWait(TensorId tensor) const final;
 
-  void contribute(const Contribution& contribution);
-  // Pushes the slice at once. REQUIRES: --no-overlap is off.
-  void contributeSlice(const SliceContribution& contribution);
-  Status decide(Decision decision);
+ protected:
+  CollectingWorker(const Facets& facets, const Context& context, const ServerStyle& style,
+                   std::unique_ptr<shard::Shard> shard)
+      : Strategy(facets),
+        parts_(context, style),
+        server_(parts_, std::move(shard),
+                [this](const plan::Slice& slice, bool isEmpty) { takeResult(slice, isEmpty); }),
+        slices_(parts_.plan().slices().size()),
+        unnotified_(tensorCount()),
+        outcomes_(parts_.context),
+        toPush_(parts_.isOverlapping ? 1 : tensorCount()),
+        toOpen_(parts_.isOverlapping ? 1 : tensorCount()) {}
 
   // Take messages as fabric::Receiver::onMessage does.
   Result<fabric::Landing> landNotice(const plan::Slice& slice, Rank from,
                                      const wire::Header& header);
   Result<fabric::Landing> landResult(const plan::Slice& slice, Rank from, fabric::Lane lane,
                                      const wire::Header& header);
-  // Takes a result that lies in its place; `isEmpty` if no worker had a gradient.
-  void takeResult(const plan::Slice& slice, bool isEmpty);
 
-  std::string describeWait(TensorId tensor) const;
+  CollectingParts parts_;
+  CollectingServer server_;
 
  private:
   enum class State : uint8_t { kIdle, kAwaited, kLanding };
@@ -60,6 +64,8 @@ class CollectingWorker final {
     OwnPart part{};
   };
 
+  // Takes a result that lies in its place; `isEmpty` if no worker had a gradient.
+  void takeResult(const plan::Slice& slice, bool isEmpty);
   void begin(TensorId tensor, Step step, size_t slices);
   // Notes that a result is ready at its server, or, if this rank serves the slice, in its place.
   void takeNotice(const plan::Slice& slice, Step step);
@@ -72,8 +78,6 @@ class CollectingWorker final {
   void takeDecided();
   Status expectFrom(const plan::Slice& slice, Rank from, const wire::Header& header) const;
 
-  CollectingParts& parts_;
-  CollectingServer& server_;
   std::vector<OwnSlice> slices_;    // by SliceId
   std::vector<size_t> unnotified_;  // by TensorId: slices whose results are not ready
   Outcomes outcomes_;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include <sluice/algorithms/worker_slice.h>
+#include <sluice/algorithms/contribution.h>
 #include <sluice/data/plan/plan.h>
 
 namespace sluice::algorithms {

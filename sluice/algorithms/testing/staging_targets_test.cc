@@ -14,7 +14,7 @@
 #include <sluice/algorithms/reduction/reduction_options.h>
 #include <sluice/algorithms/testing/stepped_world.h>
 #include <sluice/base/options.h>
-#include <sluice/data/gate/tensor_names.h>
+#include <sluice/data/gate/gates.h>
 
 namespace sluice::algorithms {
 namespace {

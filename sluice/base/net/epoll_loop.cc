@@ -52,6 +52,7 @@ Status EpollLoop::begin() {
   event.data.u64 = packKey(wakeUp_.get(), 0);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wakeUp_.get(), &event) != 0)
     return base::fromErrno("epoll_ctl");
+  // Reading takes the count off the descriptor, which then stays quiet until the next post().
   watches_[wakeUp_.get()] =
       std::make_shared<Watch>(Watch{[this](uint32_t) {
                                       uint64_t count = 0;
@@ -72,6 +73,9 @@ EpollLoop::~EpollLoop() {
 
 void EpollLoop::post(Task task) {
   if (isInherited()) return;  // nobody would run it, and a thread that is gone may hold the lock
+#ifndef NDEBUG
+  if (const auto hook = taskHook.load()) task = hook(std::move(task));
+#endif
   const bool wasEmpty = inbox_.with([&](Inbox& inbox) {
     if (inbox.closed)
       return false;  // `task` is destroyed unrun, outside the lock, when post returns
@@ -130,6 +134,8 @@ void EpollLoop::unwatch(int fd) {
 }
 
 void EpollLoop::dispatch(uint64_t key, uint32_t events) {
+  // Events of one epoll_wait are handed out one by one. A handler may have closed the
+  // descriptor of a later one, or opened another under its number.
   const auto found = watches_.find(fdOf(key));
   if (found == watches_.end()) return;
   if (static_cast<uint32_t>(found->second->generation) != generationOf(key)) return;
@@ -213,6 +219,8 @@ int EpollLoop::waitMilliseconds() const {
   // Rounded up, or the loop would wake up before the timer is due and turn without doing
   // anything.
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*due - now()).count();
+  // epoll takes milliseconds as an int. With a timer further away the loop merely turns once a
+  // minute.
   return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
 }
 

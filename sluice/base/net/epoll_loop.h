@@ -19,6 +19,12 @@ namespace sluice::net {
 // Called with the epoll events (EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP) that are ready.
 using FdHandler = std::function<void(uint32_t events)>;
 
+#ifndef NDEBUG
+// Changes every task before a loop takes it, if set: for tests that follow a message from task to
+// task. Debug builds only.
+inline std::atomic<Task (*)(Task)> taskHook{nullptr};
+#endif
+
 class EpollLoop final : public Loop {
  public:
   // If the process has no descriptors to spare, status() says so and the loop has ended before it

@@ -34,6 +34,8 @@ float nthLargest(std::span<float> values, size_t count) {
 
 float clipFactor(std::span<const float> gradient, double most) {
   if (most == 0) return 1;
+  // The sum is a double: in a float the squares of millions of elements would swallow the small
+  // ones.
   double squares = 0;
   for (const float g : gradient) squares += static_cast<double>(g) * static_cast<double>(g);
   const double norm = std::sqrt(squares);
@@ -52,6 +54,9 @@ std::vector<std::byte> Dgc::compress(std::span<const float> gradient, double spa
   SLUICE_CHECK(gradient.size() == residual_.size(), gradient.size(), residual_.size());
   SLUICE_CHECK(sparsity >= 0 && sparsity <= 1, sparsity);
   const auto momentum = static_cast<float>(options_.momentum);
+  // Momentum comes before the choice of elements, as the paper's momentum correction wants: an
+  // element that is held back gathers the velocity that it would have had if it had been sent
+  // in each step.
   for (size_t i = 0; i < gradient.size(); ++i) {
     const float clipped = scale == 1 ? gradient[i] : gradient[i] * scale;
     const float kept = momentum * velocity_[i];
@@ -75,6 +80,8 @@ std::vector<uint32_t> Dgc::placesToSend(double sparsity) {
   const auto wanted =
       static_cast<size_t>(std::ceil((1 - sparsity) * static_cast<double>(residual_.size())));
   auto places = largest(std::max<size_t>(wanted, 1));
+  // If the message will hold all elements anyway, all of them are sent: leaving some back would
+  // save no byte.
   return isSentDense(residual_.size(), places) ? everyPlace() : places;
 }
 
@@ -145,6 +152,7 @@ Status Dgc::restore(std::span<const float> residual, std::span<const float> velo
 }
 
 double warmUpSparsity(uint64_t step, uint64_t stepsPerStage, double final) {
+  // These are the paper's stages. A final sparsity below one of them bounds it.
   constexpr std::array kStages{0.75, 0.9375, 0.984375, 0.996};
   const uint64_t stage = stepsPerStage == 0 ? kStages.size() : step / stepsPerStage;
   return stage < kStages.size() ? std::min(kStages[stage], final) : final;

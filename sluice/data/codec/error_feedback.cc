@@ -24,6 +24,8 @@ struct KeepRest final {
                                 size_t count) {
     constexpr uint32_t kInfinity = 0x7f800000U;
     for (size_t i = 0; i < count; ++i) {
+      // A rest that is not finite is not owed. It would come back in every later step, long
+      // after the gradient that it is from.
       const auto left = std::bit_cast<uint32_t>(owed[i] - kernel::loadAt<float>(sent, i));
       owed[i] = std::bit_cast<float>((left & kInfinity) == kInfinity ? 0U : left);
     }

@@ -62,12 +62,15 @@ struct Restore final {
 };
 
 int8_t scaleFor(uint32_t largestBits) {
+  // Compared as integers NaNs are above infinity, so this covers them too.
   if (largestBits >= kInfinity) return kNotFinite;
   const float largest = std::bit_cast<float>(largestBits);
   if (largest <= std::ldexp(0.5F, kLeast))
     return kZeros;  // half a step at the least scale rounds to zero
   int exponent = 0;
   const float fraction = std::frexp(largest, &exponent);  // in [1/2, 1)
+  // 127/128 * 2^exponent is 127 steps of 2^(exponent - 7). A larger fraction would need 128, so
+  // the steps are doubled.
   const int fits = fraction <= 127.0F / 128.0F ? exponent - 7 : exponent - 6;
   return fits > kMost ? kNotFinite : static_cast<int8_t>(std::max(fits, kLeast));
 }

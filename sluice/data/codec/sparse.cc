@@ -39,6 +39,8 @@ void appendFloat(std::vector<std::byte>& out, float value) {
 // Takes one number off the front; empty if no number that fits 32 bits is there.
 std::optional<uint32_t> takeVarint(std::span<const std::byte>& bytes) {
   uint64_t number = 0;
+  // Five bytes hold more than 32 bits, hence the check below. A number that goes on after them
+  // is malformed, and cannot keep this loop running.
   for (unsigned shift = 0; shift < 5 * kLowBits && !bytes.empty(); shift += kLowBits) {
     const auto byte = static_cast<uint32_t>(bytes.front());
     bytes = bytes.subspan(1);
@@ -58,6 +60,7 @@ Status damaged(std::string_view why) {
 size_t sparseBytes(std::span<const uint32_t> places) {
   size_t bytes =
       1 + varintBytes(static_cast<uint32_t>(places.size())) + places.size() * sizeof(float);
+  // A place is sent as its distance from the one before, which mostly fits one byte.
   uint32_t next = 0;
   for (const uint32_t place : places) {
     bytes += varintBytes(place - next);

@@ -69,7 +69,7 @@ class Collective {
   virtual std::string describeWait(const Ticket& ticket) const = 0;
 };
 
-// A run of elements.
+// Neighbouring elements of a call's data, counted from its beginning.
 struct Range {
   uint64_t first = 0;
   uint64_t count = 0;

@@ -21,6 +21,7 @@ Result<double> parseTime(std::string_view text) {
     if (!text.ends_with(unit)) continue;
     SLUICE_ASSIGN_OR_RETURN(const double number,
                             base::parseNumber(text.substr(0, text.size() - unit.size())));
+    // A negative number falls through to the error below, and so does NaN.
     if (number >= 0) return number * seconds;
   }
   return Status(Code::kInvalidArgument,

@@ -47,7 +47,7 @@ class PacedFabric final : public fabric::Fabric {
   void hasMade(Rank peer, uint64_t calls);
   // Sends everything that waits for this peer; later messages to it do not wait.
   void release(Rank peer);
-  // Ends everything that waits with `why`.
+  // Fails the messages that wait here. Those that the fabric has end by themselves.
   void fail(const Status& why);
   // Returns the ranks for which messages of this call wait.
   std::set<Rank> waitingFor(uint64_t call) const;

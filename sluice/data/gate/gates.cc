@@ -77,6 +77,8 @@ void Gates::endAfter(uint64_t steps, const Status& why) {
   {
     Lock lock(mutex_);
     if (!end_.isOk()) return;
+    // Unlike fail(), this lets gates open in the steps that still have results. Only waits for
+    // later steps end with `why`.
     stepsToCome_ = steps;
     end_ = why;
   }
@@ -156,6 +158,8 @@ void Gates::whenOpen(TensorId tensor, std::function<void(const Status&)> then) {
 void Gates::callBack() {
   std::vector<std::pair<std::function<void(const Status&)>, Status>> ready;
   {
+    // A callback leaves the map before it runs. So it runs once, although several threads may
+    // be here, and it may add others.
     Lock lock(mutex_);
     for (auto it = callbacks_.begin(); it != callbacks_.end();) {
       const Status& why = errorLocked(it->first);

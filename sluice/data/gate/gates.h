@@ -16,6 +16,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
 #include <sluice/base/types/ids.h>
+#include <sluice/model.h>
 #include <sluice/observer.h>
 
 namespace sluice::gate {
@@ -118,5 +119,13 @@ class Gates final {
   std::map<TensorId, std::function<void(const Status&)>> callbacks_ SLUICE_GUARDED_BY(mutex_);
   Status end_ SLUICE_GUARDED_BY(mutex_);  // the reason why no more steps come
 };
+
+// Returns the names in the order of the tensors' ids.
+inline std::vector<std::string> tensorNames(const Model& model) {
+  std::vector<std::string> names;
+  names.reserve(model.tensors.size());
+  for (const Tensor& tensor : model.tensors) names.push_back(tensor.name);
+  return names;
+}
 
 }  // namespace sluice::gate

@@ -15,8 +15,12 @@ Available detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   // GCC and Clang also ask the operating system whether it saves the wider registers.
+  // Levels ascend, and each contains the one before, so the first that is missing ends the
+  // search.
   if (!__builtin_cpu_supports("avx2")) return found;
   found.levels[found.count++] = Level::kAvx2;
+  // The code for this level may use all four groups (level.h), and some CPUs have only the
+  // first.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     found.levels[found.count++] = Level::kAvx512;

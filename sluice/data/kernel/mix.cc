@@ -13,6 +13,8 @@ struct DrawTogether final {
     for (size_t i = 0; i < count; ++i) {
       const Compute own = Element::load(x, i);
       const Compute other = Element::load(centre, i);
+      // Both ends move by the same amount, which is calculated once, so that their sum stays
+      // what it was but for rounding.
       const Compute step = (own - other) * alpha;
       Element::store(x, i, own - step);
       Element::store(centre, i, other + step);
@@ -37,6 +39,8 @@ struct MoveHalfway final {
                                 const std::byte* __restrict to, size_t count) {
     constexpr Compute kHalf{0.5F};
     for (size_t i = 0; i < count; ++i) {
+      // x may have been trained on since `from` was sent. Adding half the way between the two
+      // models that met, and not setting x to their middle, keeps those steps.
       const Compute way = Element::load(to, i) - Element::load(from, i);
       Element::store(x, i, Element::load(x, i) + way * kHalf);
     }

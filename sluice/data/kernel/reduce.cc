@@ -12,6 +12,8 @@ struct SetScaled final {
   using Compute = typename Element::Compute;
   SLUICE_KERNEL static void run(std::byte* __restrict sum, const std::byte* __restrict in,
                                 size_t count, Compute scale) {
+    // Parts are scaled before they are added: a sum whose mean is finite could overflow before
+    // it is divided.
     for (size_t i = 0; i < count; ++i)
       Accumulator<Element>::store(sum, i, Element::load(in, i) * scale);
   }

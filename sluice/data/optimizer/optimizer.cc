@@ -14,6 +14,8 @@ Status checkValues(const Optimizer& optimizer, std::span<const double> values) {
                         optimizer.name(), known.size(), values.size())};
   }
   for (size_t i = 0; i < values.size(); ++i) {
+    // This comes before the optimizer's own checks, most of which are comparisons: NaN fails
+    // every comparison, and so would pass for a value within its limits.
     if (!std::isfinite(values[i])) {
       return {Code::kInvalidArgument, fmt::format("{} {} is {}; give a finite number",
                                                   optimizer.name(), known[i].name, values[i])};
@@ -25,6 +27,8 @@ Status checkValues(const Optimizer& optimizer, std::span<const double> values) {
 Status applyStep(const Optimizer& optimizer, OptimizerState& state, std::span<std::byte> published,
                  std::span<const std::byte> gradient, std::span<const double> values,
                  kernel::Level level) {
+  // Within a job the optimizer never changes, so only a checkpoint can have brought a state of
+  // another one.
   if (state.optimizer() != optimizer.name()) {
     return {Code::kInvalidArgument,
             fmt::format("the checkpoint has the state of {}, but the job's optimizer is {}; use "
@@ -36,6 +40,8 @@ Status applyStep(const Optimizer& optimizer, OptimizerState& state, std::span<st
                state.elements());
   SLUICE_CHECK(gradient.size() == state.elements() * sizeOf(kernel::accumulatorOf(state.dtype())),
                gradient.size(), state.elements());
+  // The step is counted first: Adam's corrections use the number of this step, and would divide
+  // by zero if it were 0.
   state.countStep();
   optimizer.apply({state, published, gradient, values, level});
   return base::ok();

@@ -11,6 +11,7 @@ namespace sluice::optimizer {
 namespace {
 
 std::optional<double> parseNumber(std::string_view text) {
+  // Switches such as nesterov are numbers on servers, so that all hyperparameters travel alike.
   if (text == "true") return 1;
   if (text == "false") return 0;
   double value = 0;
@@ -66,11 +67,15 @@ Result<OptimizerSpec> parseOptimizerSpec(std::string_view text) {
       }
     }
   }
+  // The values are judged together at the end, since some exclude each other: nesterov needs
+  // momentum, in whatever order they were given.
   SLUICE_RETURN_IF_ERROR(checkValues(*optimizer, spec.values));
   return spec;
 }
 
 std::string canonicalText(const OptimizerSpec& spec) {
+  // The text becomes a part of the plan, which ranks compare. Every value is written out, in
+  // the optimizer's order, so that two spellings of the same settings are equal.
   std::string text(spec.optimizer->name());
   const auto known = spec.optimizer->hyperparameters();
   SLUICE_CHECK(known.size() == spec.values.size(), known.size(), spec.values.size());

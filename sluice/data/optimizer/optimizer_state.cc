@@ -81,6 +81,8 @@ size_t OptimizerState::bytesPerBuffer() const {
 
 std::span<std::byte> OptimizerState::buffer(size_t index) {
   SLUICE_CHECK(index < kMostBuffers, index);
+  // A buffer appears when the optimizer first asks for it, as zeros. By hasBuffer() the
+  // optimizer knows before whether this is its first step.
   if (index >= buffers_.size()) buffers_.resize(index + 1);
   Buffer& buffer = buffers_[index];
   if (!buffer.used) {
@@ -139,6 +141,8 @@ Result<OptimizerState> OptimizerState::fromBytes(std::span<const std::byte> byte
   const auto buffers = in.number<uint8_t>();
   if (in.failed()) return damaged("it is too short");
   if (buffers > kMostBuffers) return damaged("it has too many buffers");
+  // The number is judged before anything is multiplied by it. A product that overflows could
+  // pass for a small one, and the buffers would be shorter than the loops over them.
   if (elements > std::numeric_limits<size_t>::max() / sizeof(double))
     return damaged("it is impossibly long");
 

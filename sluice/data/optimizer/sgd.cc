@@ -26,6 +26,8 @@ struct SgdConstants final {
 
 enum class SgdPublishes { kParameters, kDirection };
 
+// Each combination is a loop of its own, chosen once for a slice. A branch inside the loop
+// would keep the compiler from using wide registers.
 template <typename Element, bool kDecay, Momentum kKind, SgdPublishes kWhat>
 struct SgdStep final {
   using Compute = typename Element::Compute;
@@ -81,6 +83,8 @@ class Sgd final : public Optimizer {
 
   void apply(const Update& u) const override {
     kernel::withElement(u.state.dtype(), [&]<typename Element>(Element) {
+      // Without weight decay its term is left out rather than multiplied by zero: zero times an
+      // infinite parameter would be NaN. PyTorch leaves it out as well.
       if (u.values[kWeightDecay] != 0) {
         applyWith<Element, true>(u);
       } else {
@@ -92,6 +96,8 @@ class Sgd final : public Optimizer {
  private:
   template <typename Element, bool kDecay>
   static void applyWith(const Update& u) {
+    // Without momentum no velocity is kept, which saves memory as large as the parameters.
+    // Momentum that is set later begins as in a first step.
     if (u.values[kMomentum] == 0) {
       applyAs<Element, kDecay, Momentum::kNone>(u, nullptr, 0, 0);
       return;

@@ -22,6 +22,7 @@ Status check(const Model& model) {
       return invalid(fmt::format("the name of tensor {} has {} bytes; at most {} are supported", i,
                                  tensor.name.size(), kMaxNameBytes));
     }
+    // A tensor without elements would have no slice, and so no result that opens its gate.
     if (tensor.elements == 0) {
       return invalid(
           fmt::format("tensor {} '{}' has no elements: leave it out of the model", i, tensor.name));

@@ -32,6 +32,9 @@ uint64_t pushTurn(const Plan& plan, const Slice& slice, Rank worker) {
   if (!isRotated(plan)) return ordinalInTensor(plan, slice);
   const Roles& roles = plan.roles();
   const auto servers = static_cast<uint32_t>(roles.servers.size());
+  // Every worker begins with the server at its own place, or all would send to one server at a
+  // time. The chunk comes first in the number: all servers get their slices of a chunk before
+  // the next one begins.
   return uint64_t{slice.chunk} * servers + visit(roles.workerPosition(worker),
                                                  roles.serverPosition(slice.server), servers,
                                                  plan.spec().slicing.hostsPerRack);

@@ -66,8 +66,11 @@ Plan Plan::continued(const Plan& first, Epoch epoch, std::span<const Rank> membe
     spec.roles.workers.push_back(rank);
     if (first.roles().isServer(before)) spec.roles.servers.push_back(rank);
   }
+  // If all servers were lost, every worker becomes one: somebody has to sum.
   if (spec.roles.servers.empty()) spec.roles.servers = spec.roles.workers;
   std::vector<Slice> slices(first.slices().begin(), first.slices().end());
+  // Slices whose server is still there stay with it, and so does their state. Only those of
+  // lost servers are dealt out, in turn.
   size_t dealt = 0;
   for (Slice& slice : slices) {
     const auto found = newRanks.find(slice.server);
@@ -80,6 +83,8 @@ Plan Plan::continued(const Plan& first, Epoch epoch, std::span<const Rank> membe
 
 Plan::Plan(PlanSpec spec, std::vector<Slice> slices)
     : spec_(std::move(spec)), slices_(std::move(slices)), hash_(hashOf(spec_, slices_)) {
+  // Slices lie in the order of tensors, so the one at offset 0 begins the next tensor. The
+  // entry at the end gives the last tensor an end like the others.
   firstSlice_.reserve(spec_.model.tensors.size() + 1);
   for (const Slice& slice : slices_) {
     if (slice.offset == 0) firstSlice_.push_back(index(slice.id));

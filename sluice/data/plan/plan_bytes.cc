@@ -69,6 +69,8 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
 
 Result<PlanSpec> deserialise(std::span<const std::byte> bytes) {
   base::ByteReader reader(bytes);
+  // The version is read before anything else, since the bytes behind it may mean something
+  // different there. A reader that has failed already is reported below as malformed.
   if (const auto version = reader.number<uint32_t>(); version != kVersion && !reader.failed()) {
     return Status(Code::kRefused, fmt::format("the plan has version {}, and this rank reads "
                                               "version {}; run the same sluice on all ranks",
@@ -97,8 +99,11 @@ Result<PlanSpec> deserialise(std::span<const std::byte> bytes) {
     }
     spec.settings.emplace(std::move(key), std::move(value));
   }
+  // After its first failure the reader gives zeros, so that one check here covers all fields.
   if (reader.failed()) return malformed("a length does not fit");
   if (!reader.atEnd()) return malformed("bytes are left over");
+  // The bytes may come from another version of sluice. A placement that this one does not know
+  // must not reach a switch.
   if (name(spec.slicing.placement) == "?") return malformed("unknown placement");
   SLUICE_RETURN_IF_ERROR(check(spec.model).withContext("the plan received"));
   SLUICE_RETURN_IF_ERROR(check(spec.roles).withContext("the plan received"));

@@ -38,6 +38,8 @@ void compareTensors(Difference& difference, const Model& ours, const Model& thei
     const auto what = fmt::format("tensor {} '{}'", i, a.name);
     difference.compare(fmt::format("tensor {} is", i), "'" + a.name + "'", "'" + b.name + "'")
         .compare(what + " is", name(a.dtype), name(b.dtype));
+    // The number of elements is compared only between tensors of one name and type. If those
+    // differ, another tensor stands at this place, and its size explains nothing.
     if (!difference.found()) {
       difference.compare(what + " has", fmt::format("{} elements", a.elements),
                          fmt::to_string(b.elements));
@@ -63,6 +65,8 @@ void compareSettings(Difference& difference, const std::map<std::string, std::st
 
 std::string firstDifference(const PlanSpec& ours, const PlanSpec& theirs, Rank other) {
   Difference difference(other);
+  // Only the first difference is shown, so the order goes from causes to consequences: with
+  // another model or other roles nearly everything below differs too.
   difference.compare("the membership epoch is", index(ours.epoch), index(theirs.epoch));
   compareTensors(difference, ours.model, theirs.model);
   difference.compare("the job has", fmt::format("{} ranks", ours.roles.world),

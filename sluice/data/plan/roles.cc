@@ -92,6 +92,7 @@ Status check(const Roles& roles) {
   for (const auto* ranks : {&roles.servers, &roles.workers}) {
     const std::string_view what = ranks == &roles.servers ? "server" : "worker";
     if (ranks->empty()) return impossible(fmt::format("the job has no {}", what));
+    // Positions are found by binary search, which needs ascending ranks without repeats.
     if (std::ranges::adjacent_find(*ranks, std::ranges::greater_equal()) != ranks->end()) {
       return impossible(fmt::format("the {}s are not in ascending order", what));
     }

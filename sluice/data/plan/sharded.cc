@@ -55,6 +55,8 @@ Status cutSharded(const Model& model, const Slicing& slicing, Cutter& cutter) {
       std::clamp<uint64_t>(slicing.minMessageElements, 1, slicing.sliceElements);
   const auto partsOf = [&](uint64_t elements) {
     const uint64_t fewest = ceilDivide(elements, slicing.sliceElements);
+    // As many servers share a tensor as get at least the smallest message each; but never so
+    // few that a part would exceed a slice.
     return static_cast<uint32_t>(std::clamp<uint64_t>(elements / smallest, fewest, servers));
   };
 

@@ -15,6 +15,9 @@ Status cutKvstore(const Model& model, const Slicing& slicing, Cutter& cutter) {
   const uint32_t servers = cutter.servers();
   for (uint32_t t = 0; t < model.tensors.size(); ++t) {
     const uint64_t elements = model.tensors[t].elements;
+    // This is MXNet's rule, kept as it is because the papers compare with it: small layers go
+    // whole to a server drawn by chance, which may load one server far more than another; large
+    // layers are cut evenly.
     if (elements < slicing.sliceElements) {
       SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, 1));
       cutter.add(elements, static_cast<uint32_t>(base::splitmix64(slicing.seed, t) % servers),
@@ -48,6 +51,8 @@ Status cutLayers(const Model& model, const Slicing& slicing, Cutter& cutter) {
   std::vector<uint64_t> loads(cutter.servers());
   for (uint32_t t = 0; t < model.tensors.size(); ++t) {
     uint64_t left = model.tensors[t].elements;
+    // Layers go whole to the server with the fewest elements so far; among equals to the first,
+    // so that all ranks cut alike.
     const auto least = std::ranges::min_element(loads);
     *least += left;
     SLUICE_RETURN_IF_ERROR(cutter.begin(TensorId{t}, ceilDivide(left, slicing.sliceElements)));
@@ -78,6 +83,7 @@ std::string_view name(Placement placement) {
 }
 
 Status Cutter::begin(TensorId tensor, uint64_t slices) {
+  // The comparison is a subtraction, because a sum could overflow.
   if (slices > kMaxSlices - slices_.size()) {
     return {Code::kInvalidArgument,
             fmt::format("the model would be cut into more than {} slices; raise --slice-elements",

@@ -43,6 +43,8 @@ void Centre::step(SliceId slice, Rank worker, std::span<const double> values) {
   const DType dtype = dtypeOf(slice);
   const auto gradient =
       std::span(accumulator_).first(here.state.elements() * sizeOf(kernel::accumulatorOf(dtype)));
+  // The part lies on its worker's desk in the type in which it came, but a step takes gradients
+  // unrounded. One scratch buffer serves all slices, since steps are made one after another.
   kernel::widen(dtype, gradient, desk(slice, worker));
   const Status applied =
       optimizer::applyStep(*update_.optimizer, here.state, here.home, gradient, values);
@@ -50,6 +52,7 @@ void Centre::step(SliceId slice, Rank worker, std::span<const double> values) {
 }
 
 void Centre::drawTogether(SliceId slice, Rank worker, double alpha) {
+  // The desk changes too: it then holds what goes back to the worker.
   kernel::drawTogether(dtypeOf(slice), served_[index(slice)]->home, desk(slice, worker), alpha);
 }
 

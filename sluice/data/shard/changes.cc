@@ -14,6 +14,8 @@ Changes::Changes(size_t workers, size_t elements)
       marks_(workers, std::vector<uint64_t>((elements + kWordBits - 1) / kWordBits)) {}
 
 void Changes::mark(std::span<const uint32_t> places) {
+  // A bit for each worker and element takes a 32nd of the parameters' memory per worker. Lists
+  // of places would grow without end for a worker that does not ask.
   for (auto& words : marks_) {
     for (const uint32_t place : places)
       words[place / kWordBits] |= uint64_t{1} << (place % kWordBits);

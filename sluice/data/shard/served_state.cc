@@ -16,6 +16,8 @@ constexpr size_t kServedWords =
 
 std::vector<std::byte> toBytes(std::span<const ServedState> states) {
   base::ByteWriter out;
+  // The length is known beforehand, so that the states of a large model are written once and
+  // not moved again and again while the buffer grows.
   size_t bytes = kServedWords;
   for (const ServedState& each : states)
     bytes += kServedWords + each.tensor.size() + each.state.savedBytes();

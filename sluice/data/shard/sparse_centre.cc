@@ -29,9 +29,13 @@ void SparseCentre::replaceParameters(SliceId slice, std::span<const std::byte> p
 
 Status SparseCentre::step(SliceId slice, std::span<const std::byte> part, double rate) {
   Served& here = *served_[index(slice)];
+  // The part is decoded as a whole before the first element changes, so that a malformed one
+  // leaves the parameters as they were.
   SLUICE_ASSIGN_OR_RETURN(const auto sent, codec::decodeSparse(part, plan_.slice(slice).count));
   codec::addScaledSparse(sent, static_cast<float>(-rate),
                          std::as_writable_bytes(std::span(here.home)));
+  // Every worker has to hear of these elements, the sender too: it has changed its own copy,
+  // and only the answer makes it equal to this one again.
   here.changes.mark(sent.places);
   return base::ok();
 }

@@ -27,6 +27,8 @@ void Staleness::forget(size_t worker) {
 
 std::vector<size_t> Staleness::release() {
   std::vector<size_t> released;
+  // The slowest clock is read once. Going on does not move a worker's clock; only its next part
+  // does.
   const uint64_t slowest = this->slowest();
   for (size_t worker = 0; worker < clocks_.size(); ++worker) {
     if (!waits_[worker] || !mayGoOn(clocks_[worker], slowest, bound_)) continue;

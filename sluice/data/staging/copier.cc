@@ -70,6 +70,8 @@ void Copier::fail(const Status& why) {
     outward.swap(newOutward_);
     inward.swap(newInward_);
   }
+  // The lists of the thread are taken without the lock: this runs on the thread itself, or
+  // after it has ended.
   std::ranges::move(std::exchange(outward_, {}), std::back_inserter(outward));
   std::ranges::move(std::exchange(inward_, {}), std::back_inserter(inward));
   for (const Outward& one : outward) one.arrived(why);
@@ -104,6 +106,8 @@ Result<bool> Copier::fillOut() {
       SLUICE_ASSIGN_OR_RETURN(Buffer buffer, out_.takeBuffer());
       SLUICE_ASSIGN_OR_RETURN(
           auto end, device_.copyToHost(*one.from, one.issued, *buffer, count, one.ready.get()));
+      // The lane keeps the tensor's memory alive until the device has read all of it, whatever
+      // the caller does meanwhile.
       out_.push({.buffer = std::move(buffer), .end = std::move(end), .keeps = one.from});
       one.issued += count;
       moved = true;
@@ -151,6 +155,8 @@ Result<bool> Copier::fillIn() {
     in_.push({.buffer = std::move(buffer), .end = end, .keeps = one.to});
     one.issued += count;
     moved = true;
+    // The caller goes on once its last copy is queued. What it does next on the device waits
+    // there for the mark.
     if (one.issued < one.from.size()) continue;
     const Inward ended = std::move(one);
     inward_.pop_front();

@@ -33,6 +33,8 @@ size_t pieceBytesOf(size_t pinnedBytes) {
 }
 
 Result<Buffer> Lane::takeBuffer() {
+  // Pinned memory takes long to allocate. Buffers are made when they are first needed, and
+  // kept.
   if (free_.empty()) {
     SLUICE_ASSIGN_OR_RETURN(auto made, device_.allocatePinned(bufferBytes_));
     return Buffer(std::move(made));
@@ -44,6 +46,8 @@ Result<Buffer> Lane::takeBuffer() {
 
 Result<std::optional<Copy>> Lane::popEnded() {
   if (copies_.empty()) return std::optional<Copy>();
+  // Copies of one direction end in the order in which they were queued, so only the oldest is
+  // asked.
   SLUICE_ASSIGN_OR_RETURN(const bool hasEnded, copies_.front().end->isDone());
   if (!hasEnded && takes(Precaution::kLookBeforeReading)) return std::optional<Copy>();
   std::optional<Copy> ended(std::move(copies_.front()));

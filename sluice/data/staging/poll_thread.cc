@@ -20,6 +20,7 @@ PollThread::PollThread(std::string_view name, Work work)
 void PollThread::wake() {
   {
     const base::Lock lock(mutex_);
+    // The flag stays up until the thread looks, so a call between two of its waits is not lost.
     isAwake_ = true;
   }
   changed_.notifyAll();

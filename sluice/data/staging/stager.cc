@@ -61,6 +61,8 @@ void Stager::stop() {
 
 void Stager::begin(TensorId tensor, DeviceMemory memory) {
   {
+    // The state is set before the thread hears of the tensor. A wait() that follows must not
+    // take the end of the former step for that of this one.
     const base::Lock lock(mutex_);
     progress_[index(tensor)] = {.isUnderWay = true};
   }
@@ -90,6 +92,7 @@ void Stager::onResult(TensorId tensor, Step step, size_t first, size_t count,
 }
 
 void Stager::noResult(TensorId tensor) {
+  // What was counted down for this step is forgotten: the next one begins with whole pieces.
   missing_[index(tensor)] = sizesOf(piecesOf(tensor));
   tell({.kind = News::Kind::kNoResult, .what = {tensor}});
 }

@@ -33,6 +33,8 @@ bool Stager::takeNews() {
       case News::Kind::kResult: resultsHere_.emplace(news.what, std::move(news.result)); break;
       case News::Kind::kNoResult: hasNoResult(news.what.tensor); break;
       case News::Kind::kMark:
+        // The mark stands for those who read the parameters before. All results that are still
+        // to be copied wait for it, since they overwrite what is read.
         for (auto& [tensor, inward] : inward_) inward.ready = news.memory.ready;
         break;
     }
@@ -142,6 +144,7 @@ Result<bool> Stager::finishOut() {
     if (copy->isAhead) isAhead_ = false;
     const Piece& piece = piecesOf(copy->tensor)[copy->piece];
     std::memcpy(target.data() + piece.begin, copy->buffer->bytes().data(), piece.count);
+    // A target is good for one step, and this was its last piece.
     if (piece.end() == target.size()) targets_.erase(copy->tensor);
     if (takes(Precaution::kReturnOutBufferLate)) out_.returnBuffer(std::move(copy->buffer));
     copy->keeps = nullptr;
@@ -202,6 +205,7 @@ Status Stager::issueIn(const ResultPiece& what, const HostResult& result) {
   {
     const base::Lock lock(mutex_);
     Progress& progress = progress_[index(what.tensor)];
+    // The mark of the latest copy stands for all before it, since they end in order.
     progress.landed = std::move(end);
     ++progress.piecesQueued;
     progress.isUnderWay = !isLast;

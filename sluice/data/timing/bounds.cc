@@ -68,6 +68,8 @@ double wfbpBound(std::span<const Layer> layers, const WireCost& wire) {
   const auto ready = readyTimes(layers);
   double end = backwardSeconds(layers);
   double onWire = 0;
+  // Gradients cross in the order of backward, so after layer j's own only those of layers 0 to
+  // j are left to send, one after another.
   for (size_t j = 0; j < layers.size(); ++j) {
     onWire += wire.of(layers[j].bytes);
     end = std::max(end, ready[j] + onWire);
@@ -76,6 +78,8 @@ double wfbpBound(std::span<const Layer> layers, const WireCost& wire) {
 }
 
 double pipeBound(std::span<const Layer> layers, const WireCost& wire, double updateSeconds) {
+  // Steps overlap, so computing and sending go on side by side, and the longer of the two
+  // decides.
   return std::max(backwardSeconds(layers) + forwardSeconds(layers) + updateSeconds,
                   wire.of(total(layers, &Layer::bytes)));
 }
@@ -93,6 +97,8 @@ double shardedWireSeconds(uint32_t ranks, double bytes, Rate rate) {
 }
 
 WireCost shardedWire(uint32_t ranks, Rate rate) {
+  // Each rank sends a share of (N-1)/N to servers and receives as much from them, once with
+  // gradients and once with results.
   return {.start = 0, .perByte = 2.0 * (ranks - 1) / ranks * 8 / bitsPerSecond(rate)};
 }
 

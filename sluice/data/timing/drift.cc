@@ -53,6 +53,7 @@ WireCost correctWire(const Costs& known, std::span<const double> reduced,
   // well apart for a fit.
   if (most.bytes > kApart * least.bytes) {
     const WireCost line = fitLine(messages);
+    // Noise can give a line that begins below zero, as no network does.
     if (line.start >= 0 && line.perByte >= 0) return line;
   }
   // These messages cannot tell start from bytes, so both are taken to have changed alike.
@@ -66,6 +67,8 @@ StepTimes combine(std::span<const StepTimes> ofRanks) {
   SLUICE_CHECK(!ofRanks.empty());
   StepTimes all = ofRanks.front();
   for (const StepTimes& one : ofRanks.subspan(1)) {
+    // A reduction waits for the slowest rank's gradient, so the latest time counts. How long it
+    // took is seen best by the rank that joined it last, since the others also waited.
     for (size_t l = 0; l < all.ready.size(); ++l)
       all.ready[l] = std::max(all.ready[l], one.ready[l]);
     for (size_t g = 0; g < all.reduced.size(); ++g)

@@ -4,6 +4,7 @@ namespace sluice::timing {
 
 WireCost fitLine(std::span<const TimedMessage> messages) {
   // Minimises sum (a + b*M - t)^2 / t, which is linear in a and b.
+  // The division keeps the longest messages, whose errors are largest, from deciding alone.
   double aa = 0;
   double ab = 0;
   double bb = 0;

@@ -69,6 +69,8 @@ double simulateSliced(std::span<const Layer> layers, const WireCost& wire, const
     // Slices are handed over while the network has room for them; from then on they cannot be
     // recalled. The link sends them in that order, each when it is free.
     while (withNetwork.size() < link.beyondRecall && !waiting.empty()) {
+      // Without priority gradients go in the order in which they come: the last layer's is the
+      // first, since backward begins there.
       const size_t layer = link.byPriority ? *waiting.begin() : *waiting.rbegin();
       const double bytes = std::min(left[layer], link.sliceBytes);
       left[layer] -= bytes;
@@ -79,6 +81,8 @@ double simulateSliced(std::span<const Layer> layers, const WireCost& wire, const
     const double nextReady = unready > 0 ? ready[unready - 1] : kNever;
     const double nextEnd = withNetwork.empty() ? kNever : withNetwork.front().end;
     now = std::min(nextReady, nextEnd);
+    // Of two events at one moment the gradient comes first, so that it competes for the room
+    // that the other one makes.
     if (nextReady <= nextEnd) {
       waiting.insert(--unready);
     } else {

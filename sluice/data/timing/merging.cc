@@ -78,6 +78,7 @@ double iterationSeconds(std::span<const Layer> layers, const WireCost& wire,
   const auto ready = readyTimes(layers);
   const auto before = bytesBefore(layers);
   double end = 0;
+  // Groups are sent from the last to the first, as backward makes them, over one link.
   for (size_t g = groups.size(); g-- > 0;) {
     const auto [first, last] = groups[g];
     end = std::max(end, ready[first]) + wire.of(before[last + 1] - before[first]);

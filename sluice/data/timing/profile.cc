@@ -103,6 +103,7 @@ uint64_t Profile::parameters() const {
 
 Profile Profile::shrunk(uint64_t divisor) const {
   Profile small = *this;
+  // Sizes are rounded up, so that no tensor becomes empty.
   for (ProfileTensor& tensor : small.tensors)
     tensor.parameters = (tensor.parameters + divisor - 1) / divisor;
   return small;

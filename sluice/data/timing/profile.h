@@ -44,7 +44,8 @@ Result<Profile> readProfile(const std::string& path);
 // The names of the profiles that come with sluice (profiles/).
 std::vector<std::string_view> builtInProfiles();
 
-// A built-in profile by name, or the file of that name.
+// Returns the built-in profile of that name; if there is no such profile, reads the file of that
+// name.
 Result<Profile> findProfile(const std::string& nameOrPath);
 
 }  // namespace sluice::timing

@@ -55,7 +55,7 @@ struct Append {
 };
 struct Appended {
   bool done = false;
-  Listing there;  // iff not done: the highest keys in `absent`; none if `opened` is the reason
+  Listing there;  // iff not done: the highest keys in `absent`; empty if `opened` is the reason
 };
 
 class KeyValues {

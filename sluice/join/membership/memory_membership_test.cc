@@ -81,9 +81,9 @@ INSTANTIATE_TEST_SUITE_P(Memory, MembershipContract,
 namespace {
 
 // A few members propose at random times over a bad table, and some are cut off for a while.
-class Schedule final {
+class StoreSchedule final {
  public:
-  explicit Schedule(uint64_t seed) : seed_(seed) {
+  explicit StoreSchedule(uint64_t seed) : seed_(seed) {
     table_->setFaults({.seed = seed, .longestDelay = 30ms, .lostAnswers = 0.2, .lostNotices = 0.2});
     const StoreOptions options{.job = "job", .key = secret::JobKey::none(), .pollEvery = 500ms};
     for (int i = 0; i < 4; ++i) {
@@ -93,20 +93,19 @@ class Schedule final {
         auto made = makeMemoryMembership(loop_, table_, options);
         actor.membership = std::move(made.membership);
         actor.way = made.way;
-        actor.membership->watch(
-            [this, &actor](const Standing& standing) { seen(actor, standing); });
+        actor.membership->watch([this, &actor](const StoredEpoch& stored) { seen(actor, stored); });
       });
     }
     loop_.runReady();
   }
-  ~Schedule() {
+  ~StoreSchedule() {
     loop_.post([this] {
       for (Actor& actor : actors_) actor.membership.reset();
     });
     loop_.runReady();
   }
-  Schedule(const Schedule&) = delete;
-  Schedule& operator=(const Schedule&) = delete;
+  StoreSchedule(const StoreSchedule&) = delete;
+  StoreSchedule& operator=(const StoreSchedule&) = delete;
 
   void run() {
     for (int i = 0; i < 12; ++i) {
@@ -137,34 +136,34 @@ class Schedule final {
     Member self;
     std::unique_ptr<Membership> membership;
     MemoryKeyValues* way = nullptr;
-    std::optional<Standing> standing;
+    std::optional<StoredEpoch> stored;
     std::optional<Epoch> last;
   };
 
   uint64_t draw() { return base::splitmix64(seed_, draws_++); }
 
-  void seen(Actor& actor, const Standing& standing) {
+  void seen(Actor& actor, const StoredEpoch& stored) {
     if (actor.last) {
-      EXPECT_LT(*actor.last, standing.record.number);
+      EXPECT_LT(*actor.last, stored.record.number);
     }
-    actor.last = standing.record.number;
-    actor.standing = standing;
-    note(standing);
+    actor.last = stored.record.number;
+    actor.stored = stored;
+    note(stored);
   }
-  void note(const Standing& standing) {
-    const auto [at, isNew] = byNumber_.emplace(standing.record.number, standing.record.nonce);
-    EXPECT_EQ(at->second, standing.record.nonce) << "two records of one number, seed " << seed_;
+  void note(const StoredEpoch& stored) {
+    const auto [at, isNew] = byNumber_.emplace(stored.record.number, stored.record.nonce);
+    EXPECT_EQ(at->second, stored.record.nonce) << "two records of one number, seed " << seed_;
   }
   void propose(Actor& actor) {
     ++asked_;
-    const auto got = [this](const Result<Standing>& standing) {
+    const auto got = [this](const Result<StoredEpoch>& stored) {
       ++answered_;
-      if (standing.isOk()) note(*standing);
+      if (stored.isOk()) note(*stored);
     };
-    if (!actor.standing)
+    if (!actor.stored)
       return actor.membership->begin(contract::epochOf(0, {actor.self}, "begin"), 2s, got);
-    const uint32_t number = index(actor.standing->record.number) + 1;
-    actor.membership->replace(*actor.standing, contract::epochOf(number, {actor.self}, "next"), 2s,
+    const uint32_t number = index(actor.stored->record.number) + 1;
+    actor.membership->replace(*actor.stored, contract::epochOf(number, {actor.self}, "next"), 2s,
                               got);
   }
 
@@ -181,7 +180,7 @@ class Schedule final {
 TEST(MemoryMembership, EverybodySeesOneHistoryWhateverTheScheduleIs) {
   const uint64_t seeds = base::testsAreShort() ? 50 : 1000;
   for (uint64_t seed = 0; seed < seeds && !testing::Test::HasFailure(); ++seed) {
-    Schedule schedule(seed);
+    StoreSchedule schedule(seed);
     schedule.run();
     schedule.check();
   }
@@ -193,25 +192,24 @@ TEST(MemoryMembership, ARestoredBackupIsNotBelieved) {
   const StoreOptions options{.job = "job", .pollEvery = 1s};
   std::unique_ptr<Membership> membership;
   std::vector<Epoch> reported;
-  std::optional<Result<Standing>> answer;
+  std::optional<Result<StoredEpoch>> answer;
   const auto ask = [&](const Task& call) {
     answer.reset();
     loop.post(call);
     loop.advance(5s);
     EXPECT_TRUE(answer);
   };
-  const auto got = [&](const Result<Standing>& standing) { answer = standing; };
+  const auto got = [&](const Result<StoredEpoch>& stored) { answer = stored; };
   const Member self = contract::memberNamed("host");
   ask([&] {
     membership = makeMemoryMembership(loop, table, options).membership;
-    membership->watch(
-        [&](const Standing& standing) { reported.push_back(standing.record.number); });
+    membership->watch([&](const StoredEpoch& stored) { reported.push_back(stored.record.number); });
     membership->begin(contract::epochOf(0, {self}, "begin"), 1s, got);
   });
   const auto backup = table->backup();
-  const Standing first = **answer;
+  const StoredEpoch first = **answer;
   ask([&] { membership->replace(first, contract::epochOf(1, {self}, "next"), 1s, got); });
-  const Standing lost = **answer;
+  const StoredEpoch lost = **answer;
   table->restore(backup);
   testing::internal::CaptureStderr();
   ask([&] { membership->latest(1s, got); });

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kReadAtOnce = 8;
 // A stranger could fill the store with members; more than two for each seat are not asked for.
 constexpr size_t kMostAnnounced = 2 * kMostMembers;
-// A stranger must not fill the log either.
+// Each forged entry is warned of once, up to this number: a stranger must not fill the log either.
 constexpr size_t kMostWarned = 100;
 // Older epochs are removed from the store.
 constexpr uint64_t kEpochsKept = 256;
@@ -30,6 +30,7 @@ StoreMembership::StoreMembership(Loop& loop, std::unique_ptr<KeyValues> store,
       pollEvery_(options.pollEvery),
       store_(std::move(store)) {
   store_->onHealth([this](const Status& health) {
+    // Notices may have been missed while the store was away, so it is read at once.
     if (health.isOk() && isWatching_) pollIn(Duration::zero());
     if (onHealth_) onHealth_(health);
   });
@@ -46,12 +47,15 @@ StoreMembership::~StoreMembership() {
   onEpoch_ = nullptr;
   onHealth_ = nullptr;
   if (pollTimer_) loop_.cancel(*pollTimer_);
+  // The store goes first. It ends its calls, and their callbacks still find this object whole.
   store_.reset();
   endAnnouncing(Status(Code::kCancelled, "the membership was closed"));
   for (const Task& answer : std::exchange(answers_, {})) answer();
 }
 
 void StoreMembership::answerLater(Task answer) {
+  // Callers rely on it that an answer never comes inside the call, not even for an error that
+  // is known at once.
   answers_.push_back(std::move(answer));
   loop_.post([this, alive = alive_] {
     if (!*alive) return;
@@ -72,6 +76,7 @@ void StoreMembership::announce(const Member& self, Duration patience, Done done)
   onAnnounced_ = std::move(done);
   announceTimer_ = loop_.after(patience, [this] {
     announceTimer_.reset();
+    // If the store is away, its own words say more than the time that has passed.
     endAnnouncing(health().isOk()
                       ? Status(Code::kTimeout, "the announcement of this member takes too long")
                       : health());
@@ -105,6 +110,8 @@ void StoreMembership::announced(Duration patience, GotMembers got) {
                  std::vector<Member> members;
                  for (const Entry& entry : listing->entries) {
                    auto member = space_.openMember(entry);
+                   // A record that cannot be opened is a stranger's or damaged. It must not
+                   // hide the others.
                    if (member.isOk()) {
                      members.push_back(*std::move(member));
                    } else {
@@ -118,7 +125,7 @@ void StoreMembership::announced(Duration patience, GotMembers got) {
 
 // ---- Proposals ----
 
-void StoreMembership::begin(const EpochRecord& first, Duration patience, GotStanding got) {
+void StoreMembership::begin(const EpochRecord& first, Duration patience, GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   if (Status status = check(first); !status.isOk()) {
     answerLater([status = std::move(status), got = std::move(got)] { got(status); });
@@ -128,8 +135,8 @@ void StoreMembership::begin(const EpochRecord& first, Duration patience, GotStan
   propose(std::make_shared<Proposal>(first, std::nullopt, loop_.now() + patience, std::move(got)));
 }
 
-void StoreMembership::replace(const Standing& before, const EpochRecord& next, Duration patience,
-                              GotStanding got) {
+void StoreMembership::replace(const StoredEpoch& before, const EpochRecord& next, Duration patience,
+                              GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   Status status = check(next);
   if (status.isOk() && next.number <= before.record.number)
@@ -139,8 +146,9 @@ void StoreMembership::replace(const Standing& before, const EpochRecord& next, D
     answerLater([status = std::move(status), got = std::move(got)] { got(status); });
     return;
   }
+  // Such an epoch is known, so the proposal could not win. The caller gets the one that stands.
   if (seen_ && next.number <= seen_->record.number) {
-    answerLater([standing = *seen_, got = std::move(got)] { got(standing); });
+    answerLater([stored = *seen_, got = std::move(got)] { got(stored); });
     return;
   }
   propose(std::make_shared<Proposal>(next, before, loop_.now() + patience, std::move(got)));
@@ -155,6 +163,8 @@ void StoreMembership::propose(const std::shared_ptr<Proposal>& proposal) {
     from = uint64_t{index(before->record.number)} + 1;
     opened = Latch{space_.latchKey(before->record.number), before->revision};
   }
+  // The proposal stands only if nothing follows `before` yet: hence the whole range behind it
+  // and not this number alone, since another proposer may have chosen another.
   store_->append({.key = std::move(entry.key),
                   .value = std::move(entry.value),
                   .latch = space_.latchKey(proposal->record.number),
@@ -164,9 +174,9 @@ void StoreMembership::propose(const std::shared_ptr<Proposal>& proposal) {
                  proposal->deadline, [this, proposal](const Result<Appended>& appended) {
                    if (!appended.isOk()) return proposal->got(appended.status());
                    if (!appended->done) return judge(proposal, appended->there);
-                   const Standing standing{proposal->record, appended->there.revision};
-                   see(standing);
-                   proposal->got(standing);
+                   const StoredEpoch stored{proposal->record, appended->there.revision};
+                   see(stored);
+                   proposal->got(stored);
                  });
 }
 
@@ -191,6 +201,8 @@ void StoreMembership::judge(const std::shared_ptr<Proposal>& proposal, const Lis
 
 void StoreMembership::removeForged(const std::shared_ptr<Proposal>& proposal,
                                    std::vector<Entry> forged) {
+  // Whoever has access to the store but not the job's key can put an entry there. It would
+  // stand in the way of every later epoch, so it is removed and the proposal made again.
   if (forged.empty()) return propose(proposal);
   const Entry entry = std::move(forged.back());
   forged.pop_back();
@@ -204,10 +216,12 @@ void StoreMembership::removeForged(const std::shared_ptr<Proposal>& proposal,
 
 // ---- Reading ----
 
-std::optional<Standing> StoreMembership::newestOf(const Listing& listing) {
+std::optional<StoredEpoch> StoreMembership::newestOf(const Listing& listing) {
+  // The highest numbers come first. A forged entry with a high number must not hide the newest
+  // record that is real.
   for (const Entry& entry : listing.entries) {
     auto record = open(entry);
-    if (record.isOk()) return Standing{*std::move(record), entry.created};
+    if (record.isOk()) return StoredEpoch{*std::move(record), entry.created};
     warnOf(entry, record.status());
   }
   return std::nullopt;
@@ -224,10 +238,10 @@ bool StoreMembership::isNews(const EpochRecord& record) const {
   return !seen_ || record.number > seen_->record.number || record.nonce == seen_->record.nonce;
 }
 
-void StoreMembership::see(const Standing& standing) {
-  if (seen_ && standing.record.number <= seen_->record.number) return;
-  seen_ = standing;
-  if (onEpoch_) onEpoch_(standing);
+void StoreMembership::see(const StoredEpoch& stored) {
+  if (seen_ && stored.record.number <= seen_->record.number) return;
+  seen_ = stored;
+  if (onEpoch_) onEpoch_(stored);
 }
 
 void StoreMembership::warnOfLostRecords() {
@@ -245,7 +259,7 @@ void StoreMembership::warnOf(const Entry& entry, const Status& why) {
   log("membership").warn("{}; it is ignored", why.message());
 }
 
-void StoreMembership::latest(Duration patience, GotStanding got) {
+void StoreMembership::latest(Duration patience, GotEpoch got) {
   SLUICE_DCHECK(loop_.inLoop());
   store_->list(
       space_.epochs(), kReadAtOnce, loop_.now() + patience,
@@ -287,7 +301,7 @@ void StoreMembership::history(size_t most, Duration patience, GotHistory got) {
 
 // ---- Watching ----
 
-void StoreMembership::watch(std::function<void(const Standing&)> onEpoch) {
+void StoreMembership::watch(std::function<void(const StoredEpoch&)> onEpoch) {
   SLUICE_DCHECK(loop_.inLoop());
   onEpoch_ = std::move(onEpoch);
   if (isWatching_) return;
@@ -311,6 +325,8 @@ void StoreMembership::pollIn(Duration delay) {
 void StoreMembership::poll() {
   if (isPolling_) return pollIn(pollEvery_);
   isPolling_ = true;
+  // The epoch is noted before the question: one that becomes known while the listing is on its
+  // way would otherwise look lost.
   std::optional<Epoch> known;
   if (seen_) known = seen_->record.number;
   store_->list(space_.epochs(), kReadAtOnce, loop_.now() + pollEvery_,
@@ -325,6 +341,8 @@ void StoreMembership::poll() {
                  if (known && isAll && (!newest || newest->record.number < *known))
                    warnOfLostRecords();
                  if (!newest || !isNews(newest->record)) return;
+                 // The watch should have told of this epoch. Perhaps it is dead without knowing
+                 // it.
                  const bool isMissed = seen_ && newest->record.number > seen_->record.number;
                  see(*newest);
                  if (isMissed) store_->rewatch();

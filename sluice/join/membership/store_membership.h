@@ -45,31 +45,31 @@ class StoreMembership final : public Membership {
   bool isAnnounced() const override { return isAnnounced_; }
   void withdraw(Duration patience, Done done) override;
   void announced(Duration patience, GotMembers got) override;
-  void begin(const EpochRecord& first, Duration patience, GotStanding got) override;
-  void replace(const Standing& before, const EpochRecord& next, Duration patience,
-               GotStanding got) override;
+  void begin(const EpochRecord& first, Duration patience, GotEpoch got) override;
+  void replace(const StoredEpoch& before, const EpochRecord& next, Duration patience,
+               GotEpoch got) override;
   void bindTo(const Nonce& run) override { run_ = run; }
-  void latest(Duration patience, GotStanding got) override;
+  void latest(Duration patience, GotEpoch got) override;
   void history(size_t most, Duration patience, GotHistory got) override;
-  void watch(std::function<void(const Standing&)> onEpoch) override;
+  void watch(std::function<void(const StoredEpoch&)> onEpoch) override;
   const Status& health() const override { return store_->health(); }
   void onHealth(std::function<void(const Status&)> changed) override;
 
  private:
   struct Proposal {
     EpochRecord record;
-    std::optional<Standing> before;  // none: the record begins the job
+    std::optional<StoredEpoch> before;  // empty: the record begins the job
     TimePoint deadline;
-    GotStanding got;
+    GotEpoch got;
   };
 
   void propose(const std::shared_ptr<Proposal>& proposal);
   void judge(const std::shared_ptr<Proposal>& proposal, const Listing& there);
   void removeForged(const std::shared_ptr<Proposal>& proposal, std::vector<Entry> forged);
   Result<EpochRecord> open(const Entry& entry) const;
-  std::optional<Standing> newestOf(const Listing& listing);
+  std::optional<StoredEpoch> newestOf(const Listing& listing);
   bool isNews(const EpochRecord& record) const;
-  void see(const Standing& standing);
+  void see(const StoredEpoch& stored);
   void warnOf(const Entry& entry, const Status& why);
   void warnOfLostRecords();
   void announcementSeen(bool isThere);
@@ -82,9 +82,9 @@ class StoreMembership final : public Membership {
   const JobSpace space_;
   const Duration pollEvery_;
 
-  Nonce run_;                     // not set: any
-  std::optional<Standing> seen_;  // the epoch of the highest number
-  std::function<void(const Standing&)> onEpoch_;
+  Nonce run_;                        // not set: any
+  std::optional<StoredEpoch> seen_;  // the epoch of the highest number
+  std::function<void(const StoredEpoch&)> onEpoch_;
   std::function<void(const Status&)> onHealth_;
   bool isWatching_ = false;  // the store's watch was begun
   bool isPolling_ = false;

@@ -32,6 +32,7 @@ bool sharePrefix(const Address& a, const Address& b, size_t prefixBits) {
   if (a.family() != b.family()) return false;
   const auto left = bitsOf(a);
   const auto right = bitsOf(b);
+  // A prefix need not end where a byte does, so bits are compared.
   for (size_t bit = 0; bit < prefixBits; ++bit) {
     if (((left[bit / 8] ^ right[bit / 8]) >> (7 - bit % 8) & 1) != 0) return false;
   }
@@ -47,6 +48,7 @@ std::optional<Network> parseNetwork(std::string_view text) {
   const auto slash = text.find('/');
   if (slash == std::string_view::npos) return std::nullopt;
   const std::string host(text.substr(0, slash));
+  // Address::parse() wants a port, and brackets around an address of IPv6.
   const bool isSix = host.find(':') != std::string::npos;
   const auto address = Address::parse(fmt::format("{}:0", isSix ? "[" + host + "]" : host));
   const auto bits = base::parseInteger(text.substr(slash + 1));
@@ -93,6 +95,8 @@ Result<std::vector<Interface>> listInterfaces() {
 Result<Interface> chooseInterface(const std::vector<Interface>& interfaces, const Address& master,
                                   std::string_view pin) {
   if (pin.empty()) {
+    // Without a pin it is the interface over which the kernel reaches rank 0. All ranks that do
+    // so are on networks that know each other, whatever other interfaces their hosts have.
     SLUICE_ASSIGN_OR_RETURN(const Address local, routeTo(master));
     for (const auto& each : interfaces) {
       if (each.address == local) return each;

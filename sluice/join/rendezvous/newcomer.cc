@@ -15,8 +15,8 @@
 namespace sluice::rendezvous {
 namespace {
 
-// 0 agreement hash (32), 32 process (16), 48 job (16), 64 age in ms (8), 72 waits in ms (8), 80 pid
-// (4)
+// The bytes of a newcomer, as offset, field and length: 0 agreement hash (32), 32 process (16), 48
+// job (16), 64 age in ms (8), 72 waits in ms (8), 80 pid (4).
 constexpr size_t kProcessAt = secret::kDigestBytes;
 constexpr size_t kJobAt = kProcessAt + sizeof(secret::JobNonce);
 constexpr size_t kAgeAt = kJobAt + sizeof(secret::JobNonce);

@@ -100,6 +100,8 @@ class Endpoint::Server final {
   }
   ~Server() {
     const base::Lock lock(libraryMutex());
+    // The numbers leave the list before the sockets close. Right afterwards they may belong to
+    // files of somebody else.
     for (const int fd : listeners_) base::keepInForkedChildren(fd);
     exposer_.reset();
   }

@@ -56,6 +56,7 @@ class Family final {
 }  // namespace
 
 std::vector<MetricFamily> familiesOf(std::span<const Reading> readings) {
+  // A page may name each metric only once, so the rows of all sessions go into common families.
   Family steps("steps_total", "Steps begun", MetricType::Counter);
   Family sent("sent_bytes_total", "Payload sent to other ranks", MetricType::Counter);
   Family received("received_bytes_total", "Payload received from other ranks", MetricType::Counter);

@@ -7,7 +7,7 @@
 
 #include <prometheus/metric_family.h>
 
-#include <sluice/observe/metrics/reading.h>
+#include <sluice/observe/metrics/endpoint.h>
 
 namespace sluice::metrics {
 

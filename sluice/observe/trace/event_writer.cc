@@ -12,6 +12,8 @@ void EventWriter::metadata(Rank rank, std::optional<size_t> track, std::string_v
 
 void EventWriter::span(Rank rank, size_t track, std::string_view category, std::string_view name,
                        TimePoint from, std::optional<TimePoint> to, const std::string& args) {
+  // Without a known end the event is a point. A span up to the end of the trace would look like
+  // a long delay.
   if (!to) {
     event(R"({{"ph":"i","s":"t","cat":"{}","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}}}})",
           category, name, rank, track, time(from), args);

@@ -21,6 +21,7 @@ TimePoint RankTrace::end() const {
 }
 
 void shift(RankTrace& trace, Duration by) {
+  // `ahead` is wall time minus the trace's time, so it shrinks as the trace's times grow.
   if (trace.wall) trace.wall->ahead -= by;
   for (auto& event : trace.events) event.at += by;
   for (auto& wait : trace.waits) {

@@ -10,6 +10,7 @@ void Recorder::Ring<T>::add(const T& item, size_t capacity) {
     items.push_back(item);
     return;
   }
+  // The oldest entry goes: somebody who looks into a trace wants to see how it ended.
   items[next] = item;
   next = (next + 1) % capacity;
   ++lost;

@@ -52,6 +52,7 @@ void writeTracks(EventWriter& writer, const RankTrace& trace) {
 
 void writeEvents(EventWriter& writer, const RankTrace& trace, const Journeys& journeys) {
   const auto names = quotedAll(trace.tensors);
+  // Names are quoted once, not for each event: a trace may have millions.
   for (const auto& event : trace.events) {
     writer.span(trace.rank, trackOf(event.stage), kSliceCategory, sluice::name(event.stage),
                 event.at, journeys.endOf(trace.rank, event),
@@ -117,6 +118,8 @@ Status writeTraces(const std::string& path, std::span<const RankTrace> traces,
                    {"ranks", std::move(ranks)},
                    {"tensors", traces.front().tensors}};
   const Journeys journeys(traces);
+  // Events are written as text instead of being collected as JSON, which would take many times
+  // the file's size in memory.
   EventWriter writer(file.get(), origin);
   writer.raw(R"({"displayTimeUnit":"ms","otherData":)" +
              other.dump(-1, ' ', false, json::error_handler_t::replace) + R"(,"traceEvents":[)");

@@ -22,6 +22,7 @@ WallClock readWallClock() {
 }
 
 WallClock covering(const WallClock& a, const WallClock& b) {
+  // Whatever either reading allows lies in the result.
   const Duration low = std::min(a.ahead - a.uncertainty, b.ahead - b.uncertainty);
   const Duration high = std::max(a.ahead + a.uncertainty, b.ahead + b.uncertainty);
   const Duration half = (high - low) / 2;

@@ -99,11 +99,11 @@ std::vector<at::Tensor> flattened(const Lists& lists) {
 std::shared_ptr<DeviceCopies> Connection::copiesOf(const c10::Device& device) {
   return copies_.with([&](auto& copies) {
     if (!copies) {
-      const Status enough = staging::checkPinnedBytes(device.str(), member_->stagingBytes());
+      const Status enough = staging::checkPinnedBytes(device.str(), group_->stagingBytes());
       TORCH_CHECK_VALUE(enough.isOk(), "sluice: ", enough.message());
       // A forked child lacks the threads, and must not touch the device.
       copies = base::HomePtr<DeviceCopies>(
-          std::make_unique<DeviceCopies>(device, member_->stagingBytes()));
+          std::make_unique<DeviceCopies>(device, group_->stagingBytes()));
     }
     TORCH_CHECK_VALUE(copies->place() == device, "sluice: a tensor is on ", device,
                       ", but this process group has had tensors on ", copies->place(),
@@ -116,8 +116,8 @@ SluiceBackend::SluiceBackend(std::shared_ptr<Connection> connection,
                              std::chrono::milliseconds timeout,
                              std::function<void(Connection&)> close,
                              std::function<void()> interrupt)
-    : Backend(static_cast<int>(index(connection->member().rank())),
-              static_cast<int>(connection->member().worldSize())),
+    : Backend(static_cast<int>(index(connection->group().rank())),
+              static_cast<int>(connection->group().worldSize())),
       connection_(std::move(connection)),
       close_(std::move(close)),
       interrupt_(std::move(interrupt)),
@@ -150,7 +150,7 @@ void SluiceBackend::submit(const Call& call, const PendingPtr& work, const Opera
     });
   };
   const auto send = [connection = connection_, what = std::move(what), terms] {
-    return connection->member().submit(
+    return connection->group().submit(
         [what, terms](Communicator& communicator) { what(communicator, terms); });
   };
   const auto sendLater = [send, complete](const Status& arrived) {
@@ -239,7 +239,7 @@ SluiceBackend::WorkPtr SluiceBackend::allReduce(const Call& call, const at::Tens
     const auto work = makeWork(call, tensors, tensors);
     const bool isMean = reduction == c10d::ReduceOp::AVG;
     submit(call, work, operands,
-           [=, method = connection_->member().methodFor(flat.nbytes()), n = world()](
+           [=, method = connection_->group().methodFor(flat.nbytes()), n = world()](
                Communicator& communicator, Terms terms) {
              if (isMean) {
                terms.done = [flat, n, done = std::move(terms.done)](const Status& status) {

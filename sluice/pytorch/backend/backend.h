@@ -16,7 +16,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/pytorch/backend/tensors.h>
 #include <sluice/pytorch/backend/work.h>
-#include <sluice/pytorch/member.h>
+#include <sluice/pytorch/group_communicator.h>
 #include <sluice/pytorch/messenger.h>
 
 namespace sluice::pytorch {
@@ -25,11 +25,11 @@ namespace sluice::pytorch {
 // before the interpreter ends.
 class Connection final {
  public:
-  explicit Connection(std::shared_ptr<Member> member)
-      : messenger_(std::make_unique<Messenger>()), member_(std::move(member)) {}
+  explicit Connection(std::shared_ptr<GroupCommunicator> group)
+      : messenger_(std::make_unique<Messenger>()), group_(std::move(group)) {}
   ~Connection() { close(); }
 
-  Member& member() { return *member_; }
+  GroupCommunicator& group() { return *group_; }
   Messenger& messenger() { return *messenger_; }
 
   // Returns the copies between this device and the host. Makes them at the first call, and refuses
@@ -45,19 +45,19 @@ class Connection final {
   // nothing that callbacks need.
   void close() {
     if (process_.isInherited()) return;
-    // The messenger must not end while the member's last calls end through it.
+    // The messenger must not end while the group's last calls end through it.
     const base::Lock lock(closing_);
     if (const auto copies = this->copies()) copies->copier().stop();
-    member_->leave();
+    group_->leave();
     messenger_->end();
   }
 
  private:
   const base::ProcessMark process_;
   base::Mutex closing_;
-  // Outlives the member, whose last calls end through the messenger.
+  // Outlives the group, whose last calls end through the messenger.
   const base::HomePtr<Messenger> messenger_;
-  const std::shared_ptr<Member> member_;
+  const std::shared_ptr<GroupCommunicator> group_;
   base::Guarded<std::shared_ptr<DeviceCopies>> copies_;
 };
 

@@ -49,12 +49,16 @@ C10dCollective::~C10dCollective() {
 
 void C10dCollective::detach() {
   if (std::exchange(isDetached_, true)) return;
+  // self_ is cleared on the loop, so behind whatever runs there. From then on no callback finds
+  // this object.
   fabric::runBeforeFreeing(loop_, [this] { self_->with([](auto*& self) { self = nullptr; }); });
 }
 
 Status C10dCollective::launch(
     Piece& piece,
     const std::function<c10::intrusive_ptr<c10d::Work>(std::vector<at::Tensor>&)>& call) {
+  // Process groups report errors by exceptions, which must not leave this call: the loop would
+  // end with them.
   try {
     std::vector<at::Tensor> tensors{piece.tensor};
     piece.work = call(tensors);
@@ -150,6 +154,8 @@ void C10dCollective::follow(const Ticket& ticket, std::vector<Piece> pieces, Don
 void C10dCollective::ended(const Ticket& ticket, const Status& status) {
   const auto found = underway_.find(ticket);
   if (found == underway_.end()) return;
+  // With an error the call ends at once. The answers of its other parts find no ticket any
+  // more.
   if (--found->second.left > 0 && status.isOk()) return;
   const Underway call = std::move(underway_.extract(found).mapped());
   for (const Piece& piece : call.pieces) {
@@ -157,6 +163,8 @@ void C10dCollective::ended(const Ticket& ticket, const Status& status) {
       std::memcpy(piece.place.data(), piece.tensor.data_ptr(), piece.place.size());
   }
   call.done(status);
+  // The other ranks may be in this collective or past it, so nobody could say what a next call
+  // would meet.
   if (!status.isOk()) fail(status);
 }
 

@@ -24,8 +24,8 @@ using pytorch::Connection;
 
 class C10dSeat final : public Seat {
  public:
-  explicit C10dSeat(std::shared_ptr<pytorch::Member> member)
-      : connection_(std::make_shared<Connection>(std::move(member))) {
+  explicit C10dSeat(std::shared_ptr<pytorch::GroupCommunicator> group)
+      : connection_(std::make_shared<Connection>(std::move(group))) {
     const auto backend = c10::make_intrusive<pytorch::SluiceBackend>(
         connection_, 30s, [](Connection& connection) { connection.close(); });
     const auto type = c10d::ProcessGroup::BackendType::CUSTOM;
@@ -69,9 +69,9 @@ std::vector<std::unique_ptr<Seat>> makeSeats(uint32_t world) {
                                              {"WORLD_SIZE", std::to_string(world)},
                                              {"MASTER_ADDR", "127.0.0.1"},
                                              {"MASTER_PORT", port}};
-      auto member = pytorch::Member::join({{"log", "warn"}}, environment, 30s, {});
-      ASSERT_TRUE(member.isOk()) << member.status().toString();
-      seats[r] = std::make_unique<C10dSeat>(*std::move(member));
+      auto group = pytorch::GroupCommunicator::join({{"log", "warn"}}, environment, 30s, {});
+      ASSERT_TRUE(group.isOk()) << group.status().toString();
+      seats[r] = std::make_unique<C10dSeat>(*std::move(group));
     });
   }
   for (auto& thread : threads) thread.join();

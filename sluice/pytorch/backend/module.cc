@@ -5,7 +5,7 @@
 #include <sluice/pytorch/backend/backend.h>
 #include <sluice/pytorch/backend/c10d_collective.h>
 #include <sluice/pytorch/backend/python_device.h>
-#include <sluice/pytorch/member.h>
+#include <sluice/pytorch/group_communicator.h>
 
 namespace sluice::pytorch {
 namespace {
@@ -45,20 +45,21 @@ std::shared_ptr<Connection> connect(const Values& options, const Values& environ
       return {Code::kUnavailable, "the port of rank 0 could not be published"};
     }
   };
-  std::optional<Result<std::shared_ptr<Member>>> member;
+  std::optional<Result<std::shared_ptr<GroupCommunicator>>> group;
   {
     const py::gil_scoped_release release;
-    member = Member::join(options, environment, base::fromSeconds(seconds), checkSignals, publish);
+    group = GroupCommunicator::join(options, environment, base::fromSeconds(seconds), checkSignals,
+                                    publish);
   }
-  throwIfError(member->status());
-  return std::make_shared<Connection>(**std::move(member));
+  throwIfError(group->status());
+  return std::make_shared<Connection>(**std::move(group));
 }
 
 std::string ownAddress(const Values& options, const Values& environment) {
   std::optional<Result<std::string>> address;
   {
     const py::gil_scoped_release release;
-    address = Member::ownAddress(options, environment, checkSignals);
+    address = GroupCommunicator::ownAddress(options, environment, checkSignals);
   }
   throwIfError(address->status());
   return **std::move(address);

@@ -80,7 +80,8 @@ void checkReduction(Reduction reduction, at::ScalarType type);
 void reduceInRankOrder(Reduction reduction, const at::Tensor& out,
                        const std::vector<at::Tensor>& parts);
 
-// out = out / n, for means
+// Makes a mean of a sum of floats, a chunk at a time: a large division would occupy Torch's
+// threads.
 void divide(const at::Tensor& out, size_t n);
 
 // Sends send[r] to rank r and receives receive[r] from it; a rank's part for itself is copied.

@@ -45,7 +45,8 @@ class TorchMark final : public DeviceMark {
     event_.record(stream);
   }
 
-  // As DeviceMark.
+  // Asks without waiting, as DeviceMark says. Torch reports a broken device by an exception, which
+  // becomes an error here.
   Result<bool> isDone() const override {
     return withoutExceptions(event_.device(), [&]() -> Result<bool> { return event_.query(); });
   }

@@ -21,11 +21,10 @@
 #include <sluice/data/timing/bounds.h>
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/module/training.h>
 #include <sluice/pytorch/wait_times.h>
 #include <sluice/secret/key_file.h>
-#include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
 
 namespace sluice::pytorch {
@@ -77,6 +76,8 @@ py::bytes writeServerState(const std::string& optimizer, const std::vector<Slice
   for (const auto& [tensor, offset, dtype, steps, buffers] : slices) {
     const DType parameters = dtypeNamed(dtype);
     const size_t bytesEach = sizeOf(kernel::accumulatorOf(parameters));
+    // All buffers of a slice have as many elements as the slice, so any of them says how many
+    // there are. One of another length is refused below.
     size_t elements = 0;
     for (const auto& buffer : buffers) {
       if (buffer) elements = bytesOf(*buffer).size() / bytesEach;
@@ -150,50 +151,48 @@ PYBIND11_MODULE(_core, module) {
       },
       py::arg("layers"), py::arg("seconds_per_byte"));
 
-  py::class_<Membership>(module, "Job")
+  py::class_<PythonJob>(module, "Job")
       .def(py::init(&join), py::arg("options"), py::arg("environment"),
            py::arg("published") = py::none())
-      .def("close", &Membership::close)
-      .def_property_readonly("rank",
-                             [](const Membership& member) { return index(member.job().rank()); })
+      .def("close", &PythonJob::close)
+      .def_property_readonly("rank", [](const PythonJob& job) { return index(job.parts().rank()); })
       .def_property_readonly("world_size",
-                             [](const Membership& member) { return member.job().worldSize(); })
-      .def_property_readonly(
-          "may_lose_members",
-          [](const Membership& member) { return member.job().members() != nullptr; })
+                             [](const PythonJob& job) { return job.parts().worldSize(); })
+      .def_property_readonly("may_lose_members",
+                             [](const PythonJob& job) { return job.parts().members() != nullptr; })
       .def_property_readonly("is_asked_to_leave",
-                             [](const Membership& member) { return member.job().isAskedToLeave(); })
+                             [](const PythonJob& job) { return job.parts().isAskedToLeave(); })
       .def_property_readonly("address",
-                             [](const Membership& member) { return member.job().address().host(); })
+                             [](const PythonJob& job) { return job.parts().address().host(); })
       .def_property_readonly(
           "loop",
-          [](const Membership& member) {
-            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&member.job().loop()));
+          [](const PythonJob& job) {
+            return reinterpret_cast<uintptr_t>(static_cast<Loop*>(&job.parts().loop()));
           })
       .def_property_readonly("interface",
-                             [](const Membership& member) { return member.job().interfaceName(); })
+                             [](const PythonJob& job) { return job.parts().interfaceName(); })
       .def("option",
-           [](const Membership& member, const std::string& name) {
+           [](const PythonJob& job, const std::string& name) {
              const base::Option* option = base::findOption(name);
              if (option == nullptr) throw py::key_error(name);
              if (option->secret)
                throw py::value_error(
                    fmt::format("the option '{}' is a secret and cannot be read", name));
-             return member.job().config().value(*option).text;
+             return job.parts().config().value(*option).text;
            })
-      .def("gather", [](const Membership& member, const std::string& key, const py::bytes& value) {
-        return gather(member.job(), key, value);
+      .def("gather", [](const PythonJob& job, const std::string& key, const py::bytes& value) {
+        return gather(job.parts(), key, value);
       });
 
   py::class_<Compared>(module, "Comparison")
-      .def(py::init<const Membership&, const std::string&,
+      .def(py::init<const PythonJob&, const std::string&,
                     const std::vector<std::pair<uintptr_t, size_t>>&>(),
            py::arg("job"), py::arg("key"), py::arg("tensors"))
       .def_property_readonly("has_ended", &Compared::hasEnded)
       .def("difference", &Compared::difference);
 
   py::class_<Training>(module, "Session")
-      .def(py::init<const Membership&, const std::string&, const std::vector<TensorDescription>&,
+      .def(py::init<const PythonJob&, const std::string&, const std::vector<TensorDescription>&,
                     const std::string&, const std::vector<uintptr_t>&, uintptr_t,
                     const std::string&, uintptr_t>(),
            py::arg("job"), py::arg("name"), py::arg("tensors"), py::arg("update") = "mean-gradient",

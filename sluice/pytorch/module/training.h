@@ -11,18 +11,12 @@
 #include <sluice/join/rendezvous/rank_list.h>
 #include <sluice/pytorch/device_entrance.h>
 #include <sluice/pytorch/module/conversions.h>
-#include <sluice/pytorch/module/membership.h>
+#include <sluice/pytorch/module/python_job.h>
 #include <sluice/pytorch/wait_times.h>
-#include <sluice/session/inside.h>
 #include <sluice/session/rank_comparison.h>
+#include <sluice/session/session_parts.h>
 
 namespace sluice::pytorch {
-
-// Runs `call` on the session without the GIL: the loop that it waits for may need it.
-template <typename Call>
-auto waitFor(Session& training, Call&& call) {
-  return withoutGil([&] { return call(training); });
-}
 
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
@@ -39,12 +33,12 @@ class Training final : public DeviceEntrance {
   // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
   // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
   // be empty: the job's.
-  Training(const Membership& member, const std::string& name,
+  Training(const PythonJob& job, const std::string& name,
            const std::vector<TensorDescription>& tensors, const std::string& update,
            const std::vector<uintptr_t>& parameters, uintptr_t collective,
            const std::string& algorithm, uintptr_t device)
-      : member_(member), waits_(tensors.size()) {
-    session::JobParts& job = member.job();
+      : job_(job), waits_(tensors.size()) {
+    session::JobParts& parts = job.parts();
     SessionOptions options;
     options.name = name;
     options.observer = &waits_;
@@ -62,7 +56,7 @@ class Training final : public DeviceEntrance {
       options.memory.push_back({memory, memory});  // every gradient brings its own
     }
     session_ = valueOrThrow(
-        withoutGil([&] { return session::Inside::open(job, std::move(options), engine); }));
+        withoutGil([&] { return session::SessionParts::open(parts, std::move(options), engine); }));
   }
   ~Training() override {
     if (session_ == nullptr) return;
@@ -73,25 +67,25 @@ class Training final : public DeviceEntrance {
   Training& operator=(const Training&) = delete;
 
   void gradientReady(uint32_t tensor, uintptr_t address, uintptr_t result, size_t bytes) {
-    throwIfError(session().gradientReady(TensorId{tensor},
+    throwIfError(trainer().gradientReady(TensorId{tensor},
                                          {memoryAt(address, bytes), memoryAt(result, bytes)}));
   }
   void gradientAbsent(uint32_t tensor, uintptr_t address, size_t bytes) {
-    throwIfError(session().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
+    throwIfError(trainer().gradientAbsent(TensorId{tensor}, memoryAt(address, bytes)));
   }
 
   // Called by the module that knows Torch's C++. Any thread.
   Status gradientReady(TensorId tensor, DeviceMemory memory) override {
-    return session().gradientReady(tensor, std::move(memory));
+    return devicePath().gradientReady(tensor, std::move(memory));
   }
   Status gradientAbsent(TensorId tensor, DeviceMemory memory) override {
-    return session().gradientAbsent(tensor, std::move(memory));
+    return devicePath().gradientAbsent(tensor, std::move(memory));
   }
   Status handOutDelayed(TensorId tensor, DeviceMemory memory) override {
-    return session().handOutDelayed(tensor, std::move(memory));
+    return devicePath().handOutDelayed(tensor, std::move(memory));
   }
   Status waitBeforeResults(std::shared_ptr<const DeviceMark> mark) override {
-    inside().devicePath()->waitBeforeResults(std::move(mark));
+    devicePath().waitBeforeResults(std::move(mark));
     return base::ok();
   }
   uintptr_t entrance() { return reinterpret_cast<uintptr_t>(static_cast<DeviceEntrance*>(this)); }
@@ -100,29 +94,29 @@ class Training final : public DeviceEntrance {
   bool wait(uint32_t tensor) {
     const TensorId id{tensor};
     if (!session().isReady(id)) {
-      throwIfError(waitFor(session(), [&](auto& training) { return training.wait(id); }));
-    } else if (inside().devicePath() != nullptr) {
+      throwIfError(waitFor([&](auto& session) { return session.wait(id); }));
+    } else if (session().devicePath() != nullptr) {
       throwIfError(session().wait(id));  // at once, but the current stream has to wait
     }
-    return !session().isEmpty(id);
+    return !trainer().isEmpty(id);
   }
-  void update(const std::vector<double>& values) { throwIfError(session().update(values)); }
-  void drop() { session().drop(); }
+  void update(const std::vector<double>& values) { throwIfError(trainer().update(values)); }
+  void drop() { trainer().drop(); }
   bool isReady(uint32_t tensor) const { return session().isReady(TensorId{tensor}); }
 
   size_t delayed() {
-    return valueOrThrow(waitFor(session(), [](auto& training) { return training.delayed(); }));
+    return valueOrThrow(waitFor([](auto& session) { return session.trainer().delayed(); }));
   }
   void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
-    throwIfError(session().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
+    throwIfError(trainer().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
     return toPython(
-        valueOrThrow(waitFor(session(), [](auto& training) { return training.takeState(); })));
+        valueOrThrow(waitFor([](auto& session) { return session.trainer().takeState(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
-    throwIfError(waitFor(session(), [&](auto& training) { return training.restore(bytes); }));
+    throwIfError(waitFor([&](auto& session) { return session.restore(bytes); }));
   }
   std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
     return pytorch::gather(session(), key, value);
@@ -130,16 +124,16 @@ class Training final : public DeviceEntrance {
   // The slices that this rank serves: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> served() const {
     std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
-    for (const SliceId id : inside().plan().slicesOn(session().rank())) {
-      const plan::Slice& slice = inside().plan().slice(id);
+    for (const SliceId id : session().plan().slicesOn(session().rank())) {
+      const plan::Slice& slice = session().plan().slice(id);
       slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
     }
     return slices;
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
-    throwIfError(waitFor(session(), [&](auto& training) {
-      return training.broadcast(Rank{root}, memoryAt(address, bytes));
+    throwIfError(waitFor([&](auto& session) {
+      return session.trainer().broadcast(Rank{root}, memoryAt(address, bytes));
     }));
   }
 
@@ -148,28 +142,27 @@ class Training final : public DeviceEntrance {
   void broadcastNumbered(uint32_t root, uintptr_t address, size_t bytes, uint64_t number) {
     const auto memory = memoryAt(address, bytes);
     if (!numbered_ || numbered_->number != number)
-      numbered_ = {number, withoutGil([&] {
-                     return inside().trainer().beginBroadcast(Rank{root}, memory);
-                   })};
+      numbered_ = {number,
+                   withoutGil([&] { return trainer().beginBroadcast(Rank{root}, memory); })};
     const auto& underway = numbered_->underway;
     // A member may get another rank meanwhile, and others' bytes.
-    const bool isRoot = session().rank() == Rank{root} && inside().epochs() == nullptr;
+    const bool isRoot = session().rank() == Rank{root} && session().epochs() == nullptr;
     if (underway.root != Rank{root} || underway.bytes->size() != bytes ||
         (isRoot && !std::ranges::equal(*underway.bytes, memory))) {
       throw std::runtime_error(
           "a call was interrupted, and another one was made in its place; make the interrupted "
           "call again first");
     }
-    throwIfError(withoutGil([&] { return inside().trainer().endBroadcast(underway, memory); }));
+    throwIfError(withoutGil([&] { return trainer().endBroadcast(underway, memory); }));
   }
 
   void announceEnd() {
-    throwIfError(waitFor(session(), [](auto& training) { return training.announceEnd(); }));
+    throwIfError(waitFor([](auto& session) { return session.announceEnd(); }));
   }
 
   void leave() {
-    throwIfError(waitFor(session(), [&](auto& training) {
-      const Status status = training.leave();
+    throwIfError(waitFor([&](auto& session) {
+      const Status status = session.leave();
       session_.reset();
       return status;
     }));
@@ -177,8 +170,8 @@ class Training final : public DeviceEntrance {
 
   // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
-    waitFor(session(), [&](auto& training) {
-      training.abandon(why);
+    waitFor([&](auto& session) {
+      session.abandon(why);
       session_.reset();
     });
   }
@@ -186,7 +179,7 @@ class Training final : public DeviceEntrance {
   // All slices: tensor, first element, number of elements.
   std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> cut() const {
     std::vector<std::tuple<uint32_t, uint64_t, uint64_t>> slices;
-    for (const plan::Slice& slice : inside().plan().slices())
+    for (const plan::Slice& slice : session().plan().slices())
       slices.emplace_back(index(slice.tensor), slice.offset, slice.count);
     return slices;
   }
@@ -194,8 +187,8 @@ class Training final : public DeviceEntrance {
   // each slice.
   std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> epochs() const {
     std::vector<std::tuple<uint32_t, std::vector<uint32_t>, std::vector<uint64_t>>> all;
-    if (inside().epochs() == nullptr) return all;
-    for (const session::EpochLog& epoch : inside().epochs()->history().all()) {
+    if (session().epochs() == nullptr) return all;
+    for (const session::EpochLog& epoch : session().epochs()->history().all()) {
       all.emplace_back(index(epoch.view.epoch), numbersOf(epoch.view.members), epoch.firstSteps);
     }
     return all;
@@ -204,18 +197,18 @@ class Training final : public DeviceEntrance {
   // The members that all have agreed on by this step: the number of the epoch, their first ranks, and
   // this member's rank.
   std::optional<std::tuple<uint32_t, std::vector<uint32_t>, uint32_t>> agreedMembers() const {
-    if (inside().epochs() == nullptr) return std::nullopt;
-    const auto view = inside().epochs()->history().agreedBy(inside().trainer().stepsBegun());
+    if (session().epochs() == nullptr) return std::nullopt;
+    const auto view = session().epochs()->history().agreedBy(trainer().stepsBegun());
     if (!view) return std::nullopt;
     return std::tuple(index(view->epoch), numbersOf(view->members), index(view->self));
   }
 
-  std::string plan() const { return inside().plan().toString(); }
-  size_t slices() const { return inside().plan().slices().size(); }
+  std::string plan() const { return session().plan().toString(); }
+  size_t slices() const { return session().plan().slices().size(); }
   std::vector<double> waited() const { return waits_.seconds(); }
   double secondsOnTheWay() const { return waits_.secondsOnTheWay(); }
   std::pair<uint64_t, uint64_t> bytesMoved() const {
-    const auto counters = inside().trainer().counters();
+    const auto counters = trainer().counters();
     return {counters.bytesSent, counters.bytesReceived};
   }
 
@@ -226,29 +219,41 @@ class Training final : public DeviceEntrance {
   };
 
   // Throws once the session has left, and in a forked child.
-  Session& session() const {
-    (void)member_.job();
+  session::SessionParts& session() const {
+    (void)job_.parts();
     if (session_ == nullptr) throw std::runtime_error("the session has ended");
     return *session_;
   }
-  session::SessionParts& inside() const { return session::Inside::of(session()); }
+  session::Trainer& trainer() const { return session().trainer(); }
+  session::DevicePath& devicePath() const {
+    session::DevicePath* path = session().devicePath();
+    if (path == nullptr) throw std::runtime_error("the session has no device");
+    return *path;
+  }
 
-  const Membership& member_;
+  // Calls it with the session, without the GIL: the loop that it waits for may need it.
+  template <typename Call>
+  auto waitFor(Call&& call) {
+    session::SessionParts& here = session();
+    return withoutGil([&] { return call(here); });
+  }
+
+  const PythonJob& job_;
   WaitTimes waits_;
   std::optional<Numbered> numbered_;  // the last
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<session::SessionParts> session_;
 };
 
 // A comparison between ranks, as Python asks for it.
 class Compared final {
  public:
-  Compared(const Membership& member, const std::string& key,
+  Compared(const PythonJob& job, const std::string& key,
            const std::vector<std::pair<uintptr_t, size_t>>& tensors)
       : comparison_(withoutGil([&] {
           std::vector<uint64_t> hashes;
           for (const auto& [address, bytes] : tensors)
             hashes.push_back(session::hashOf(memoryAt(address, bytes)));
-          return session::compareRanks(member.job(), key, std::move(hashes));
+          return session::compareRanks(job.parts(), key, std::move(hashes));
         })) {}
 
   bool hasEnded() const {

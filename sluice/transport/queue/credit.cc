@@ -5,6 +5,7 @@
 namespace sluice::queue {
 
 bool Credit::admitsTo(Rank to, uint64_t bytes) const {
+  // A destination that nothing was sent to has no entry yet, and all of its window is free.
   return index(to) >= perRank_.size() || perRank_[index(to)].admits(bytes);
 }
 

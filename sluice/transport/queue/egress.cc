@@ -16,6 +16,8 @@ std::optional<Handed> Egress::next() {
   if (eligible_.empty()) return std::nullopt;
   const Rank to = eligible_.begin()->second;
   Peer& peer = at(to);
+  // A full total window stops smaller messages too, although some would fit. If they passed, a
+  // large and more urgent message might never find room.
   if (!credit_.admitsInTotal(peer.queue.top().send.bytes)) return std::nullopt;
   const Waiting waiting = peer.queue.pop();
   --waiting_;
@@ -35,6 +37,8 @@ void Egress::done(const Handed& handed) {
 
 std::vector<Send> Egress::drop(Rank to) {
   Peer& peer = at(to);
+  // Messages that the network has are not dropped here: their credit comes back by done(),
+  // which follows for every message.
   std::vector<Send> dropped;
   dropped.reserve(peer.queue.size());
   while (!peer.queue.empty()) dropped.push_back(peer.queue.pop().send);
@@ -51,6 +55,9 @@ Egress::Peer& Egress::at(Rank to) {
 void Egress::relist(Rank to) {
   Peer& peer = peers_[index(to)];
   std::optional<Key> key;
+  // A destination is listed iff it could send now, under the key of its most urgent message.
+  // With the list kept at each change, next() looks only at its front, however many
+  // destinations there are.
   if (!peer.queue.empty() && credit_.admitsTo(to, peer.queue.top().send.bytes))
     key = peer.queue.topKey();
   if (key == peer.listed) return;

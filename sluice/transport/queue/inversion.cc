@@ -15,6 +15,8 @@ void TimeByPriority::add(uint32_t priority, Duration d) {
     tree_.resize(width + 1, Duration::zero());
     tree_[width] = total_;
   }
+  // i & (~i + 1) is the lowest set bit of i: node i holds the sum of as many slots, up to slot
+  // i.
   for (size_t i = slot; i < tree_.size(); i += i & (~i + 1)) tree_[i] += d;
   total_ += d;
 }
@@ -27,6 +29,9 @@ Duration TimeByPriority::above(uint32_t priority) const {
 }
 
 void Inversion::advance(TimePoint now) {
+  // Time counts for the least urgent message in flight: whatever was more urgent had something
+  // less urgent before it meanwhile. above() then gives the time of all that is less urgent
+  // than a message, in one sum.
   if (!inFlightByPriority_.empty())
     leastUrgent_.add(inFlightByPriority_.rbegin()->first, now - last_);
   last_ = now;
@@ -40,6 +45,9 @@ Duration Inversion::mark(uint32_t priority, TimePoint now) {
 void Inversion::handed(uint64_t ticket, uint32_t priority, Duration mark, TimePoint now) {
   SLUICE_DCHECK(inFlight_.empty() || inFlight_.back().ticket < ticket, ticket);
   advance(now);
+  // While it was queued, every less urgent message in flight was ahead of it, which the tree
+  // knows. From here on only those that are ahead now count, so they are counted once and
+  // struck off as they complete.
   uint32_t ahead = 0;
   for (auto it = inFlightByPriority_.upper_bound(priority); it != inFlightByPriority_.end(); ++it) {
     ahead += it->second;
@@ -62,6 +70,8 @@ Duration Inversion::completed(uint64_t ticket, TimePoint now) {
   const auto count = inFlightByPriority_.find(done.priority);
   if (--count->second == 0) inFlightByPriority_.erase(count);
   auto behind = inFlight_.erase(found);
+  // Only while some message in flight is blocked must those behind be looked at. Under priority
+  // order that is rare.
   for (; blocked_ > 0 && behind != inFlight_.end(); ++behind) {
     if (behind->priority < done.priority && --behind->ahead == 0) unblock(*behind);
   }

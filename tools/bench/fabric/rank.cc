@@ -42,9 +42,9 @@ void keepBusy(Loop& loop, double seconds) {
 }
 
 // The receiver of a rank; the main thread waits for its end.
-class Member final : public fabric::Receiver {
+class TrafficRank final : public fabric::Receiver {
  public:
-  Member(const FabricTask& task, Loop& loop)
+  TrafficRank(const FabricTask& task, Loop& loop)
       : task_(task), loop_(loop), sink_(/*sums=*/task.which == FabricCase::kAllToAll) {
     sink_.onMarked = [this](const wire::Header& header) { onMarked(header); };
   }
@@ -151,16 +151,16 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const base::Config& c
   SLUICE_ASSIGN_OR_RETURN(const auto job, session::JobParts::join(config, environment));
   if (job->worldSize() < 2)
     return Status(Code::kInvalidArgument, "a fabric needs at least two ranks");
-  Member member(task, job->loop());
-  member.setWindow(config.bytes(option::kCredit));
-  SLUICE_ASSIGN_OR_RETURN(const auto fabric, session::makeFabric(*job, "bench", member));
+  TrafficRank rank(task, job->loop());
+  rank.setWindow(config.bytes(option::kCredit));
+  SLUICE_ASSIGN_OR_RETURN(const auto fabric, session::makeFabric(*job, "bench", rank));
   SLUICE_RETURN_IF_ERROR(job->gather("bench/ready", "").status());
 
   const auto from = job->loop().now() + base::fromSeconds(task.warmUpSeconds);
   const auto to = from + base::fromSeconds(task.seconds);
-  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] { member.begin(*fabric, from, to); }));
+  SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] { rank.begin(*fabric, from, to); }));
   FabricReport report;
-  auto& ended = member.ended();
+  auto& ended = rank.ended();
   if (task.which == FabricCase::kOvertake) {
     const auto limit = kRoundLimit * (task.rounds + kWarmUpRounds);
     if (ended.wait_for(limit) != std::future_status::ready)
@@ -172,18 +172,18 @@ Result<FabricReport> runFabricRank(const FabricTask& task, const base::Config& c
     ended.wait_until(to);
     report.cpuSeconds = base::seconds(base::processCpuTime() - before);
   }
-  if (member.hasLost() && task.outlivesLoss) std::this_thread::sleep_for(kAfterLoss);
+  if (rank.hasLost() && task.outlivesLoss) std::this_thread::sleep_for(kAfterLoss);
   SLUICE_RETURN_IF_ERROR(fabric::runAndWait(job->loop(), [&] {
-    member.stop();
-    report.urgentMs = member.sink().urgentMs;
-    report.receivedGbit = static_cast<double>(member.sink().countedBytes()) * 8e-9 / task.seconds;
+    rank.stop();
+    report.urgentMs = rank.sink().urgentMs;
+    report.receivedGbit = static_cast<double>(rank.sink().countedBytes()) * 8e-9 / task.seconds;
   }));
   const size_t notCounted = std::min<size_t>(report.urgentMs.size(), kWarmUpRounds);
   report.urgentMs.erase(report.urgentMs.begin(),
                         report.urgentMs.begin() + static_cast<ptrdiff_t>(notCounted));
   report.strangers = fabric->counters().strangers;
   report.connections = fabric->counters().connections;
-  if (member.hasLost()) return task.outlivesLoss ? Result<FabricReport>(report) : ended.get();
+  if (rank.hasLost()) return task.outlivesLoss ? Result<FabricReport>(report) : ended.get();
   SLUICE_RETURN_IF_ERROR(job->gather("bench/done", "").status());
   SLUICE_RETURN_IF_ERROR(fabric::closeAndWait(*fabric));
   return report;

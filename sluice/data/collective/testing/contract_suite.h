@@ -42,9 +42,9 @@ inline std::string caseName(const testing::TestParamInfo<EngineCase>& info) {
 }
 
 // A rank, whose completions are counted.
-class Member final {
+class SeatedRank final {
  public:
-  explicit Member(std::unique_ptr<Seat> seat) : seat_(std::move(seat)) {}
+  explicit SeatedRank(std::unique_ptr<Seat> seat) : seat_(std::move(seat)) {}
 
   // Calls a method of the collective on the loop.
   void call(std::function<void(Collective&, Done)> what) {
@@ -67,14 +67,14 @@ class World final {
  public:
   World(const EngineCase& engine, uint32_t size) {
     for (auto& seat : engine.makeSeats(size))
-      members_.push_back(std::make_unique<Member>(std::move(seat)));
+      members_.push_back(std::make_unique<SeatedRank>(std::move(seat)));
   }
   ~World() {
     while (!members_.empty()) members_.pop_back();  // rank 0 last: others may stand on it
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
-  Member& operator[](size_t rank) { return *members_[rank]; }
+  SeatedRank& operator[](size_t rank) { return *members_[rank]; }
   uint32_t size() const { return static_cast<uint32_t>(members_.size()); }
   void expectAllWell() {
     for (const auto& member : members_) {
@@ -84,7 +84,7 @@ class World final {
   }
 
  private:
-  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<std::unique_ptr<SeatedRank>> members_;
 };
 
 inline std::vector<Bytes> someData(uint32_t world, size_t elements, DType dtype) {

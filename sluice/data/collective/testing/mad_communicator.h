@@ -21,7 +21,7 @@ class MadGroup final {
       : choices_(choices), mad_(mad) {
     hub_ = std::make_unique<fabric::LoopbackHub>(world);
     for (uint32_t r = 0; r < world; ++r) {
-      auto& member = members_.emplace_back(std::make_unique<Member>());
+      auto& member = members_.emplace_back(std::make_unique<SeatedRank>());
       member->loop.post([this, r, &member = *member] {
         member.communicator =
             Communicator::start(
@@ -86,7 +86,7 @@ class MadGroup final {
   static constexpr uint64_t kAtOnce = 12;
   using Floats = std::vector<float>;
 
-  struct Member {
+  struct SeatedRank {
     base::ManualLoop loop;
     std::optional<fabric::LateReceiver> late;
     fabric::MadFabric* fabric = nullptr;  // the communicator's
@@ -99,7 +99,7 @@ class MadGroup final {
 
   void act(uint64_t calls = 1'000'000) {
     const auto r = static_cast<uint32_t>(choices_.below(world()));
-    Member& member = *members_[r];
+    SeatedRank& member = *members_[r];
     switch (choices_.below(4)) {
       case 0:
         if (member.made < calls && member.made < member.ended + kAtOnce) {
@@ -166,7 +166,7 @@ class MadGroup final {
   }
 
   void inject() {
-    Member& mad = *members_[index(*mad_)];
+    SeatedRank& mad = *members_[index(*mad_)];
     const Rank to{(index(*mad_) + 1 + static_cast<uint32_t>(choices_.below(world() - 1))) %
                   world()};
     fabric::Message message;
@@ -203,7 +203,7 @@ class MadGroup final {
   fabric::Choices& choices_;
   const std::optional<Rank> mad_;
   std::unique_ptr<fabric::LoopbackHub> hub_;
-  std::vector<std::unique_ptr<Member>> members_;
+  std::vector<std::unique_ptr<SeatedRank>> members_;
   uint64_t inputs_ = 0;
   uint64_t failed_ = 0;
   uint64_t wrong_ = 0;

@@ -23,7 +23,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using contract::epochOf;
-using contract::Seat;
+using contract::MemberSeat;
 using testing::HasSubstr;
 
 class EtcdMembershipTest : public testing::Test {
@@ -38,17 +38,17 @@ class EtcdMembershipTest : public testing::Test {
   }
   EtcdServers& servers() { return store_->servers(); }
   // Puts a relay before the first server, and makes it the only one.
-  std::unique_ptr<Relay> onlyRelay() {
-    auto relay = std::make_unique<Relay>(servers().port(0));
+  std::unique_ptr<EtcdRelay> onlyRelay() {
+    auto relay = std::make_unique<EtcdRelay>(servers().port(0));
     store_->options().address.servers = {fmt::format("127.0.0.1:{}", relay->port())};
     return relay;
   }
-  static Standing begun(Seat& seat) {
-    auto standing = seat.begin(epochOf(0, {seat.self()}, "the job begins"));
-    EXPECT_TRUE(standing.isOk()) << standing.status().toString();
-    return *standing;
+  static StoredEpoch begun(MemberSeat& seat) {
+    auto stored = seat.begin(epochOf(0, {seat.self()}, "the job begins"));
+    EXPECT_TRUE(stored.isOk()) << stored.status().toString();
+    return *stored;
   }
-  static EpochRecord following(const Standing& before, const Seat& seat) {
+  static EpochRecord following(const StoredEpoch& before, const MemberSeat& seat) {
     return epochOf(index(before.record.number) + 1, {seat.self()}, "a change");
   }
 
@@ -57,9 +57,9 @@ class EtcdMembershipTest : public testing::Test {
 };
 
 TEST_F(EtcdMembershipTest, AChangeSurvivesTheLeadersDeath) {
-  Seat one(*store_, options_, "one");
-  Seat watcher(*store_, options_, "watcher");
-  Standing before = begun(one);
+  MemberSeat one(*store_, options_, "one");
+  MemberSeat watcher(*store_, options_, "watcher");
+  StoredEpoch before = begun(one);
   watcher.watch();
   ASSERT_TRUE(watcher.waitReported(Epoch{0}));
   for (size_t i = 0; i < servers().count(); ++i) {
@@ -68,11 +68,11 @@ TEST_F(EtcdMembershipTest, AChangeSurvivesTheLeadersDeath) {
     const auto answer = one.startReplace(before, next);
     servers().kill(i);
     const EpochRecord afterwards = epochOf(2, {one.self()}, "after the leader's death");
-    const auto standing = one.wait(answer);
-    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
-    EXPECT_EQ(standing->record, next);
+    const auto stored = one.wait(answer);
+    ASSERT_TRUE(stored.isOk()) << stored.status().toString();
+    EXPECT_EQ(stored->record, next);
     const TimePoint start = store_->now();
-    ASSERT_TRUE(one.replace(*standing, afterwards).isOk());
+    ASSERT_TRUE(one.replace(*stored, afterwards).isOk());
     EXPECT_LT(store_->now() - start, 6s);
     servers().restart(i);
     EXPECT_TRUE(watcher.waitReported(Epoch{2}));
@@ -84,25 +84,25 @@ TEST_F(EtcdMembershipTest, AChangeSurvivesTheLeadersDeath) {
 
 TEST_F(EtcdMembershipTest, AnAnswerThatIsLostAfterSuccessIsKnownByItsNonce) {
   const auto relay = onlyRelay();
-  Seat one(*store_, options_, "one");
-  Standing before = begun(one);
+  MemberSeat one(*store_, options_, "one");
+  StoredEpoch before = begun(one);
   for (int lost = 1; lost <= 3; ++lost) {
     const EpochRecord next = following(before, one);
     relay->swallow(lost);
-    const auto standing = one.replace(before, next);
-    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+    const auto stored = one.replace(before, next);
+    ASSERT_TRUE(stored.isOk()) << stored.status().toString();
     EXPECT_EQ(relay->leftToSwallow(), 0);
-    EXPECT_EQ(standing->record, next);
-    before = *standing;
+    EXPECT_EQ(stored->record, next);
+    before = *stored;
   }
   EXPECT_EQ(one.history(10)->size(), 4U);
 }
 
 TEST_F(EtcdMembershipTest, AWatchCatchesUpAfterACutAndACompaction) {
-  Seat proposer(*store_, options_, "proposer");
+  MemberSeat proposer(*store_, options_, "proposer");
   const auto relay = onlyRelay();
-  Seat watcher(*store_, options_, "watcher");
-  Standing before = begun(proposer);
+  MemberSeat watcher(*store_, options_, "watcher");
+  StoredEpoch before = begun(proposer);
   watcher.watch();
   ASSERT_TRUE(watcher.waitReported(Epoch{0}));
   for (const bool isCompacted : {false, true}) {
@@ -121,9 +121,9 @@ TEST_F(EtcdMembershipTest, AWatchCatchesUpAfterACutAndACompaction) {
 }
 
 TEST_F(EtcdMembershipTest, AServerWithoutALeaderDoesNotSilenceAWatch) {
-  Seat proposer(*store_, options_, "proposer");
-  Seat watcher(*store_, options_, "watcher");
-  Standing before = begun(proposer);
+  MemberSeat proposer(*store_, options_, "proposer");
+  MemberSeat watcher(*store_, options_, "watcher");
+  StoredEpoch before = begun(proposer);
   watcher.watch();
   ASSERT_TRUE(watcher.waitReported(Epoch{0}));
   servers().kill(0);
@@ -135,14 +135,14 @@ TEST_F(EtcdMembershipTest, AServerWithoutALeaderDoesNotSilenceAWatch) {
   servers().restart(0);
   servers().restart(1);
   ASSERT_TRUE(servers().waitServing());
-  const Standing now = *proposer.latest();
+  const StoredEpoch now = *proposer.latest();
   const auto next = proposer.replace(now, following(now, proposer));
   ASSERT_TRUE(next.isOk());
   EXPECT_TRUE(watcher.waitReported(next->record.number, 10s));
 }
 
 TEST_F(EtcdMembershipTest, ARemovedAnnouncementIsMadeAnew) {
-  Seat one(*store_, options_, "one");
+  MemberSeat one(*store_, options_, "one");
   ASSERT_TRUE(one.announce().isOk());
   const std::string key = JobSpace(options_.job, options_.key).seal(one.self()).key;
   store_->remove(key);
@@ -153,7 +153,7 @@ TEST_F(EtcdMembershipTest, ARemovedAnnouncementIsMadeAnew) {
 
 TEST_F(EtcdMembershipTest, NobodyListeningIsNamed) {
   store_->options().address.servers = {"127.0.0.1:1", "localhost:1"};
-  Seat one(*store_, options_, "one");
+  MemberSeat one(*store_, options_, "one");
   const auto status = one.wait(one.startLatest(2s)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1, localhost:1"));
@@ -163,7 +163,7 @@ TEST_F(EtcdMembershipTest, NobodyListeningIsNamed) {
 TEST_F(EtcdMembershipTest, SomethingThatIsNotEtcdIsNamed) {
   // The port for other servers answers, but with other pages.
   store_->options().address.servers = {fmt::format("127.0.0.1:{}", servers().peerPort(0))};
-  Seat one(*store_, options_, "one");
+  MemberSeat one(*store_, options_, "one");
   const auto status = one.wait(one.startLatest(2s)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_THAT(status.message(), HasSubstr("HTTP status 404 without JSON"));
@@ -177,22 +177,22 @@ TEST(EtcdMembershipTls, BothEndsShowCertificates) {
   const StoreOptions options{.job = "job", .key = secret::JobKey::random()};
   EtcdStore store(*servers);
   {
-    Seat one(store, options, "one");
+    MemberSeat one(store, options, "one");
     one.watch();
     ASSERT_TRUE(one.announce().isOk());
-    const auto standing = one.begin(epochOf(0, {one.self()}, "the job begins"));
-    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+    const auto stored = one.begin(epochOf(0, {one.self()}, "the job begins"));
+    ASSERT_TRUE(stored.isOk()) << stored.status().toString();
     EXPECT_TRUE(one.waitReported(Epoch{0}));
   }
   const TlsFiles right = store.options().files;
   store.options().files = {.ca = right.ca, .certificate = {}, .key = {}};
   {
-    Seat nobody(store, options, "nobody");
+    MemberSeat nobody(store, options, "nobody");
     nobody.startLatest();
     EXPECT_NE(nobody.firstFault(), "");
   }
   store.options().files = {.ca = {}, .certificate = right.certificate, .key = right.key};
-  Seat distrustful(store, options, "distrustful");
+  MemberSeat distrustful(store, options, "distrustful");
   distrustful.startLatest();
   EXPECT_THAT(distrustful.firstFault(), HasSubstr("certificate"));
 }

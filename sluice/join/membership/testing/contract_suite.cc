@@ -18,16 +18,16 @@ TEST_P(MembershipContract, AJobThatHasNotBegunHasNoEpoch) {
 TEST_P(MembershipContract, OneOfManyBeginsTheJob) {
   const auto all = seats(4);
   std::vector<EpochRecord> firsts;
-  std::vector<Awaited<Result<Standing>>> answers;
+  std::vector<Awaited<Result<StoredEpoch>>> answers;
   for (const auto& one : all) {
     firsts.push_back(epochOf(0, {one->self()}, "the job begins"));
     answers.push_back(one->startBegin(firsts.back()));
   }
   std::set<Nonce> winners;
   for (size_t i = 0; i < all.size(); ++i) {
-    const auto standing = all[i]->wait(answers[i]);
-    ASSERT_TRUE(standing.isOk()) << standing.status().toString();
-    winners.insert(standing->record.nonce);
+    const auto stored = all[i]->wait(answers[i]);
+    ASSERT_TRUE(stored.isOk()) << stored.status().toString();
+    winners.insert(stored->record.nonce);
   }
   EXPECT_EQ(winners.size(), 1U);
   EXPECT_EQ(all[0]->latest()->record.nonce, *winners.begin());
@@ -37,18 +37,18 @@ TEST_P(MembershipContract, OneOfManyBeginsTheJob) {
 
 TEST_P(MembershipContract, OfManyProposersOneWinsAndAllAreToldWho) {
   const auto all = seats(4);
-  Standing before = begun(*all[0]);
+  StoredEpoch before = begun(*all[0]);
   for (uint32_t round = 1; round <= 8; ++round) {
-    std::vector<Awaited<Result<Standing>>> answers;
+    std::vector<Awaited<Result<StoredEpoch>>> answers;
     for (const auto& one : all)
       answers.push_back(one->startReplace(before, following(before, *one)));
     std::set<Nonce> winners;
     for (size_t i = 0; i < all.size(); ++i) {
-      const auto standing = all[i]->wait(answers[i]);
-      ASSERT_TRUE(standing.isOk()) << standing.status().toString();
-      EXPECT_EQ(standing->record.number, Epoch{round});
-      winners.insert(standing->record.nonce);
-      before = *standing;
+      const auto stored = all[i]->wait(answers[i]);
+      ASSERT_TRUE(stored.isOk()) << stored.status().toString();
+      EXPECT_EQ(stored->record.number, Epoch{round});
+      winners.insert(stored->record.nonce);
+      before = *stored;
     }
     EXPECT_EQ(winners.size(), 1U);
   }
@@ -56,35 +56,35 @@ TEST_P(MembershipContract, OfManyProposersOneWinsAndAllAreToldWho) {
 
 TEST_P(MembershipContract, ARecordComesOutAsItWentIn) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   EpochRecord next = following(first, *one);
   next.members.push_back(memberNamed("another host"));
   next.lost.push_back(memberNamed("a lost host"));
   next.why = "rank 1 is lost: nothing heard for 2.1 s";
-  const auto standing = one->replace(first, next);
-  ASSERT_TRUE(standing.isOk());
-  EXPECT_EQ(standing->record, next);
+  const auto stored = one->replace(first, next);
+  ASSERT_TRUE(stored.isOk());
+  EXPECT_EQ(stored->record, next);
   EXPECT_EQ(seat()->latest()->record, next);
 }
 
 TEST_P(MembershipContract, AProposalThatFollowsAnOldEpochLoses) {
   const auto one = seat();
   const auto two = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   const auto second = one->replace(first, following(first, *one));
   ASSERT_TRUE(second.isOk());
   // Also with a number that is free.
   for (const uint32_t by : {1U, 2U, 7U}) {
-    const auto standing = two->replace(first, following(first, *two, by));
-    ASSERT_TRUE(standing.isOk());
-    EXPECT_EQ(standing->record, second->record) << by;
+    const auto stored = two->replace(first, following(first, *two, by));
+    ASSERT_TRUE(stored.isOk());
+    EXPECT_EQ(stored->record, second->record) << by;
   }
   EXPECT_EQ(one->latest()->record, second->record);
 }
 
 TEST_P(MembershipContract, NumbersMayBeLeftOut) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   const auto later = one->replace(first, following(first, *one, 1'000'000'000));
   ASSERT_TRUE(later.isOk());
   EXPECT_EQ(later->record.number, Epoch{1'000'000'000});
@@ -96,7 +96,7 @@ TEST_P(MembershipContract, NumbersMayBeLeftOut) {
 TEST_P(MembershipContract, TheSameProposalMadeTwiceIsMadeOnce) {
   const auto one = seat();
   const auto two = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   const EpochRecord next = following(first, *one);
   EXPECT_EQ(one->replace(first, next)->record, next);
   EXPECT_EQ(two->replace(first, next)->record, next);  // as after a lost answer
@@ -105,7 +105,7 @@ TEST_P(MembershipContract, TheSameProposalMadeTwiceIsMadeOnce) {
 
 TEST_P(MembershipContract, HistoryHasTheLastEpochsOldestFirst) {
   const auto one = seat();
-  Standing before = begun(*one);
+  StoredEpoch before = begun(*one);
   for (int i = 0; i < 5; ++i) before = *one->replace(before, following(before, *one));
   const auto all = one->history(100);
   ASSERT_TRUE(all.isOk());
@@ -118,7 +118,7 @@ TEST_P(MembershipContract, HistoryHasTheLastEpochsOldestFirst) {
 
 TEST_P(MembershipContract, WrongRecordsAreRefused) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   EpochRecord next = following(first, *one);
   next.number = first.record.number;
   EXPECT_EQ(one->replace(first, next).status().code(), Code::kInvalidArgument);
@@ -134,7 +134,7 @@ TEST_P(MembershipContract, WrongRecordsAreRefused) {
 
 TEST_P(MembershipContract, AWatchReportsEachNewerEpochOnceInRisingOrder) {
   const auto proposer = seat();
-  Standing before = begun(*proposer);
+  StoredEpoch before = begun(*proposer);
   const auto all = seats(3);
   for (const auto& one : all) one->watch();
   proposer->watch();
@@ -151,7 +151,7 @@ TEST_P(MembershipContract, AWatchReportsEachNewerEpochOnceInRisingOrder) {
 
 TEST_P(MembershipContract, AWatchReportsAnEpochFromBeforeIt) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   const auto late = seat();
   late->watch();
   ASSERT_TRUE(late->waitReported(Epoch{0}));
@@ -176,7 +176,7 @@ TEST_P(MembershipContract, AMemberIsSeenFromItsAnnouncementToItsWithdrawal) {
 
 TEST_P(MembershipContract, ALostLeaseIsGrantedAnewAndEndsNobody) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   ASSERT_TRUE(one->announce().isOk());
   store().endLeases();
   const std::string key = space().seal(one->self()).key;
@@ -192,7 +192,7 @@ TEST_P(MembershipContract, ALostLeaseIsGrantedAnewAndEndsNobody) {
 TEST_P(MembershipContract, WithoutTheStoreMembershipIsFrozenUntilItIsBack) {
   const auto one = seat();
   const auto two = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   one->watch();
   two->watch();
   ASSERT_TRUE(two->waitReported(Epoch{0}));
@@ -205,17 +205,17 @@ TEST_P(MembershipContract, WithoutTheStoreMembershipIsFrozenUntilItIsBack) {
   EXPECT_FALSE(one->healths().front().message().empty());
   const auto patient = one->startReplace(first, following(first, *one, 2));
   store().setAvailable(true);
-  const auto standing = one->wait(patient);
-  ASSERT_TRUE(standing.isOk()) << standing.status().toString();
+  const auto stored = one->wait(patient);
+  ASSERT_TRUE(stored.isOk()) << stored.status().toString();
   EXPECT_TRUE(one->waitHealth(true));
-  EXPECT_TRUE(two->waitReported(standing->record.number));
+  EXPECT_TRUE(two->waitReported(stored->record.number));
   EXPECT_TRUE(two->waitHealth(true));
 }
 
 TEST_P(MembershipContract, AnObjectThatGoesEndsItsRequests) {
   const auto one = seat();
-  const Standing first = begun(*one);
-  std::vector<Awaited<Result<Standing>>> answers(5);
+  const StoredEpoch first = begun(*one);
+  std::vector<Awaited<Result<StoredEpoch>>> answers(5);
   Awaited<Status> announced;
   store().onLoop([&] {
     Membership& membership = one->membership();
@@ -225,7 +225,7 @@ TEST_P(MembershipContract, AnObjectThatGoesEndsItsRequests) {
     membership.replace(first, first.record, kTestPatience, answers[3].callback());
     membership.replace(first, following(first, *one), kTestPatience, answers[4].callback());
     membership.announce(one->self(), kTestPatience, announced.callback());
-    membership.watch([](const Standing&) {});
+    membership.watch([](const StoredEpoch&) {});
   });
   // Some are answered by now, in a store with a thread of its own.
   one->leave();
@@ -240,8 +240,8 @@ TEST_P(MembershipContract, AnObjectThatGoesEndsItsRequests) {
 TEST_P(MembershipContract, ValuesOfStrangersAreIgnored) {
   const auto one = seat();
   const auto watcher = seat();
-  const Standing first = begun(*one);
-  const Standing second = *one->replace(first, following(first, *one));
+  const StoredEpoch first = begun(*one);
+  const StoredEpoch second = *one->replace(first, following(first, *one));
   watcher->watch();
   ASSERT_TRUE(watcher->waitReported(Epoch{1}));
 
@@ -257,7 +257,7 @@ TEST_P(MembershipContract, ValuesOfStrangersAreIgnored) {
       {"another job's value", [&](const EpochRecord& r) { return otherJob.seal(r).value; }},
       {"another key's value", [&](const EpochRecord& r) { return otherKey.seal(r).value; }},
       {"no seal", [](const EpochRecord& r) { return encode(r); }}};
-  Standing before = second;
+  StoredEpoch before = second;
   for (const auto& [what, forge] : forgeries) {
     // As the next epoch, and far above.
     for (const uint32_t by : {1U, 1000U}) {
@@ -265,13 +265,13 @@ TEST_P(MembershipContract, ValuesOfStrangersAreIgnored) {
       store().put(space().seal(forged).key, forge(forged));
     }
     EXPECT_EQ(one->latest()->record, before.record) << what;
-    const auto standing = one->replace(before, following(before, *one));
-    ASSERT_TRUE(standing.isOk()) << what << ": " << standing.status().toString();
-    EXPECT_EQ(standing->record.number, Epoch{index(before.record.number) + 1}) << what;
-    before = *standing;
+    const auto stored = one->replace(before, following(before, *one));
+    ASSERT_TRUE(stored.isOk()) << what << ": " << stored.status().toString();
+    EXPECT_EQ(stored->record.number, Epoch{index(before.record.number) + 1}) << what;
+    before = *stored;
   }
   ASSERT_TRUE(watcher->waitReported(before.record.number));
-  for (const Standing& reported : watcher->reported())
+  for (const StoredEpoch& reported : watcher->reported())
     EXPECT_LE(reported.record.number, before.record.number);
 }
 
@@ -290,9 +290,9 @@ TEST_P(MembershipContract, NobodyFollowsAnEpochWhoseSuccessorTheStoreHasLost) {
   const auto one = seat();
   const auto behind = seat();
   one->watch();
-  Standing before = begun(*one);
+  StoredEpoch before = begun(*one);
   before = *one->replace(before, following(before, *one));
-  const Standing old = *behind->latest();
+  const StoredEpoch old = *behind->latest();
   for (int i = 0; i < 3; ++i) before = *one->replace(before, following(before, *one));
   // Epochs 2 to 4 are gone, as after somebody deleted them.
   for (uint32_t number = 2; number <= 4; ++number)
@@ -313,7 +313,7 @@ TEST_P(MembershipContract, NobodyFollowsAnEpochWhoseSuccessorTheStoreHasLost) {
 
 TEST_P(MembershipContract, NobodyFollowsAnEpochOfAStoreThatHasLostEverything) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   const std::string epoch = space().seal(first.record).key;
   const std::string value = *store().get(epoch);
   store().remove(epoch);
@@ -330,7 +330,7 @@ TEST_P(MembershipContract, NobodyFollowsAnEpochOfAStoreThatHasLostEverything) {
 
 TEST_P(MembershipContract, AnOverwrittenEpochIsFollowedAllTheSame) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   store().put(space().seal(first.record).key, "garbage");
   store().put(space().latchKey(Epoch{0}), "garbage");
   const auto next = one->replace(first, following(first, *one));
@@ -340,7 +340,7 @@ TEST_P(MembershipContract, AnOverwrittenEpochIsFollowedAllTheSame) {
 
 TEST_P(MembershipContract, EpochsOfAnotherRunAreIgnored) {
   const auto one = seat();
-  const Standing first = begun(*one);
+  const StoredEpoch first = begun(*one);
   store().onLoop([&] { one->membership().bindTo(first.record.run); });
   one->watch();
   for (const uint32_t by : {1U, 5U}) {
@@ -364,7 +364,7 @@ TEST_P(MembershipContract, JobsOfOneNameWithDifferentKeysDoNotSeeEachOther) {
   ASSERT_TRUE(one->announce().isOk());
   StoreOptions other = options_;
   other.key = secret::JobKey::random();
-  Seat stranger(store(), other, "stranger");
+  MemberSeat stranger(store(), other, "stranger");
   EXPECT_EQ(stranger.latest().status().code(), Code::kNotFound);
   EXPECT_TRUE(stranger.announced()->empty());
 }

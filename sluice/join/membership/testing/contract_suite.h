@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sluice/join/membership/testing/seat.h>
+#include <sluice/join/membership/testing/member_seat.h>
 #include <sluice/join/membership/testing/store_under_test.h>
 
 namespace sluice::membership::contract {
@@ -30,21 +30,21 @@ class MembershipContract : public testing::TestWithParam<StoreCase> {
 
   StoreUnderTest& store() { return *store_; }
   JobSpace space() const { return {options_.job, options_.key}; }
-  std::unique_ptr<Seat> seat(const std::string& host = "host") {
-    return std::make_unique<Seat>(*store_, options_, host);
+  std::unique_ptr<MemberSeat> seat(const std::string& host = "host") {
+    return std::make_unique<MemberSeat>(*store_, options_, host);
   }
-  std::vector<std::unique_ptr<Seat>> seats(size_t count) {
-    std::vector<std::unique_ptr<Seat>> all;
+  std::vector<std::unique_ptr<MemberSeat>> seats(size_t count) {
+    std::vector<std::unique_ptr<MemberSeat>> all;
     for (size_t i = 0; i < count; ++i) all.push_back(seat("host" + std::to_string(i)));
     return all;
   }
   // The job's first epoch, begun by `seat`.
-  static Standing begun(Seat& seat) {
-    auto standing = seat.begin(epochOf(0, {seat.self()}, "the job begins"));
-    EXPECT_TRUE(standing.isOk()) << standing.status().toString();
-    return *standing;
+  static StoredEpoch begun(MemberSeat& seat) {
+    auto stored = seat.begin(epochOf(0, {seat.self()}, "the job begins"));
+    EXPECT_TRUE(stored.isOk()) << stored.status().toString();
+    return *stored;
   }
-  static EpochRecord following(const Standing& before, const Seat& seat, uint32_t by = 1) {
+  static EpochRecord following(const StoredEpoch& before, const MemberSeat& seat, uint32_t by = 1) {
     return epochOf(index(before.record.number) + by, {seat.self()}, "a change");
   }
 

@@ -6,7 +6,6 @@
 #include <sluice/base/check.h>
 #include <sluice/base/mutex.h>
 #include <sluice/transport/fabric/loopback/node.h>
-#include <sluice/transport/fabric/node_fabric.h>
 
 namespace sluice::fabric {
 
@@ -20,6 +19,8 @@ class LoopbackHub::Shared final {
   void put(const std::shared_ptr<Node>& node) {
     const bool isFree = nodes_.with([&](Nodes& nodes) {
       auto& place = nodes[index(node->rank())];
+      // A place is free again once its node is gone, so a test may let a rank join a second
+      // time.
       if (!place.expired()) return false;
       place = node;
       return true;
@@ -39,14 +40,14 @@ LoopbackHub::LoopbackHub(size_t worldSize, Epoch epoch)
     : shared_(std::make_shared<Shared>(worldSize, epoch)) {}
 LoopbackHub::~LoopbackHub() = default;
 
-std::unique_ptr<Fabric> LoopbackHub::join(Rank rank, Loop& loop, Receiver& receiver,
-                                          Options options) {
+std::unique_ptr<NodeFabric> LoopbackHub::join(Rank rank, Loop& loop, Receiver& receiver,
+                                              Options options) {
   SLUICE_CHECK(index(rank) < shared_->worldSize, index(rank), shared_->worldSize);
   const auto node = std::make_shared<Node>(
       rank, shared_->worldSize, shared_->epoch, loop, receiver, options.closeDeadline,
       [shared = shared_](Rank other) { return shared->find(other); });
   shared_->put(node);
-  return std::make_unique<NodeFabric<Node>>(node);
+  return std::make_unique<NodeFabric>(node);
 }
 
 }  // namespace sluice::fabric

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 
 namespace sluice::fabric {
 
@@ -22,8 +23,8 @@ class LoopbackHub final {
 
   // Makes the fabric of one rank. REQUIRES: `loop` outlives it; `receiver` outlives it; the rank is
   // not taken.
-  std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver, Options options);
-  std::unique_ptr<Fabric> join(Rank rank, Loop& loop, Receiver& receiver) {
+  std::unique_ptr<NodeFabric> join(Rank rank, Loop& loop, Receiver& receiver, Options options);
+  std::unique_ptr<NodeFabric> join(Rank rank, Loop& loop, Receiver& receiver) {
     return join(rank, loop, receiver, Options{});
   }
 

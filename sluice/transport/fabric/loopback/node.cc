@@ -29,6 +29,7 @@ std::optional<TimePoint> Node::lastHeard(Rank peer) const {
 
 void Node::postTo(Rank to, std::function<void(Node&)> call) {
   if (const auto node = findNode_(to)) {
+    // The task holds the node, which thereby outlives its fabric until the task has run.
     node->loop_.post([node, call = std::move(call)] { call(*node); });
   }
 }
@@ -51,6 +52,8 @@ void Node::send(Rank to, Lane lane, const Message& message, ConstBuffer payload,
   envelope->payload.with([&](auto& bytes) { bytes = payload; });
   target.talked = true;
   target.unfinished.push_back(envelope);
+  // The message is listed before the peer is looked for. If nobody is there, it ends with all
+  // other messages to this rank, in their order.
   if (!findNode_(to)) return peerLost(to, Status(Code::kUnavailable, "nobody is there"));
   postTo(to, [envelope](Node& node) { node.arrive(envelope); });
 }
@@ -63,6 +66,8 @@ void Node::arrive(const EnvelopePtr& envelope) {
     return tellHowWeEnded(from, saidGoodbye_);
   }
   Peer& source = peer(from);
+  // Nothing may follow the news of a loss. A rank that has left, however, may still have
+  // messages on their way.
   if (!source.gone.isOk() && source.gone.code() == Code::kPeerLost) return;
   source.talked = true;
   source.lastHeard = loop_.now();
@@ -75,6 +80,8 @@ void Node::pump(Rank from, Lane lane) {
   while (!stream.inbox.empty() && !stream.isWaiting && state_ != State::kEnded) {
     const EnvelopePtr envelope = stream.inbox.front();
     auto answer = receiver_.onMessage(from, lane, envelope->header);
+    // The message stays at the front of its lane, and resume() offers it again: so the lane
+    // keeps its order.
     if (answer.isOk() && answer->isLater) {
       stream.isWaiting = true;
       return;
@@ -85,6 +92,7 @@ void Node::pump(Rank from, Lane lane) {
     } else {
       counters_.with([](Counters& counters) { counters.drops.count(wire::Drop::kRefused); });
     }
+    // The sender waits for its buffer and not for our opinion, so it is told in either case.
     postTo(from, [envelope](Node& node) { node.sent(envelope); });
   }
 }
@@ -125,6 +133,8 @@ void Node::sent(const EnvelopePtr& envelope) {
 
 void Node::failUnfinished(Peer& peer, const Status& why) {
   for (const auto& envelope : std::exchange(peer.unfinished, {})) {
+    // The payload is taken back first. A receiver that has not copied it yet then finds it
+    // gone, and the sender may free its memory as soon as its completion has run.
     envelope->payload.with([](auto& payload) { payload.reset(); });
     std::exchange(envelope->done, nullptr)(why);
   }
@@ -140,6 +150,7 @@ void Node::resume(Rank from, Lane lane) {
 void Node::giveUp(Rank rank, const Status& why) {
   SLUICE_DCHECK(loop_.inLoop());
   if (index(rank) >= peers_.size() || rank == rank_ || state_ == State::kEnded) return;
+  // A loss is mutual: a rank that is given up must not go on as if the connection were there.
   if (peer(rank).gone.isOk())
     postTo(rank, [self = rank_, why](Node& node) { node.peerLost(self, why); });
   peerLost(rank, why);
@@ -205,6 +216,7 @@ void Node::end(const Status& result) {
     }
     failUnfinished(other, closedStatus());
   }
+  // close() completes last, as it promises: no other completion of this fabric follows it.
   for (const auto& done : std::exchange(closers_, {})) done(result);
   hasEnded_ = true;
 }

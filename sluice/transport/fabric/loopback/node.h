@@ -15,6 +15,7 @@
 #include <sluice/base/mutex.h>
 #include <sluice/transport/fabric/close_watch.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 
 namespace sluice::fabric {
 
@@ -29,25 +30,22 @@ struct Envelope {
 class Node;
 using FindNode = std::function<std::shared_ptr<Node>(Rank)>;  // null for a rank that is not there
 
-class Node final : public std::enable_shared_from_this<Node> {
+class Node final : public FabricNode, public std::enable_shared_from_this<Node> {
  public:
   Node(Rank rank, size_t worldSize, Epoch epoch, Loop& loop, Receiver& receiver,
        Duration closeDeadline, FindNode findNode);
 
-  // Any thread.
-  Loop& loop() const { return loop_; }
-  Rank rank() const { return rank_; }
-  size_t worldSize() const { return peers_.size(); }
-  Counters counters() const;
-  bool hasEnded() const { return hasEnded_; }  // nothing of it runs any more
-
-  // The rest: loop thread only.
-  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done);
-  void close(Done done);
-  void abort();
-  void resume(Rank from, Lane lane);
-  void giveUp(Rank peer, const Status& why);
-  std::optional<TimePoint> lastHeard(Rank peer) const;
+  Loop& loop() const override { return loop_; }
+  Rank rank() const override { return rank_; }
+  size_t worldSize() const override { return peers_.size(); }
+  Counters counters() const override;
+  bool hasEnded() const override { return hasEnded_; }
+  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
+  void close(Done done) override;
+  void abort() override;
+  void resume(Rank from, Lane lane) override;
+  void giveUp(Rank peer, const Status& why) override;
+  std::optional<TimePoint> lastHeard(Rank peer) const override;
 
  private:
   using EnvelopePtr = std::shared_ptr<Envelope>;

@@ -260,7 +260,7 @@ bool Outgoing::isMoving() const {
 
 // Messages that are pushed together are written together.
 void Outgoing::scheduleWrite() {
-  if (state_ != State::kOpen || std::exchange(isWriteScheduled_, true)) return;
+  if (state_ != State::kOpen || isCompleting_ || std::exchange(isWriteScheduled_, true)) return;
   loop_.post([self = weak_from_this()] {
     const auto outgoing = self.lock();
     if (!outgoing) return;
@@ -377,7 +377,9 @@ void Outgoing::advance(size_t bytes) {
     counters.messagesSent += messages;
     counters.bytesSent += payloadBytes;
   });
+  isCompleting_ = true;
   for (const Done& done : ended) done(Status());
+  isCompleting_ = false;
 }
 
 void Outgoing::end(const Status& why, bool atOnce) {

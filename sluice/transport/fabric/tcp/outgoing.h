@@ -108,6 +108,7 @@ class Outgoing final : public std::enable_shared_from_this<Outgoing> {
   size_t written_ = 0;  // of the first item, header and payload
   uint64_t nextSequence_ = 0;
   bool isWriteScheduled_ = false;
+  bool isCompleting_ = false;  // writeSome() goes on with what is pushed meanwhile
   bool isHeld_ = false;
   bool saidGoodbye_ = false;
   bool endedWrites_ = false;

@@ -7,7 +7,6 @@
 
 #include <sluice/base/check.h>
 #include <sluice/base/options.h>
-#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/tcp/tcp_node.h>
 #include <sluice/transport/fabric/tcp/tls_stream.h>
 
@@ -26,9 +25,9 @@ Status checkOpenSsl(Encrypt encrypt) {
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
-                                              TcpMembership membership, const TcpOptions& options,
-                                              Receiver& receiver) {
+Result<std::unique_ptr<NodeFabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
+                                                  TcpMembership membership,
+                                                  const TcpOptions& options, Receiver& receiver) {
   if (index(membership.rank) >= membership.addresses.size()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("rank {} does not exist: there are addresses of {} ranks",
@@ -54,7 +53,7 @@ Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener 
   // The socket is shared, since a task must be copyable.
   auto socket = std::make_shared<net::Fd>(std::move(listener).takeSocket());
   loop.post([node, socket] { node->start(std::move(*socket)); });
-  return std::unique_ptr<Fabric>(std::make_unique<NodeFabric<TcpNode>>(std::move(node)));
+  return std::make_unique<NodeFabric>(std::move(node));
 }
 
 TcpOptions readTcpOptions(const base::Config& config) {

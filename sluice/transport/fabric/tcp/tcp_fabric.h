@@ -15,6 +15,7 @@
 #include <sluice/secret/door/doorman.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/tcp/listener.h>
 #include <sluice/transport/fabric/tcp/tcp_options.h>
 
@@ -30,9 +31,9 @@ struct TcpMembership {
 };
 
 // REQUIRES: `loop` and `receiver` outlive the fabric. Any thread.
-Result<std::unique_ptr<Fabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
-                                              TcpMembership membership, const TcpOptions& options,
-                                              Receiver& receiver);
+Result<std::unique_ptr<NodeFabric>> makeTcpFabric(net::EpollLoop& loop, TcpListener listener,
+                                                  TcpMembership membership,
+                                                  const TcpOptions& options, Receiver& receiver);
 
 TcpOptions readTcpOptions(const base::Config& config);
 

@@ -120,6 +120,13 @@ void TcpNode::send(Rank to, Lane lane, const Message& message, ConstBuffer paylo
   orderLanes(to);
 }
 
+// Then the message only joins a queue: the connection is there, and its owner is told nothing.
+bool TcpNode::sendsQuietly(Rank to, Lane lane, const Message& message,
+                           const ConstBuffer& payload) const {
+  return state_ == State::kOpen && checkSend(to, peers_.size(), message, payload).isOk() &&
+         peer(to).gone.isOk() && peer(to).out[static_cast<size_t>(lane)] != nullptr;
+}
+
 // A lane writes only while no more urgent lane to the same rank has something to write and gets it
 // written. A stuck lane, whose receiver takes nothing, holds no other lane up.
 void TcpNode::orderLanes(Rank rank) {

@@ -13,6 +13,7 @@
 #include <sluice/secret/door/doorman.h>
 #include <sluice/transport/fabric/close_watch.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/self_lanes.h>
 #include <sluice/transport/fabric/tcp/incoming.h>
 #include <sluice/transport/fabric/tcp/outgoing.h>
@@ -21,27 +22,29 @@
 
 namespace sluice::fabric {
 
-class TcpNode final : public std::enable_shared_from_this<TcpNode>,
+class TcpNode final : public FabricNode,
+                      public std::enable_shared_from_this<TcpNode>,
                       public Outgoing::Owner,
                       public Incoming::Owner {
  public:
   TcpNode(net::EpollLoop& loop, TcpMembership membership, const TcpOptions& options,
           Receiver& receiver);
 
-  // Any thread.
-  net::EpollLoop& loop() const { return loop_; }
-  Rank rank() const { return membership_.rank; }
-  size_t worldSize() const { return membership_.addresses.size(); }
-  Counters counters() const;
-  bool hasEnded() const { return hasEnded_; }  // nothing of it runs any more
-
   void start(net::Fd listener);
-  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done);
-  void close(Done done);
-  void abort();
-  void resume(Rank from, Lane lane);
-  void giveUp(Rank peer, const Status& why);
-  std::optional<TimePoint> lastHeard(Rank peer) const;
+
+  net::EpollLoop& loop() const override { return loop_; }
+  Rank rank() const override { return membership_.rank; }
+  size_t worldSize() const override { return membership_.addresses.size(); }
+  Counters counters() const override;
+  bool hasEnded() const override { return hasEnded_; }
+  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
+  void close(Done done) override;
+  void abort() override;
+  void resume(Rank from, Lane lane) override;
+  void giveUp(Rank peer, const Status& why) override;
+  std::optional<TimePoint> lastHeard(Rank peer) const override;
+  bool sendsQuietly(Rank to, Lane lane, const Message& message,
+                    const ConstBuffer& payload) const override;
 
  private:
   struct Peer {
@@ -67,6 +70,7 @@ class TcpNode final : public std::enable_shared_from_this<TcpNode>,
   void incomingLost(Rank peer, const Status& why) override;
 
   Peer& peer(Rank rank) { return peers_[index(rank)]; }
+  const Peer& peer(Rank rank) const { return peers_[index(rank)]; }
   void letIn(std::unique_ptr<Stream> stream);
   void orderLanes(Rank rank);
   void lose(Rank rank, const Status& why);

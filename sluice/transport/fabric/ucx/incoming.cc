@@ -5,7 +5,7 @@
 #include <sluice/base/check.h>
 #include <sluice/base/log.h>
 #include <sluice/transport/fabric/common.h>
-#include <sluice/transport/fabric/ucx/am_ids.h>
+#include <sluice/transport/fabric/ucx/envelope.h>
 #include <sluice/transport/fabric/ucx/library.h>
 #include <sluice/transport/fabric/ucx/node.h>
 #include <sluice/transport/fabric/ucx/ucs_status.h>

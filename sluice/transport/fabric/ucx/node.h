@@ -19,31 +19,30 @@
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/transport/fabric/close_watch.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/ucx/handles.h>
 #include <sluice/transport/fabric/ucx/peer.h>
 #include <sluice/transport/fabric/ucx/ucx_fabric.h>
 
 namespace sluice::fabric::ucx {
 
-class Node final : public std::enable_shared_from_this<Node> {
+class Node final : public FabricNode, public std::enable_shared_from_this<Node> {
  public:
   Node(UcxOptions options, net::EpollLoop& loop, std::shared_ptr<Worker> worker, int eventFd);
 
-  // Any thread.
-  net::EpollLoop& loop() const { return loop_; }
-  Rank rank() const { return options_.rank; }
-  size_t worldSize() const { return options_.worldSize; }
-  Counters counters() const;
-  bool hasEnded() const { return hasEnded_; }  // nothing of it runs any more
+  void start(Receiver& receiver, FindUcxAddress findAddress);  // loop thread only
 
-  // The rest: loop thread only.
-  void start(Receiver& receiver, FindUcxAddress findAddress);
-  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done);
-  void close(Done done);
-  void abort();
-  void resume(Rank from, Lane lane);
-  void giveUp(Rank rank, const Status& why);
-  std::optional<TimePoint> lastHeard(Rank rank) const;
+  net::EpollLoop& loop() const override { return loop_; }
+  Rank rank() const override { return options_.rank; }
+  size_t worldSize() const override { return options_.worldSize; }
+  Counters counters() const override;
+  bool hasEnded() const override { return hasEnded_; }
+  void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
+  void close(Done done) override;
+  void abort() override;
+  void resume(Rank from, Lane lane) override;
+  void giveUp(Rank rank, const Status& why) override;
+  std::optional<TimePoint> lastHeard(Rank rank) const override;
 
  private:
   enum class State { kOpen, kClosing, kEnded };

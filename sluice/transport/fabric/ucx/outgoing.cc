@@ -4,7 +4,7 @@
 
 #include <sluice/base/check.h>
 #include <sluice/transport/fabric/common.h>
-#include <sluice/transport/fabric/ucx/am_ids.h>
+#include <sluice/transport/fabric/ucx/envelope.h>
 #include <sluice/transport/fabric/ucx/library.h>
 #include <sluice/transport/fabric/ucx/node.h>
 #include <sluice/transport/fabric/ucx/ucs_status.h>

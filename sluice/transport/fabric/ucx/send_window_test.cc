@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include <sluice/transport/fabric/ucx/taken.h>
+#include <sluice/transport/fabric/ucx/peer.h>
 
 namespace sluice::fabric::ucx {
 namespace {

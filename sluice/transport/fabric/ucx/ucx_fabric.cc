@@ -5,7 +5,6 @@
 
 #include <sluice/base/check.h>
 #include <sluice/transport/fabric/common.h>
-#include <sluice/transport/fabric/node_fabric.h>
 #include <sluice/transport/fabric/ucx/node.h>
 #include <sluice/transport/fabric/ucx/settings.h>
 
@@ -46,12 +45,12 @@ UcxPort::~UcxPort() {
   if (node_) runBeforeFreeing(node_->loop(), [node = node_] { node->abort(); });
 }
 
-std::unique_ptr<Fabric> UcxPort::start(Receiver& receiver, FindUcxAddress findAddress) {
+std::unique_ptr<NodeFabric> UcxPort::start(Receiver& receiver, FindUcxAddress findAddress) {
   SLUICE_CHECK(node_ != nullptr, "a port is started once");
   node_->loop().post([node = node_, &receiver, findAddress = std::move(findAddress)]() mutable {
     node->start(receiver, std::move(findAddress));
   });
-  return std::make_unique<NodeFabric<Node>>(std::exchange(node_, nullptr));
+  return std::make_unique<NodeFabric>(std::exchange(node_, nullptr));
 }
 
 }  // namespace sluice::fabric

@@ -18,6 +18,7 @@
 #include <sluice/base/net/epoll_loop.h>
 #include <sluice/secret/job_key.h>
 #include <sluice/transport/fabric/fabric.h>
+#include <sluice/transport/fabric/node_fabric.h>
 
 namespace sluice::fabric {
 
@@ -65,7 +66,7 @@ class UcxPort final {
   const UcxAddress& address() const { return address_; }
 
   // REQUIRES: called once; `receiver` outlives the fabric.
-  std::unique_ptr<Fabric> start(Receiver& receiver, FindUcxAddress findAddress);
+  std::unique_ptr<NodeFabric> start(Receiver& receiver, FindUcxAddress findAddress);
 
  private:
   UcxPort(std::shared_ptr<ucx::Node> node, UcxAddress address);

@@ -23,7 +23,7 @@ Result<std::unique_ptr<UcxPort>> UcxPort::open(const UcxOptions&, net::EpollLoop
 UcxPort::UcxPort(std::shared_ptr<ucx::Node> node, UcxAddress address)
     : node_(std::move(node)), address_(std::move(address)) {}
 UcxPort::~UcxPort() = default;
-std::unique_ptr<Fabric> UcxPort::start(Receiver&, FindUcxAddress) {
+std::unique_ptr<NodeFabric> UcxPort::start(Receiver&, FindUcxAddress) {
   SLUICE_CHECK(false, "there is no open port in a build without UCX");
   return nullptr;
 }

@@ -22,7 +22,7 @@ namespace sluice::fabric {
 class PulseThread final : public Pulse, private Receiver {
  public:
   // Makes the fabric that the pulses travel on, which belongs to the given loop.
-  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(net::EpollLoop&, Receiver&)>;
+  using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(net::EpollLoop&, Receiver&)>;
 
   // REQUIRES: `work` outlives this.
   static Result<std::unique_ptr<PulseThread>> start(const LivenessOptions& options,

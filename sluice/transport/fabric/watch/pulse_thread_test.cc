@@ -20,7 +20,7 @@ struct PulsingProcess {
   PulsingProcess(LoopbackHub& hub, Rank rank)
       : pulse(PulseThread::start(kQuick, work.loop(), 2,
                                  [&](net::EpollLoop& loop, Receiver& receiver) {
-                                   return Result<std::unique_ptr<Fabric>>(
+                                   return Result<std::unique_ptr<NodeFabric>>(
                                        hub.join(rank, loop, receiver));
                                  })
                   .value()) {}

@@ -48,7 +48,7 @@ Result<std::unique_ptr<WatchedFabric>> WatchedFabric::make(Loop& loop,
   return std::unique_ptr<WatchedFabric>(new WatchedFabric(std::move(watchman), std::move(engine)));
 }
 
-WatchedFabric::WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<Fabric> engine)
+WatchedFabric::WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<NodeFabric> engine)
     : watchman_(std::move(watchman)), engine_(std::move(engine)), hasSentTo_(engine_->worldSize()) {
   loop().post([watchman = watchman_, engine = engine_.get()] { watchman->begin(*engine); });
 }
@@ -73,6 +73,9 @@ void WatchedFabric::send(Rank to, Lane lane, const Message& message, ConstBuffer
   if (isOther && !hasSentTo_[index(to)].load() && !hasSentTo_[index(to)].exchange(true)) {
     loop().post([watchman = watchman_, to] { watchman->watch(to); });
   }
+  // On the loop nothing stands between a message and its connection.
+  if (engine_->takesAtOnce(to, lane, message, payload))
+    return engine_->node().send(to, lane, message, payload, std::move(done));
   engine_->send(to, lane, message, payload, std::move(done));
 }
 

@@ -24,8 +24,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
-#include <sluice/transport/fabric/fabric.h>
-#include <sluice/transport/fabric/watch/clock_offset.h>
+#include <sluice/transport/fabric/node_fabric.h>
+#include <sluice/transport/fabric/watch/peer_aware_fabric.h>
 #include <sluice/transport/fabric/watch/pulse.h>
 
 namespace sluice::fabric {
@@ -41,10 +41,10 @@ Result<LivenessOptions> readLivenessOptions(const base::Config& config);
 
 class Watchman;
 
-class WatchedFabric final : public Fabric {
+class WatchedFabric final : public PeerAwareFabric {
  public:
   // Makes the engine, given its receiver.
-  using MakeEngine = std::function<Result<std::unique_ptr<Fabric>>(Receiver&)>;
+  using MakeEngine = std::function<Result<std::unique_ptr<NodeFabric>>(Receiver&)>;
 
   // Without a pulse a rank that is busy for longer than silenceLimit is taken for lost.
   // REQUIRES: `loop` is the engine's; it, `receiver` and `pulse` outlive this.
@@ -56,14 +56,8 @@ class WatchedFabric final : public Fabric {
   WatchedFabric(const WatchedFabric&) = delete;
   WatchedFabric& operator=(const WatchedFabric&) = delete;
 
-  // Returns the offset of the peer's clock; empty until heartbeats have gone back and forth. Loop
-  // thread only.
-  std::optional<ClockOffset> clockOffset(Rank peer) const;
-
-  // Returns for how long the peer's loop has not turned, if it says that it is busy. Loop thread
-  // only.
-  std::optional<Duration> busyFor(Rank peer) const;
-
+  std::optional<ClockOffset> clockOffset(Rank peer) const override;
+  std::optional<Duration> busyFor(Rank peer) const override;
   void send(Rank to, Lane lane, const Message& message, ConstBuffer payload, Done done) override;
   void close(Done done) override;
   void resume(Rank from, Lane lane) override { engine_->resume(from, lane); }
@@ -75,10 +69,10 @@ class WatchedFabric final : public Fabric {
   Loop& loop() const override { return engine_->loop(); }
 
  private:
-  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<Fabric> engine);
+  WatchedFabric(std::shared_ptr<Watchman> watchman, std::unique_ptr<NodeFabric> engine);
 
   const std::shared_ptr<Watchman> watchman_;  // outlives the engine, whose receiver it is
-  std::unique_ptr<Fabric> engine_;
+  std::unique_ptr<NodeFabric> engine_;
   std::vector<std::atomic<bool>> hasSentTo_;  // by rank
 };
 

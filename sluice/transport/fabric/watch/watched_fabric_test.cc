@@ -41,7 +41,7 @@ class SteppedRank final : public Receiver {
     fabric_ = WatchedFabric::make(
                   loop_, kOptions, *this,
                   [&](Receiver& receiver) {
-                    return Result<std::unique_ptr<Fabric>>(hub.join(rank, loop_, receiver));
+                    return Result<std::unique_ptr<NodeFabric>>(hub.join(rank, loop_, receiver));
                   },
                   &pulse)
                   .value();
@@ -372,7 +372,7 @@ class WatchedLoopback final : public contract::Engine {
     net::EpollLoop& loop = world_.loop(index(rank));
     return WatchedFabric::make(loop, {.interval = 1h, .silenceLimit = 3h}, receiver,
                                [&](Receiver& watchman) {
-                                 return Result<std::unique_ptr<Fabric>>(
+                                 return Result<std::unique_ptr<NodeFabric>>(
                                      hub_.join(rank, loop, watchman, {.closeDeadline = 1s}));
                                })
         .value();

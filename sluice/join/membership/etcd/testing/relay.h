@@ -17,21 +17,21 @@
 
 namespace sluice::membership {
 
-class Relay final {
+class EtcdRelay final {
  public:
-  explicit Relay(uint16_t target)
+  explicit EtcdRelay(uint16_t target)
       : target_(target), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const net::Address any = net::Address::loopback(0);
     (void)::bind(listener_.get(), any.raw(), any.rawSize());
     (void)::listen(listener_.get(), 64);
     thread_ = std::thread([this] { run(); });
   }
-  ~Relay() {
+  ~EtcdRelay() {
     isEnding_ = true;
     thread_.join();
   }
-  Relay(const Relay&) = delete;
-  Relay& operator=(const Relay&) = delete;
+  EtcdRelay(const EtcdRelay&) = delete;
+  EtcdRelay& operator=(const EtcdRelay&) = delete;
 
   uint16_t port() const { return net::Address::localOf(listener_.get()).port(); }
 
