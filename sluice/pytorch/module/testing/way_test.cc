@@ -222,7 +222,7 @@ void train(const base::Config::Values& options, const base::Config::Values& envi
   const auto member = join(options, environment, py::none());
   std::vector<float> gradient(kElements);
   const auto address = reinterpret_cast<uintptr_t>(gradient.data());
-  Training training(*member, "model", kModel, "mean-gradient", {}, 0, "sluice", 0, {});
+  Training training(*member, "model", kModel, "mean-gradient", {}, 0, "sluice", 0);
   for (uint64_t step = 0; step < steps; ++step) {
     before(*member, step);
     training.gradientReady(0, address, address, kElements * sizeof(float));
