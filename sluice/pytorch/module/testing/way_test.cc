@@ -324,6 +324,7 @@ TEST(Way, OfALostRankToTheNextEpoch) {
   ASSERT_TRUE(isLost);
   const Count found = count(describe(afterLoss.with([](const auto& all) { return all; })));
   EXPECT_GT(found.files.size(), 0);
+  EXPECT_LE(found.files.size(), 32);  // 28 to 31: a few stand on a stack only if a message is late
 }
 
 }  // namespace
