@@ -18,6 +18,12 @@
 
 namespace sluice::pytorch {
 
+// Runs `call` on the session without the GIL: the loop that it waits for may need it.
+template <typename Call>
+auto waitFor(session::SessionParts& session, Call&& call) {
+  return withoutGil([&] { return call(session); });
+}
+
 using TensorDescription = std::tuple<std::string, uint64_t, std::string>;  // name, elements, dtype
 
 inline Model modelOf(const std::vector<TensorDescription>& tensors) {
@@ -102,7 +108,7 @@ class Training final : public DeviceEntrance {
   bool wait(uint32_t tensor) {
     const TensorId id{tensor};
     if (!session().isReady(id)) {
-      throwIfError(waitFor([&](auto& session) { return session.wait(id); }));
+      throwIfError(waitFor(session(), [&](auto& session) { return session.wait(id); }));
     } else if (session().devicePath() != nullptr) {
       throwIfError(session().wait(id));  // at once, but the current stream has to wait
     }
@@ -113,18 +119,19 @@ class Training final : public DeviceEntrance {
   bool isReady(uint32_t tensor) const { return session().isReady(TensorId{tensor}); }
 
   size_t delayed() {
-    return valueOrThrow(waitFor([](auto& session) { return session.trainer().delayed(); }));
+    return valueOrThrow(
+        waitFor(session(), [](auto& session) { return session.trainer().delayed(); }));
   }
   void handOutDelayed(uint32_t tensor, uintptr_t address, size_t bytes) {
     throwIfError(trainer().handOutDelayed(TensorId{tensor}, memoryAt(address, bytes)));
   }
   py::bytes state() {
-    return toPython(
-        valueOrThrow(waitFor([](auto& session) { return session.trainer().takeState(); })));
+    return toPython(valueOrThrow(
+        waitFor(session(), [](auto& session) { return session.trainer().takeState(); })));
   }
   void restore(const py::bytes& state) {
     const auto bytes = bytesOf(state);
-    throwIfError(waitFor([&](auto& session) { return session.restore(bytes); }));
+    throwIfError(waitFor(session(), [&](auto& session) { return session.restore(bytes); }));
   }
   std::vector<py::bytes> gather(const std::string& key, const py::bytes& value) {
     return pytorch::gather(session(), key, value);
@@ -140,7 +147,7 @@ class Training final : public DeviceEntrance {
   }
 
   void broadcast(uint32_t root, uintptr_t address, size_t bytes) {
-    throwIfError(waitFor([&](auto& session) {
+    throwIfError(waitFor(session(), [&](auto& session) {
       return session.trainer().broadcast(Rank{root}, memoryAt(address, bytes));
     }));
   }
@@ -165,11 +172,11 @@ class Training final : public DeviceEntrance {
   }
 
   void announceEnd() {
-    throwIfError(waitFor([](auto& session) { return session.announceEnd(); }));
+    throwIfError(waitFor(session(), [](auto& session) { return session.announceEnd(); }));
   }
 
   void leave() {
-    throwIfError(waitFor([&](auto& session) {
+    throwIfError(waitFor(session(), [&](auto& session) {
       const Status status = session.leave();
       session_.reset();
       return status;
@@ -178,7 +185,7 @@ class Training final : public DeviceEntrance {
 
   // Raises no exception of its own, since the caller has one already.
   void abandon(const std::string& why) {
-    waitFor([&](auto& session) {
+    waitFor(session(), [&](auto& session) {
       session.abandon(why);
       session_.reset();
     });

@@ -222,7 +222,7 @@ void train(const base::Config::Values& options, const base::Config::Values& envi
   const auto member = join(options, environment, py::none());
   std::vector<float> gradient(kElements);
   const auto address = reinterpret_cast<uintptr_t>(gradient.data());
-  Training training(*member, "model", kModel, "mean-gradient", {}, 0, "sluice", 0, {});
+  Training training(*member, "model", kModel, "mean-gradient", {}, 0, "sluice", 0);
   for (uint64_t step = 0; step < steps; ++step) {
     before(*member, step);
     training.gradientReady(0, address, address, kElements * sizeof(float));
@@ -324,6 +324,7 @@ TEST(Way, OfALostRankToTheNextEpoch) {
   ASSERT_TRUE(isLost);
   const Count found = count(describe(afterLoss.with([](const auto& all) { return all; })));
   EXPECT_GT(found.files.size(), 0);
+  EXPECT_LE(found.files.size(), 32);  // 28 to 31: a few stand on a stack only if a message is late
 }
 
 }  // namespace
