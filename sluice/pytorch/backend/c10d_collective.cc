@@ -100,7 +100,7 @@ void C10dCollective::allGather(const Call& call, Done done) {
   const size_t size = sizeOf(call.dtype);
   std::vector<Piece> pieces;
   for (uint32_t r = 0; r < world; ++r) {  // parts differ in size, so each is its owner's broadcast
-    const Range part = collective::partOf(Rank{r}, world, call.data.size() / size);
+    const ElementRange part = collective::partOf(Rank{r}, world, call.data.size() / size);
     const auto place = call.data.subspan(part.first * size, part.count * size);
     Piece& piece = pieces.emplace_back(Piece{place, copyOf(place, DType::kBytes), nullptr});
     c10d::BroadcastOptions options;

@@ -35,14 +35,6 @@ inline Model modelOf(const std::vector<TensorDescription>& tensors) {
 
 // A session, and what is counted about it.
 class Training final : public DeviceEntrance {
-  // Calls `call` with the session, without the GIL: the loop that it waits for may need it. It stands
-  // before its users, since clang deduces its result from the body.
-  template <typename Call>
-  auto waitFor(Call&& call) {
-    session::SessionParts& here = session();
-    return withoutGil([&] { return call(here); });
-  }
-
  public:
   // `update` with the addresses of the parameters, or "mean-gradient" without addresses.
   // `collective` and `device` are the addresses of objects that outlive this, or 0. `algorithm` may
