@@ -102,9 +102,8 @@ void Distributed::findGates() {
   constexpr size_t kNone = static_cast<size_t>(-1);
   for (Parameter& parameter : parameters_) parameter.gate = kNone;
 
-  // Every parameter gets one gate, that of its first reader in the order of registration, which
-  // is meant to be the order of forward. A parameter that no gated module reads belongs to the
-  // last gate, which step() itself opens.
+  // Every parameter gets the gate of its first reader in the order of registration, which is meant
+  // to be that of forward. Without a gated reader it gets the last gate, which step() opens.
   for (const GatedModule* gated : gatedModulesIn(model_)) {
     for (const torch::nn::Module* module : gated->gates()) {
       const auto* inner = dynamic_cast<const GatedModule*>(module);
@@ -245,8 +244,7 @@ void Distributed::gradientIsThere(size_t index) {
     ++round_;
     torch::autograd::Engine::get_default_engine().queue_callback([this] { backwardEnds(); });
   }
-  // A second backward adds to the mean of the first. A thread of autograd's must not wait for it:
-  // finishRound() does.
+  // A second backward adds to the mean of the first, for which only finishRound() may wait.
   if (parameter.isOnDevice && parameter.state == Gradient::kTravelling) return;
   handOver(parameter);
 }
@@ -264,9 +262,8 @@ void Distributed::backwardEnds() {
 // stopped it.
 void Distributed::finishRound() {
   if (!roundIsDue_) return;
-  // Written before the work and cleared after it: an exception on the way, as from Ctrl-C,
-  // leaves the text behind, and refuseWhileOwed() shows it to whoever goes on as if nothing had
-  // happened.
+  // An exception on the way, as from Ctrl-C, leaves the text behind, and refuseWhileOwed() shows
+  // it to whoever goes on as if nothing had happened.
   owed_ =
       "backward() was interrupted, but its gradients are on their way: call step() or "
       "synchronize() next";
@@ -313,8 +310,8 @@ void Distributed::handOver(Parameter& parameter) {
                                           "' is that of an earlier step, and a new one cannot be "
                                           "added: accumulate under NoSync")});
   }
-  // The wait may be interrupted and repeated, so nothing is changed before it. From here on an
-  // interruption would leave a gradient that is half handed over, hence whole().
+  // The wait may be repeated, so nothing is changed before it. Afterwards an interruption would
+  // leave a gradient that is half handed over, hence whole().
   await(parameter);
   whole("backward()", [&] {
     torch::Tensor gradient = std::exchange(parameter.value.mutable_grad(), torch::Tensor());
@@ -425,8 +422,7 @@ void Distributed::drain() {
 }
 
 void Distributed::leave() {
-  // A rank that leaves in the middle of a step would leave the others waiting; they are told
-  // why instead.
+  // Others would wait for a rank that leaves in the middle of a step, so they are told why.
   if (!broken_.empty() || !owed_.empty()) {
     const std::string why = broken_.empty() ? owed_ : broken_;
     std::exchange(session_, nullptr)->abandon(why);
@@ -476,9 +472,8 @@ void Distributed::open(Gate& gate) {
 void Distributed::runOptimizer(const Gate& gate) {
   const c10::InferenceMode inference(false);
   const torch::NoGradGuard noGrad;
-  // The optimizer only knows whole steps. For the length of one call it is shown this gate's
-  // parameters and the frozen settings, then everything is put back, also after an exception:
-  // user code sees its own optimizer at all other times.
+  // The optimizer only knows whole steps. For one call it is shown this gate's parameters and the
+  // frozen settings; user code sees its own optimizer at all other times, also after an exception.
   auto& groups = optimizer_.param_groups();
   std::vector<std::vector<torch::Tensor>> all;
   std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> later;
