@@ -42,7 +42,7 @@ std::vector<std::string> hostsOf(const std::vector<Address>& addresses) {
 
 // All ranks have just met, so the second meeting takes a round trip: rank 0 reads its clock when it
 // is complete, and the others know that this was between their question and the answer.
-Result<std::vector<ClockReading>> compareClocks(Meeting& meeting, const Plants& plants) {
+Result<std::vector<ClockReading>> compareClocks(ProbeMeeting& meeting, const Plants& plants) {
   SLUICE_RETURN_IF_ERROR(meeting.gather("doctor/before-clocks", "", kSoon).status());
   const double asked = wallSeconds(plants);
   SLUICE_RETURN_IF_ERROR(meeting.gather("doctor/clocks", "").status());
@@ -62,7 +62,7 @@ Result<std::vector<ClockReading>> compareClocks(Meeting& meeting, const Plants& 
   return readings;
 }
 
-Result<std::vector<std::map<uint32_t, std::string>>> tryPorts(Meeting& meeting) {
+Result<std::vector<std::map<uint32_t, std::string>>> tryPorts(ProbeMeeting& meeting) {
   const auto unreachable = findUnreachable(
       meeting.addresses(), ranksToTry(index(meeting.rank()), meeting.worldSize()), kReachWithin);
   SLUICE_ASSIGN_OR_RETURN(const auto texts,
@@ -75,7 +75,7 @@ Result<std::vector<std::map<uint32_t, std::string>>> tryPorts(Meeting& meeting) 
   return all;
 }
 
-Status shareStolenTime(Meeting& meeting, const CpuTicks& before, CaseFile& file) {
+Status shareStolenTime(ProbeMeeting& meeting, const CpuTicks& before, CaseFile& file) {
   const CpuTicks after = readCpuTicks();
   const auto all = static_cast<double>(after.all - std::min(before.all, after.all));
   const auto stolen = static_cast<double>(after.stolen - std::min(before.stolen, after.stolen));
@@ -93,7 +93,7 @@ bool anyUnreachable(const CaseFile& file) {
   return std::ranges::any_of(file.unreachable, [](const auto& each) { return !each.empty(); });
 }
 
-Status examineJob(Meeting& meeting, const Plants& plants, CaseFile& file) {
+Status examineJob(ProbeMeeting& meeting, const Plants& plants, CaseFile& file) {
   const CpuTicks ticks = readCpuTicks();
   if (meeting.worldSize() > 1) {
     SLUICE_ASSIGN_OR_RETURN(file.clocks, compareClocks(meeting, plants));
@@ -138,7 +138,8 @@ std::vector<Finding> findHoles(const std::map<uint32_t, Address>& ranks) {
 
 // The ranks have met, and then some did not come to a later meeting. The others wait until rank 0
 // has said why, or the rank that cannot speak to rank 0.
-Result<Examination> explainSilence(const Status& error, Meeting& meeting, Examination examination) {
+Result<Examination> explainSilence(const Status& error, ProbeMeeting& meeting,
+                                   Examination examination) {
   if (meeting.rank() != Rank{0}) {
     examination.findings = findHoles({{0, meeting.addresses().front()}});
     if (examination.findings.empty()) meeting.lingerUntilRank0Leaves(kLinger);
@@ -156,8 +157,8 @@ Result<Examination> explainSilence(const Status& error, Meeting& meeting, Examin
 
 // The ranks have not met. Rank 0 and those that reached it only know who is missing; a rank that
 // did not reach rank 0 says why itself.
-Result<Examination> explainAbsence(const Status& error, Meeting& meeting, const HostReport& own,
-                                   Examination examination) {
+Result<Examination> explainAbsence(const Status& error, ProbeMeeting& meeting,
+                                   const HostReport& own, Examination examination) {
   const bool isMissing = error.code() == Code::kTimeout || error.code() == Code::kPeerLost;
   if (!isMissing || !meeting.hasReachedRank0()) return explain(error, own, std::move(examination));
   examination.missing = error.message();
@@ -177,7 +178,7 @@ Result<Examination> examine(const base::Config& config, const base::Config::Valu
   const base::RealClock clock;
   const TimePoint begun = clock.now();
   SLUICE_ASSIGN_OR_RETURN(const auto meeting,
-                          Meeting::prepare(config, environment, {.command = "doctor"}));
+                          ProbeMeeting::prepare(config, environment, {.command = "doctor"}));
   Examination examination;
   examination.rank = index(meeting->rank());
   examination.worldSize = meeting->worldSize();

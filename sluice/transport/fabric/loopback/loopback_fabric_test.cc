@@ -30,7 +30,7 @@ EngineCase loopbackIn(std::string name) {
 
 INSTANTIATE_TEST_SUITE_P(Loopback, FabricContract,
                          testing::Values(loopbackIn<ThreadWorld>("threads"),
-                                         loopbackIn<SteppedWorld>("stepped")),
+                                         loopbackIn<SteppedFabrics>("stepped")),
                          caseName);
 
 }  // namespace
@@ -40,8 +40,8 @@ namespace {
 
 TEST(LoopbackFabric, CanBeSteppedByHand) {
   base::ManualLoop loop;  // one for both ranks: a whole job in one thread
-  contract::Recorder first;
-  contract::Recorder second;
+  contract::ReceiptRecorder first;
+  contract::ReceiptRecorder second;
   first.loop = second.loop = &loop;
   LoopbackHub hub(2);
   auto from = hub.join(Rank{0}, loop, first);

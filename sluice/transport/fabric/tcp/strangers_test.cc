@@ -437,7 +437,7 @@ INSTANTIATE_TEST_SUITE_P(Tcp, MadMembers,
 
 TEST(TcpFabric, WithoutAKeyOnlyLoopbackAddressesAreTaken) {
   net::LoopThread thread("test");
-  contract::Recorder receiver;
+  contract::ReceiptRecorder receiver;
   TcpMembership membership;
   membership.addresses = {Address::loopback(1), Address::parse("10.1.2.3:4000").value()};
   const auto make = [&](const TcpOptions& options) {
