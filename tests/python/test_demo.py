@@ -186,7 +186,7 @@ def test_a_bad_rate_is_refused() -> None:
     words = [sys.executable, "-m", "sluice.demo", "--rate", "fast"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 2
-    assert "write 200mbit or 1gbit" in ran.stderr
+    assert "use 200mbit or 1gbit" in ran.stderr
 
 
 def test_a_job_on_loopback_has_one_key() -> None:
