@@ -21,8 +21,8 @@ FAULTS = {
     ),
     "kvstore-sends-by-priority": Fault(
         "sluice/algorithms/catalogue/kvstore.cc",
-        "{.order = queue::Order::kFifo}",
-        "{.order = queue::Order::kPriority, .window = 1}",
+        "{.order = queue::SendOrder::kFifo}",
+        "{.order = queue::SendOrder::kPriority, .window = 1}",
     ),
     "p3-waits-for-a-pull": Fault(
         "sluice/algorithms/catalogue/p3.cc",
@@ -52,8 +52,8 @@ FAULTS = {
     ),
     "slicing-sends-by-priority": Fault(
         "sluice/algorithms/catalogue/slicing.cc",
-        "{.order = queue::Order::kFifo}",
-        "{.order = queue::Order::kPriority, .window = 1}",
+        "{.order = queue::SendOrder::kFifo}",
+        "{.order = queue::SendOrder::kPriority, .window = 1}",
     ),
 }
 
