@@ -109,7 +109,7 @@ def inside(build, folder):
     shown = json.loads(run(sluice, "config", "show", "--json", SLUICE_LAYERS_FIFO="on"))
     option = next(row for row in shown if row["option"] == "layers-fifo")
     assert option["value"] == "on" and "SLUICE_LAYERS_FIFO" in option["from"], option
-    assert "--layers-fifo" in run(sluice, "bench", "replay", "--help")
+    assert "layers-fifo" in run(sluice, "algorithms", "layers")
     flags = ["--lab", "--workers", "2", "--iterations", "1", "--runs", "1", "--exact"]
     chosen = ["--algorithms", "layers", "--layers-fifo"]
     run(sluice, "bench", "replay", "--profile", "resnet50", *chosen, *flags)
