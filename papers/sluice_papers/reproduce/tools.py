@@ -48,6 +48,8 @@ class Program:
         if text is None:
             return f"`sluice {' '.join(command)}`"
         known = set(re.findall(r"--[a-z-]+", text))
+        if "sluice algorithms NAME" in text:  # the help leaves out the options of one algorithm
+            known |= self._options
         for flag in words:
             if flag.startswith("--") and flag not in known:
                 return f"`sluice {' '.join(command)} {flag}`"
@@ -61,6 +63,13 @@ class Program:
     def _algorithms(self) -> set[str]:
         rows = json.loads(self._run("algorithms", "--json").stdout)
         return {row[key] for row in rows for key in ("algorithm", "also")}
+
+    @functools.cached_property
+    def _options(self) -> set[str]:
+        """The flags of all options that belong to single algorithms."""
+        described = (self._run("algorithms", name, "--json") for name in self._algorithms if name)
+        rows = itertools.chain.from_iterable(json.loads(ran.stdout)["options"] for ran in described)
+        return {f"--{row['option']}" for row in rows}
 
     @functools.cache  # noqa: B019  # a program lives as long as the command
     def _help(self, command: tuple[str, ...]) -> str | None:
