@@ -63,7 +63,7 @@ FORBIDDEN = {"engine": ("tools", "papers"), "tools": ("papers",), "papers": ("to
 # The last part of the folder that implements each public header.
 PUBLIC = {
     "status": "base",
-    **dict.fromkeys(("model", "device", "observer"), "types"),
+    **dict.fromkeys(("model", "device", "observer"), "types|base"),
     **dict.fromkeys(("config", "job", "session", "sluice"), "session"),
     "torch": "pytorch",
 }
@@ -183,9 +183,9 @@ class Tree:
         """Returns the folder that an included header belongs to; None for foreign headers."""
         folder, name = str(PurePosixPath(header).parent), PurePosixPath(header).stem
         if folder == "sluice":
-            home = re.compile(f"sluice/(.*/)?{PUBLIC.get(name)}")
+            home = re.compile(f"sluice/(.*/)?({PUBLIC.get(name)})")
             homes = sorted(filter(home.fullmatch, self.folders), key=len)
-            return homes[0] if homes else sys.exit(f"PUBLIC names no folder for <{header}>")
+            return homes[-1] if homes else sys.exit(f"PUBLIC names no folder for <{header}>")
         return folder if folder.split("/")[0] in ("sluice", "tools", "papers") else None
 
     @cached_property

@@ -36,9 +36,9 @@ HOMES = {
 # Each public header (include/sluice) belongs to the folder that implements it.
 PUBLIC = {
     "status": "sluice/base",
-    "model": "sluice/base/types",
-    "device": "sluice/base/types",
-    "observer": "sluice/base/types",
+    "model": "sluice/base",
+    "device": "sluice/base",
+    "observer": "sluice/base",
     "config": "sluice/session",
     "job": "sluice/session",
     "session": "sluice/session",

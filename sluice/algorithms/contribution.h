@@ -10,8 +10,8 @@
 #include <vector>
 
 #include <sluice/base/check.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/data/plan/plan.h>
 
 namespace sluice::algorithms {

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::algorithms {
 

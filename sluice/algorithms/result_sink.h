@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/data/plan/slicing.h>
 
 namespace sluice::algorithms {

@@ -6,8 +6,8 @@
 
 #include <sluice/device.h>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::pytorch {
 

@@ -10,7 +10,7 @@
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
 #include <sluice/secret/key_file.h>
-#include <sluice/session/elastic/join_members.h>
+#include <sluice/session/join_members.h>
 #include <sluice/session/protection.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>

@@ -14,8 +14,8 @@
 #include <sluice/base/await.h>
 #include <sluice/base/config.h>
 #include <sluice/base/fork.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/net/epoll_loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/membership/talk/member_channel.h>
 #include <sluice/join/rendezvous/rendezvous.h>
 #include <sluice/observe/metrics/endpoint.h>

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/session/job_parts.h>
 
 namespace sluice::session {

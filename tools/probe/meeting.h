@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <sluice/base/config.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/net/epoll_loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/rendezvous/rendezvous.h>
 #include <sluice/transport/fabric/fabric.h>
 #include <sluice/transport/fabric/tcp/tcp_fabric.h>

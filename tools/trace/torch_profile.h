@@ -9,8 +9,8 @@
 #include <string>
 
 #include <sluice/base/clock.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::trace {
 

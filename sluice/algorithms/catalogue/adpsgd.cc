@@ -8,14 +8,14 @@
 #include <cstring>
 
 #include <sluice/algorithms/catalogue/algorithm.h>
+#include <sluice/algorithms/gossip/draws.h>
 #include <sluice/algorithms/gossip/gossip_engine.h>
+#include <sluice/algorithms/gossip/meeting.h>
+#include <sluice/algorithms/gossip/topology.h>
 #include <sluice/algorithms/server/local_optimizer.h>
 #include <sluice/algorithms/slices.h>
 #include <sluice/base/log.h>
 #include <sluice/base/options.h>
-#include <sluice/data/gossip/draws.h>
-#include <sluice/data/gossip/meeting.h>
-#include <sluice/data/gossip/topology.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 

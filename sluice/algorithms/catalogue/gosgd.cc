@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 
 #include <sluice/algorithms/catalogue/algorithm.h>
+#include <sluice/algorithms/gossip/draws.h>
 #include <sluice/algorithms/gossip/gossip_engine.h>
+#include <sluice/algorithms/gossip/share.h>
 #include <sluice/algorithms/server/local_optimizer.h>
 #include <sluice/algorithms/slices.h>
 #include <sluice/base/options.h>
 #include <sluice/base/units.h>
-#include <sluice/data/gossip/draws.h>
-#include <sluice/data/gossip/share.h>
 #include <sluice/transport/fabric/common.h>
 #include <sluice/transport/fabric/deferred_lanes.h>
 

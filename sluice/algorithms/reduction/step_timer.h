@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/data/timing/drift.h>
 
 namespace sluice::algorithms {

@@ -11,8 +11,8 @@
 #include <span>
 #include <string>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/data/codec/codec.h>
 #include <sluice/data/collective/method.h>
 #include <sluice/model.h>

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/data/collective/method.h>
 
 namespace sluice::collective {

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/data/plan/roles.h>
 #include <sluice/data/plan/slicing.h>

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::plan {
 

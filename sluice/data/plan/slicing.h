@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/data/plan/model.h>
 #include <sluice/data/plan/roles.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/data/plan/slicing.h>
 #include <sluice/observer.h>
 

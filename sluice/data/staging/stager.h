@@ -25,9 +25,9 @@
 #include <sluice/device.h>
 
 #include <sluice/base/clock.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/data/plan/plan.h>
 #include <sluice/data/staging/lane.h>
 #include <sluice/data/staging/pieces.h>

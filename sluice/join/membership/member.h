@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include <sluice/base/byte_io.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/membership/random_id.h>
 
 namespace sluice::membership {

@@ -1,7 +1,7 @@
 // The claim of a rank in its handshake with rank 0: its rank, and nothing else.
 #pragma once
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/secret/handshake.h>
 
 namespace sluice::rendezvous {

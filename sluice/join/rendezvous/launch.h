@@ -7,8 +7,8 @@
 #include <string>
 
 #include <sluice/base/config.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::rendezvous {
 

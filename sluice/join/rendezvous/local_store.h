@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/rendezvous/store.h>
 #include <sluice/join/rendezvous/table.h>
 

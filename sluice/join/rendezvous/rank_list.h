@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::rendezvous {
 

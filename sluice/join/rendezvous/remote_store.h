@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/net/address.h>
 #include <sluice/base/net/epoll_loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/rendezvous/agreement.h>
 #include <sluice/join/rendezvous/connection.h>
 #include <sluice/join/rendezvous/message.h>

@@ -22,10 +22,10 @@
 #include <memory>
 #include <string>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/net/address.h>
 #include <sluice/base/net/epoll_loop.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/join/rendezvous/agreement.h>
 #include <sluice/join/rendezvous/connection.h>
 #include <sluice/join/rendezvous/message.h>

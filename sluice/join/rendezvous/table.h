@@ -14,9 +14,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/loop.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 
 namespace sluice::rendezvous {
 

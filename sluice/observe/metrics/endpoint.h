@@ -11,8 +11,8 @@
 
 #include <sluice/base/clock.h>
 #include <sluice/base/histogram.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/observer.h>
 #include <sluice/transport/fabric/fabric.h>
 

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::trace {
 

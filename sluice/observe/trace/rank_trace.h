@@ -12,7 +12,7 @@
 #include <sluice/observer.h>
 #include <sluice/transport/fabric/watch/clock_offset.h>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::trace {
 

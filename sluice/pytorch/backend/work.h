@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <sluice/base/fork.h>
+#include <sluice/base/ids.h>
 #include <sluice/base/mutex.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/pytorch/backend/device_copies.h>
 #include <sluice/pytorch/messenger.h>
 

@@ -26,9 +26,9 @@
 #include <optional>
 #include <string>
 
+#include <sluice/base/ids.h>
 #include <sluice/base/loop.h>
 #include <sluice/base/status.h>
-#include <sluice/base/types/ids.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
 #include <sluice/transport/wire/drop.h>

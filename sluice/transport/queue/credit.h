@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::queue {
 

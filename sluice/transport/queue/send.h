@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/observer.h>
 
 namespace sluice::queue {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <variant>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/model.h>
 #include <sluice/observer.h>
 #include <sluice/secret/key.h>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::membership {
 

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 #include <sluice/secret/handshake.h>
 #include <sluice/transport/wire/header.h>
 

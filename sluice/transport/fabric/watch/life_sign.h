@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::fabric {
 

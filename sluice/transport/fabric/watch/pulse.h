@@ -8,7 +8,7 @@
 #include <optional>
 
 #include <sluice/base/clock.h>
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::fabric {
 

@@ -1,4 +1,4 @@
-#include <sluice/data/gossip/share.h>
+#include <sluice/algorithms/gossip/share.h>
 
 #include <cmath>
 #include <cstring>

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <sluice/base/types/ids.h>
+#include <sluice/base/ids.h>
 
 namespace sluice::plan {
 namespace {

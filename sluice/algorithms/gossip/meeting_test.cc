@@ -1,4 +1,4 @@
-#include <sluice/data/gossip/meeting.h>
+#include <sluice/algorithms/gossip/meeting.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sluice/algorithms/gossip/topology.h>
 #include <sluice/base/testing/short_tests.h>
-#include <sluice/data/gossip/topology.h>
 #include <sluice/data/kernel/element.h>
 
 namespace sluice::gossip {

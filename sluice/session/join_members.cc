@@ -1,4 +1,4 @@
-#include <sluice/session/elastic/join_members.h>
+#include <sluice/session/join_members.h>
 
 #include <algorithm>
 #include <chrono>

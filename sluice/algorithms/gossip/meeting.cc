@@ -1,4 +1,4 @@
-#include <sluice/data/gossip/meeting.h>
+#include <sluice/algorithms/gossip/meeting.h>
 
 #include <cstring>
 #include <utility>

@@ -1,4 +1,4 @@
-#include <sluice/data/gossip/topology.h>
+#include <sluice/algorithms/gossip/topology.h>
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include <sluice/data/gossip/draws.h>
+#include <sluice/algorithms/gossip/draws.h>
 
 #include <cmath>
 #include <vector>
